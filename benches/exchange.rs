@@ -1,0 +1,144 @@
+//! What a whole exchange costs: a client, the gateway and an origin in one thread, over loopback, in clear text.
+//!
+//! Compare with `relay`, the same client and origin without the gateway: the difference is the gateway's, with two more
+//! crossings of the loopback. The audit log is kept in memory; `benches/audit.rs` tells what a file costs.
+
+use std::convert::Infallible;
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use criterion::{Criterion, criterion_group, criterion_main};
+use gateway::audit::{Log, Sync};
+use gateway::credential::{Credentials, Stores};
+use gateway::gateway::{Door, Doorway, Ids, Limits, Shared, Tally, Worker};
+use gateway::intercept::{CaSettings, SessionCa};
+use gateway::message::{Host, HostPattern, Scheme};
+use gateway::names::SessionId;
+use gateway::origin::{OriginProtocol, OriginRule, OriginSettings};
+use gateway::policy::{Policies, Source, quick};
+use gateway::session::phantom::Phantoms;
+use gateway::session::{Bindings, Session, Sessions};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::client::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+
+const HOST: &str = "origin.example.test";
+const CONTENT: [u8; 1024] = [b'x'; 1024];
+
+async fn origin() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = service_fn(|_| async {
+                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(&CONTENT))))
+            });
+            tokio::spawn(
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
+            );
+        }
+    });
+    address
+}
+
+/// A gateway in front of the origin: one policy, no credential, every other part as in service.
+async fn gateway(origin: SocketAddr) -> SocketAddr {
+    let host = Host::parse(HOST.as_bytes()).unwrap();
+    let rule = OriginRule {
+        scheme: Some(Scheme::Http),
+        host: HostPattern::Exact(host),
+        port: Some(80),
+        roots: Vec::new(),
+        only_roots: false,
+        identity: None,
+        exceptions: Vec::new(),
+        connect: Some(origin),
+        protocol: OriginProtocol::Auto,
+        encoded_slash: false,
+    };
+    let bindings = Arc::new(Bindings::new(Vec::new()).unwrap());
+    let session = SessionId::new("bench").unwrap();
+    let shared = Arc::new(Shared {
+        sessions: Sessions::default(),
+        policies: Policies::load(&[Source::new("bench", quick::permit_host(None, HOST, Some(80)))]).unwrap(),
+        credentials: Credentials::new(bindings.clone(), &Stores::new([])),
+        log: Log::memory(Sync::Batch).unwrap().0,
+        limits: Limits::default(),
+        origin_settings: Arc::new(OriginSettings {
+            rules: vec![rule],
+            ..OriginSettings::default()
+        }),
+        ids: Ids::new().unwrap(),
+        refused: Tally::default(),
+        open: Arc::default(),
+    });
+    let asks = Arc::new(Session::new(
+        session.clone(),
+        Vec::new(),
+        bindings,
+        Phantoms::none(),
+        None,
+    ));
+    shared.sessions.enter(asks.clone());
+    let ca = SessionCa::new(&session, &CaSettings::default(), Arc::new(|_: &Host| true)).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let door = Door {
+        session: asks,
+        ca: Arc::new(ca),
+        way: Doorway::Proxy(None),
+    };
+    let worker = Worker::new(shared).unwrap();
+    tokio::spawn(worker.listen(listener, Arc::new(door)));
+    address
+}
+
+/// A kept connection to `address`, and one exchange after the other on it.
+fn measure(criterion: &mut Criterion, name: &str, through: bool, target: &str) {
+    let runtime: Runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut sender = runtime.block_on(async {
+        let origin = origin().await;
+        let address = if through { gateway(origin).await } else { origin };
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    });
+    criterion.bench_function(name, |bencher| {
+        bencher.iter(|| {
+            runtime.block_on(async {
+                let request = Request::get(target)
+                    .header("host", HOST)
+                    .body(Empty::<Bytes>::new())
+                    .unwrap();
+                sender.ready().await.unwrap();
+                let response = sender.send_request(request).await.unwrap();
+                assert_eq!(response.status(), 200);
+                black_box(response.into_body().collect().await.unwrap().to_bytes().len())
+            })
+        });
+    });
+}
+
+fn exchange(criterion: &mut Criterion) {
+    measure(criterion, "relay/none/h1/1KiB", false, "/some/path");
+    measure(
+        criterion,
+        "exchange/h1/1KiB/no_credential",
+        true,
+        &format!("http://{HOST}/some/path"),
+    );
+}
+
+criterion_group!(benches, exchange);
+criterion_main!(benches);

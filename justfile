@@ -1,0 +1,22 @@
+# Short names for what is typed often; each is one command, so that `just` is not needed.
+
+# The main job, shown.
+demo:
+    cargo run -- demo
+
+# Every test, and what they need.
+test *arguments:
+    .ci/test {{arguments}}
+
+# What must hold before a change lands.
+gate:
+    .ci/run
+
+# The quick half of the gate.
+check:
+    cargo fmt --check
+    cargo clippy --all-targets -- -D warnings
+
+# The expected words of tests/compile_fail, written anew.
+compile-fail:
+    COMPILE_FAIL=overwrite cargo test --test compile_fail

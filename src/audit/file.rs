@@ -1,0 +1,375 @@
+//! The log's file: who may reach it, its lock, what it held before, room for what comes, and its successor.
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::io::Errno;
+
+use super::chain::{Head, MAX_LINE_BYTES};
+use super::error::Error;
+use super::scan::{Survey, Torn, survey};
+use super::sink::{Durable, Short, Sink, write_counted};
+
+/// The file that the log appends to, with the lock that keeps other processes away.
+pub(super) struct Place {
+    path: PathBuf,
+    file: Arc<File>,
+    directory: Arc<File>,
+    retired: Vec<Arc<dyn Durable>>,
+    position: u64,
+    first_seq: u64,
+    rotate_bytes: u64,
+    due_at: u64,
+    reserved_to: u64,
+    reserves: bool,
+    lock: File,
+}
+
+/// What an opened place held: where its chain goes on.
+pub(super) struct Past {
+    pub(super) chain: Option<String>,
+    pub(super) head: Option<Head>,
+    pub(super) torn: Option<Torn>,
+    /// The chain ended in an older file, and this one is empty.
+    pub(super) ended_elsewhere: bool,
+}
+
+impl Place {
+    /// Opens or makes the log, and reads where its chain ends.
+    ///
+    /// # Errors
+    /// [`Error::Exposed`] where others can reach it, [`Error::Locked`] where another process has it,
+    /// [`Error::Foreign`] where the file is something else, [`Error::Open`] for the rest.
+    pub(super) fn open(path: &Path, rotate_bytes: u64) -> Result<(Self, Past), Error> {
+        let directory = private_directory(folder_of(path))?;
+        let lock = lock(path)?;
+        let mut file = private_file(path)?;
+        let mut seen = survey(&file).map_err(opening(path))?;
+        let mut ended_elsewhere = false;
+        let older = if seen.len == 0 {
+            siblings(path).map_err(opening(path))?.pop()
+        } else {
+            None
+        };
+        if let Some(older) = older {
+            let past = private_file(&older).and_then(|file| survey(&file).map_err(opening(&older)))?;
+            if past.torn.is_some() {
+                // The power went while the files changed places: the older one is not finished yet.
+                fs::rename(&older, path).map_err(opening(path))?;
+                file = private_file(path)?;
+                seen = past;
+            } else {
+                ended_elsewhere = true;
+                let next = past.head.map(|head| head.seq + 1);
+                seen = Survey {
+                    len: 0,
+                    first_seq: next,
+                    ..past
+                };
+            }
+        }
+        if seen.head.is_none()
+            && seen.torn.is_some()
+            && !is_torn_beginning(&file, seen.len).map_err(opening(path))?
+        {
+            return Err(Error::Foreign {
+                path: path.to_owned(),
+            });
+        }
+        let place = Self {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            directory: Arc::new(directory),
+            retired: Vec::new(),
+            position: seen.len,
+            first_seq: seen.first_seq.unwrap_or(0),
+            rotate_bytes,
+            due_at: rotate_bytes,
+            reserved_to: 0,
+            reserves: true,
+            lock,
+        };
+        Ok((
+            place,
+            Past {
+                chain: seen.chain,
+                head: seen.head,
+                torn: seen.torn,
+                ended_elsewhere,
+            },
+        ))
+    }
+
+    fn current(&self) -> Arc<dyn Durable> {
+        Arc::new(OnDisk {
+            file: Arc::clone(&self.file),
+            path: self.path.clone(),
+        })
+    }
+
+    /// Moves the full file to a name that says its first record, and makes the next; or leaves all as it was.
+    fn replace_full(&self) -> io::Result<File> {
+        let older = with_suffix(&self.path, self.first_seq);
+        if fs::symlink_metadata(&older).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        fs::rename(&self.path, &older)?;
+        let made = options().create_new(true).open(&self.path);
+        if made.is_err() {
+            fs::rename(older, &self.path)?;
+        }
+        made
+    }
+
+    /// Makes a file where ours was taken away; takes an empty one that was put there instead.
+    fn replace_moved(&self) -> Result<File, Error> {
+        let made = private_file(&self.path)?;
+        if made.metadata().map_err(opening(&self.path))?.len() > 0 {
+            return Err(Error::Foreign {
+                path: self.path.clone(),
+            });
+        }
+        Ok(made)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Closing alone would leave the lock to a child that was forked in between and has not yet executed.
+        let _ = self.lock.unlock();
+    }
+}
+
+impl Sink for Place {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Short> {
+        let done = write_counted(&*self.file, bytes);
+        self.position += done.as_ref().map_or_else(|short| short.written, |()| bytes.len()) as u64;
+        done
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        let needed = self.position + bytes;
+        if !self.reserves || needed <= self.reserved_to {
+            return Ok(());
+        }
+        let ahead = |more: u64| {
+            fallocate(
+                &*self.file,
+                FallocateFlags::KEEP_SIZE,
+                self.position,
+                bytes + more,
+            )
+        };
+        match ahead(RESERVE_BYTES) {
+            Ok(()) => self.reserved_to = needed + RESERVE_BYTES,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.reserves = false,
+            Err(_) => {
+                ahead(0)?;
+                self.reserved_to = needed;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_due(&self) -> bool {
+        self.position >= self.due_at
+    }
+
+    fn turn(&mut self, seq: u64, moved: bool) -> Result<(), Error> {
+        // A turn that fails is tried again only after as many bytes more, not at each record.
+        self.due_at = self.position + self.rotate_bytes;
+        let made = if moved {
+            self.replace_moved()?
+        } else {
+            self.replace_full().map_err(opening(&self.path))?
+        };
+        self.retired.push(self.current());
+        self.retired
+            .push(Arc::new(Directory(Arc::clone(&self.directory))));
+        self.file = Arc::new(made);
+        (self.position, self.first_seq, self.due_at, self.reserved_to) = (0, seq, self.rotate_bytes, 0);
+        Ok(())
+    }
+
+    fn durable(&mut self) -> Vec<Arc<dyn Durable>> {
+        let current = self.current();
+        self.retired.drain(..).chain([current]).collect()
+    }
+}
+
+struct OnDisk {
+    file: Arc<File>,
+    path: PathBuf,
+}
+
+impl Durable for OnDisk {
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn is_moved(&self) -> bool {
+        let same = |ours: &Metadata, there: &Metadata| (ours.dev(), ours.ino()) == (there.dev(), there.ino());
+        match (self.file.metadata(), fs::symlink_metadata(&self.path)) {
+            (Ok(ours), Ok(there)) => !same(&ours, &there),
+            (_, Err(cause)) => cause.kind() == io::ErrorKind::NotFound,
+            (Err(_), _) => false,
+        }
+    }
+}
+
+/// A directory, whose names must last as well as the files that they name.
+struct Directory(Arc<File>);
+
+impl Durable for Directory {
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
+fn private_directory(path: &Path) -> Result<File, Error> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(opening(path))?;
+    let directory = File::open(path).map_err(opening(path))?;
+    let found = directory.metadata().map_err(opening(path))?;
+    let why = if !found.is_dir() {
+        "it is no directory"
+    } else if found.uid() != rustix::process::geteuid().as_raw() {
+        "its directory belongs to another user"
+    } else if found.mode() & 0o077 != 0 {
+        "its directory is open to other users (chmod 700 it)"
+    } else {
+        return Ok(directory);
+    };
+    Err(Error::Exposed {
+        path: path.to_owned(),
+        why,
+    })
+}
+
+fn private_file(path: &Path) -> Result<File, Error> {
+    let file = options().create(true).open(path).map_err(opening(path))?;
+    let found = file.metadata().map_err(opening(path))?;
+    let why = if !found.is_file() {
+        "it is no regular file"
+    } else if found.uid() != rustix::process::geteuid().as_raw() {
+        "it belongs to another user"
+    } else if found.mode() & 0o077 != 0 {
+        "it is open to other users (chmod 600 it)"
+    } else if found.nlink() != 1 {
+        "it has a second name"
+    } else {
+        return Ok(file);
+    };
+    Err(Error::Exposed {
+        path: path.to_owned(),
+        why,
+    })
+}
+
+/// Opens for reading and appending; never through a symbolic link, never waiting for a pipe's other end.
+fn options() -> OpenOptions {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(flags.bits() as i32);
+    options
+}
+
+/// Takes the lock, on a file of its own that is never renamed.
+fn lock(path: &Path) -> Result<File, Error> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| opening(path)(io::ErrorKind::InvalidInput.into()))?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(".lock");
+    let beside = path.with_file_name(hidden);
+    let file = private_file(&beside)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked {
+            path: path.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(Error::Open { path: beside, source }),
+    }
+}
+
+fn with_suffix(path: &Path, first_seq: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{first_seq:020}"));
+    PathBuf::from(name)
+}
+
+/// The files of the log at `path` in the order of the chain: those that were full, then the present one.
+///
+/// # Errors
+/// [`Error::Open`] where the directory cannot be read, or nothing is there.
+pub fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut files = siblings(path).map_err(opening(path))?;
+    match fs::symlink_metadata(path) {
+        Ok(_) => files.push(path.to_owned()),
+        Err(source) if files.is_empty() => return Err(opening(path)(source)),
+        Err(_) => {}
+    }
+    Ok(files)
+}
+
+/// The full files of this log, by the number of their first record.
+fn siblings(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder_of(path))? {
+        let entry = entry?.file_name();
+        let number = entry
+            .as_encoded_bytes()
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix(b"."));
+        if number.is_some_and(|number| number.len() == 20 && number.iter().all(u8::is_ascii_digit)) {
+            found.push(path.with_file_name(entry));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+/// Whether a file without any record can be a first record that was cut short: one line at most, not yet ended.
+fn is_torn_beginning(file: &File, len: u64) -> io::Result<bool> {
+    use std::os::unix::fs::FileExt;
+    let mut content = vec![0; usize::try_from(len).map_or(MAX_LINE_BYTES, |len| len.min(MAX_LINE_BYTES))];
+    file.read_exact_at(&mut content, 0)?;
+    let expected = b"{\"v\":1,\"seq\":0";
+    let ours = content
+        .iter()
+        .zip(expected)
+        .all(|(found, expected)| found == expected);
+    Ok(len < MAX_LINE_BYTES as u64
+        && (content.iter().all(|&byte| byte == 0) || ours && !content.contains(&b'\n')))
+}
+
+fn opening(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+    let path = path.to_owned();
+    |source| Error::Open { path, source }
+}
+
+/// Room set aside beyond what was asked, so that the next records need not ask.
+const RESERVE_BYTES: u64 = 1 << 20;

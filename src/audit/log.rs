@@ -1,0 +1,277 @@
+//! The log: opened once, shared by every thread, closed when the last handle goes.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use super::chain::Head;
+use super::encode::{number, text, time};
+use super::error::Error;
+use super::file::{Past, Place};
+use super::memory::Memory;
+use super::sink::{Sink, Stderr};
+use super::sync::{Lasting, keep_synced};
+use super::writer::Writer;
+use crate::names::SessionId;
+
+/// Where the log stands and how hard it holds on; the audit section of the configuration.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The file; its directory is made with mode 0700 where it is missing.
+    pub path: PathBuf,
+    /// When a record must survive a loss of power. Default: `batch`.
+    #[serde(default)]
+    pub sync: Sync,
+    /// The size in bytes from which the next record begins a new file. Default: 256 MiB; at least 64 KiB.
+    #[serde(default = "rotate_bytes")]
+    pub rotate_bytes: u64,
+}
+
+/// When records reach the disk itself. A crash of the process loses none in either case.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// In the background, one second after the first record that waits for it.
+    #[default]
+    Batch,
+    /// Before each answer, many answers to one sync.
+    Always,
+}
+
+/// Something worth a record that is no exchange: a refused question, a reload, a revocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// What happened, in the words of `docs/audit.md`.
+    pub name: &'static str,
+    /// The session that it happened to.
+    pub session: Option<&'a SessionId>,
+    /// What it was about: a host, a credential's name; never a secret, a phantom or content.
+    pub subject: &'a [u8],
+    /// The reason's code where something was refused.
+    pub reason: Option<&'static str>,
+    /// How many such events this record stands for.
+    pub count: u64,
+}
+
+/// Takes records and chains them; cheap to clone, the same log for every thread.
+#[derive(Clone)]
+pub struct Log(Arc<Handle>);
+
+pub(super) struct Shared {
+    pub(super) writer: Mutex<Writer>,
+    pub(super) wake: Condvar,
+    pub(super) lasting: watch::Sender<Lasting>,
+    pub(super) sync: Sync,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    syncing: Option<JoinHandle<()>>,
+}
+
+impl Settings {
+    /// The settings for a log at `path` with every default.
+    #[must_use]
+    pub fn at(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            sync: Sync::default(),
+            rotate_bytes: rotate_bytes(),
+        }
+    }
+}
+
+impl Log {
+    /// Opens the file, heals a torn end by a `recover` record, and goes on with its chain.
+    ///
+    /// # Errors
+    /// Every cause for which a log cannot be trusted to keep records; see [`Error`].
+    pub fn open(settings: &Settings) -> Result<Self, Error> {
+        let (place, past) = Place::open(&settings.path, settings.rotate_bytes.max(LEAST_ROTATE_BYTES))?;
+        Self::begin(Box::new(place), past, settings.sync)
+    }
+
+    /// A log on standard error, for a gateway without a file; what reads it keeps it.
+    ///
+    /// # Errors
+    /// [`Error::Write`] where standard error takes nothing.
+    pub fn stderr() -> Result<Self, Error> {
+        Self::begin(Box::new(Stderr { written: 0 }), Past::none(), Sync::Batch)
+    }
+
+    /// A log in memory, and the view through which a test reads it.
+    ///
+    /// # Errors
+    /// [`Error::Start`] where the system gives no random bytes or no thread.
+    pub fn memory(sync: Sync) -> Result<(Self, Memory), Error> {
+        let memory = Memory::default();
+        Ok((Self::begin(Box::new(memory.clone()), Past::none(), sync)?, memory))
+    }
+
+    /// The last record written: keep it elsewhere, and a later cut of the log's end is found.
+    ///
+    /// `None` only where not even the chain's first record has been written.
+    #[must_use]
+    pub fn head(&self) -> Option<Head> {
+        self.0.shared.lock().head()
+    }
+
+    /// Writes a record about something that is no exchange.
+    ///
+    /// Does not wait for the disk; the next sync takes the record with it.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the record was not written.
+    pub fn event(&self, event: Event<'_>) -> Result<(), Error> {
+        let mut fields = b"\"kind\":\"event\"".to_vec();
+        time(&mut fields, SystemTime::now());
+        text(&mut fields, "name", event.name.as_bytes());
+        event
+            .session
+            .into_iter()
+            .for_each(|session| text(&mut fields, "session", session.as_str().as_bytes()));
+        text(
+            &mut fields,
+            "subject",
+            &event.subject[..event.subject.len().min(MAX_SUBJECT_BYTES)],
+        );
+        event
+            .reason
+            .into_iter()
+            .for_each(|reason| text(&mut fields, "reason", reason.as_bytes()));
+        number(&mut fields, "count", event.count);
+        self.append(&fields).map(drop)
+    }
+
+    /// Writes one record and gives its number.
+    pub(super) fn append(&self, fields: &[u8]) -> Result<u64, Error> {
+        self.0.shared.append(fields)
+    }
+
+    /// Waits until the record `seq` survives a loss of power, where the settings ask for that before an answer.
+    pub(super) async fn settle(&self, seq: u64) -> Result<(), Error> {
+        if self.0.shared.sync == Sync::Batch {
+            return Ok(());
+        }
+        let mut lasting = self.0.shared.lasting.subscribe();
+        match lasting.wait_for(|lasting| lasting.of(seq).is_some()).await {
+            Ok(lasting) if lasting.of(seq) == Some(true) => Ok(()),
+            _ => Err(Error::Unsynced),
+        }
+    }
+
+    pub(super) fn promise(&self, bytes: u64) -> Result<(), Error> {
+        self.0.shared.lock().promise(bytes)
+    }
+
+    pub(super) fn release(&self, bytes: u64) {
+        self.0.shared.lock().release(bytes);
+    }
+
+    pub(super) fn lose(&self) {
+        self.0.shared.lock().lose();
+    }
+
+    fn begin(sink: Box<dyn Sink>, past: Past, sync: Sync) -> Result<Self, Error> {
+        let chain = past.chain.map_or_else(random_id, Ok)?;
+        let torn = past.torn.is_some();
+        let kind = match past.head {
+            None if !torn => "start",
+            _ if past.ended_elsewhere => "continue",
+            _ => "resume",
+        };
+        let writer = Writer::new(sink, chain, past.head, past.torn);
+        let (lasting, _) = watch::channel(Lasting::default());
+        let shared = Arc::new(Shared {
+            writer: Mutex::new(writer),
+            wake: Condvar::new(),
+            lasting,
+            sync,
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("audit-sync".to_owned());
+        let syncing = Some(thread.spawn(move || keep_synced(&theirs)).map_err(Error::Start)?);
+        let log = Self(Arc::new(Handle { shared, syncing }));
+        log.0.shared.append_own(kind)?;
+        Ok(log)
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log")
+            .field("head", &self.head())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Takes the lock; a thread that panicked under it left a chain that is whole, or torn and known to be.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn append(&self, fields: &[u8]) -> Result<u64, Error> {
+        let mut writer = self.lock();
+        let seq = writer.append(fields)?;
+        self.mark(&mut writer);
+        Ok(seq)
+    }
+
+    fn append_own(&self, kind: &'static str) -> Result<u64, Error> {
+        let mut writer = self.lock();
+        let seq = writer.append_own(kind)?;
+        self.mark(&mut writer);
+        Ok(seq)
+    }
+
+    fn mark(&self, writer: &mut Writer) {
+        if !writer.dirty {
+            writer.dirty = true;
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Best effort: without this record the chain is as valid, and says that the end was not orderly.
+        let _ = self.shared.append_own("stop");
+        self.shared.lock().closing = true;
+        self.shared.wake.notify_one();
+        if let Some(syncing) = self.syncing.take() {
+            let _ = syncing.join();
+        }
+    }
+}
+
+impl Past {
+    fn none() -> Self {
+        Self {
+            chain: None,
+            head: None,
+            torn: None,
+            ended_elsewhere: false,
+        }
+    }
+}
+
+fn random_id() -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|source| Error::Start(io::Error::other(source.to_string())))?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+fn rotate_bytes() -> u64 {
+    256 << 20
+}
+
+const LEAST_ROTATE_BYTES: u64 = 64 << 10;
+const MAX_SUBJECT_BYTES: usize = 1024;

@@ -1,0 +1,182 @@
+//! Reads a log line by line in flat memory, and measures what lies torn between two records.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+
+use sha2::{Digest, Sha256};
+
+use super::chain::{Head, MAX_LINE_BYTES, unseal};
+use super::encode::hex;
+use super::record::Record;
+
+/// Yields the lines of a file; one that is longer than any record comes in pieces.
+pub(super) struct Lines<R> {
+    reader: BufReader<R>,
+    piece: Vec<u8>,
+    offset: u64,
+    number: u64,
+    at_start: bool,
+}
+
+/// A line, or a part of one that is too long to be a record.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<'a> {
+    /// The bytes, with the line feed where the line has ended.
+    pub(super) bytes: &'a [u8],
+    /// Where the bytes stand in the file.
+    pub(super) offset: u64,
+    /// The line's number; the first is 1.
+    pub(super) number: u64,
+    /// Whether the line begins here.
+    pub(super) at_start: bool,
+}
+
+/// Bytes that a write left behind unfinished: their place, length and hash.
+#[derive(Clone)]
+pub(super) struct Torn {
+    pub(super) at: u64,
+    pub(super) bytes: u64,
+    hash: Sha256,
+}
+
+/// What a file says of the chain that it carries.
+pub(super) struct Survey {
+    /// The chain's id, from the first record that names it.
+    pub(super) chain: Option<String>,
+    /// The number of the file's first record.
+    pub(super) first_seq: Option<u64>,
+    /// The last good record.
+    pub(super) head: Option<Head>,
+    /// What stands behind the last good record.
+    pub(super) torn: Option<Torn>,
+    /// The file's length in bytes.
+    pub(super) len: u64,
+}
+
+impl<R: Read> Lines<R> {
+    pub(super) fn new(source: R) -> Self {
+        let reader = BufReader::with_capacity(READ_BYTES, source);
+        Self {
+            reader,
+            piece: Vec::new(),
+            offset: 0,
+            number: 0,
+            at_start: true,
+        }
+    }
+
+    /// The next line or piece; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// What the file says when it cannot be read.
+    pub(super) fn next(&mut self) -> io::Result<Option<Piece<'_>>> {
+        self.offset += self.piece.len() as u64;
+        let at_start = self.at_start;
+        self.piece.clear();
+        (&mut self.reader)
+            .take(MAX_LINE_BYTES as u64)
+            .read_until(b'\n', &mut self.piece)?;
+        if self.piece.is_empty() {
+            return Ok(None);
+        }
+        self.number += u64::from(at_start);
+        self.at_start = self.piece.ends_with(b"\n");
+        Ok(Some(Piece {
+            bytes: &self.piece,
+            offset: self.offset,
+            number: self.number,
+            at_start,
+        }))
+    }
+}
+
+impl Torn {
+    pub(super) fn at(at: u64) -> Self {
+        Self {
+            at,
+            bytes: 0,
+            hash: Sha256::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.hash.update(bytes);
+    }
+
+    pub(super) fn sha256(&self) -> [u8; 64] {
+        hex(&self.hash.clone().finalize().into())
+    }
+}
+
+/// Finds where a file's chain begins and ends.
+///
+/// Looks at the first and the last line; only where the last is no record does it read the whole file.
+///
+/// # Errors
+/// What the file says when it cannot be read.
+pub(super) fn survey(file: &File) -> io::Result<Survey> {
+    let len = file.metadata()?.len();
+    let (chain, first_seq) = beginning(file)?;
+    if let Some(head) = last_line(file, len)? {
+        return Ok(Survey {
+            chain,
+            first_seq,
+            head: Some(head),
+            torn: None,
+            len,
+        });
+    }
+    let mut head = None;
+    let mut torn = None;
+    let mut lines = Lines::new(rewound(file, 0)?);
+    while let Some(piece) = lines.next()? {
+        match unseal(piece.bytes) {
+            Ok(link) if piece.at_start => (head, torn) = (Some(link.head), None),
+            _ => torn
+                .get_or_insert_with(|| Torn::at(piece.offset))
+                .push(piece.bytes),
+        }
+    }
+    Ok(Survey {
+        chain,
+        first_seq,
+        head,
+        torn,
+        len,
+    })
+}
+
+fn beginning(file: &File) -> io::Result<(Option<String>, Option<u64>)> {
+    let mut lines = Lines::new(rewound(file, 0)?);
+    let mut first_seq = None;
+    while let Some(piece) = lines.next()? {
+        let Ok(link) = unseal(piece.bytes) else { continue };
+        first_seq.get_or_insert(link.head.seq);
+        let chain = serde_json::from_slice::<Record>(piece.bytes)
+            .ok()
+            .and_then(|record| record.chain);
+        if chain.is_some() {
+            return Ok((chain, first_seq));
+        }
+    }
+    Ok((None, first_seq))
+}
+
+fn last_line(file: &File, len: u64) -> io::Result<Option<Head>> {
+    let from = len.saturating_sub(MAX_LINE_BYTES as u64);
+    let mut window = Vec::new();
+    rewound(file, from)?.take(len - from).read_to_end(&mut window)?;
+    let ends = window.strip_suffix(b"\n").unwrap_or(&window);
+    let start = memchr::memrchr(b'\n', ends).map_or(0, |at| at + 1);
+    Ok(unseal(&window[start..]).ok().map(|link| link.head))
+}
+
+fn rewound(mut file: &File, to: u64) -> io::Result<&File> {
+    file.seek(SeekFrom::Start(to))?;
+    Ok(file)
+}
+
+/// What a recovery puts behind torn bytes: a line feed alone would complete a record that lacks just that.
+pub(super) const TORN_END: &[u8] = b"~\n";
+const READ_BYTES: usize = 256 * 1024;

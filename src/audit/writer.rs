@@ -1,0 +1,221 @@
+//! Holds the end of the chain: seals each record, writes it, and heals what a failed write left behind.
+
+use std::mem;
+use std::time::SystemTime;
+
+use super::chain::{Head, MAX_LINE_BYTES, seal};
+use super::encode::{number, text, time};
+use super::error::Error;
+use super::scan::{TORN_END, Torn};
+use super::sink::Sink;
+
+/// The one writer of a chain; [`super::Log`] keeps it under a lock.
+pub(super) struct Writer {
+    pub(super) sink: Box<dyn Sink>,
+    chain: String,
+    head: Option<Head>,
+    line: Vec<u8>,
+    torn: Option<Torn>,
+    failed: Option<Cause>,
+    lost: u64,
+    begins_file: bool,
+    promised: u64,
+    /// Something was written since the last sync began.
+    pub(super) dirty: bool,
+    /// A sync failed and none has succeeded since: what was written may not last.
+    pub(super) unsynced: bool,
+    /// How often a new file began.
+    pub(super) turns: u64,
+    /// Somebody took the file away from its path.
+    pub(super) moved: bool,
+    /// The last handle to the log is gone.
+    pub(super) closing: bool,
+}
+
+/// Why a `recover` record stands in the chain.
+#[derive(Clone, Copy)]
+pub(super) enum Cause {
+    /// The process before this one ended in mid-write.
+    Unclean,
+    /// Writes failed, and succeed again.
+    Refused,
+    /// A sync failed: what was written before it may be lost with the power.
+    Unsynced,
+}
+
+impl Writer {
+    pub(super) fn new(sink: Box<dyn Sink>, chain: String, head: Option<Head>, torn: Option<Torn>) -> Self {
+        let failed = torn.is_some().then_some(Cause::Unclean);
+        Self {
+            sink,
+            chain,
+            head,
+            line: Vec::new(),
+            torn,
+            failed,
+            lost: 0,
+            begins_file: false,
+            promised: 0,
+            dirty: false,
+            unsynced: false,
+            turns: 0,
+            moved: false,
+            closing: false,
+        }
+    }
+
+    /// The last record that was written whole.
+    pub(super) fn head(&self) -> Option<Head> {
+        self.head
+    }
+
+    /// Seals and writes one record, after those that the chain needs before it, and gives its number.
+    pub(super) fn append(&mut self, fields: &[u8]) -> Result<u64, Error> {
+        if fields.len() + FRAME_BYTES > MAX_LINE_BYTES {
+            return Err(Error::Oversize {
+                bytes: fields.len() + FRAME_BYTES,
+            });
+        }
+        self.write(Some(fields))
+    }
+
+    /// Writes one of the records that tell of the log itself: `start`, `resume`, `continue`, `stop`.
+    pub(super) fn append_own(&mut self, kind: &'static str) -> Result<u64, Error> {
+        let fields = self.own(kind);
+        self.append(&fields)
+    }
+
+    /// Makes sure that so many bytes find room later, and that the log works now.
+    pub(super) fn promise(&mut self, bytes: u64) -> Result<(), Error> {
+        if self.unsynced {
+            return Err(Error::Unsynced);
+        }
+        if self.failed.is_some() {
+            self.write(None)?;
+        }
+        self.sink
+            .reserve(self.promised + bytes)
+            .map_err(Error::from_write)?;
+        self.promised += bytes;
+        Ok(())
+    }
+
+    /// Gives back what [`Writer::promise`] set aside.
+    pub(super) fn release(&mut self, bytes: u64) {
+        self.promised -= bytes;
+    }
+
+    /// Counts a record that nobody will try to write again.
+    pub(super) fn lose(&mut self) {
+        self.lost += 1;
+        self.failed.get_or_insert(Cause::Refused);
+    }
+
+    /// Takes the outcome of a sync.
+    pub(super) fn synced(&mut self, well: bool) {
+        if well && self.unsynced {
+            self.failed = Some(Cause::Unsynced);
+        }
+        self.unsynced = !well;
+    }
+
+    /// Writes what the chain needs first, each as a record and a write of its own, then the record asked for.
+    fn write(&mut self, fields: Option<&[u8]>) -> Result<u64, Error> {
+        if self.unsynced {
+            return Err(Error::Unsynced);
+        }
+        self.turn()?;
+        if let Some(cause) = self.failed {
+            self.put(&self.recovery(cause), self.torn.is_some())?;
+            (self.torn, self.failed, self.lost) = (None, None, 0);
+        }
+        if self.begins_file {
+            self.put(&self.own("continue"), false)?;
+            self.begins_file = false;
+        }
+        if let Some(fields) = fields {
+            self.put(fields, false)?;
+        }
+        Ok(self.head.map_or(0, |head| head.seq))
+    }
+
+    /// Seals and writes one record; what a failed write leaves behind is torn.
+    fn put(&mut self, fields: &[u8], behind_torn: bool) -> Result<(), Error> {
+        let mut line = mem::take(&mut self.line);
+        line.clear();
+        if behind_torn {
+            line.extend_from_slice(TORN_END);
+        }
+        let head = seal(&mut line, self.head, fields);
+        let at = self.sink.position();
+        let done = self.sink.append(&line);
+        match &done {
+            Ok(()) => self.head = Some(head),
+            Err(short) => {
+                self.failed.get_or_insert(Cause::Refused);
+                if short.written > 0 {
+                    self.torn
+                        .get_or_insert_with(|| Torn::at(at))
+                        .push(&line[..short.written]);
+                }
+            }
+        }
+        self.line = line;
+        done.map_err(|short| Error::from_write(short.cause))
+    }
+
+    /// The record that accounts for a failure.
+    fn recovery(&self, cause: Cause) -> Vec<u8> {
+        let mut fields = self.own("recover");
+        text(&mut fields, "cause", cause.name().as_bytes());
+        if let Some(torn) = &self.torn {
+            number(&mut fields, "torn_at", torn.at);
+            number(&mut fields, "torn_bytes", torn.bytes);
+            text(&mut fields, "torn_sha256", &torn.sha256());
+        }
+        number(&mut fields, "lost", self.lost);
+        fields
+    }
+
+    /// Begins a new file where the old one is full or gone.
+    ///
+    /// A file that cannot be turned for its size goes on; one that was taken away must be replaced.
+    fn turn(&mut self) -> Result<(), Error> {
+        let sound = self.torn.is_none() && !self.begins_file;
+        if !(self.moved || self.sink.is_due() && sound) {
+            return Ok(());
+        }
+        let seq = self.head.map_or(0, |head| head.seq + 1);
+        match self.sink.turn(seq, self.moved) {
+            // What was torn stayed behind in the old file, where the verifier will name it.
+            Ok(()) => {
+                (self.moved, self.begins_file, self.torn) = (false, true, None);
+                self.turns += 1;
+            }
+            Err(error) if self.moved => return Err(error),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn own(&self, kind: &'static str) -> Vec<u8> {
+        let mut fields = format!("\"kind\":\"{kind}\",\"chain\":\"{}\"", self.chain).into_bytes();
+        time(&mut fields, SystemTime::now());
+        text(&mut fields, "version", env!("CARGO_PKG_VERSION").as_bytes());
+        number(&mut fields, "pid", u64::from(std::process::id()));
+        fields
+    }
+}
+
+impl Cause {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unclean => "unclean",
+            Self::Refused => "refused",
+            Self::Unsynced => "unsynced",
+        }
+    }
+}
+
+/// What a line has beside its fields: more than braces, version, number, two hashes and the line feed need.
+const FRAME_BYTES: usize = 256;

@@ -1,0 +1,255 @@
+//! The content codings that can be undone, as `Content-Encoding` and `Accept-Encoding` name them.
+
+use std::fmt;
+
+use http::{
+    HeaderMap, HeaderValue,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING},
+};
+
+use super::Error;
+
+/// A content coding that can be undone while it streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Coding {
+    /// `gzip` and its old name `x-gzip`: RFC 1952, several members allowed.
+    Gzip,
+    /// `deflate`: RFC 1950 (zlib), or the bare RFC 1951 form that some servers send under this name.
+    Deflate,
+    /// `br`: RFC 7932, windows up to 16 MiB; the large-window form is not this coding.
+    Brotli,
+    /// `zstd`: RFC 8878 with the 8 MiB window of RFC 9659, several frames allowed.
+    Zstd,
+}
+
+impl Coding {
+    /// How many stacked codings are undone; more are refused.
+    pub const MOST: usize = 2;
+
+    /// The registered name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The coding of a name, whatever its case (RFC 9110 §8.4.1).
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        [
+            (&b"gzip"[..], Self::Gzip),
+            (b"x-gzip", Self::Gzip),
+            (b"deflate", Self::Deflate),
+            (b"br", Self::Brotli),
+            (b"zstd", Self::Zstd),
+        ]
+        .into_iter()
+        .find_map(|(known, coding)| name.eq_ignore_ascii_case(known).then_some(coding))
+    }
+
+    /// The codings of a message in the order in which they were applied; `identity` and empty elements count for nothing.
+    ///
+    /// RFC 9110 §8.4: all fields of the name form one list.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCoding`] for any other name, [`Error::TooManyCodings`] above [`Coding::MOST`].
+    pub fn parse_list(fields: &HeaderMap) -> Result<Vec<Self>, Error> {
+        let mut codings = Vec::new();
+        for field in fields.get_all(CONTENT_ENCODING) {
+            for name in field.as_bytes().split(|&b| b == b',').map(trim) {
+                if name.is_empty() || name.eq_ignore_ascii_case(b"identity") {
+                    continue;
+                }
+                codings.push(Self::from_name(name).ok_or(Error::UnknownCoding)?);
+            }
+        }
+        if codings.len() > Self::MOST {
+            return Err(Error::TooManyCodings);
+        }
+        Ok(codings)
+    }
+}
+
+impl fmt::Display for Coding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The `Accept-Encoding` for the origin: what the client accepts and we can undo, with the client's weights.
+///
+/// RFC 9110 §12.5.3. Where nothing remains it says `identity`; it is never absent, because absence would admit any coding.
+/// `*` stands for the codings known here that the client did not name. A refusal of `identity` is not passed on.
+pub fn accept_encoding(fields: &HeaderMap) -> HeaderValue {
+    let mut wanted: Vec<(Coding, Weight)> = Vec::new();
+    let mut rest = None;
+    for element in fields
+        .get_all(ACCEPT_ENCODING)
+        .iter()
+        .flat_map(|f| f.as_bytes().split(|&b| b == b','))
+    {
+        let Some((name, weight)) = parse_element(element) else {
+            continue;
+        };
+        match Coding::from_name(name) {
+            Some(coding) if !wanted.iter().any(|(known, _)| *known == coding) => {
+                wanted.push((coding, weight))
+            }
+            None if name == b"*" => rest = Some(weight),
+            _ => {}
+        }
+    }
+    if let Some(weight) = rest {
+        for coding in [Coding::Gzip, Coding::Brotli, Coding::Zstd, Coding::Deflate] {
+            if !wanted.iter().any(|(known, _)| *known == coding) {
+                wanted.push((coding, weight));
+            }
+        }
+    }
+    let listed: Vec<String> = wanted
+        .iter()
+        .filter(|(_, q)| q.0 > 0)
+        .map(|(c, q)| format!("{c}{q}"))
+        .collect();
+    HeaderValue::try_from(listed.join(", "))
+        .ok()
+        .filter(|value| !value.is_empty())
+        .unwrap_or(HeaderValue::from_static("identity"))
+}
+
+/// A quality value in thousandths, 0 to 1000.
+#[derive(Clone, Copy)]
+struct Weight(u16);
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1000 => Ok(()),
+            thousandths => f.write_str(format!(";q=0.{thousandths:03}").trim_end_matches('0')),
+        }
+    }
+}
+
+/// Splits `name;q=weight`; `None` for anything that is not exactly that.
+fn parse_element(element: &[u8]) -> Option<(&[u8], Weight)> {
+    let mut parts = element.split(|&b| b == b';').map(trim);
+    let name = parts.next().filter(|name| !name.is_empty())?;
+    let weight = match parts.next() {
+        None => Weight(1000),
+        Some(parameter) => parse_weight(parameter)?,
+    };
+    parts.next().is_none().then_some((name, weight))
+}
+
+/// `q=` and a qvalue of RFC 9110 §12.4.2: at most three decimals, at most 1.
+fn parse_weight(parameter: &[u8]) -> Option<Weight> {
+    let value = parameter
+        .strip_prefix(b"q=")
+        .or_else(|| parameter.strip_prefix(b"Q="))?;
+    let (whole, decimals) = match value {
+        [whole] => (*whole, &[][..]),
+        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (*whole, decimals),
+        _ => return None,
+    };
+    let mut thousandths = match whole {
+        b'0' => 0,
+        b'1' => 1000,
+        _ => return None,
+    };
+    for (digit, worth) in decimals.iter().zip([100, 10, 1]) {
+        thousandths += u16::from(digit.is_ascii_digit().then(|| digit - b'0')?) * worth;
+    }
+    (thousandths <= 1000).then_some(Weight(thousandths))
+}
+
+fn trim(bytes: &[u8]) -> &[u8] {
+    bytes.trim_ascii()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(name: http::HeaderName, values: &[&'static str]) -> HeaderMap {
+        values
+            .iter()
+            .map(|v| (name.clone(), HeaderValue::from_static(v)))
+            .collect()
+    }
+
+    fn list(values: &[&'static str]) -> Result<Vec<Coding>, Error> {
+        Coding::parse_list(&fields(CONTENT_ENCODING, values))
+    }
+
+    fn accept(values: &[&'static str]) -> String {
+        accept_encoding(&fields(ACCEPT_ENCODING, values))
+            .to_str()
+            .expect("ascii")
+            .to_owned()
+    }
+
+    #[test]
+    fn codings_are_listed_over_fields_and_commas_in_any_case() {
+        assert_eq!(list(&[]), Ok(vec![]));
+        assert_eq!(list(&["GZip"]), Ok(vec![Coding::Gzip]));
+        assert_eq!(list(&["x-gzip , BR"]), Ok(vec![Coding::Gzip, Coding::Brotli]));
+        assert_eq!(
+            list(&["deflate,, identity", "\tzstd "]),
+            Ok(vec![Coding::Deflate, Coding::Zstd])
+        );
+    }
+
+    #[test]
+    fn a_coding_that_cannot_be_undone_is_refused() {
+        for label in [
+            "rot13",
+            "compress",
+            "gzip rot13",
+            "gzip;q=1",
+            "aes128gcm",
+            "*",
+            "gzip\t,dcz",
+        ] {
+            assert_eq!(list(&[label]), Err(Error::UnknownCoding), "{label}");
+        }
+        assert_eq!(list(&["gzip, gzip", "br"]), Err(Error::TooManyCodings));
+    }
+
+    #[test]
+    fn only_what_can_be_undone_is_asked_for() {
+        assert_eq!(
+            accept(&["gzip, deflate, br, zstd, dcb, compress"]),
+            "gzip, deflate, br, zstd"
+        );
+        assert_eq!(
+            accept(&["gzip;q=0.5, br;q=1.0, zstd;q=0.125, deflate; q=0"]),
+            "gzip;q=0.5, br, zstd;q=0.125"
+        );
+        assert_eq!(accept(&["br", "X-GZIP;Q=0.250"]), "br, gzip;q=0.25");
+    }
+
+    #[test]
+    fn where_nothing_remains_identity_is_asked_for() {
+        for values in [
+            &[][..],
+            &[""],
+            &["dcb"],
+            &["identity;q=0"],
+            &["*;q=0"],
+            &["gzip;q=2"],
+            &["gzip;v=1"],
+        ] {
+            assert_eq!(accept(values), "identity", "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_star_means_the_known_codings_that_were_not_named() {
+        assert_eq!(
+            accept(&["br;q=0, *;q=0.1"]),
+            "gzip;q=0.1, zstd;q=0.1, deflate;q=0.1"
+        );
+    }
+}

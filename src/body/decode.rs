@@ -1,0 +1,191 @@
+//! A body in its identity form, decoded as its reader asks for it.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+
+use super::{Decoder, Error, Step};
+
+/// A body whose content codings are undone, one piece a poll, with the reader's back-pressure on the wire.
+///
+/// The caller takes `Content-Encoding` and `Content-Length` off the head.
+pub struct DecodeBody<B> {
+    body: B,
+    decoder: Decoder,
+    trailers: Option<HeaderMap>,
+    stage: Stage,
+}
+
+/// Why a decoded body ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeFault<E> {
+    /// The body itself failed.
+    #[error(transparent)]
+    Body(E),
+    /// Its coded form did.
+    #[error(transparent)]
+    Coding(#[from] Error),
+}
+
+#[derive(PartialEq, Eq)]
+enum Stage {
+    Reading,
+    /// The wire is at its end, the decoder is not.
+    Draining,
+    Done,
+}
+
+impl<B> DecodeBody<B> {
+    /// Wraps a body whose codings the decoder undoes.
+    pub fn new(body: B, decoder: Decoder) -> Self {
+        Self {
+            body,
+            decoder,
+            trailers: None,
+            stage: Stage::Reading,
+        }
+    }
+
+    fn drain(&mut self, trailers: Option<HeaderMap>) {
+        self.trailers = trailers;
+        self.stage = Stage::Draining;
+        self.decoder.end();
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
+    type Data = Bytes;
+    type Error = DecodeFault<B::Error>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        while this.stage != Stage::Done {
+            match this.decoder.step() {
+                Ok(Step::Piece(piece)) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
+                Ok(Step::Busy) => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Ok(Step::End) => {
+                    this.stage = Stage::Done;
+                    return Poll::Ready(this.trailers.take().map(|fields| Ok(Frame::trailers(fields))));
+                }
+                Err(error) => {
+                    this.stage = Stage::Done;
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+                Ok(Step::Starved) => {}
+            }
+            match Pin::new(&mut this.body).poll_frame(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => this.drain(None),
+                Poll::Ready(Some(Err(error))) => {
+                    this.stage = Stage::Done;
+                    return Poll::Ready(Some(Err(DecodeFault::Body(error))));
+                }
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(chunk) => this.decoder.feed(chunk),
+                    Err(frame) => this.drain(frame.into_trailers().ok()),
+                },
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // Not before the coded form was checked, even where the wire is at its end.
+        self.stage == Stage::Done
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use http::HeaderValue;
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+    use crate::body::Coding;
+
+    /// `hello` as gzip.
+    const HELLO: &[u8] = &[
+        0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x86, 0xa6, 0x10, 0x36,
+        5, 0, 0, 0,
+    ];
+
+    /// A body of unknown length from a script; `Err` ends it.
+    struct Script(VecDeque<Result<Frame<Bytes>, &'static str>>);
+
+    impl Body for Script {
+        type Data = Bytes;
+        type Error = &'static str;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+            Poll::Ready(self.0.pop_front())
+        }
+    }
+
+    fn gunzip<B: Body<Data = Bytes>>(body: B) -> DecodeBody<B> {
+        DecodeBody::new(body, Decoder::new(&[Coding::Gzip]).expect("one coding"))
+    }
+
+    fn data(bytes: &'static [u8]) -> Result<Frame<Bytes>, &'static str> {
+        Ok(Frame::data(Bytes::from_static(bytes)))
+    }
+
+    #[tokio::test]
+    async fn a_coded_body_reads_as_its_identity_form_with_its_trailers() {
+        let fields = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("\"x\""))]);
+        let frames = HELLO
+            .chunks(1)
+            .map(data)
+            .chain([Ok(Frame::trailers(fields.clone()))]);
+        let read = gunzip(Script(frames.collect()))
+            .collect()
+            .await
+            .expect("it is valid");
+        assert_eq!(read.trailers(), Some(&fields));
+        assert_eq!(read.to_bytes(), "hello");
+    }
+
+    #[tokio::test]
+    async fn a_body_of_known_length_is_checked_to_the_end_of_its_coded_form() {
+        let read = gunzip(Full::new(Bytes::from_static(HELLO)))
+            .collect()
+            .await
+            .expect("it is valid");
+        assert_eq!(read.to_bytes(), "hello");
+        let short = gunzip(Full::new(Bytes::from_static(&HELLO[..HELLO.len() - 1])));
+        assert!(!short.is_end_stream());
+        let error = short.collect().await.expect_err("its last byte is missing");
+        assert!(matches!(
+            error,
+            DecodeFault::Coding(Error::Truncated(Coding::Gzip))
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_failing_body_fails_decoded() {
+        let script = Script([data(&HELLO[..12]), Err("cut")].into());
+        assert!(matches!(
+            gunzip(script).collect().await,
+            Err(DecodeFault::Body("cut"))
+        ));
+    }
+}

@@ -1,0 +1,38 @@
+//! Room: body. Content as it streams: its codings undone, its length limited and counted, never collected.
+
+mod coding;
+mod content;
+mod decode;
+mod limit;
+mod undo;
+
+pub use coding::{Coding, accept_encoding};
+pub use content::{Content, Gate, Meter, TrailerFilter};
+pub use decode::{DecodeBody, DecodeFault};
+pub use limit::{Limit, LimitSyntax};
+pub use undo::{Decoder, Step};
+
+/// Says why content could not be brought back to its identity form.
+///
+/// No variant carries bytes of the message: a label may itself be an echo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// `Content-Encoding` names a coding that cannot be undone here, or is not a list of tokens.
+    #[error("content coding is not one of gzip, deflate, br, zstd")]
+    UnknownCoding,
+    /// More codings are stacked than are undone ([`Coding::MOST`]).
+    #[error("more than {} content codings are stacked", Coding::MOST)]
+    TooManyCodings,
+    /// The content is not what its label says, or damaged, or asks for a window above the coding's bound.
+    #[error("content is not valid {0}")]
+    Corrupt(Coding),
+    /// The content ended inside the coded form.
+    #[error("content ended inside its {0} form")]
+    Truncated(Coding),
+    /// Bytes follow the end of the coded form.
+    #[error("bytes follow the end of the {0} form")]
+    Trailing(Coding),
+    /// The identity form is longer than the limit.
+    #[error("content is longer than {0}")]
+    TooLong(Limit),
+}

@@ -1,0 +1,310 @@
+//! The decoder of content codings: bounded input, bounded output, bounded work a step, whatever the ratio.
+
+use bytes::{Bytes, BytesMut};
+use compression_codecs::{
+    BrotliDecoder, DecodeV2, DeflateDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder,
+    core::util::{PartialBuffer, WriteBuffer},
+    zstd::params::DParameter,
+};
+
+use super::{Coding, Error, Limit};
+
+/// Undoes up to [`Coding::MOST`] stacked codings as the bytes come.
+///
+/// Memory does not depend on the content: the windows of the codings (32 KiB deflate, 16 MiB brotli, 8 MiB zstd), one
+/// piece a coding, and the chunk that was fed last.
+pub struct Decoder {
+    /// In the order of undoing: the first reads the wire.
+    stages: Vec<Stage>,
+    /// What an empty stack of codings passes through.
+    plain: Bytes,
+    ended: bool,
+    limit: Option<Limit>,
+    produced: u64,
+    refills: u32,
+}
+
+/// What one [`Decoder::step`] gives.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The next bytes of the identity form; at most [`Decoder::PIECE`] unless no coding was to be undone.
+    Piece(Bytes),
+    /// Nothing yet, but there is more to do: let others run, then step again.
+    Busy,
+    /// Nothing more until more is fed.
+    Starved,
+    /// The content is complete.
+    End,
+}
+
+impl Decoder {
+    /// The most bytes of one piece.
+    pub const PIECE: usize = 32 << 10;
+
+    /// A decoder for codings in the order in which they were applied, as [`Coding::parse_list`] gives them.
+    ///
+    /// # Errors
+    /// [`Error::TooManyCodings`] above [`Coding::MOST`].
+    pub fn new(codings: &[Coding]) -> Result<Self, Error> {
+        if codings.len() > Coding::MOST {
+            return Err(Error::TooManyCodings);
+        }
+        Ok(Self {
+            stages: codings.iter().rev().map(|&coding| Stage::new(coding)).collect(),
+            plain: Bytes::new(),
+            ended: false,
+            limit: None,
+            produced: 0,
+            refills: 0,
+        })
+    }
+
+    /// The same decoder, which fails where the identity form passes the limit.
+    pub fn limited(self, limit: Limit) -> Self {
+        Self {
+            limit: Some(limit),
+            ..self
+        }
+    }
+
+    /// Gives the next bytes from the wire, to be called after [`Step::Starved`].
+    pub fn feed(&mut self, chunk: Bytes) {
+        let input = self
+            .stages
+            .first_mut()
+            .map_or(&mut self.plain, |stage| &mut stage.input);
+        if input.is_empty() {
+            *input = chunk;
+        } else {
+            let mut joined = BytesMut::from(&input[..]);
+            joined.extend_from_slice(&chunk);
+            *input = joined.freeze();
+        }
+    }
+
+    /// Says that nothing more will be fed.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Does a bounded piece of work.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Truncated`], [`Error::Trailing`] or [`Error::TooLong`]; the decoder is of no use then.
+    pub fn step(&mut self) -> Result<Step, Error> {
+        self.refills = 0;
+        let step = match self.stages.len() {
+            0 if !self.plain.is_empty() => Step::Piece(std::mem::take(&mut self.plain)),
+            0 if self.ended => Step::End,
+            0 => Step::Starved,
+            stages => self.produce(stages - 1)?,
+        };
+        if let (Step::Piece(piece), Some(limit)) = (&step, self.limit) {
+            self.produced += piece.len() as u64;
+            if limit.is_passed_by(self.produced) {
+                return Err(Error::TooLong(limit));
+            }
+        }
+        Ok(step)
+    }
+
+    /// Makes a stage give its next piece, from what the stage before it gives.
+    fn produce(&mut self, index: usize) -> Result<Step, Error> {
+        loop {
+            if let Some(piece) = self.stages[index].run()? {
+                return Ok(Step::Piece(piece));
+            }
+            let step = match index {
+                0 if self.ended => Step::End,
+                0 => Step::Starved,
+                // A stage can eat without end and give nothing (empty gzip members, skippable zstd frames).
+                _ if self.refills == REFILLS => Step::Busy,
+                _ => {
+                    self.refills += 1;
+                    self.produce(index - 1)?
+                }
+            };
+            match step {
+                Step::Piece(piece) => self.stages[index].input = piece,
+                Step::End => {
+                    self.stages[index].finish()?;
+                    return Ok(Step::End);
+                }
+                other => return Ok(other),
+            }
+        }
+    }
+}
+
+/// One coding being undone.
+struct Stage {
+    coding: Coding,
+    codec: Codec,
+    input: Bytes,
+    place: Place,
+    /// The last call filled its output, so the codec may hold more.
+    full: bool,
+    scratch: Box<[u8]>,
+}
+
+/// Where in its coded form a stage stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// No byte yet.
+    Start,
+    Inside,
+    /// After a complete member or frame.
+    Complete,
+}
+
+enum Codec {
+    Gzip(GzipDecoder),
+    /// `deflate` whose first bytes have not told yet which of its two forms it is.
+    Unsure(Option<u8>),
+    Zlib(ZlibDecoder),
+    Deflate(DeflateDecoder),
+    Brotli(BrotliDecoder),
+    Zstd(ZstdDecoder),
+}
+
+impl Stage {
+    fn new(coding: Coding) -> Self {
+        let codec = match coding {
+            Coding::Gzip => Codec::Gzip(GzipDecoder::new()),
+            Coding::Deflate => Codec::Unsure(None),
+            Coding::Brotli => Codec::Brotli(BrotliDecoder::new()),
+            // RFC 9659 §3: a decoder for the content coding needs no window above 8 MiB.
+            Coding::Zstd => Codec::Zstd(ZstdDecoder::new_with_params(&[DParameter::window_log_max(23)])),
+        };
+        Self {
+            coding,
+            codec,
+            input: Bytes::new(),
+            place: Place::Start,
+            full: false,
+            scratch: vec![0; Decoder::PIECE].into_boxed_slice(),
+        }
+    }
+
+    /// Works until there is a piece, or `None` where all input is used up.
+    fn run(&mut self) -> Result<Option<Bytes>, Error> {
+        while self.full || !self.input.is_empty() {
+            self.enter()?;
+            let written = self.call()?;
+            if written > 0 {
+                return Ok(Some(Bytes::copy_from_slice(&self.scratch[..written])));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Prepares for the next byte of input: a new member after a complete one, and the checks of a first byte.
+    fn enter(&mut self) -> Result<(), Error> {
+        let Some(&first) = self.input.first() else {
+            return Ok(());
+        };
+        match (self.place, &mut self.codec) {
+            (Place::Inside, _) => {}
+            // RFC 7932 §9.1 has no window code 0010001; it opens the large-window form, with windows up to 1 GiB.
+            (Place::Start, Codec::Brotli(_)) if first & 0x7f == 0x11 => {
+                return Err(Error::Corrupt(self.coding));
+            }
+            (Place::Start, _) => {}
+            (Place::Complete, Codec::Gzip(codec)) => reset(codec, self.coding)?,
+            (Place::Complete, Codec::Zstd(codec)) => reset(codec, self.coding)?,
+            (Place::Complete, _) => return Err(Error::Trailing(self.coding)),
+        }
+        self.place = Place::Inside;
+        Ok(())
+    }
+
+    /// Calls the codec once; gives the bytes written to the scratch.
+    fn call(&mut self) -> Result<usize, Error> {
+        if let Codec::Unsure(held) = self.codec {
+            self.sniff(held);
+            return Ok(0);
+        }
+        let mut input = PartialBuffer::new(&self.input[..]);
+        let mut output = WriteBuffer::new_initialized(&mut self.scratch);
+        let drain = self.input.is_empty();
+        let done = match &mut self.codec {
+            // The flate decoders call an empty input an error; `flush` is how they give what they hold.
+            Codec::Gzip(codec) if drain => codec.flush(&mut output).map(|_| false),
+            Codec::Zlib(codec) if drain => codec.flush(&mut output).map(|_| false),
+            Codec::Deflate(codec) if drain => codec.flush(&mut output).map(|_| false),
+            Codec::Gzip(codec) => codec.decode(&mut input, &mut output),
+            Codec::Zlib(codec) => codec.decode(&mut input, &mut output),
+            Codec::Deflate(codec) => codec.decode(&mut input, &mut output),
+            Codec::Brotli(codec) => DecodeV2::decode(codec, &mut input, &mut output),
+            Codec::Zstd(codec) => codec.decode(&mut input, &mut output),
+            Codec::Unsure(_) => return Ok(0),
+        }
+        .map_err(|_| Error::Corrupt(self.coding))?;
+        let (read, written) = (input.written_len(), output.written_len());
+        self.full = !done && output.has_no_spare_space();
+        if done {
+            self.place = Place::Complete;
+        } else if read == 0 && written == 0 && !drain {
+            // No codec may stand still on input it has room to decode.
+            return Err(Error::Corrupt(self.coding));
+        }
+        let _ = self.input.split_to(read);
+        Ok(written)
+    }
+
+    /// Decides between zlib and bare deflate by the two bytes of RFC 1950 §2.2, then puts them back in front.
+    fn sniff(&mut self, held: Option<u8>) {
+        let (cmf, flg) = match (held, &self.input[..]) {
+            (None, &[cmf, flg, ..]) | (Some(cmf), &[flg, ..]) => (cmf, flg),
+            (None, &[cmf]) => {
+                self.codec = Codec::Unsure(Some(cmf));
+                self.input.clear();
+                return;
+            }
+            (_, []) => return,
+        };
+        let header = u16::from_be_bytes([cmf, flg]);
+        let zlib = cmf & 0x0f == 8 && cmf >> 4 <= 7 && header.is_multiple_of(31) && flg & 0x20 == 0;
+        self.codec = if zlib {
+            Codec::Zlib(ZlibDecoder::new())
+        } else {
+            Codec::Deflate(DeflateDecoder::new())
+        };
+        if held.is_some() {
+            let mut joined = BytesMut::with_capacity(1 + self.input.len());
+            joined.extend_from_slice(&[cmf]);
+            joined.extend_from_slice(&self.input);
+            self.input = joined.freeze();
+        }
+    }
+
+    /// Checks that the content ended where its coded form did; empty content is complete under every label.
+    fn finish(&mut self) -> Result<(), Error> {
+        if self.place != Place::Inside {
+            return Ok(());
+        }
+        // A flate stream may have ended during a flush, which does not say so.
+        let mut none = [0; 1];
+        let mut output = WriteBuffer::new_initialized(&mut none);
+        let complete = match &mut self.codec {
+            Codec::Zlib(codec) => codec.finish(&mut output),
+            Codec::Deflate(codec) => codec.finish(&mut output),
+            _ => Ok(false),
+        };
+        match complete {
+            Ok(true) if output.written_len() == 0 => Ok(()),
+            _ => Err(Error::Truncated(self.coding)),
+        }
+    }
+}
+
+fn reset(codec: &mut impl DecodeV2, coding: Coding) -> Result<(), Error> {
+    codec.reinit().map_err(|_| Error::Corrupt(coding))
+}
+
+/// How many pieces one step lets a stage eat before others must run.
+const REFILLS: u32 = 8;
+
+#[cfg(test)]
+#[path = "undo_tests.rs"]
+mod tests;

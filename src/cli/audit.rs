@@ -1,0 +1,148 @@
+//! `gateway audit verify`: whether an audit log is whole, from its bytes alone.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::audit::{Expected, Head, Report, verify};
+
+use super::failure::{Code, Failure};
+use super::flags::ConfigFile;
+use super::logs;
+use super::screen::{Paint, Screen, safe};
+
+/// The commands about the audit log.
+#[derive(Subcommand)]
+pub(super) enum Audit {
+    /// Check that no record was changed, removed, put in or moved
+    Verify(Verify),
+}
+
+/// Checks audit logs.
+#[derive(Args)]
+pub(super) struct Verify {
+    /// The files of one log, in any order [default: the configured one, or those of your state directory]
+    files: Vec<PathBuf>,
+    /// A record that must be there, as `gateway audit verify` printed it earlier: finds a cut end
+    #[arg(long, value_name = "SEQ:HASH")]
+    head: Option<String>,
+    /// The last record of older files that were put away on purpose
+    #[arg(long, value_name = "SEQ:HASH")]
+    base: Option<String>,
+    #[command(flatten)]
+    config: ConfigFile,
+}
+
+impl Audit {
+    pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+        match self {
+            Self::Verify(command) => command.run(screen),
+        }
+    }
+}
+
+impl Verify {
+    fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+        let expected = Expected {
+            base: head("--base", self.base.as_deref())?,
+            head: head("--head", self.head.as_deref())?,
+        };
+        let config = if self.files.is_empty() {
+            self.config.find()?
+        } else {
+            None
+        };
+        let chains = logs::chains(&self.files, config.as_ref())?;
+        if chains.len() > 1 && (expected.base.is_some() || expected.head.is_some()) {
+            return Err(
+                Failure::usage("`--head` and `--base` are about one log, and there are several")
+                    .next("name its files"),
+            );
+        }
+        let mut holds = true;
+        let mut documents = Vec::new();
+        for chain in chains {
+            let report = verify(&chain, expected)
+                .map_err(|error| Failure::of("the audit log cannot be verified", &error))?;
+            holds &= report.holds();
+            if screen.json() {
+                documents.push(document(&chain, &report));
+            } else {
+                print(screen, &chain, &report);
+            }
+        }
+        if screen.json() {
+            screen.document(&json!({ "holds": holds, "logs": documents }));
+        }
+        Ok(if holds { Code::Ok } else { Code::Failed })
+    }
+}
+
+fn head(flag: &str, text: Option<&str>) -> Result<Option<Head>, Failure> {
+    text.map(str::parse)
+        .transpose()
+        .map_err(|malformed: crate::audit::HeadMalformed| {
+            Failure::usage(format!("`{flag}` cannot be read"))
+                .because(malformed.to_string())
+                .next("copy the head that an earlier verification printed")
+        })
+}
+
+fn print(screen: &Screen, chain: &[PathBuf], report: &Report) {
+    let files: Vec<_> = chain
+        .iter()
+        .map(|path| safe(&path.display().to_string()))
+        .collect();
+    let verdict = if report.holds() {
+        screen.paint(Paint::Green, "holds")
+    } else {
+        screen.paint(Paint::Red, "does not hold")
+    };
+    screen.line(format!(
+        "{}: {verdict}: {} records, {} exchanges",
+        files.join(" "),
+        report.records,
+        report.exchanges
+    ));
+    if let Some(last) = report.last {
+        screen.line(format!("  head {last}"));
+    }
+    for recovery in &report.recoveries {
+        screen.line(format!(
+            "  {}:{}: recovered ({}): {} torn bytes, {} records lost",
+            safe(&recovery.file.display().to_string()),
+            recovery.line,
+            safe(&recovery.cause),
+            recovery.torn_bytes,
+            recovery.lost
+        ));
+    }
+    for problem in &report.problems {
+        screen.line(format!(
+            "  {}",
+            screen.paint(Paint::Red, &safe(&problem.to_string()))
+        ));
+    }
+    if report.more > 0 {
+        screen.line(format!("  and {} more", report.more));
+    }
+}
+
+fn document(chain: &[PathBuf], report: &Report) -> serde_json::Value {
+    let recoveries = report.recoveries.iter().map(|recovery| {
+        json!({
+            "file": recovery.file, "line": recovery.line, "cause": recovery.cause,
+            "torn_bytes": recovery.torn_bytes, "lost": recovery.lost,
+        })
+    });
+    let problems = report.problems.iter().map(
+        |problem| json!({ "file": problem.file, "line": problem.line, "what": problem.fault.to_string() }),
+    );
+    json!({
+        "files": chain, "holds": report.holds(), "chain": report.chain,
+        "records": report.records, "exchanges": report.exchanges,
+        "first": report.first.map(|head| head.to_string()), "last": report.last.map(|head| head.to_string()),
+        "recoveries": recoveries.collect::<Vec<_>>(), "problems": problems.collect::<Vec<_>>(), "more": report.more,
+    })
+}

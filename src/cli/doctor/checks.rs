@@ -1,0 +1,386 @@
+//! The clients that `doctor` examines, and what becomes of each.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::{HOST, MARK};
+use crate::cli::failure::{Code, Failure};
+use crate::cli::screen::{Paint, Screen, safe};
+
+/// One client.
+struct Check {
+    name: &'static str,
+    /// What must be found in `PATH`.
+    program: &'static str,
+    /// A shell command that fails where the client is not installed, beyond the program.
+    installed: &'static str,
+    /// A shell command whose output holds [`MARK`] if the client gets through. `$U` is the origin's URL.
+    script: &'static str,
+    /// What overrides its trust, where it does not trust the session's CA.
+    distrust: &'static str,
+}
+
+const CHECKS: &[Check] = &[
+    Check {
+        name: "curl",
+        program: "curl",
+        installed: "",
+        script: r#"curl -sS --fail --max-time 15 -H "Authorization: Bearer $DOCTOR_TOKEN" "$U/token""#,
+        distrust: "look for `cacert` or `capath` in ~/.curlrc",
+    },
+    Check {
+        name: "wget",
+        program: "wget",
+        installed: "",
+        script: r#"wget -nv -T 15 -t 1 -O - --header "Authorization: Bearer $DOCTOR_TOKEN" "$U/token""#,
+        distrust: "look for `ca_certificate` or `ca_directory` in ~/.wgetrc and /etc/wgetrc",
+    },
+    Check {
+        name: "git",
+        program: "git",
+        installed: "",
+        script: r#"git -c http.extraHeader="Authorization: Bearer $DOCTOR_TOKEN" ls-remote "$U/git""#,
+        distrust: "look for http.sslCAInfo: `git config --show-origin --get-regexp 'http.*ssl'`",
+    },
+    Check {
+        name: "python urllib",
+        program: "python3",
+        installed: "",
+        script: r#"python3 -c 'import os, urllib.request as u
+r = u.Request(os.environ["U"] + "/token", headers={"Authorization": "Bearer " + os.environ["DOCTOR_TOKEN"]})
+print(u.urlopen(r, timeout=15).read().decode())'"#,
+        distrust: "this Python was built with a list of its own that ignores SSL_CERT_FILE: use another",
+    },
+    Check {
+        name: "python requests",
+        program: "python3",
+        installed: "python3 -c 'import requests'",
+        script: r#"python3 -c 'import os, requests
+print(requests.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " + os.environ["DOCTOR_TOKEN"]}, timeout=15).text)'"#,
+        distrust: "a session with `trust_env = False` or `verify=` ignores REQUESTS_CA_BUNDLE",
+    },
+    Check {
+        name: "python httpx",
+        program: "python3",
+        installed: "python3 -c 'import httpx'",
+        script: r#"python3 -c 'import os, httpx
+print(httpx.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " + os.environ["DOCTOR_TOKEN"]}, timeout=15).text)'"#,
+        distrust: "a client with `trust_env=False` or `verify=` ignores SSL_CERT_FILE",
+    },
+    Check {
+        name: "pip",
+        program: "python3",
+        installed: "python3 -m pip --version",
+        script: r#"python3 -m pip index versions --disable-pip-version-check --no-cache-dir --no-input --retries 0 --timeout 15 \
+            --index-url "https://x:$DOCTOR_TOKEN@${U#https://}/simple/" gateway-doctor-ok"#,
+        distrust: "look for `cert`: `pip config debug`",
+    },
+    Check {
+        name: "node",
+        program: "node",
+        installed: "",
+        script: r#"node -e 'require("https").get(process.env.U + "/token",
+{headers: {authorization: "Bearer " + process.env.DOCTOR_TOKEN}, timeout: 15000}, r => r.pipe(process.stdout))'"#,
+        distrust: "a Node that is bundled with a program may ignore NODE_EXTRA_CA_CERTS: try NODE_OPTIONS=--use-openssl-ca",
+    },
+    Check {
+        name: "npm",
+        program: "npm",
+        installed: "",
+        script: r#"npm ping --registry "$U/npm/" "--//${U#https://}/npm/:_authToken=$DOCTOR_TOKEN" --fetch-retries 0 \
+            --fetch-timeout 15000 && echo gateway-doctor-ok"#,
+        distrust: "look for `cafile` or `ca` : `npm config ls -l`",
+    },
+    Check {
+        name: "cargo",
+        program: "cargo",
+        installed: "cargo --version",
+        script: r#"CARGO_NET_RETRY=0 CARGO_HTTP_TIMEOUT=15 CARGO_REGISTRIES_DOCTOR_INDEX="sparse+$U/cargo/" \
+            CARGO_REGISTRIES_DOCTOR_TOKEN="$DOCTOR_TOKEN" CARGO_REGISTRY_GLOBAL_CREDENTIAL_PROVIDERS=cargo:token \
+            cargo search --registry doctor x && echo gateway-doctor-ok"#,
+        distrust: "look for `http.cainfo` in ~/.cargo/config.toml",
+    },
+    Check {
+        name: "go",
+        program: "go",
+        installed: "",
+        script: r#"cd "$T" && GO111MODULE=on GOFLAGS= GONOSUMDB='*' GONOSUMCHECK=1 GOTOOLCHAIN=local \
+            GOPROXY="https://x:$DOCTOR_TOKEN@${U#https://}/go" go list -m -versions gateway.test/gateway-doctor-ok \
+            | grep -q v1.0.0 && echo gateway-doctor-ok"#,
+        distrust: "on Linux, Go reads SSL_CERT_FILE: something in the command must have changed it",
+    },
+    Check {
+        name: "java",
+        program: "java",
+        installed: "java --list-modules | grep -q jdk.compiler",
+        script: r#"cat > "$T/Doctor.java" <<'JAVA'
+import java.net.URI;
+import java.net.http.*;
+public class Doctor {
+    public static void main(String[] arguments) throws Exception {
+        HttpRequest request = HttpRequest.newBuilder(URI.create(System.getenv("U") + "/token"))
+            .header("Authorization", "Bearer " + System.getenv("DOCTOR_TOKEN")).build();
+        System.out.println(HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body());
+    }
+}
+JAVA
+java "$T/Doctor.java""#,
+        distrust: "its options name another trust store than JAVA_TOOL_OPTIONS does: look for -Djavax.net.ssl.trustStore",
+    },
+];
+
+/// What became of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// It got through.
+    Ok,
+    /// It did not.
+    Fails,
+    /// It is outside, but the sandbox's user may not run it.
+    Closed,
+    /// It is not here, or not whole.
+    Absent,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    client: &'static str,
+    program: Option<PathBuf>,
+    verdict: Verdict,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<&'static str>,
+}
+
+/// The names of the clients whose programs are in `PATH`.
+pub(super) fn found() -> Vec<&'static str> {
+    let here = CHECKS.iter().filter(|check| program(check.program).is_some());
+    here.map(|check| check.name).collect()
+}
+
+/// Examines each client, a line each; `outside` names those that are there outside the sandbox.
+///
+/// # Errors
+/// A [`Failure`] where there is no room for a client's files.
+pub(super) fn run(screen: &Screen, outside: &[&str]) -> Result<Code, Failure> {
+    let folder = std::env::temp_dir().join(format!("gateway-doctor-{}", std::process::id()));
+    std::fs::create_dir(&folder).map_err(|error| {
+        Failure::new("there is no room for the clients' files").because(error.to_string())
+    })?;
+    let mut findings = Vec::new();
+    for check in CHECKS {
+        let finding = examine(check, outside.contains(&check.name), &folder);
+        if !screen.json() {
+            show(screen, &finding);
+        }
+        findings.push(finding);
+    }
+    // What is left there goes with the sandbox.
+    let _ = std::fs::remove_dir_all(&folder);
+    if screen.json() {
+        screen.document(&findings);
+    } else {
+        let absent = findings
+            .iter()
+            .filter(|finding| finding.verdict == Verdict::Absent);
+        let absent: Vec<_> = absent.map(|finding| finding.client).collect();
+        if !absent.is_empty() {
+            let text = format!("absent  {}", absent.join(", "));
+            screen.line(screen.paint(Paint::Dim, &text));
+        }
+    }
+    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fails);
+    Ok(if failed { Code::Failed } else { Code::Ok })
+}
+
+fn examine(check: &Check, outside: bool, folder: &Path) -> Finding {
+    let finding = |program, verdict, why, remedy| Finding {
+        client: check.name,
+        program,
+        verdict,
+        why,
+        remedy,
+    };
+    let Some(program) = program(check.program) else {
+        return match outside {
+            true => finding(None, Verdict::Closed, None, Some(CLOSED)),
+            false => finding(None, Verdict::Absent, None, None),
+        };
+    };
+    let installed =
+        check.installed.is_empty() || shell(check.installed, folder).is_ok_and(|(ended, _)| ended);
+    if !installed {
+        return finding(Some(program), Verdict::Absent, None, None);
+    }
+    match shell(check.script, folder) {
+        Ok((true, output)) if output.contains(MARK) => finding(Some(program), Verdict::Ok, None, None),
+        Ok((_, output)) => {
+            let (why, remedy) = diagnose(check, &output);
+            finding(Some(program), Verdict::Fails, Some(why), Some(remedy))
+        }
+        Err(error) => finding(
+            Some(program),
+            Verdict::Fails,
+            Some(error.to_string()),
+            Some(STUCK),
+        ),
+    }
+}
+
+fn show(screen: &Screen, finding: &Finding) {
+    let (paint, word) = match finding.verdict {
+        Verdict::Ok => (Paint::Green, "ok    "),
+        Verdict::Fails => (Paint::Red, "fails "),
+        Verdict::Closed => (Paint::Yellow, "closed"),
+        Verdict::Absent => return,
+    };
+    let program = finding.program.as_ref().map(|path| path.display().to_string());
+    let line = format!(
+        "{}  {:<16} {}",
+        screen.paint(paint, word),
+        finding.client,
+        safe(&program.unwrap_or_default())
+    );
+    screen.line(line.trim_end());
+    if let Some(why) = &finding.why {
+        screen.line(format!("        why: {}", safe(why)));
+    }
+    if let Some(remedy) = finding.remedy {
+        screen.line(format!("        fix: {remedy}"));
+    }
+}
+
+/// What a client's words mean: the last of them, and what would help.
+fn diagnose(check: &Check, output: &str) -> (String, &'static str) {
+    let low = output.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| low.contains(word));
+    let why = output.lines().rev().find(|line| !line.trim().is_empty());
+    let why: String = why
+        .unwrap_or("it said nothing")
+        .trim()
+        .chars()
+        .take(200)
+        .collect();
+    let remedy = if says(&["certificate", "pkix", "x509", "ssl", "unable_to_", "self_signed"]) {
+        check.distrust
+    } else if says(&[
+        "401",
+        "unauthorized",
+        "authentication",
+        "no credential",
+        "error: 400",
+        "403",
+    ]) {
+        UNLENT
+    } else if says(&[
+        "resolve",
+        "enotfound",
+        "eai_again",
+        "name or service",
+        "no such host",
+    ]) {
+        UNRESOLVED
+    } else {
+        STUCK
+    };
+    (why, remedy)
+}
+
+/// Runs a command within [`LONGEST`]; gives whether it ended well, and all that it said.
+fn shell(script: &str, folder: &Path) -> std::io::Result<(bool, String)> {
+    let said = folder.join("said");
+    let file = File::create(&said)?;
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", script])
+        .env("U", format!("https://{HOST}"))
+        .env("T", folder)
+        .stdin(Stdio::null())
+        .stdout(file.try_clone()?)
+        .stderr(file)
+        .spawn()?;
+    let until = Instant::now() + LONGEST;
+    let ended = loop {
+        match child.try_wait()? {
+            Some(status) => break status.success(),
+            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(10)),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                break false;
+            }
+        }
+    };
+    let mut output = Vec::new();
+    File::open(&said)?.take(MOST_SAID).read_to_end(&mut output)?;
+    Ok((ended, String::from_utf8_lossy(&output).into_owned()))
+}
+
+/// The first program of this name in `PATH` that this user may run.
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| {
+            let known = file
+                .metadata()
+                .is_ok_and(|known| known.is_file() && known.permissions().mode() & 0o111 != 0);
+            known && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+        })
+}
+
+const LONGEST: Duration = Duration::from_secs(30);
+/// Of a client's words, in bytes.
+const MOST_SAID: u64 = 64 << 10;
+
+const CLOSED: &str =
+    "its folder is closed to the sandbox's user: run `gateway doctor` as an ordinary user, or `exec --user`";
+const UNLENT: &str =
+    "it changed or left out the phantom: look for a credential of its own (netrc, key ring, configuration)";
+const UNRESOLVED: &str = "it does not ask the system's resolver: look for DNS settings of its own";
+const STUCK: &str =
+    "run it by hand: `gateway exec --allow HOST -- CMD`, then `gateway why ID` for what was refused";
+
+#[cfg(test)]
+mod tests {
+    use super::super::VARIABLE;
+    use super::*;
+
+    #[test]
+    fn every_check_shows_the_phantom_and_asks_the_doctors_origin() {
+        for check in CHECKS {
+            assert!(check.script.contains(VARIABLE), "{}", check.name);
+            assert!(check.script.contains("U"), "{}", check.name);
+            assert!(check.script.contains(check.program), "{}", check.name);
+        }
+    }
+
+    #[test]
+    fn a_clients_words_lead_to_a_remedy() {
+        let remedy = |output| diagnose(&CHECKS[0], output).1;
+        assert_eq!(remedy("curl: (60) SSL certificate problem"), CHECKS[0].distrust);
+        assert_eq!(remedy("The requested URL returned error: 401"), UNLENT);
+        assert_eq!(remedy("curl: (6) Could not resolve host"), UNRESOLVED);
+        assert_eq!(remedy(""), STUCK);
+    }
+
+    #[test]
+    fn a_command_that_goes_wrong_is_told_by_its_end_and_its_words() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(
+            shell("echo $U; echo no >&2; false", folder.path()).unwrap(),
+            (false, format!("https://{HOST}\nno\n"))
+        );
+        assert_eq!(
+            shell("echo yes", folder.path()).unwrap(),
+            (true, String::from("yes\n"))
+        );
+    }
+}

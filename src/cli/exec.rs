@@ -1,0 +1,467 @@
+//! `gateway exec -- CMD`: a sandbox for one command, and the data path behind it.
+//!
+//! Three processes. The one that was typed starts the *gateway process*, which alone reads secrets, and then becomes the
+//! *launcher* by a fresh image with a scrubbed environment, so that it is the shell's job and holds nothing. The launcher
+//! makes the sandbox and runs CMD in it.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::assembly::Assembly;
+use super::expand::Expanded;
+use super::failure::{Code, Failure};
+use super::flags::RunFlags;
+use super::screen::{Paint, Screen, safe};
+use super::serving;
+use crate::config::Config;
+use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
+use crate::gateway::{Door, Doorway, chain};
+use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
+use crate::launch::{self, Launch, environment};
+use crate::names::SessionId;
+use crate::origin::SYSTEM_BUNDLES;
+
+/// The first argument of the gateway process.
+pub const GATEWAY_PROCESS: &str = "__gateway";
+/// The session of `exec`.
+const SESSION: &str = "exec";
+/// Names that the sandbox may resolve, each with a synthetic address of its own.
+const NAMES: usize = 16_384;
+
+/// Run a command whose every connection goes through the gateway
+#[derive(Args)]
+#[command(trailing_var_arg = true)]
+pub struct Exec {
+    #[command(flatten)]
+    run: RunFlags,
+    /// Let the command make user namespaces of its own (Chromium, bubblewrap, podman)
+    #[arg(long)]
+    allow_userns: bool,
+    /// Let the command change `.git/config` and `.git/hooks` of the project, which your own git runs later
+    #[arg(long)]
+    writable_git: bool,
+    /// The command and its arguments
+    #[arg(required = true, value_name = "CMD", allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+impl Exec {
+    /// Makes the sandbox and runs the command; returns only where that fails before anything was started.
+    ///
+    /// # Errors
+    /// A [`Failure`] with what is wrong; the command was never started.
+    pub fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+        let config = self.config()?;
+        screen.warn(&config.warnings);
+        let launch = self.launch(&config)?;
+        let expanded = Expanded::of(&config, self.virtualises_known())?;
+        let summary = launch::summary(&launch).map_err(not_launched)?;
+        refuse_programs_of_the_workload(&expanded, &summary)?;
+        if !self.run.quiet {
+            summarise(screen, &summary, &expanded);
+        }
+        start(launch, &[])
+    }
+
+    /// Serves the sandbox that the launcher makes: the gateway process, whose standard input is the enrolment socket.
+    ///
+    /// # Errors
+    /// A [`Failure`], which the launcher was told.
+    pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
+        let screen = Screen::new(false, super::Color::Auto);
+        let runtime = serving::runtime()?;
+        let assembly = self.config().and_then(|config| {
+            let mut expanded = Expanded::of(&config, self.virtualises_known())?;
+            runtime.block_on(expanded.discover(super::assembly::origins(&config)?, &screen));
+            Assembly::new(config, expanded)
+        });
+        serve_on(&runtime, gateway, assembly, (!self.run.quiet).then_some(&screen))
+    }
+
+    fn config(&self) -> Result<Config, Failure> {
+        self.run.config(&super::presets::known_variable)
+    }
+
+    /// Without a word of what is wanted, every variable that a preset knows is lent to its own hosts.
+    fn virtualises_known(&self) -> bool {
+        self.run.says_nothing()
+    }
+
+    fn launch(&self, config: &Config) -> Result<Launch, Failure> {
+        let mut hide = config.sandbox.hide.clone();
+        let own = config.own_files();
+        hide.extend(own.iter().cloned());
+        Ok(Launch {
+            arguments: self.command.clone(),
+            projects: config.sandbox.write.clone(),
+            hide,
+            own,
+            own_folders: config.policy.folders(),
+            environment: environment::Rules {
+                allow: config.sandbox.pass_env.clone(),
+                drop: Vec::new(),
+            },
+            user: config.sandbox.user.as_deref().map(user).transpose()?,
+            allow_userns: self.allow_userns || config.sandbox.allow_userns,
+            writable_git: self.writable_git,
+            ..Launch::default()
+        })
+    }
+}
+
+fn user(name: &str) -> Result<launch::User, Failure> {
+    name.parse().map_err(|error: launch::UserUnknown| {
+        Failure::usage(format!("`--user {}` names no user", safe(name))).because(error.to_string())
+    })
+}
+
+/// A secret's command runs outside the sandbox, so it may not lie where the workload can change it for good.
+fn refuse_programs_of_the_workload(expanded: &Expanded, summary: &launch::Summary) -> Result<(), Failure> {
+    let own = summary.persistent.then_some(&summary.working_directory);
+    let writable = || summary.projects.iter().chain(own);
+    for binding in &expanded.bindings {
+        let program = binding.reference.program().map(|program| {
+            // Where the link leads is what would be run.
+            std::fs::canonicalize(program).unwrap_or_else(|_| program.to_owned())
+        });
+        if program.is_some_and(|program| writable().any(|folder| program.starts_with(folder))) {
+            return Err(Failure::usage(format!(
+                "the command of credential `{}` is refused",
+                binding.credential
+            ))
+            .because(
+                "it lies in a directory that the sandboxed command may change, and runs outside the sandbox",
+            )
+            .next("move the program out of the project"));
+        }
+    }
+    Ok(())
+}
+
+/// What will hold, in a few lines, before the command starts.
+fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
+    let mut lent: Vec<String> = Vec::new();
+    for binding in &expanded.bindings {
+        let hosts: Vec<String> = binding
+            .origins
+            .iter()
+            .map(|origin| origin.hosts.to_string())
+            .collect();
+        let names = if binding.variables.is_empty() {
+            binding.credential.to_string()
+        } else {
+            binding.variables.join(", ")
+        };
+        lent.push(format!("{names} (phantom) to {}", hosts.join(", ")));
+    }
+    let mut hosts: Vec<String> = expanded
+        .allowed
+        .iter()
+        .map(|allowed| format!("{}:{}", allowed.host, allowed.port))
+        .collect();
+    hosts.extend(expanded.bindings.iter().flat_map(|binding| {
+        binding
+            .origins
+            .iter()
+            .map(|origin| format!("{}:{}", origin.hosts, origin.port))
+    }));
+    hosts.sort();
+    hosts.dedup();
+    let or_none = |lines: Vec<String>, none: &str| {
+        if lines.is_empty() {
+            none.to_owned()
+        } else {
+            lines.join("; ")
+        }
+    };
+    let note =
+        |name: &str, text: String| screen.note(format!("{} {}", screen.paint(Paint::Dim, name), safe(&text)));
+    note(
+        "gateway  network ",
+        or_none(
+            hosts,
+            "nothing: name a host with --allow, or a credential with --secret",
+        ),
+    );
+    note("gateway  lends   ", or_none(lent, "no credential"));
+    let persists = if summary.persistent {
+        "changes persist"
+    } else {
+        "changes are dropped at the end"
+    };
+    note(
+        "gateway  project ",
+        format!("{} ({persists})", summary.working_directory.display()),
+    );
+    let home = summary.home.to_string();
+    note("gateway  home    ", home);
+    note(
+        "gateway  user    ",
+        format!("uid {} gid {}", summary.user.uid, summary.user.gid),
+    );
+}
+
+/// Starts the gateway process, with `secrets` in its environment alone, then becomes the launcher.
+///
+/// # Errors
+/// A [`Failure`] where either cannot be started. Otherwise this does not return.
+pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> {
+    let (launcher, gateway) = enroll::pair().map_err(|error| {
+        Failure::new("the enrolment socket cannot be made")
+            .because(chain(&error))
+            .coded(launch::LAUNCHER_FAILED)
+    })?;
+    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    arguments.insert(0, GATEWAY_PROCESS.into());
+    Command::new("/proc/self/exe")
+        .args(arguments)
+        .envs(secrets.iter().copied())
+        .stdin(Stdio::from(OwnedFd::from(gateway)))
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|error| {
+            Failure::new("the gateway process cannot be started")
+                .because(error.to_string())
+                .coded(launch::LAUNCHER_FAILED)
+        })?;
+    let error = launch::reexec(launch, launcher);
+    Err(Failure::new("the launcher cannot be started")
+        .because(error.to_string())
+        .coded(launch::LAUNCHER_FAILED))
+}
+
+/// The launcher's own image: makes the sandbox, runs the command, and ends as it does.
+pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> {
+    let (launch, gateway): (Launch, LauncherEnd) = launch::resume(arguments).map_err(|error| {
+        Failure::usage(format!("`{}` is for the gateway itself", launch::SUBCOMMAND))
+            .because(error.to_string())
+    })?;
+    let ended = launch::run(launch, gateway);
+    // The enrolment socket is closed by now: the gateway process writes its last records and ends. It is our child.
+    wait_for_gateway();
+    match ended {
+        Ok(exit) => exit.resume(),
+        Err(error) => {
+            screen.fail(&not_launched(error));
+            std::process::exit(125)
+        }
+    }
+}
+
+/// How long the launcher waits for the gateway process to write its last records.
+const FAREWELL: std::time::Duration = std::time::Duration::from_secs(2);
+
+fn wait_for_gateway() {
+    use rustix::process::{WaitOptions, wait};
+    let until = std::time::Instant::now() + FAREWELL;
+    let mut pause = std::time::Duration::from_micros(200);
+    while std::time::Instant::now() < until {
+        match wait(WaitOptions::NOHANG) {
+            Ok(None) => std::thread::sleep(pause),
+            // A child has ended: the gateway process, or an orphan's remains; ask again until there is none.
+            Ok(Some(_)) => continue,
+            Err(_) => return,
+        }
+        pause = (pause * 2).min(std::time::Duration::from_millis(20));
+    }
+}
+
+fn not_launched(error: launch::Error) -> Failure {
+    let code = error.exit_code();
+    let mut failure = Failure::new(chain(&error)).coded(code);
+    if let Some(advice) = error.advice() {
+        failure = failure.next(advice);
+    }
+    failure
+}
+
+/// The data path of one sandbox, until the launcher goes; what was refused meanwhile is printed where there is a screen.
+///
+/// # Errors
+/// A [`Failure`] where there is no runtime or terminal to leave; every other one is told to the launcher, which prints it.
+pub fn serve_on(
+    runtime: &tokio::runtime::Runtime,
+    gateway: GatewayEnd,
+    assembly: Result<Assembly, Failure>,
+    screen: Option<&Screen>,
+) -> Result<Code, Failure> {
+    serving::harden()?;
+    // A session of its own: the terminal's signals are for the command, not for what serves it.
+    rustix::process::setsid()
+        .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
+    let served = assembly.and_then(|assembly| {
+        runtime.block_on(sandbox(&gateway, &assembly))?;
+        Ok(assembly)
+    });
+    match served {
+        Ok(assembly) => {
+            runtime.block_on(async {
+                // The roots are read while the command starts, not while its first request waits.
+                tokio::task::spawn_blocking(crate::origin::warm_roots);
+                gone(gateway).await;
+            });
+            if let Some(screen) = screen {
+                farewell(screen, &assembly);
+            }
+            Ok(Code::Ok)
+        }
+        Err(failure) => {
+            // The launcher may have gone meanwhile; then nobody is left to be told. It reads this when it is ready for an
+            // answer, so the socket stays open until then.
+            if gateway.refuse(&failure.to_string()).is_ok() {
+                runtime.block_on(gone(gateway));
+            }
+            Ok(Code::Failed)
+        }
+    }
+}
+
+/// What was refused while the command ran, in a few lines.
+fn farewell(screen: &Screen, assembly: &Assembly) {
+    let refused = assembly.shared.refused.all();
+    for (host, reason, counted) in refused.iter().take(SHOWN) {
+        let host = if host.is_empty() { "a request" } else { host };
+        let times = if counted.count > 1 {
+            format!(" ({} times)", counted.count)
+        } else {
+            String::new()
+        };
+        screen.note(format!(
+            "{} {}: {reason}{times}; gateway why {}",
+            screen.paint(Paint::Dim, "gateway  refused "),
+            safe(host),
+            counted.first
+        ));
+    }
+    if refused.len() > SHOWN {
+        screen.note(format!(
+            "gateway  refused  {} more kinds, in the audit log",
+            refused.len() - SHOWN
+        ));
+    }
+}
+
+/// Kinds of refusals that are shown at the end.
+const SHOWN: usize = 6;
+
+async fn sandbox(gateway: &GatewayEnd, assembly: &Assembly) -> Result<(), Failure> {
+    let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
+    let (session, ca) = assembly.open(&id, &assembly.config.groups).await?;
+    let worker = serving::worker(&assembly.shared)?;
+    // The launcher needs longer to make the sandbox than we did so far: only now we wait for it.
+    let (_, listeners) = gateway
+        .hello()
+        .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
+    let Listeners {
+        tcp,
+        dns_tcp,
+        dns_udp,
+    } = listeners;
+    let refused = assembly.shared.clone();
+    let asks = session.clone();
+    let responder = Arc::new(Responder::new(
+        Synthetic::new(NAMES),
+        Box::new(move |host| {
+            refused
+                .policies
+                .current()
+                .may_resolve(asks.id(), asks.groups(), host)
+        }),
+        Box::new(worker.name_observer(session.id())),
+    ));
+    let unusable = |error: std::io::Error| {
+        Failure::new("a socket of the sandbox cannot be used").because(error.to_string())
+    };
+    let door = Door {
+        session: session.clone(),
+        ca: ca.clone(),
+        way: Doorway::Transparent(responder.clone()),
+    };
+    serving::serve(&worker, nonblocking(tcp).map_err(unusable)?, Arc::new(door))?;
+    let names = nonblocking(dns_tcp)
+        .and_then(tokio::net::TcpListener::from_std)
+        .map_err(unusable)?;
+    tokio::spawn(serve_tcp(names, responder.clone()));
+    let questions = std::net::UdpSocket::from(dns_udp);
+    questions.set_nonblocking(true).map_err(unusable)?;
+    tokio::spawn(serve_udp(questions, responder));
+    let environment = session.bindings().environment(session.phantoms());
+    let pem = ca.certificate_pem();
+    let ready = Ready {
+        ca_bundle_pem: bundle(&pem),
+        ca_pem: pem.into_bytes(),
+        set: environment
+            .map(|(name, phantom)| (name.to_owned(), phantom.to_owned()))
+            .collect(),
+        unset: Vec::new(),
+    };
+    gateway
+        .ready(&ready)
+        .map_err(|error| Failure::new("the launcher went").because(chain(&error)))
+}
+
+fn nonblocking(socket: OwnedFd) -> std::io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::from(socket);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// The system's bundle with the session's CA: clients that replace their own list by it lose nothing.
+fn bundle(ca: &str) -> Vec<u8> {
+    let mut bundle = SYSTEM_BUNDLES
+        .iter()
+        .find_map(|path| std::fs::read(path).ok())
+        .unwrap_or_default();
+    if !bundle.ends_with(b"\n") {
+        bundle.push(b'\n');
+    }
+    bundle.extend_from_slice(ca.as_bytes());
+    bundle
+}
+
+/// Waits until the launcher has gone: its end of the socket closes with it.
+async fn gone(gateway: GatewayEnd) {
+    let socket = OwnedFd::from(gateway);
+    // Nothing is sent after the enrolment; a hello may still come where it was refused in advance.
+    let waiting = move || while rustix::io::read(&socket, &mut [0; 4096]).is_ok_and(|count| count > 0) {};
+    let _ = tokio::task::spawn_blocking(waiting).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn a_secrets_command_may_not_lie_where_the_workload_can_change_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("secret");
+        std::fs::write(&program, "#!/bin/sh\necho x\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!(
+            "[[credential]]\nname = \"a\"\nfrom = {{ command = [{:?}] }}\norigins = [\"https://a.example.test\"]\n",
+            program.display().to_string()
+        );
+        let config = Config::from_str(&text, std::path::Path::new("/nowhere/gateway.toml")).unwrap();
+        let expanded = Expanded::of(&config, false).unwrap();
+        let summary = |project: PathBuf, persistent: bool| launch::Summary {
+            user: launch::User { uid: 1, gid: 1 },
+            home: launch::Home::Empty("/tmp/home".into()),
+            working_directory: project,
+            persistent,
+            projects: Vec::new(),
+        };
+        let project = folder.path().canonicalize().unwrap();
+        let refused =
+            refuse_programs_of_the_workload(&expanded, &summary(project.clone(), true)).unwrap_err();
+        assert!(refused.to_string().contains("runs outside the sandbox"));
+        assert!(refuse_programs_of_the_workload(&expanded, &summary(project, false)).is_ok());
+        assert!(refuse_programs_of_the_workload(&expanded, &summary("/srv/other".into(), true)).is_ok());
+    }
+}

@@ -1,0 +1,269 @@
+//! What presets and the user's own variables add to a configuration: credentials, their places, and hosts.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::failure::Failure;
+use super::screen::Screen;
+use crate::config::{self, Allowed, Config};
+use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
+use crate::message::{Host, HostPattern, Origin, OriginPattern, RequestTarget, Scheme};
+use crate::names::CredentialName;
+use crate::origin::{OriginSettings, Origins};
+use crate::session::{Binding, Reference};
+
+/// The credentials and hosts that a configuration means, presets and known variables included.
+#[derive(Default)]
+pub struct Expanded {
+    /// The credentials, bound.
+    pub bindings: Vec<Binding>,
+    /// Hosts that may be asked without a credential.
+    pub allowed: Vec<Allowed>,
+    /// Pages that name further hosts.
+    pages: Vec<(Origin, RequestTarget)>,
+}
+
+impl Expanded {
+    /// Expands a configuration; with `known_variables`, also every variable of the environment that a preset knows.
+    ///
+    /// # Errors
+    /// A [`Failure`] for the first preset or credential that does not fit.
+    pub fn of(config: &Config, known_variables: bool) -> Result<Self, Failure> {
+        let mut expanded = Self {
+            allowed: config.allow.clone(),
+            ..Self::default()
+        };
+        let mut bound: HashSet<CredentialName> = HashSet::new();
+        for credential in &config.credentials {
+            expanded.bindings.push(bind(credential)?);
+            bound.insert(credential.name.clone());
+        }
+        let mut presets: Vec<&Preset> = Vec::new();
+        for name in &config.presets {
+            presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
+        }
+        if known_variables {
+            let set = preset::known_variables().filter(|(variable, ..)| is_set(variable));
+            for (_, preset, credential) in set {
+                if !credential.origins.is_empty() && !presets.iter().any(|known| known.name == preset.name) {
+                    presets.push(preset);
+                }
+            }
+        }
+        for preset in presets {
+            expanded.add(preset, &mut bound)?;
+        }
+        Ok(expanded)
+    }
+
+    /// Asks the indexes of the presets from which hosts their packages are downloaded, and allows those, too: the index is
+    /// trusted to say so, since it says what is installed. What cannot be asked adds nothing, and is told.
+    pub async fn discover(&mut self, settings: OriginSettings, screen: &Screen) {
+        if self.pages.is_empty() {
+            return;
+        }
+        let origins = match Origins::new(Arc::new(settings)) {
+            Ok(origins) => origins,
+            Err(error) => return screen.note(format!("gateway: {error}")),
+        };
+        for (origin, target) in std::mem::take(&mut self.pages) {
+            match origins.page(&origin, target).await {
+                Ok(page) => self.allowed.extend(linked(&page)),
+                Err(error) => screen.note(format!(
+                    "gateway: {} was not asked for its download hosts ({error}); name them with --allow HOST",
+                    origin.authority.host
+                )),
+            }
+        }
+    }
+
+    fn add(&mut self, preset: &Preset, bound: &mut HashSet<CredentialName>) -> Result<(), Failure> {
+        let mut hosts = preset.allow.clone();
+        let mut registry = Vec::new();
+        if let Some(kind) = preset.registry {
+            let user = UserConfig::of_this_user().ok_or_else(|| {
+                Failure::new(format!("preset `{}` needs your home directory", preset.name))
+                    .because("HOME is not set")
+            })?;
+            self.pages.extend(kind.pages(&user));
+            registry = kind.origins(&user).map_err(|error| {
+                Failure::new(format!("preset `{}` knows no host", preset.name))
+                    .because(error.to_string())
+                    .next("name its hosts: `--allow HOST`")
+            })?;
+            hosts.extend(registry.iter().cloned());
+        }
+        self.allowed.extend(hosts.iter().map(allowed));
+        for credential in &preset.credentials {
+            let Some(variable) = credential.variables.iter().find(|variable| is_set(variable)) else {
+                continue;
+            };
+            if self
+                .bindings
+                .iter()
+                .any(|binding| binding.variables.contains(variable))
+                || !bound.insert(credential.name.clone())
+            {
+                continue;
+            }
+            if credential.origins.is_empty() && registry.is_empty() {
+                continue;
+            }
+            let reference = Reference::env(variable).map_err(|error| Failure::usage(error.to_string()))?;
+            let origins = if credential.origins.is_empty() {
+                registry.clone()
+            } else {
+                Vec::new()
+            };
+            let mut binding = credential
+                .bind(credential.name.clone(), reference, origins)
+                .map_err(|error| Failure::usage(error.to_string()))?;
+            binding.variables.retain(|variable| is_set(variable));
+            self.bindings.push(binding);
+        }
+        Ok(())
+    }
+}
+
+/// The hosts of the `https` links in a page, each once, the first few.
+fn linked(page: &[u8]) -> Vec<Allowed> {
+    let mut hosts: Vec<Host> = Vec::new();
+    for at in memchr::memmem::find_iter(page, b"https://") {
+        let rest = &page[at + b"https://".len()..];
+        let end = rest
+            .iter()
+            .position(|byte| !(byte.is_ascii_alphanumeric() || b".-".contains(byte)));
+        let Ok(host) = Host::parse(&rest[..end.unwrap_or(rest.len()).min(253)]) else {
+            continue;
+        };
+        // Only a name with a dot, and no address: what may be dialled is judged again where it is dialled.
+        if host.ip().is_none()
+            && host.as_str().contains('.')
+            && !hosts.contains(&host)
+            && hosts.len() < MOST_HOSTS
+        {
+            hosts.push(host);
+        }
+    }
+    let port = Scheme::Https.default_port();
+    hosts
+        .into_iter()
+        .map(|host| Allowed {
+            host: HostPattern::Exact(host),
+            port,
+        })
+        .collect()
+}
+
+/// Download hosts that one index may name.
+const MOST_HOSTS: usize = 4;
+
+fn unknown(name: &str) -> Failure {
+    Failure::usage(format!("there is no preset `{name}`")).next("`gateway presets` lists them")
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
+fn allowed(origin: &OriginPattern) -> Allowed {
+    Allowed {
+        host: origin.hosts.clone(),
+        port: origin.port,
+    }
+}
+
+/// A reference of the configuration, as the credential room has it.
+///
+/// # Errors
+/// Where its name or path is malformed.
+pub fn reference(from: &config::Reference) -> Result<Reference, crate::session::ReferenceMalformed> {
+    match from {
+        config::Reference::Env(name) => Reference::env(name),
+        config::Reference::File(path) => Reference::file(path),
+        config::Reference::Keyring { service, name } => Reference::keyring(service, name),
+        config::Reference::Command { argv, ttl } => Reference::command(argv.clone(), Vec::new(), *ttl),
+    }
+}
+
+/// A credential of the configuration, what it leaves out filled in by its preset.
+fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
+    let refused =
+        |why: String| Failure::usage(format!("credential `{}` is refused", credential.name)).because(why);
+    let preset = match &credential.preset {
+        None => None,
+        Some(name) => Some(preset_credential(credential, name)?),
+    };
+    let mut origins = credential.origins.clone();
+    if origins.is_empty() {
+        origins = preset.map(|preset| preset.origins.clone()).unwrap_or_default();
+    }
+    let places = match preset {
+        Some(preset) if credential.places.is_empty() => preset.places.clone(),
+        _ => credential.places_or_common(),
+    };
+    let shape = credential
+        .shape
+        .as_deref()
+        .map(crate::session::phantom::Shape::parse)
+        .transpose();
+    Ok(Binding {
+        credential: credential.name.clone(),
+        reference: reference(&credential.from)
+            .map_err(|error| refused(error.to_string()))
+            .map(|reference| {
+                if credential.allow_short {
+                    reference.allowing_short()
+                } else {
+                    reference
+                }
+            })?,
+        shape: shape.map_err(|error| refused(error.to_string()))?,
+        origins,
+        places,
+        methods: credential.methods.clone(),
+        paths: credential.path.iter().cloned().collect(),
+        when: credential.when,
+        foreign: credential.foreign,
+        basic_user: preset.and_then(|preset| preset.basic_user.clone()),
+        variables: credential.env.clone(),
+    })
+}
+
+/// The preset's credential that this one is: by one of its variables, or the only one.
+fn preset_credential(
+    credential: &config::Credential,
+    name: &str,
+) -> Result<&'static PresetCredential, Failure> {
+    let preset = preset::named(name).ok_or_else(|| unknown(name))?;
+    let by_variable = preset.credentials.iter().find(|known| {
+        credential
+            .env
+            .iter()
+            .any(|variable| known.variables.contains(variable))
+    });
+    by_variable.or_else(|| preset.credentials.first()).ok_or_else(|| {
+        Failure::usage(format!("preset `{name}` has no credential"))
+            .because(format!("`{}` takes its places from it", credential.name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_in_links_are_download_hosts_and_only_a_few() {
+        let page = br#"<a href="https://files.example.test/a.whl">a</a> "url":"https://files.example.test/b" https://10.0.0.1/x
+            https://localhost/ "https://Second.Example.test:8443/y" https://"#;
+        let hosts: Vec<String> = linked(page)
+            .iter()
+            .map(|allowed| allowed.host.to_string())
+            .collect();
+        assert_eq!(hosts, ["files.example.test", "second.example.test"]);
+        let many: String = (0..100)
+            .map(|at| format!("https://h{at}.example.test/ "))
+            .collect();
+        assert_eq!(linked(many.as_bytes()).len(), MOST_HOSTS);
+    }
+}

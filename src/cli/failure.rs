@@ -1,0 +1,151 @@
+//! What a command failed with: what happened, why, and what to do next.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::config::{Mistake, Refused, Severity};
+
+/// The exit codes that do not come from a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// It worked.
+    Ok,
+    /// It failed, or what was checked does not hold.
+    Failed,
+    /// The command line or the configuration is wrong.
+    Usage,
+    /// The workload's own code, or 125 to 127 from the launcher.
+    Exactly(u8),
+}
+
+/// Says what happened, why, and what to do next. It never holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The exit code.
+    pub code: Code,
+    /// What happened.
+    pub what: String,
+    /// Why.
+    pub why: Option<String>,
+    /// What to do next.
+    pub next: Option<String>,
+    /// The places in the configuration that are at fault.
+    pub mistakes: Vec<Mistake>,
+}
+
+/// A mistake as a machine reads it.
+#[derive(Serialize)]
+pub(super) struct MistakeJson<'a> {
+    file: &'a str,
+    line: usize,
+    column: usize,
+    severity: String,
+    what: &'a str,
+    why: &'a str,
+    fix: &'a str,
+}
+
+impl Failure {
+    /// A failure of what the command does.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self {
+            code: Code::Failed,
+            what: what.into(),
+            why: None,
+            next: None,
+            mistakes: Vec::new(),
+        }
+    }
+
+    /// A failure of what was typed or configured.
+    pub fn usage(what: impl Into<String>) -> Self {
+        Self {
+            code: Code::Usage,
+            ..Self::new(what)
+        }
+    }
+
+    /// The same with the reason.
+    #[must_use]
+    pub fn because(mut self, why: impl Into<String>) -> Self {
+        self.why = Some(why.into());
+        self
+    }
+
+    /// The same with the next step.
+    #[must_use]
+    pub fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+
+    /// The same with another exit code.
+    #[must_use]
+    pub fn coded(mut self, code: u8) -> Self {
+        self.code = Code::Exactly(code);
+        self
+    }
+
+    /// A failure by an error, whose sources become the reason.
+    pub fn of(what: impl Into<String>, error: &dyn std::error::Error) -> Self {
+        Self::new(what).because(crate::gateway::chain(error))
+    }
+}
+
+/// In one line, as the launcher's user reads it.
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)?;
+        for mistake in &self.mistakes {
+            write!(f, "; {}: {}", mistake.position, mistake.what)?;
+        }
+        for part in [&self.why, &self.next].into_iter().flatten() {
+            write!(f, ": {part}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let errors = refused
+            .mistakes
+            .iter()
+            .filter(|mistake| mistake.severity == Severity::Error)
+            .count();
+        let what = match errors {
+            1 => String::from("the configuration has a mistake"),
+            count => format!("the configuration has {count} mistakes"),
+        };
+        Self {
+            mistakes: refused.mistakes,
+            ..Self::usage(what)
+        }
+    }
+}
+
+impl<'a> From<&'a Mistake> for MistakeJson<'a> {
+    fn from(mistake: &'a Mistake) -> Self {
+        Self {
+            file: &mistake.position.file,
+            line: mistake.position.line,
+            column: mistake.position.column,
+            severity: mistake.severity.to_string(),
+            what: &mistake.what,
+            why: &mistake.why,
+            fix: &mistake.remedy,
+        }
+    }
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(match code {
+            Code::Ok => 0,
+            Code::Failed => 1,
+            Code::Usage => 2,
+            Code::Exactly(code) => code,
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! The flags that several commands take.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::config::{Config, Flags};
+
+use super::failure::Failure;
+use super::screen::Screen;
+
+/// Names the configuration file of a command that reads settings and no flags.
+#[derive(Args, Clone, Debug)]
+pub struct ConfigFile {
+    /// The configuration file [default: gateway.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// The flags of `exec` and `serve`.
+#[derive(Args, Clone)]
+pub struct RunFlags {
+    /// Lend a secret to a host: its phantom stands in NAME; REFERENCE is env:NAME, file:/PATH or keyring:SERVICE/NAME
+    #[arg(long = "secret", value_name = "NAME[@HOST[:PORT]][=REFERENCE]")]
+    secrets: Vec<String>,
+    /// Allow a service's hosts and lend its known variables (see `gateway presets`)
+    #[arg(long = "preset", value_name = "NAME")]
+    presets: Vec<String>,
+    /// Allow a host, or `*.DOMAIN`; port 443 unless named
+    #[arg(long, value_name = "HOST[:PORT]")]
+    allow: Vec<String>,
+    /// Add a Cedar policy file, or a pattern such as `policies/*.cedar`
+    #[arg(long = "policy", value_name = "FILE")]
+    policies: Vec<String>,
+    /// Read settings from a file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Put the session in a group that policies name
+    #[arg(long = "group", value_name = "NAME")]
+    groups: Vec<String>,
+    /// Write the audit log to this file
+    #[arg(long, value_name = "FILE")]
+    audit: Option<String>,
+    /// Hide a path from the workload
+    #[arg(long, value_name = "PATH")]
+    hide: Vec<String>,
+    /// Let the workload change a path for good
+    #[arg(long, value_name = "PATH")]
+    write: Vec<String>,
+    /// Pass a variable to the workload although its name looks like a credential
+    #[arg(long, value_name = "NAME")]
+    pass_env: Vec<String>,
+    /// Run the workload as this user, where the launcher is root
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Print no summary
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+impl ConfigFile {
+    /// Reads the named file, or `gateway.toml` here if there is one; `None` where neither is.
+    ///
+    /// # Errors
+    /// A [`Failure`] with every mistake of the file.
+    pub fn find(&self) -> Result<Option<Config>, Failure> {
+        let path = match &self.config {
+            Some(path) => path.clone(),
+            None => PathBuf::from("gateway.toml"),
+        };
+        if self.config.is_none() && !path.exists() {
+            return Ok(None);
+        }
+        Ok(Some(Config::load(&path)?))
+    }
+
+    /// Reads the named file, or `gateway.toml` here, and prints its warnings.
+    ///
+    /// # Errors
+    /// A [`Failure`] with every mistake of the file, or that there is none.
+    pub fn read(&self, screen: &Screen) -> Result<Config, Failure> {
+        let config = self.find()?.ok_or_else(|| {
+            Failure::usage("there is no configuration")
+                .because("this command is about a `gateway serve`, which has one; `gateway.toml` is not here")
+                .next("name it: `--config FILE`")
+        })?;
+        screen.warn(&config.warnings);
+        Ok(config)
+    }
+}
+
+impl RunFlags {
+    /// Whether no flag and no file says what is wanted.
+    pub fn says_nothing(&self) -> bool {
+        self.config.is_none()
+            && [&self.secrets, &self.presets, &self.allow, &self.policies]
+                .iter()
+                .all(|given| given.is_empty())
+    }
+
+    /// The configuration of the file and the flags together.
+    ///
+    /// # Errors
+    /// A [`Failure`] with every mistake of both.
+    pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, Failure> {
+        let flags = Flags {
+            config: self.config.clone(),
+            secrets: self.secrets.clone(),
+            presets: self.presets.clone(),
+            allow: self.allow.clone(),
+            policies: self.policies.clone(),
+            hide: self.hide.clone(),
+            pass_env: self.pass_env.clone(),
+            write: self.write.clone(),
+            audit: self.audit.clone(),
+            user: self.user.clone(),
+            groups: self.groups.clone(),
+        };
+        Ok(flags.config(known)?)
+    }
+}

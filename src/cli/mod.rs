@@ -1,0 +1,184 @@
+//! Room: the command line, one file a command, and what a person reads of it.
+//!
+//! Exit codes: 0 it worked; 1 it failed, or what was checked does not hold; 2 the command line or the configuration is
+//! wrong. `exec` ends as its command does, with 125 where the launcher failed, 126 where the command cannot be run and
+//! 127 where there is none.
+
+mod assembly;
+mod audit;
+mod ca;
+mod demo;
+mod doctor;
+mod embedded;
+mod env;
+mod escape;
+mod exec;
+mod expand;
+mod failure;
+mod flags;
+mod journal;
+mod logs;
+mod policy;
+mod presets;
+mod screen;
+mod secret;
+mod serve;
+mod serving;
+mod usage;
+mod why;
+
+use std::ffi::OsString;
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use failure::{Code, Failure};
+pub use flags::{ConfigFile, RunFlags};
+pub use screen::{Screen, When as Color, safe};
+
+/// Everything that can be typed.
+#[derive(Parser)]
+#[command(name = "gateway", version, about = ABOUT, after_help = AFTER, disable_help_subcommand = true)]
+struct Cli {
+    /// Print what a machine reads: JSON, one document
+    #[arg(long, global = true, help_heading = "Output")]
+    json: bool,
+    /// Colour the output
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto, help_heading = "Output")]
+    color: Color,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The commands. `exec`, `serve`, `demo`, `doctor` and the hidden ones stand beside these in files of their own.
+#[derive(Subcommand)]
+enum Command {
+    /// Run a command whose every connection goes through the gateway
+    Exec(exec::Exec),
+    Serve(serve::Serve),
+    Demo(demo::Demo),
+    Doctor(doctor::Doctor),
+    #[command(name = escape::SUBCOMMAND, hide = true)]
+    Probe(escape::Probe),
+    /// Check, test and explain Cedar policies
+    #[command(subcommand)]
+    Policy(policy::Policy),
+    /// Keep secrets in the key ring
+    #[command(subcommand)]
+    Secret(secret::Secret),
+    /// Work with the audit log
+    #[command(subcommand)]
+    Audit(audit::Audit),
+    /// Tell what became of a request, and why, by the id in its response
+    Why(why::Why),
+    /// List the services that are known by name: their variables, origins and places
+    Presets(presets::Presets),
+    /// Print the CA certificate of a running `gateway serve`
+    Ca(ca::Ca),
+    /// Print the variables that point a client at a running `gateway serve`
+    Env(env::Env),
+}
+
+/// Runs the command that the arguments name, prints what it has to say, and gives the exit code.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(code) = images(&mut arguments) {
+        return code;
+    }
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return usage::explain(&error, &arguments),
+    };
+    let mut screen = Screen::new(cli.json, cli.color);
+    match cli.command.run(&mut screen) {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            screen.fail(&failure);
+            failure.code.into()
+        }
+    }
+}
+
+/// The further images of `exec`: the launcher, and the gateway process behind it.
+fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
+    let screen = Screen::new(false, Color::Auto);
+    let ended = match arguments.get(1)?.to_str()? {
+        demo::CLIENT => demo::client(&screen),
+        doctor::CLIENTS => {
+            let json = arguments.iter().any(|argument| argument == "--json");
+            let outside = arguments.get(2)?.to_str()?;
+            doctor::clients(&Screen::new(json, Color::Auto), outside)
+        }
+        crate::launch::escape::SUBCOMMAND => Ok(escape::inside(
+            arguments.iter().any(|argument| argument == "--json"),
+        )),
+        crate::launch::SUBCOMMAND => exec::resume(&arguments[2..], &screen),
+        exec::GATEWAY_PROCESS => {
+            arguments.remove(1);
+            gateway_process(arguments)
+        }
+        _ => return None,
+    };
+    Some(ended.map_or_else(
+        |failure| {
+            screen.fail(&failure);
+            failure.code.into()
+        },
+        ExitCode::from,
+    ))
+}
+
+fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
+    // Before a secret is read from anywhere: the environment, which this process alone has, is out of sight from here on.
+    serving::harden()?;
+    let socket = std::io::stdin().as_fd().try_clone_to_owned();
+    let socket =
+        socket.map_err(|error| Failure::new("there is no enrolment socket").because(error.to_string()))?;
+    // The terminal is the command's: without a wish for more, only what went wrong inside the gateway is told.
+    journal::start("gateway=error");
+    match Cli::try_parse_from(arguments).map(|cli| cli.command) {
+        Ok(Command::Exec(exec)) => exec.serve(socket.into()),
+        Ok(Command::Demo(demo)) => demo.serve(socket.into()),
+        Ok(Command::Doctor(doctor)) => doctor.serve(socket.into()),
+        Ok(Command::Probe(probe)) => probe.serve(socket.into()),
+        _ => Err(Failure::usage(format!(
+            "`{}` is for the gateway itself",
+            exec::GATEWAY_PROCESS
+        ))),
+    }
+}
+
+impl Command {
+    fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+        match self {
+            Self::Exec(command) => command.run(screen),
+            Self::Serve(command) => command.run(screen),
+            Self::Demo(command) => command.run(screen),
+            Self::Doctor(command) => command.run(screen),
+            Self::Probe(command) => command.run(screen),
+            Self::Policy(command) => command.run(screen),
+            Self::Secret(command) => command.run(screen),
+            Self::Audit(command) => command.run(screen),
+            Self::Why(command) => command.run(screen),
+            Self::Presets(command) => command.run(screen),
+            Self::Ca(command) => command.run(screen),
+            Self::Env(command) => command.run(screen),
+        }
+    }
+}
+
+const ABOUT: &str = "Gives a program that nobody trusts access to services, and never the secrets";
+
+const AFTER: &str = "Exit codes: 0 it worked, 1 it failed or does not hold, 2 the command line or configuration is wrong; \
+`exec` ends as its command does, or with 125 (launcher), 126 (cannot run), 127 (not found).";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_and_flag_is_declared_without_contradiction() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,137 @@
+//! `gateway policy check`: whether policies load, and what they may not mean.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::{Code, Failure, Paint, Screen, load, problem_json, sources, tell};
+use crate::cli::flags::ConfigFile;
+use crate::config::Config;
+use crate::message::HostPattern;
+use crate::policy::{Generation, HostScope};
+
+/// Checks policies.
+#[derive(Args)]
+pub(in crate::cli) struct Check {
+    /// Policy files, or folders of them [default: those of the configuration]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFile,
+}
+
+impl Check {
+    pub(in crate::cli) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+        let config = self.config.find()?;
+        screen.warn(
+            config
+                .as_ref()
+                .map(|config| config.warnings.as_slice())
+                .unwrap_or_default(),
+        );
+        if self.files.is_empty() && config.is_none() {
+            return Err(Failure::usage("there is no policy to check")
+                .because("no file is named, and `gateway.toml` is not here")
+                .next("name the files: `gateway policy check policies/*.cedar`"));
+        }
+        let Some(policies) = load(screen, sources(&self.files, config.as_ref())) else {
+            return Ok(Code::Failed);
+        };
+        let generation = policies.current();
+        let unreachable = config
+            .as_ref()
+            .map(|config| unreachable(config, &generation))
+            .unwrap_or_default();
+        report(screen, &generation, &unreachable);
+        Ok(Code::Ok)
+    }
+}
+
+fn report(screen: &Screen, generation: &Generation, unreachable: &[String]) {
+    if screen.json() {
+        let lints = generation.lints().iter();
+        let lints: Vec<_> = lints
+            .map(|lint| json!({ "policy": lint.policy, "at": problem_json(&lint.at) }))
+            .collect();
+        return screen.document(&json!({
+            "holds": true, "policies": generation.len(), "warnings": lints, "unreachable": unreachable,
+        }));
+    }
+    for lint in generation.lints() {
+        tell(screen, Paint::Yellow, "warning", &lint.at);
+    }
+    for text in unreachable {
+        screen.line(format!("{}: {text}", screen.paint(Paint::Yellow, "warning")));
+    }
+    let nothing = if generation.is_empty() {
+        "; without a policy everything is denied"
+    } else {
+        ""
+    };
+    let warnings = generation.lints().len() + unreachable.len();
+    screen.line(format!(
+        "{} policies load, {warnings} warnings{nothing}",
+        generation.len()
+    ));
+}
+
+/// The credentials' origins that no permit reaches, so that the credential could never go there.
+fn unreachable(config: &Config, generation: &Generation) -> Vec<String> {
+    let Some(scopes) = generation.hosts() else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for credential in &config.credentials {
+        for origin in &credential.origins {
+            if !scopes.iter().any(|scope| reaches(scope, &origin.hosts)) {
+                found.push(format!(
+                    "no policy permits anything on {origin}, where `{}` is bound to",
+                    credential.name
+                ));
+            }
+        }
+    }
+    found
+}
+
+fn reaches(scope: &HostScope, pattern: &HostPattern) -> bool {
+    let below = |name: &str, domain: &str| {
+        name == domain || name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+    };
+    match (scope, pattern) {
+        (HostScope::Host(host), HostPattern::Exact(exact)) => exact.as_str() == host,
+        (HostScope::Host(host), HostPattern::Below(domain)) => {
+            below(host, domain.as_str()) && host != domain.as_str()
+        }
+        (HostScope::Domain(scope), HostPattern::Exact(exact)) => below(exact.as_str(), scope),
+        (HostScope::Domain(scope), HostPattern::Below(domain)) => {
+            below(domain.as_str(), scope) || below(scope, domain.as_str())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::OriginPattern;
+
+    #[test]
+    fn a_scope_reaches_what_its_labels_say() {
+        let pattern = |text: &str| format!("https://{text}").parse::<OriginPattern>().unwrap().hosts;
+        let host = |text: &str| HostScope::Host(text.into());
+        let domain = |text: &str| HostScope::Domain(text.into());
+        for (scope, text, expected) in [
+            (host("a.test.x"), "a.test.x", true),
+            (host("a.test.x"), "*.test.x", true),
+            (host("test.x"), "*.test.x", false),
+            (domain("test.x"), "a.test.x", true),
+            (domain("test.x"), "test.x", true),
+            (domain("test.x"), "atest.x", false),
+            (domain("b.test.x"), "*.test.x", true),
+            (domain("test.x"), "*.b.test.x", true),
+            (domain("c.x"), "*.b.test.x", false),
+        ] {
+            assert_eq!(reaches(&scope, &pattern(text)), expected, "{scope:?} {text}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `gateway presets`: the services that the gateway knows by name.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::credential::preset::{self, Preset, PresetCredential};
+
+use super::failure::{Code, Failure};
+use super::screen::{Paint, Screen};
+
+/// Lists the presets, or tells all about one.
+#[derive(Args)]
+pub(super) struct Presets {
+    /// A preset's name
+    name: Option<String>,
+}
+
+impl Presets {
+    pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+        let Some(name) = &self.name else {
+            list(screen);
+            return Ok(Code::Ok);
+        };
+        let preset = preset::named(name).ok_or_else(|| {
+            let near =
+                crate::config::keys::nearest(name, preset::all().iter().map(|preset| preset.name.as_str()));
+            let next = near.map_or_else(
+                || String::from("`gateway presets` lists them; without one, use `--secret NAME@HOST`"),
+                |near| format!("did you mean `{near}`?"),
+            );
+            Failure::usage("no preset has that name").next(next)
+        })?;
+        if screen.json() {
+            screen.document(&document(preset));
+        } else {
+            print(screen, preset);
+        }
+        Ok(Code::Ok)
+    }
+}
+
+/// The preset of a variable that clients read a credential from, such as `github` for `GITHUB_TOKEN`.
+#[must_use]
+pub(super) fn known_variable(variable: &str) -> Option<String> {
+    preset::of_variable(variable).map(|(preset, _)| preset.name.clone())
+}
+
+fn list(screen: &Screen) {
+    if screen.json() {
+        return screen.document(&preset::all().iter().map(document).collect::<Vec<_>>());
+    }
+    let width = preset::all()
+        .iter()
+        .map(|preset| preset.name.len())
+        .max()
+        .unwrap_or(0);
+    for preset in preset::all() {
+        let variables: Vec<_> = preset
+            .credentials
+            .iter()
+            .flat_map(|credential| &credential.variables)
+            .collect();
+        let variables: Vec<_> = variables.into_iter().map(String::as_str).collect();
+        let name = screen.paint(Paint::Bold, &format!("{:width$}", preset.name));
+        screen.line(format!("{name}  {}", variables.join(" ")));
+    }
+}
+
+fn print(screen: &Screen, preset: &Preset) {
+    screen.line(format!(
+        "{}: {}",
+        screen.paint(Paint::Bold, &preset.name),
+        preset.title
+    ));
+    let texts = |list: Vec<String>| {
+        if list.is_empty() {
+            String::from("-")
+        } else {
+            list.join(" ")
+        }
+    };
+    if !preset.allow.is_empty() {
+        screen.line(format!(
+            "  also allows {}",
+            texts(preset.allow.iter().map(ToString::to_string).collect())
+        ));
+    }
+    if preset.registry.is_some() {
+        screen.line("  hosts from your own configuration of the package manager");
+    }
+    for credential in &preset.credentials {
+        screen.line(format!("  credential {}", credential.name));
+        screen.line(format!("    variables {}", texts(credential.variables.clone())));
+        screen.line(format!("    origins   {}", texts(origins(credential))));
+        if let Some(example) = &credential.your_host {
+            screen.line(format!("              your own, such as {example}"));
+        }
+        screen.line(format!("    places    {}", texts(places(credential))));
+    }
+}
+
+fn origins(credential: &PresetCredential) -> Vec<String> {
+    credential.origins.iter().map(ToString::to_string).collect()
+}
+
+fn places(credential: &PresetCredential) -> Vec<String> {
+    credential.places.iter().map(ToString::to_string).collect()
+}
+
+fn document(preset: &Preset) -> serde_json::Value {
+    let credentials = preset.credentials.iter().map(|credential| {
+        json!({
+            "name": credential.name.as_str(), "variables": credential.variables, "origins": origins(credential),
+            "your_host": credential.your_host, "places": places(credential),
+        })
+    });
+    json!({
+        "name": preset.name, "title": preset.title,
+        "allow": preset.allow.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "user_registry": preset.registry.is_some(), "credentials": credentials.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,197 @@
+//! Where commands print: plain in a pipe, pleasant in a terminal, JSON for a machine.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::config::{Mistake, Severity};
+
+use super::failure::{Failure, MistakeJson};
+
+/// Tells when output is coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum When {
+    /// In a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// In a pipe too.
+    Always,
+    /// In no case.
+    Never,
+}
+
+/// Prints for one command.
+#[derive(Debug, Clone, Copy)]
+pub struct Screen {
+    json: bool,
+    out: bool,
+    err: bool,
+}
+
+/// The colours in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paint {
+    /// What failed.
+    Red,
+    /// What needs a look.
+    Yellow,
+    /// What holds.
+    Green,
+    /// What matters.
+    Bold,
+    /// What may be skipped.
+    Dim,
+}
+
+impl Screen {
+    /// A screen on the process's standard output and error.
+    #[must_use]
+    pub fn new(json: bool, when: When) -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let painted = |terminal: bool| match when {
+            When::Auto => terminal && !plain,
+            When::Always => true,
+            When::Never => false,
+        };
+        Self {
+            json,
+            out: painted(std::io::stdout().is_terminal()),
+            err: painted(std::io::stderr().is_terminal()),
+        }
+    }
+
+    /// Whether a machine reads the output.
+    #[must_use]
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Prints a line to standard output. A reader that went away is no failure of ours.
+    pub fn line(&self, text: impl AsRef<str>) {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}", text.as_ref())
+            .and_then(|()| out.flush())
+            .unwrap_or(());
+    }
+
+    /// Prints a line to standard error.
+    pub fn note(&self, text: impl AsRef<str>) {
+        writeln!(std::io::stderr().lock(), "{}", text.as_ref()).unwrap_or(());
+    }
+
+    /// Prints a JSON document to standard output.
+    pub fn document(&self, value: &impl Serialize) {
+        match serde_json::to_string(value) {
+            Ok(text) => self.line(text),
+            Err(error) => self.note(format!("gateway: the JSON cannot be written: {error}")),
+        }
+    }
+
+    /// Colours a text for standard output.
+    #[must_use]
+    pub fn paint(&self, paint: Paint, text: &str) -> String {
+        painted(self.out, paint, text)
+    }
+
+    /// Prints the warnings of a configuration to standard error.
+    pub fn warn(&self, warnings: &[Mistake]) {
+        for warning in warnings {
+            self.note(self.mistake(warning));
+        }
+    }
+
+    /// Prints a failure to standard error.
+    pub fn fail(&self, failure: &Failure) {
+        if self.json {
+            let mistakes: Vec<MistakeJson<'_>> = failure.mistakes.iter().map(MistakeJson::from).collect();
+            let error = serde_json::json!({
+                "what": failure.what, "why": failure.why, "next": failure.next, "mistakes": mistakes,
+            });
+            return self.note(serde_json::json!({ "error": error }).to_string());
+        }
+        let mut text = String::new();
+        for mistake in &failure.mistakes {
+            text.push_str(&self.mistake(mistake));
+            text.push('\n');
+        }
+        text.push_str(&format!(
+            "gateway: {}",
+            painted(self.err, Paint::Red, &safe(&failure.what))
+        ));
+        for (label, part) in [("why", &failure.why), ("next", &failure.next)] {
+            if let Some(part) = part {
+                write!(
+                    text,
+                    "\n  {}: {}",
+                    painted(self.err, Paint::Bold, label),
+                    safe(part)
+                )
+                .unwrap_or(());
+            }
+        }
+        self.note(text);
+    }
+
+    fn mistake(&self, mistake: &Mistake) -> String {
+        let paint = match mistake.severity {
+            Severity::Error => Paint::Red,
+            Severity::Warning => Paint::Yellow,
+        };
+        let bold = |text: &str| painted(self.err, Paint::Bold, text);
+        format!(
+            "{}: {}: {}\n    {}: {}\n    {}: {}",
+            bold(&safe(&mistake.position.to_string())),
+            painted(self.err, paint, &mistake.severity.to_string()),
+            safe(&mistake.what),
+            bold("why"),
+            safe(&mistake.why),
+            bold("fix"),
+            safe(&mistake.remedy),
+        )
+    }
+}
+
+fn painted(colours: bool, paint: Paint, text: &str) -> String {
+    if !colours {
+        return text.to_owned();
+    }
+    let code = match paint {
+        Paint::Red => "1;31",
+        Paint::Yellow => "33",
+        Paint::Green => "32",
+        Paint::Bold => "1",
+        Paint::Dim => "2",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// Makes a text from a peer safe for a terminal: control, format and bidirectional characters are shown by their number.
+#[must_use]
+pub fn safe(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        let steers = c.is_control()
+            || matches!(c, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{61C}' | '\u{E0000}'..='\u{E007F}');
+        if steers {
+            write!(shown, "\\u{{{:x}}}", u32::from(c)).unwrap_or(());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_steers_a_terminal_is_printed() {
+        let shown = safe("a\u{1b}[31m\r\n\u{202e}\u{200b}\u{9b}é\u{e0041}");
+        assert_eq!(
+            shown,
+            "a\\u{1b}[31m\\u{d}\\u{a}\\u{202e}\\u{200b}\\u{9b}é\\u{e0041}"
+        );
+    }
+}

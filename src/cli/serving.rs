@@ -1,0 +1,115 @@
+//! Listeners and threads: what `exec`, `demo` and `serve` run the data path on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+
+use super::failure::Failure;
+use crate::gateway::{Door, Shared, Worker, chain};
+
+/// A runtime for one thread: the exchanges of a connection never leave it (performance.md: 15 to 20 per cent of the
+/// processor's time against a work-stealing one).
+///
+/// # Errors
+/// A [`Failure`] where the system gives no event queue.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("the runtime cannot be started").because(error.to_string()))
+}
+
+/// A worker on the current runtime, with its watch running.
+///
+/// # Errors
+/// A [`Failure`] where names cannot be resolved on this system.
+pub fn worker(shared: &Arc<Shared>) -> Result<Arc<Worker>, Failure> {
+    let worker = Worker::new(shared.clone()).map_err(|error| {
+        Failure::new("names cannot be resolved")
+            .because(chain(&error))
+            .next("name servers: `[resolver] servers = [\"…\"]`")
+    })?;
+    outlive_file_limits();
+    let watched = worker.clone();
+    tokio::spawn(async move { watched.watch().await });
+    Ok(worker)
+}
+
+/// A listening socket that several threads may bind, each with its own queue.
+///
+/// # Errors
+/// A [`Failure`] that names the address.
+pub fn bind(address: SocketAddr, shared: bool) -> Result<std::net::TcpListener, Failure> {
+    let bound = (|| {
+        let domain = socket2::Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM.cloexec().nonblocking(), None)?;
+        socket.set_reuse_address(true)?;
+        if shared {
+            socket.set_reuse_port(true)?;
+        }
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(4096)?;
+        Ok(std::net::TcpListener::from(socket))
+    })();
+    bound.map_err(|error: std::io::Error| {
+        Failure::new(format!("cannot listen on {address}"))
+            .because(error.to_string())
+            .next("choose another `address`")
+    })
+}
+
+/// Serves a door on a bound socket, on the current runtime.
+///
+/// # Errors
+/// A [`Failure`] where the runtime does not take the socket.
+pub fn serve(worker: &Arc<Worker>, listener: std::net::TcpListener, door: Arc<Door>) -> Result<(), Failure> {
+    let listener = TcpListener::from_std(listener)
+        .map_err(|error| Failure::new("a listening socket cannot be used").because(error.to_string()))?;
+    tokio::spawn(worker.clone().listen(listener, door));
+    Ok(())
+}
+
+/// Makes this process one that may hold secrets: no core file, no debugger of the same user, no end by a full disk; and as
+/// many descriptors as the system allows (threats Q02, D14, P04).
+///
+/// # Errors
+/// A [`Failure`] where the kernel refuses; nothing is served then.
+pub fn harden() -> Result<(), Failure> {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+    let refused = |what: &'static str| {
+        move |error: rustix::io::Errno| Failure::new(format!("cannot {what}")).because(error.to_string())
+    };
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(refused("keep the process's memory to itself"))?;
+    setrlimit(
+        Resource::Core,
+        Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        },
+    )
+    .map_err(refused("forbid core files"))?;
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: files.maximum,
+            maximum: files.maximum,
+        },
+    )
+    .map_err(refused("raise the limit of open files"))
+}
+
+/// Keeps SIGXFSZ, which a file of the audit log may meet under a limit, from ending the process: the write fails instead,
+/// and with it the exchange. To be called on the runtime.
+fn outlive_file_limits() {
+    use tokio::signal::unix::{SignalKind, signal};
+    const SIGXFSZ: i32 = 25;
+    if let Ok(mut limit) = signal(SignalKind::from_raw(SIGXFSZ)) {
+        tokio::spawn(async move { while limit.recv().await.is_some() {} });
+    }
+}

@@ -1,0 +1,84 @@
+//! Explains a command line that cannot be read, without repeating what may be a secret.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::config::literal::looks_secret;
+
+/// Prints help or what is wrong with the arguments, and gives the exit code: 0 for help and version, else 2.
+pub(super) fn explain(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        error.print().unwrap_or(());
+        return ExitCode::SUCCESS;
+    }
+    let rendered = error.render();
+    let terminal =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let text = if terminal {
+        rendered.ansi().to_string()
+    } else {
+        rendered.to_string()
+    };
+    let text = without_values(text, &doubtful(error, arguments));
+    write!(std::io::stderr().lock(), "{text}").unwrap_or(());
+    ExitCode::from(2)
+}
+
+/// The texts of the command line that the message must not repeat.
+///
+/// A stray argument may be a secret that someone typed behind a name (`secret set NAME VALUE`), however simple it looks;
+/// a flag or a command that does not exist is repeated, since a typing error is found by seeing it.
+fn doubtful(error: &clap::Error, arguments: &[OsString]) -> Vec<String> {
+    let mut doubtful = Vec::new();
+    let stray = [
+        ErrorKind::UnknownArgument,
+        ErrorKind::InvalidValue,
+        ErrorKind::ValueValidation,
+        ErrorKind::TooManyValues,
+    ];
+    if stray.contains(&error.kind()) {
+        for (kind, value) in error.context() {
+            match value {
+                ContextValue::String(text) if kind == ContextKind::InvalidValue => {
+                    doubtful.push(text.clone())
+                }
+                ContextValue::String(text) if kind == ContextKind::InvalidArg && !text.starts_with('-') => {
+                    doubtful.push(text.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+    for argument in arguments.iter().skip(1) {
+        let argument = argument.to_string_lossy();
+        let value = argument
+            .split_once('=')
+            .map_or(argument.as_ref(), |(_, value)| value);
+        doubtful.extend(
+            [argument.as_ref(), value]
+                .into_iter()
+                .filter(|text| looks_secret(text))
+                .map(str::to_owned),
+        );
+    }
+    // The longest first, so that no part of one is left by another.
+    doubtful.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    doubtful
+}
+
+/// Clap quotes values as `'value'`; a short or common word is replaced only in its quotes.
+fn without_values(mut text: String, values: &[String]) -> String {
+    for value in values.iter().filter(|value| !value.is_empty()) {
+        if looks_secret(value) {
+            text = text.replace(value.as_str(), "(not shown)");
+        } else {
+            text = text.replace(&format!("'{value}'"), "'(not shown)'");
+            // In a terminal the colour codes stand between the quotes and the value.
+            text = text.replace(&format!("m{value}\u{1b}["), "m(not shown)\u{1b}[");
+        }
+    }
+    text
+}

@@ -1,0 +1,222 @@
+//! `gateway why ID`: what became of one request, and why, from the audit log.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::audit::{Found, Record, find};
+use crate::config::Config;
+use crate::names::ExchangeId;
+
+use super::failure::{Code, Failure};
+use super::flags::ConfigFile;
+use super::logs;
+use super::screen::{Paint, Screen, safe};
+
+/// Tells what became of a request.
+#[derive(Args)]
+pub(super) struct Why {
+    /// The id in the response: 20 hexadecimal digits
+    id: String,
+    /// An audit log [default: the configured one, or those of your state directory]
+    #[arg(long, value_name = "FILE")]
+    audit: Vec<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFile,
+}
+
+impl Why {
+    pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+        let found = self.find()?;
+        if screen.json() {
+            screen.document(&found);
+        } else {
+            print(screen, &found);
+        }
+        Ok(Code::Ok)
+    }
+
+    /// The configuration, if there is one.
+    pub(super) fn config(&self) -> Result<Option<Config>, Failure> {
+        self.config.find()
+    }
+
+    /// The record of the exchange.
+    ///
+    /// # Errors
+    /// A [`Failure`] where the id is none, or no log holds it.
+    pub(super) fn find(&self) -> Result<Found, Failure> {
+        let id = exchange_id(&self.id)?;
+        let config = if self.audit.is_empty() {
+            self.config.find()?
+        } else {
+            None
+        };
+        let chains = logs::chains(&self.audit, config.as_ref())?;
+        for chain in &chains {
+            let found =
+                find(chain, id).map_err(|error| Failure::of("the audit log cannot be read", &error))?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        let files: Vec<_> = chains
+            .iter()
+            .flatten()
+            .map(|path| path.display().to_string())
+            .collect();
+        Err(Failure::new(format!("no record has the id {id}"))
+            .because(format!("searched {}", files.join(", ")))
+            .next("name the audit log of that gateway: `--audit FILE`"))
+    }
+}
+
+/// Reads an id as it stands in a response.
+pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
+    let mut bytes = [0; 10];
+    let fits = text.len() == 20 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)).filter(|_| fits) {
+        let digits = std::str::from_utf8(pair)
+            .ok()
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        *byte = digits.unwrap_or(0);
+    }
+    if fits {
+        return Ok(ExchangeId::from_bytes(bytes));
+    }
+    Err(Failure::usage("the id cannot be read")
+        .because("an id has 20 hexadecimal digits")
+        .next("copy it from the response: `request_id` in the JSON, or the `Proxy-Status` field"))
+}
+
+fn print(screen: &Screen, found: &Found) {
+    let record = &found.exchange;
+    let text = |part: &Option<String>| part.as_deref().map_or_else(|| String::from("-"), safe);
+    let bold = |part: &str| screen.paint(Paint::Bold, part);
+    let port = record.port.map(|port| format!(":{port}")).unwrap_or_default();
+    let target = format!(
+        "{} {}://{}{port}{}",
+        text(&record.method),
+        text(&record.scheme),
+        text(&record.host),
+        record.path.as_deref().map(safe).unwrap_or_default()
+    );
+    screen.line(format!("{} {target}", bold("request")));
+    screen.line(format!(
+        "  session {}, by {}, {}",
+        text(&record.session),
+        text(&record.entry),
+        text(&record.time)
+    ));
+    screen.line(format!("{} {}", bold("verdict"), verdict(screen, record)));
+    if !record.policies.is_empty() {
+        let policies: Vec<_> = record.policies.iter().map(|policy| safe(policy)).collect();
+        screen.line(format!("  decided by {}", policies.join(", ")));
+    }
+    for lent in &record.lent {
+        screen.line(format!(
+            "  lent {} in {}",
+            safe(&lent.credential),
+            safe(&lent.place)
+        ));
+    }
+    for note in &record.notes {
+        let about = note
+            .credential
+            .as_deref()
+            .map(|name| format!(" of {}", safe(name)))
+            .unwrap_or_default();
+        let place = note
+            .place
+            .as_deref()
+            .map(|place| format!(" in {}", safe(place)))
+            .unwrap_or_default();
+        screen.line(format!("  noticed {}{about}{place}", safe(&note.note)));
+    }
+    if let Some(address) = &record.dialled {
+        screen.line(format!("  connected to {}", safe(address)));
+    }
+    if let Some(end) = &found.end {
+        let reason = end
+            .reason
+            .as_deref()
+            .map(|reason| format!(" ({})", safe(reason)))
+            .unwrap_or_default();
+        screen.line(format!("{} {}{reason}", bold("ended"), text(&end.outcome)));
+    }
+    if let Some(reason) = &record.reason {
+        screen.line(format!("{} {}", bold("next"), next_step(reason)));
+    }
+    screen.line(format!(
+        "  {}:{}",
+        safe(&found.file.display().to_string()),
+        found.line
+    ));
+}
+
+fn verdict(screen: &Screen, record: &Record) -> String {
+    let status = record
+        .status
+        .map(|status| format!(" with {status}"))
+        .unwrap_or_default();
+    match (&record.reason, &record.blame) {
+        (Some(reason), blame) => {
+            let blame = blame
+                .as_deref()
+                .map(|side| format!(", side: {}", safe(side)))
+                .unwrap_or_default();
+            let came = record
+                .phase
+                .as_deref()
+                .map(|phase| format!(", at {}", safe(phase)))
+                .unwrap_or_default();
+            format!(
+                "{}{status}: {}{blame}{came}",
+                screen.paint(Paint::Red, "refused"),
+                safe(reason)
+            )
+        }
+        (None, _) => format!(
+            "{}{status}",
+            screen.paint(Paint::Green, record.outcome.as_deref().unwrap_or("answered"))
+        ),
+    }
+}
+
+/// What a person can do about a refusal, by its code.
+fn next_step(reason: &str) -> &'static str {
+    match reason {
+        "policy_default_deny" => "`gateway policy why ID` prints the policy that would allow it",
+        "policy_forbids" => "a forbid decided, which no permit lifts: narrow it, or leave the request away",
+        "policy_error" | "policy_unjudged" => {
+            "a policy could not be evaluated, so all is denied: `gateway policy why ID`"
+        }
+        "phantom_out_of_scope" => {
+            "the credential is for other origins: add this one to its `origins`, or use another credential"
+        }
+        "phantom_foreign_session" => {
+            "the phantom belongs to another session: start the client with the variables of its own"
+        }
+        "phantom_position" | "phantom_count" | "phantom_disguised" => {
+            "the phantom stands where its credential does not go: see its `places`"
+        }
+        "foreign_credential" => {
+            "the workload sent a key of its own to an origin that has a credential: `foreign = \"strip\"` removes it"
+        }
+        "cleartext_injection" => "a secret goes over TLS only: use https",
+        "ssrf_resolved_ip" => {
+            "the host lies in a private network: add an [[origin]] with `addresses`, if that is meant"
+        }
+        "origin_tls" => {
+            "the origin's certificate does not hold: add its CA to `roots` of an [[origin]], if it is a private one"
+        }
+        "origin_tls_settings" | "no_roots" => {
+            "the gateway's own settings for that origin do not hold: see [[origin]]"
+        }
+        "connect_timeout" | "handshake_timeout" => "the origin did not answer in time: see [limits]",
+        "audit_unavailable" => "the audit log takes no record: see its disk",
+        "session_limit" => "the session has too many exchanges under way: see [limits]",
+        "proxy_authentication" => "the client presented no password of the listener: see `authentication`",
+        _ => "the client's request is at fault: docs/threat-model.md explains the code",
+    }
+}

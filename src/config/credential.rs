@@ -1,0 +1,356 @@
+//! `[[credential]]`: what secret may go where, and what the workload holds instead.
+
+use std::time::Duration;
+
+use http::Method;
+use toml::Spanned;
+
+use crate::credential::preset::{self, PresetCredential};
+use crate::message::{EncodedSlash, OriginPattern, Place, RequestTarget};
+use crate::names::CredentialName;
+use crate::session::phantom::Shape;
+use crate::session::{Foreign, When};
+
+use super::keys;
+use super::mistake::Doubt;
+use super::page::Section;
+use super::pattern;
+use super::reference::{Reference, variable};
+
+/// Binds a secret to origins and places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// Its name in policies and in the audit log.
+    pub name: CredentialName,
+    /// Where the secret is kept.
+    pub from: Reference,
+    /// The preset that fills in what is left out.
+    pub preset: Option<String>,
+    /// The origins that it is for; those of the preset where empty.
+    pub origins: Vec<OriginPattern>,
+    /// The places where it may stand; see [`Credential::places_or_common`].
+    pub places: Vec<Place>,
+    /// The variables of the workload that hold the phantom.
+    pub env: Vec<String>,
+    /// The phantom's shape, where it is not that of the secret.
+    pub shape: Option<String>,
+    /// When the secret is put in.
+    pub when: When,
+    /// What becomes of another credential in one of its places.
+    pub foreign: Foreign,
+    /// The methods that it is lent to; all where empty.
+    pub methods: Vec<Method>,
+    /// The path that it is lent below, in canonical form.
+    pub path: Option<String>,
+    /// Whether a secret of fewer than eight bytes is taken.
+    pub allow_short: bool,
+}
+
+impl Credential {
+    /// A credential with nothing but a name and the defaults.
+    #[must_use]
+    pub fn named(name: CredentialName, from: Reference) -> Self {
+        Self {
+            env: Vec::new(),
+            name,
+            from,
+            preset: None,
+            origins: Vec::new(),
+            places: Vec::new(),
+            shape: None,
+            when: When::Phantom,
+            foreign: Foreign::Refuse,
+            methods: Vec::new(),
+            path: None,
+            allow_short: false,
+        }
+    }
+
+    /// The places: its own, those of its preset, or the common ones.
+    #[must_use]
+    pub fn places_or_common(&self) -> Vec<Place> {
+        match self.known() {
+            _ if !self.places.is_empty() => self.places.clone(),
+            Some(known) => known.places.clone(),
+            None => common_places(),
+        }
+    }
+
+    /// What its preset knows of it: the credential that clients read from its variable or name, or the preset's only one.
+    #[must_use]
+    pub fn known(&self) -> Option<&'static PresetCredential> {
+        let preset = preset::named(self.preset.as_deref()?)?;
+        let called = |credential: &&PresetCredential| {
+            credential.name == self.name
+                || credential
+                    .variables
+                    .iter()
+                    .any(|variable| variable == self.name.as_str() || self.env.contains(variable))
+        };
+        match &preset.credentials[..] {
+            [only] => Some(only),
+            several => several.iter().find(called),
+        }
+    }
+
+    /// How long a secret from a command is kept.
+    #[must_use]
+    pub fn ttl(&self) -> Option<Duration> {
+        match &self.from {
+            Reference::Command { ttl, .. } => *ttl,
+            _ => None,
+        }
+    }
+}
+
+/// The places that hold for a credential that names none: where clients put a key that they know nothing more about.
+#[must_use]
+pub fn common_places() -> Vec<Place> {
+    COMMON_PLACES
+        .iter()
+        .filter_map(|place| place.parse().ok())
+        .collect()
+}
+
+/// The places of [`common_places`] in their own notation.
+pub const COMMON_PLACES: &[&str] = &[
+    "header:authorization:Bearer",
+    "header:authorization:token",
+    "header:x-api-key",
+    "basic:password",
+];
+
+pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
+    if !section.has("name") {
+        section.missing(
+            "name",
+            "policies and the audit log call it by its name",
+            "add `name = \"GITHUB_TOKEN\"`",
+        );
+    }
+    let name = section.parsed("name", |text| {
+        CredentialName::new(text)
+            .map_err(|malformed| Doubt::new(malformed.to_string(), "write for example `GITHUB_TOKEN`"))
+    });
+    let from = match Reference::read(section, "from", "credential.from") {
+        Some(reference) => Some(reference),
+        None if section.has("from") => None,
+        None => name.as_ref().and_then(|name| from_name(section, name.get_ref())),
+    };
+    let preset = section.parsed("preset", known_preset).map(Spanned::into_inner);
+    let origins = values(section.each("origins", pattern::origin));
+    let places = values(section.each("places", |text| {
+        text.parse::<Place>().map_err(|malformed| {
+            Doubt::new(
+                malformed.to_string(),
+                "write for example `header:authorization:Bearer`",
+            )
+        })
+    }));
+    let when = section
+        .choice("when", &[("phantom", When::Phantom), ("always", When::Always)])
+        .unwrap_or(When::Phantom);
+    let methods = values(section.each("methods", method));
+    let read = Credential {
+        env: env(section, name.as_ref().map(Spanned::get_ref), preset.as_deref()),
+        name: name.clone().map_or_else(
+            || CredentialName::new("unnamed").ok(),
+            |name| Some(name.into_inner()),
+        )?,
+        from: from.clone().unwrap_or_else(|| Reference::Env(String::new())),
+        preset,
+        origins,
+        places,
+        shape: section.parsed("shape", shape).map(Spanned::into_inner),
+        when,
+        foreign: section
+            .choice(
+                "foreign",
+                &[("refuse", Foreign::Refuse), ("strip", Foreign::Strip)],
+            )
+            .unwrap_or(Foreign::Refuse),
+        methods,
+        path: section.parsed("path", path).map(Spanned::into_inner),
+        allow_short: section.truth("allow_short").unwrap_or(false),
+    };
+    contradictions(section, &read);
+    (name.is_some() && from.is_some()).then_some(read)
+}
+
+fn from_name(section: &Section<'_, '_>, name: &CredentialName) -> Option<Reference> {
+    match variable(name.as_str()) {
+        Ok(name) => Some(Reference::Env(name)),
+        Err(_) => {
+            let why = "its name is no variable of the environment, so it does not say where the secret is";
+            section.missing("from", why, "add `from = \"keyring:gateway/NAME\"`");
+            None
+        }
+    }
+}
+
+/// The variables of the workload: those that are named, else the credential's own name, else those of its preset.
+fn env(section: &Section<'_, '_>, name: Option<&CredentialName>, preset: Option<&str>) -> Vec<String> {
+    if section.has("env") {
+        return values(section.each("env", sandbox_variable));
+    }
+    let preset = preset
+        .and_then(preset::named)
+        .map(|preset| preset.credentials.as_slice())
+        .unwrap_or_default();
+    let own = name.and_then(|name| sandbox_variable(name.as_str()).ok());
+    match preset {
+        [only] if !own.as_ref().is_some_and(|own| only.variables.contains(own)) => only.variables.clone(),
+        _ => own.into_iter().collect(),
+    }
+}
+
+/// Checks the name of a preset.
+pub(super) fn known_preset(text: &str) -> Result<String, Doubt> {
+    if preset::named(text).is_some() {
+        return Ok(text.to_owned());
+    }
+    let near = keys::nearest(text, preset::all().iter().map(|preset| preset.name.as_str()));
+    let remedy = near.map_or_else(
+        || String::from("see `gateway presets`"),
+        |near| format!("did you mean `{near}`?"),
+    );
+    Err(Doubt::new("no preset has that name", remedy))
+}
+
+/// Checks the name of a variable that the workload gets, which must not steer its loader or its network.
+///
+/// # Errors
+/// A [`Doubt`] where it is no variable, or one that the sandbox sets itself.
+pub fn sandbox_variable(text: &str) -> Result<String, Doubt> {
+    let name = variable(text)?;
+    let upper = name.to_ascii_uppercase();
+    let reserved = [
+        "PATH", "HOME", "USER", "SHELL", "TERM", "PWD", "IFS", "BASH_ENV", "ENV",
+    ]
+    .contains(&upper.as_str())
+        || ["LD_", "DYLD_", "GATEWAY_"]
+            .iter()
+            .any(|prefix| upper.starts_with(prefix))
+        || upper.ends_with("_PROXY");
+    if reserved {
+        return Err(Doubt::new(
+            "that variable steers the workload's loader, shell or network",
+            "name the variable that the client reads its key from",
+        ));
+    }
+    Ok(name)
+}
+
+fn shape(text: &str) -> Result<String, Doubt> {
+    let example = "write for example `ghp_[36 alnum]`";
+    Shape::parse(text)
+        .map(|_| text.to_owned())
+        .map_err(|malformed| Doubt::new(malformed.to_string(), example))
+}
+
+fn method(text: &str) -> Result<Method, Doubt> {
+    let doubt = |why: String| Doubt::new(why, "write for example `GET` or `POST`");
+    let method = Method::from_bytes(text.as_bytes()).map_err(|_| doubt(String::from("it is no method")))?;
+    crate::message::method::check(&method).map_err(|refused| doubt(refused.to_string()))?;
+    Ok(method)
+}
+
+fn path(text: &str) -> Result<String, Doubt> {
+    let target = RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep)
+        .map_err(|malformed| Doubt::new(malformed.to_string(), "write for example `/repos/owner/name`"))?;
+    if target.query().is_some() {
+        return Err(Doubt::new(
+            "a path has no query",
+            "write the path alone; policies judge the query",
+        ));
+    }
+    if target.path() != text {
+        return Err(Doubt::new(
+            "it is not in the form that requests are judged in",
+            format!("write `{}`", target.path()),
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+fn contradictions(section: &Section<'_, '_>, read: &Credential) {
+    if read.origins.is_empty() && !section.has("origins") {
+        no_origins(section, read);
+    }
+    if read.preset.is_some() && read.known().is_none() {
+        let why =
+            "the preset has several credentials, and neither the name nor `env` tells which this one is";
+        let remedy = "name the variable that clients read it from in `env` (see `gateway presets NAME`)";
+        section.error(
+            "preset",
+            "the preset does not say which credential is meant",
+            Doubt::new(why, remedy),
+        );
+    }
+    for key in ["origins", "places"] {
+        let empty = section
+            .value(key)
+            .and_then(|value| value.get_ref().as_array())
+            .is_some_and(|list| list.is_empty());
+        if empty {
+            section.error(
+                key,
+                format!("`{key}` is empty"),
+                Doubt::new("it could never be lent", "name at least one, or remove the key"),
+            );
+        }
+    }
+    if read.when == When::Always && read.places_or_common().len() != 1 {
+        let why = "without a phantom, nothing says which of several places the client meant";
+        let remedy = "name exactly one place, such as `places = [\"header:authorization:Bearer\"]`";
+        section.error(
+            "when",
+            "`when = \"always\"` needs exactly one place",
+            Doubt::new(why, remedy),
+        );
+    }
+    if read.when == When::Phantom && read.env.is_empty() && section.has("env") {
+        section.page.warn(
+            &section.span_of("env"),
+            "no variable holds the phantom",
+            Doubt::new(
+                "the workload could never present it",
+                "name a variable, or write `when = \"always\"`",
+            ),
+        );
+    }
+    if read.allow_short {
+        let why = "a secret of fewer than eight bytes is found by chance and can be guessed";
+        section.page.warn(
+            &section.span_of("allow_short"),
+            "short secrets are taken",
+            Doubt::new(why, "use a longer secret where the service allows it"),
+        );
+    }
+}
+
+fn no_origins(section: &Section<'_, '_>, read: &Credential) {
+    match read.known() {
+        // A preset that is unknown or ambiguous is a mistake of its own.
+        None if section.has("preset") => {}
+        None => {
+            let remedy = "add `origins = [\"https://api.example.com\"]`, or `preset = \"NAME\"` (see `gateway presets`)";
+            section.missing("origins", "a secret goes only where its credential says", remedy);
+        }
+        // A package registry's hosts come from the user's own configuration of its client.
+        Some(known) if known.origins.is_empty() && known.your_host.is_some() => {
+            let example = known.your_host.as_deref().unwrap_or_default();
+            let remedy = format!("add `origins`, such as `[\"https://{example}\"]`");
+            section.missing(
+                "origins",
+                "the preset leaves them to you: the service's host is your own",
+                &remedy,
+            );
+        }
+        Some(_) => {}
+    }
+}
+
+fn values<T>(list: Vec<Spanned<T>>) -> Vec<T> {
+    list.into_iter().map(Spanned::into_inner).collect()
+}

@@ -1,0 +1,334 @@
+//! Flags to the same [`Config`] as a file gives: the simple case needs no file at all.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::message::{OriginPattern, Scheme};
+use crate::names::CredentialName;
+
+use super::credential::{Credential, sandbox_variable};
+use super::literal::{looks_secret, shown};
+use super::mistake::{Doubt, Mistake, Position, Severity};
+use super::page::{literal_doubt, resolve_path};
+use super::pattern;
+use super::reference::{Reference, variable};
+use super::{Allowed, Config, Refused, cross, state};
+
+/// Holds the flags of `exec` and `serve` as they were typed.
+#[derive(Clone, Default)]
+pub struct Flags {
+    /// `--config FILE`.
+    pub config: Option<PathBuf>,
+    /// `--secret NAME[@HOST[:PORT]][=REFERENCE]`.
+    pub secrets: Vec<String>,
+    /// `--preset NAME`.
+    pub presets: Vec<String>,
+    /// `--allow HOST[:PORT]`.
+    pub allow: Vec<String>,
+    /// `--policy FILE`.
+    pub policies: Vec<String>,
+    /// `--hide PATH`.
+    pub hide: Vec<String>,
+    /// `--pass-env NAME`.
+    pub pass_env: Vec<String>,
+    /// `--write PATH`.
+    pub write: Vec<String>,
+    /// `--audit FILE`.
+    pub audit: Option<String>,
+    /// `--user NAME`.
+    pub user: Option<String>,
+    /// `--group NAME`.
+    pub groups: Vec<String>,
+}
+
+/// Collects what is wrong with flags.
+struct Line {
+    directory: PathBuf,
+    found: Vec<Mistake>,
+}
+
+impl Flags {
+    /// Reads the file that the flags name, if they name one, and adds the flags to it.
+    ///
+    /// `known` gives the preset of a variable, such as `github` for `GITHUB_TOKEN`.
+    ///
+    /// # Errors
+    /// [`Refused`] with every mistake of the file and of the flags.
+    pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, Refused> {
+        let mut mistakes = Vec::new();
+        let mut config = match &self.config {
+            None => Config {
+                home: state::home(),
+                ..Config::default()
+            },
+            Some(path) => Config::load(path).unwrap_or_else(|refused| {
+                mistakes = refused.mistakes;
+                Config::default()
+            }),
+        };
+        let mut line = Line {
+            directory: std::path::absolute(".").unwrap_or_else(|_| PathBuf::from("/")),
+            found: Vec::new(),
+        };
+        self.credentials(&mut config, &mut line, known);
+        self.reach(&mut config, &mut line);
+        self.sandbox(&mut config, &mut line);
+        mistakes.append(&mut line.found);
+        if mistakes.iter().any(|mistake| mistake.severity == Severity::Error) {
+            return Err(Refused { mistakes });
+        }
+        Ok(config)
+    }
+
+    fn credentials(&self, config: &mut Config, line: &mut Line, known: &dyn Fn(&str) -> Option<String>) {
+        for text in &self.secrets {
+            let read = secret(text, &line.directory, config.home.as_deref(), known);
+            let Some((credential, allowed)) = line.take("--secret", "the flag cannot be read", read) else {
+                continue;
+            };
+            let taken = config.credentials.iter().any(|other| {
+                other.name == credential.name
+                    || other.env.iter().any(|variable| credential.env.contains(variable))
+            });
+            if taken {
+                let doubt = Doubt::new(
+                    "its name or variable belongs to another credential",
+                    "give each credential once, by flag or by file",
+                );
+                line.refuse("--secret", format!("`{}` is given twice", credential.name), doubt);
+                continue;
+            }
+            config.allow.extend(allowed);
+            if credential.origins.is_empty() {
+                config.presets.extend(credential.preset.clone());
+            }
+            config.credentials.push(credential);
+        }
+        for text in &self.presets {
+            let read = super::credential::known_preset(text);
+            config.presets.extend(line.value("--preset", text, read));
+        }
+        config.presets.sort();
+        config.presets.dedup();
+    }
+
+    fn reach(&self, config: &mut Config, line: &mut Line) {
+        for text in &self.allow {
+            let read = pattern::host_and_port(text, Scheme::Https.default_port());
+            if let Some((host, port)) = line.value("--allow", text, read) {
+                config.allow.push(Allowed { host, port });
+            }
+        }
+        let mut named = Vec::new();
+        for text in &self.policies {
+            let path = resolve_path(text, &line.directory, config.home.as_deref());
+            named.extend(line.value("--policy", text, path));
+        }
+        let policies = super::Policy { files: named };
+        for refused in policies.sources().err().unwrap_or_default() {
+            let what = format!(
+                "the policy file {} is refused",
+                shown(&refused.path.display().to_string())
+            );
+            line.refuse("--policy", what, Doubt::new(refused.why, refused.remedy));
+        }
+        config.policy.files.extend(policies.files);
+        for text in &self.groups {
+            if let Some(name) = line.value("--group", text, super::listener::name(text)) {
+                config.groups.push(name.as_str().to_owned());
+            }
+        }
+        if let Some(text) = &self.audit {
+            let path = resolve_path(text, &line.directory, config.home.as_deref());
+            config.audit.path = line.value("--audit", text, path).or(config.audit.path.take());
+        }
+    }
+
+    fn sandbox(&self, config: &mut Config, line: &mut Line) {
+        let home = config.home.clone();
+        for (flag, texts, list) in [
+            ("--hide", &self.hide, &mut config.sandbox.hide),
+            ("--write", &self.write, &mut config.sandbox.write),
+        ] {
+            for text in texts {
+                let path = resolve_path(text, &line.directory, home.as_deref());
+                list.extend(line.value(flag, text, path));
+            }
+        }
+        for text in &self.pass_env {
+            config
+                .sandbox
+                .pass_env
+                .extend(line.value("--pass-env", text, variable(text)));
+        }
+        if let Some(user) = &self.user {
+            let fits = !user.is_empty()
+                && user.len() <= 64
+                && user
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+            let read = if fits {
+                Ok(user.clone())
+            } else {
+                Err(Doubt::new(
+                    "it is no user's name or number",
+                    "write for example `nobody`",
+                ))
+            };
+            config.sandbox.user = line.value("--user", user, read);
+        }
+        for (what, doubt) in cross::sandbox_contradictions(config) {
+            line.refuse("command line", what, doubt);
+        }
+    }
+}
+
+impl Line {
+    fn refuse(&mut self, flag: &str, what: String, doubt: Doubt) {
+        self.found.push(Mistake {
+            position: Position::whole(&Arc::from(flag)),
+            severity: Severity::Error,
+            what,
+            why: doubt.why,
+            remedy: doubt.remedy,
+        });
+    }
+
+    fn take<T>(&mut self, flag: &str, what: &str, read: Result<T, Doubt>) -> Option<T> {
+        read.map_err(|doubt| self.refuse(flag, what.to_owned(), doubt))
+            .ok()
+    }
+
+    fn value<T>(&mut self, flag: &str, text: &str, read: Result<T, Doubt>) -> Option<T> {
+        let what = format!("the value is {}", shown(text));
+        self.take(flag, &what, read)
+    }
+}
+
+/// Reads `NAME[@HOST[:PORT]][=REFERENCE]`; gives the credential and what it makes the session allow.
+fn secret(
+    text: &str,
+    directory: &Path,
+    home: Option<&Path>,
+    known: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Credential, Option<Allowed>), Doubt> {
+    let (bound, reference) = match text.split_once('=') {
+        Some((bound, reference)) => (bound, Some(reference)),
+        None => (text, None),
+    };
+    let (name, host) = match bound.split_once('@') {
+        Some((name, host)) => (name, Some(host)),
+        None => (bound, None),
+    };
+    if looks_secret(name) {
+        return Err(literal_doubt());
+    }
+    let example = "write for example `GITHUB_TOKEN@api.github.com`, or `NAME@HOST=keyring:gateway/NAME`";
+    let name_doubt = |why: String| Doubt::new(why, example);
+    let variable_name = sandbox_variable(name).map_err(|doubt| name_doubt(doubt.why))?;
+    let credential_name = CredentialName::new(name).map_err(|malformed| name_doubt(malformed.to_string()))?;
+    let from = match reference {
+        Some(reference) => Reference::parse(reference, |path| resolve_path(path, directory, home))?,
+        None => Reference::Env(variable_name.clone()),
+    };
+    let mut credential = Credential::named(credential_name, from);
+    credential.env = vec![variable_name];
+    credential.preset = known(name);
+    let Some(host) = host else {
+        if credential.preset.is_none() {
+            return Err(Doubt::new(
+                "no preset knows that variable, so nothing says which host its secret is for",
+                format!("write `{name}@HOST`"),
+            ));
+        }
+        return Ok((credential, None));
+    };
+    let (host, port) = pattern::host_and_port(host, Scheme::Https.default_port())?;
+    credential.origins.push(OriginPattern {
+        scheme: Scheme::Https,
+        hosts: host.clone(),
+        port,
+    });
+    Ok((credential, Some(Allowed { host, port })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credential::preset;
+
+    fn flags(edit: impl FnOnce(&mut Flags)) -> Result<Config, Refused> {
+        let mut flags = Flags::default();
+        edit(&mut flags);
+        flags.config(&|name| preset::of_variable(name).map(|(preset, _)| preset.name.clone()))
+    }
+
+    #[test]
+    fn a_secret_flag_binds_one_host_and_allows_it_and_nothing_else() {
+        let config = flags(|flags| flags.secrets = vec!["GITHUB_TOKEN@api.github.com".into()]).unwrap();
+        let credential = &config.credentials[0];
+        assert_eq!(credential.from, Reference::Env("GITHUB_TOKEN".into()));
+        assert_eq!(credential.env, ["GITHUB_TOKEN"]);
+        assert_eq!(credential.preset.as_deref(), Some("github"));
+        assert_eq!(credential.origins[0].to_string(), "https://api.github.com");
+        assert_eq!(config.allow.len(), 1);
+        assert!(config.allows(&credential.origins[0].hosts.host().clone(), 443));
+        assert!(config.presets.is_empty());
+    }
+
+    #[test]
+    fn a_known_variable_without_a_host_takes_those_of_its_preset() {
+        let config = flags(|flags| flags.secrets = vec!["GITHUB_TOKEN".into()]).unwrap();
+        assert_eq!(config.presets, ["github"]);
+        assert!(config.allow.is_empty());
+    }
+
+    #[test]
+    fn a_reference_and_a_port_may_follow() {
+        let config =
+            flags(|flags| flags.secrets = vec!["K@api.corp.test:8443=keyring:gateway/K".into()]).unwrap();
+        assert_eq!(config.credentials[0].from.to_string(), "keyring:gateway/K");
+        assert_eq!(
+            config.credentials[0].origins[0].to_string(),
+            "https://api.corp.test:8443"
+        );
+    }
+
+    #[test]
+    fn every_bad_flag_is_reported_at_once() {
+        let refused = flags(|flags| {
+            flags.secrets = vec![
+                "UNKNOWN".into(),
+                "PATH@h.test".into(),
+                "A@h.test".into(),
+                "A@h.test".into(),
+            ];
+            flags.allow = vec!["*.com".into(), "h:0".into()];
+            flags.policies = vec!["/nonexistent/x.cedar".into()];
+            flags.pass_env = vec!["A".into(), "1X".into()];
+            flags.user = Some("a b".into());
+            flags.groups = vec!["a b".into()];
+        })
+        .unwrap_err();
+        assert_eq!(refused.mistakes.len(), 10, "{refused}");
+    }
+
+    #[test]
+    fn a_literal_secret_in_a_flag_is_refused_and_not_repeated() {
+        let canary = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+        for text in [
+            canary.to_owned(),
+            format!("A@h.test={canary}"),
+            format!("A=env:{canary}"),
+            format!("{canary}@h.test"),
+            "A@h.test=hunter2".into(),
+        ] {
+            let refused = flags(|flags| flags.secrets = vec![text.clone()]).unwrap_err();
+            let told = format!("{refused} {refused:?}");
+            assert!(
+                !told.contains("0123456789abc") && !told.contains("hunter2"),
+                "{told}"
+            );
+        }
+    }
+}

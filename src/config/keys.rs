@@ -1,0 +1,218 @@
+//! Every key that `gateway.toml` has: the one list that the reader, the documentation and the tests go by.
+
+/// Describes one key of the configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// The section that holds it, such as `listener` or `listener.authentication`.
+    pub section: &'static str,
+    /// The key itself.
+    pub name: &'static str,
+    /// What it takes, in the words of the documentation.
+    pub takes: &'static str,
+    /// What holds without it; `required` where nothing does.
+    pub default: &'static str,
+    /// Whether SIGHUP applies a changed value; a restart applies every one.
+    pub reloads: bool,
+}
+
+/// Describes one section of the configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The section's name.
+    pub name: &'static str,
+    /// Whether it is written `[[name]]` and may stand many times.
+    pub repeats: bool,
+}
+
+/// The keys of one section, in the order of [`KEYS`].
+pub fn of(section: &str) -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().filter(move |key| key.section == section)
+}
+
+/// Writes a section's name as it stands in the file.
+#[must_use]
+pub fn heading(section: &str) -> String {
+    if section.is_empty() {
+        return String::from("the file");
+    }
+    if let Some((outer, inner)) = section.split_once('.') {
+        return format!("`{inner}` of {}", heading(outer));
+    }
+    match PARTS.iter().find(|part| part.name == section) {
+        Some(part) if part.repeats => format!("[[{section}]]"),
+        _ => format!("[{section}]"),
+    }
+}
+
+/// Finds the candidate that a misspelt word most likely meant.
+#[must_use]
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_ascii_lowercase().replace('-', "_");
+    let allowed = (word.chars().count() / 3).clamp(1, 3);
+    candidates
+        .map(|candidate| (distance(&word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// The optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours.
+fn distance(left: &str, right: &str) -> usize {
+    let left: Vec<char> = left.chars().take(MAX_WORD).collect();
+    let right: Vec<char> = right.chars().take(MAX_WORD).collect();
+    let mut before = Vec::new();
+    let mut above: Vec<usize> = (0..=right.len()).collect();
+    for (row, from) in left.iter().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, to) in right.iter().enumerate() {
+            let substituted = above[column] + usize::from(from != to);
+            let mut best = substituted.min(above[column + 1] + 1).min(current[column] + 1);
+            if row > 0 && column > 0 && *from == right[column - 1] && left[row - 1] == *to {
+                let swapped: &Vec<usize> = &before;
+                best = best.min(swapped[column - 1] + 1);
+            }
+            current.push(best);
+        }
+        before = std::mem::replace(&mut above, current);
+    }
+    above[right.len()]
+}
+
+const MAX_WORD: usize = 64;
+
+const fn key(section: &'static str, name: &'static str, takes: &'static str, default: &'static str) -> Key {
+    Key {
+        section,
+        name,
+        takes,
+        default,
+        reloads: false,
+    }
+}
+
+const fn part(name: &'static str) -> Part {
+    Part { name, repeats: false }
+}
+
+const fn parts(name: &'static str) -> Part {
+    Part { name, repeats: true }
+}
+
+/// Every section of the file.
+pub const PARTS: &[Part] = &[
+    part("ca"),
+    part("audit"),
+    part("policy"),
+    part("runtime"),
+    part("resolver"),
+    parts("listener"),
+    parts("credential"),
+    parts("origin"),
+    part("sandbox"),
+    part("limits"),
+    part("phantoms"),
+];
+
+/// Every key of the file.
+pub const KEYS: &[Key] = &[
+    key("ca", "certificate", "path", "not written"),
+    key("ca", "lifetime", "duration", "24h"),
+    key("audit", "path", "path", "the state directory of the user"),
+    key("audit", "sync", "`batch` or `always`", "batch"),
+    key("audit", "rotate", "size", "256MiB"),
+    Key {
+        section: "policy",
+        name: "files",
+        takes: "list of paths, `*` in the last part",
+        default: "none: everything is denied",
+        reloads: true,
+    },
+    key("runtime", "threads", "number", "1"),
+    key("resolver", "servers", "list of addresses", "those of the system"),
+    key("resolver", "hosts_file", "true or false", "true"),
+    key("listener", "kind", "`proxy` or `tls`", "required"),
+    key("listener", "address", "address and port", "required"),
+    key("listener", "session", "name", "default"),
+    key("listener", "groups", "list of names", "none"),
+    key("listener", "port", "number", "443"),
+    key("listener", "authentication", "table", "none"),
+    key("listener.authentication", "user", "text", "required"),
+    key("listener.authentication", "password", "reference", "required"),
+    key("credential", "name", "name", "required"),
+    key("credential", "from", "reference", "`env:` and the name"),
+    key("credential.from", "command", "list of texts", "required"),
+    key("credential.from", "ttl", "duration", "the session"),
+    key("credential", "preset", "name", "none"),
+    key("credential", "origins", "list of origins", "those of the preset"),
+    key(
+        "credential",
+        "places",
+        "list of places",
+        "those of the preset, else the common ones",
+    ),
+    key(
+        "credential",
+        "env",
+        "list of variables",
+        "the name, else those of the preset",
+    ),
+    key(
+        "credential",
+        "shape",
+        "shape",
+        "that of the preset, else of the secret",
+    ),
+    key("credential", "when", "`phantom` or `always`", "phantom"),
+    key("credential", "foreign", "`refuse` or `strip`", "refuse"),
+    key("credential", "methods", "list of methods", "all"),
+    key("credential", "path", "path prefix", "/"),
+    key("credential", "allow_short", "true or false", "false"),
+    key("origin", "match", "origin", "required"),
+    key("origin", "roots", "list of paths", "none"),
+    key("origin", "only_roots", "true or false", "false"),
+    key("origin", "client_certificate", "path", "none"),
+    key("origin", "client_key", "reference", "none"),
+    key("origin", "addresses", "list of networks", "none"),
+    key("origin", "connect", "address and port", "DNS"),
+    key("origin", "http", "`auto`, `1.1` or `2`", "auto"),
+    key("origin", "encoded_slash", "true or false", "false"),
+    key("origin", "cleartext", "true or false", "false"),
+    key("sandbox", "hide", "list of paths", "none"),
+    key("sandbox", "pass_env", "list of variables", "none"),
+    key("sandbox", "allow_userns", "true or false", "false"),
+    key("sandbox", "write", "list of paths", "none"),
+    key("limits", "connections_per_session", "number", "1024"),
+    key("limits", "connections", "number", "10000"),
+    key("limits", "exchanges_per_session", "number", "4096"),
+    key("limits", "head_timeout", "duration", "10s"),
+    key("limits", "handshake_timeout", "duration", "10s"),
+    key("limits", "connect_timeout", "duration", "10s"),
+    key("limits", "idle_timeout", "duration", "60s"),
+    key("limits", "progress_timeout", "duration", "300s"),
+    key("limits", "streams_per_connection", "number", "128"),
+    key("limits", "leaves", "number", "1024"),
+    key("phantoms", "file", "path", "not written"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_key_finds_the_meant_one() {
+        let keys = || of("listener").map(|key| key.name);
+        assert_eq!(nearest("adress", keys()), Some("address"));
+        assert_eq!(nearest("sesion", keys()), Some("session"));
+        assert_eq!(nearest("Kind", keys()), Some("kind"));
+        assert_eq!(nearest("prot", keys()), Some("port"));
+        assert_eq!(nearest("frobnicate", keys()), None);
+    }
+
+    #[test]
+    fn every_section_of_a_key_is_a_part_or_a_table_within_one() {
+        for key in KEYS {
+            let outer = key.section.split('.').next().unwrap();
+            assert!(PARTS.iter().any(|part| part.name == outer), "{}", key.section);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Tells a literal secret from a reference, so that no message ever repeats one.
+
+/// Tells whether a text looks like a real credential rather than a name, a path or a reference.
+///
+/// It errs toward yes: the price of a wrong yes is a message that does not repeat the text.
+#[must_use]
+pub fn looks_secret(text: &str) -> bool {
+    let text = text.trim();
+    known_prefix(text) || text.split(|c: char| !is_secret_char(c)).any(dense) || url_password(text)
+}
+
+/// Tells whether a text carries a well-known credential prefix with enough behind it to be one.
+#[must_use]
+pub fn known_prefix(text: &str) -> bool {
+    let text = text.trim();
+    let unquoted = text
+        .strip_prefix("Bearer ")
+        .or_else(|| text.strip_prefix("token "))
+        .or_else(|| text.strip_prefix("Basic "))
+        .unwrap_or(text);
+    unquoted.starts_with("-----BEGIN ") && unquoted.contains("PRIVATE KEY")
+        || PREFIXES.iter().any(|prefix| {
+            unquoted.strip_prefix(prefix).is_some_and(|rest| {
+                rest.len() >= 12 && rest.bytes().take(12).all(|byte| is_secret_char(char::from(byte)))
+            })
+        })
+}
+
+/// Shows a text in backticks, or only its length where it may be a secret or holds control characters.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    let printable = text.chars().all(|c| !c.is_control() && !is_bidi(c));
+    if printable && text.chars().count() <= 80 && !looks_secret(text) {
+        format!("`{text}`")
+    } else {
+        format!("a text of {} characters (not shown)", text.chars().count())
+    }
+}
+
+fn url_password(text: &str) -> bool {
+    let Some((_, rest)) = text.split_once("://") else {
+        return false;
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority
+        .rsplit_once('@')
+        .is_some_and(|(user, _)| user.contains(':'))
+}
+
+/// A long run that mixes letters and digits with few repetitions, as no host, path or name does.
+fn dense(run: &str) -> bool {
+    if run.len() < 20 {
+        return false;
+    }
+    let digits = run.bytes().filter(u8::is_ascii_digit).count();
+    let upper = run.bytes().filter(u8::is_ascii_uppercase).count();
+    let lower = run.bytes().filter(u8::is_ascii_lowercase).count();
+    let hexadecimal = run.len() >= 32 && run.bytes().all(|byte| byte.is_ascii_hexdigit());
+    hexadecimal || (digits >= 1 && upper >= 2 && lower >= 2)
+}
+
+fn is_secret_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '=')
+}
+
+fn is_bidi(c: char) -> bool {
+    matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{61C}')
+}
+
+/// The prefixes of the services that mark their credentials.
+const PREFIXES: &[&str] = &[
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "gldt-",
+    "glptt-",
+    "glcbt-",
+    "sk-",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "rk_test_",
+    "pk_live_",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "xoxb-",
+    "xoxp-",
+    "xapp-",
+    "xoxe.",
+    "npm_",
+    "pypi-",
+    "hf_",
+    "gsk_",
+    "xai-",
+    "r8_",
+    "SG.",
+    "key-",
+    "re_",
+    "ntn_",
+    "secret_",
+    "lin_api_",
+    "ATATT3",
+    "ATBB",
+    "figd_",
+    "dop_v1_",
+    "doo_v1_",
+    "dor_v1_",
+    "hvs.",
+    "hvb.",
+    "dp.pt.",
+    "ops_",
+    "sntryu_",
+    "sntrys_",
+    "glsa_",
+    "shpat_",
+    "shpss_",
+    "pat-na1-",
+    "dckr_pat_",
+    "rubygems_",
+    "sbp_",
+    "sb_secret_",
+    "dapi",
+    "fm2_",
+    "fo1_",
+    "HRKU-",
+    "vcp_",
+    "nfp_",
+    "LTAI",
+    "AKID",
+    "ABSK",
+    "cfut_",
+    "cfat_",
+    "pplx-",
+    "fw_",
+    "eyJ",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn well_known_credentials_are_recognised() {
+        for text in [
+            "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+            "sk-ant-api03-AAAAAAAAAAAAAAAAAAAAAAAA-xyzAA",
+            "Bearer ghp_0123456789abcdefghijABCDEFGHIJ012345",
+            "AKIAIOSFODNN7EXAMPLE",
+            "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY",
+            "0123456789abcdef0123456789abcdef",
+            "https://user:hunter2@api.example.com/",
+            "-----BEGIN PRIVATE KEY-----\nMIIE",
+        ] {
+            assert!(looks_secret(text), "{text}");
+            assert!(!shown(text).contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_paths_hosts_and_references_are_not() {
+        for text in [
+            "env:GITHUB_TOKEN",
+            "file:/run/secrets/github-token",
+            "keyring:gateway/ANTHROPIC_API_KEY",
+            "https://api.github.com:8443",
+            "header:authorization:Bearer",
+            "/home/user/projects/gateway/policies/very-long-name-of-a-policy-file.cedar",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "256MiB",
+            "10.0.0.0/8",
+            "ghp_[36 alnum]",
+        ] {
+            assert!(!looks_secret(text), "{text}");
+            assert_eq!(shown(text), format!("`{text}`"));
+        }
+    }
+
+    #[test]
+    fn control_and_bidirectional_characters_are_never_shown() {
+        for text in ["a\u{1b}[31m", "a\nb", "a\u{202e}b"] {
+            assert!(!shown(text).contains(text));
+        }
+    }
+}

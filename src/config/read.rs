@@ -1,0 +1,217 @@
+//! From a file's text to a [`Config`], or to everything that is wrong with it.
+
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::cross::{self, Spans};
+use super::keys::{self, PARTS};
+use super::literal::shown;
+use super::mistake::{Doubt, Mistake, Position, Severity};
+use super::page::{Page, Section};
+use super::{Config, Refused, credential, listener, origin, policy, settings, state};
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`Refused`] with every mistake of the file, or with the reason why it cannot be read.
+    pub fn load(path: &Path) -> Result<Self, Refused> {
+        let file: Arc<str> = path.display().to_string().into();
+        let text = text_of(path).map_err(|doubt| Refused {
+            mistakes: vec![Mistake {
+                position: Position::whole(&file),
+                severity: Severity::Error,
+                what: String::from("the configuration cannot be read"),
+                why: doubt.why,
+                remedy: doubt.remedy,
+            }],
+        })?;
+        Self::from_str(&text, path)
+    }
+
+    /// Reads and checks a text as if it stood in the file `origin`, to whose folder its paths are relative.
+    ///
+    /// # Errors
+    /// [`Refused`] with every mistake of the text.
+    pub fn from_str(text: &str, origin: &Path) -> Result<Self, Refused> {
+        let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
+        let directory = absolute
+            .parent()
+            .map_or_else(|| PathBuf::from("/"), Path::to_owned);
+        // In its real form: the launcher hides the gateway's own files by these paths, where no `..` can be walked any more.
+        let directory = std::fs::canonicalize(&directory).unwrap_or(directory);
+        let home = state::home();
+        let page = Page::new(origin.display().to_string().into(), text, directory, home.clone());
+        let (document, syntax) = DeTable::parse_recoverable(text);
+        for error in &syntax {
+            // The parser's own display quotes the line, which may hold a secret; its message does not.
+            let doubt = Doubt::new(error.message().to_owned(), "correct the TOML syntax");
+            page.error(&error.span().unwrap_or(0..0), "the file is no valid TOML", doubt);
+        }
+        let mut config = Self {
+            file: Some(absolute),
+            home,
+            ..Self::default()
+        };
+        let mut spans = Spans::default();
+        page.refuse_literals(document.get_ref());
+        for (key, value) in document.get_ref() {
+            top_level(&page, &mut config, &mut spans, key, value);
+        }
+        cross::check(&page, &config, &spans);
+        let found = page.into_found();
+        if found.iter().any(|mistake| mistake.severity == Severity::Error) {
+            return Err(Refused { mistakes: found });
+        }
+        config.warnings = found;
+        Ok(config)
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, Doubt> {
+    let cannot =
+        |error: std::io::Error| Doubt::new(error.to_string(), "create the file, or correct the path");
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let metadata = file.metadata().map_err(cannot)?;
+    if metadata.permissions().mode() & 0o002 != 0 && metadata.is_file() {
+        let why = "everyone on this machine can change the file, the workload too";
+        return Err(Doubt::new(why, format!("run `chmod o-w {}`", path.display())));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(Doubt::new(
+            "the file is larger than 1MiB",
+            "a configuration is smaller; correct the path",
+        ));
+    }
+    String::from_utf8(bytes).map_err(|_| Doubt::new("the file is no UTF-8", "write it as UTF-8"))
+}
+
+fn top_level<'t>(
+    page: &Page<'t>,
+    config: &mut Config,
+    spans: &mut Spans,
+    key: &Spanned<toml::de::DeString<'t>>,
+    value: &Spanned<DeValue<'t>>,
+) {
+    let word = key.get_ref().as_ref();
+    let Some(part) = PARTS.iter().find(|part| part.name == word) else {
+        return unknown(page, key);
+    };
+    let tables: Vec<_> = match (value.get_ref(), part.repeats) {
+        (DeValue::Table(table), false) => vec![(table, value.span())],
+        (DeValue::Array(items), true) => items
+            .iter()
+            .filter_map(|item| item.get_ref().as_table().map(|table| (table, item.span())))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let expected = match value.get_ref() {
+        DeValue::Array(items) if part.repeats => items.len(),
+        _ => 1,
+    };
+    if tables.len() != expected {
+        let why = if part.repeats {
+            "it may stand many times"
+        } else {
+            "it stands once"
+        };
+        let doubt = Doubt::new(why, format!("write {}", keys::heading(part.name)));
+        page.error(
+            &key.span(),
+            format!("`{word}` is not written as {}", keys::heading(part.name)),
+            doubt,
+        );
+    }
+    for (table, span) in tables {
+        section(
+            config,
+            spans,
+            part.name,
+            &Section::open(page, part.name, table, span),
+        );
+    }
+}
+
+fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section<'_, '_>) {
+    match name {
+        "ca" => {
+            config.ca = settings::ca(section);
+            spans.ca = section.span.clone();
+        }
+        "audit" => config.audit = settings::audit(section),
+        "policy" => config.policy = policy::policy(section),
+        "runtime" => config.runtime = settings::runtime(section),
+        "resolver" => config.resolver = settings::resolver(section),
+        "limits" => config.limits = settings::limits(section),
+        "sandbox" => {
+            config.sandbox = settings::sandbox(section);
+            spans.sandbox = section.span.clone();
+        }
+        "phantoms" => {
+            config.phantoms = settings::phantoms(section);
+            spans.phantoms = section.span.clone();
+        }
+        "listener" => take(
+            listener::listener(section),
+            section,
+            &mut config.listeners,
+            &mut spans.listeners,
+        ),
+        "credential" => take(
+            credential::credential(section),
+            section,
+            &mut config.credentials,
+            &mut spans.credentials,
+        ),
+        _ => take(
+            origin::origin(section),
+            section,
+            &mut config.origins,
+            &mut spans.origins,
+        ),
+    }
+}
+
+fn take<T>(
+    read: Option<T>,
+    section: &Section<'_, '_>,
+    list: &mut Vec<T>,
+    spans: &mut Vec<std::ops::Range<usize>>,
+) {
+    if let Some(item) = read {
+        list.push(item);
+        spans.push(section.span.clone());
+    }
+}
+
+fn unknown(page: &Page<'_>, key: &Spanned<toml::de::DeString<'_>>) {
+    let word = key.get_ref().as_ref();
+    let near = keys::nearest(word, PARTS.iter().map(|part| part.name));
+    let elsewhere = keys::KEYS.iter().find(|key| key.name == word);
+    let remedy = match (near, elsewhere) {
+        (Some(near), _) => format!("did you mean {}?", keys::heading(near)),
+        (None, Some(key)) => format!("`{word}` belongs to {}", keys::heading(key.section)),
+        (None, None) => {
+            let all: Vec<_> = PARTS.iter().map(|part| keys::heading(part.name)).collect();
+            format!("remove it; the sections are {}", all.join(", "))
+        }
+    };
+    let doubt = Doubt::new(
+        "a section that nothing reads would be settings that do not hold",
+        remedy,
+    );
+    page.error(
+        &key.span(),
+        format!("unknown section or key {}", shown(word)),
+        doubt,
+    );
+}
+
+const LARGEST: u64 = 1 << 20;

@@ -1,0 +1,293 @@
+//! References to secrets: where one is kept, never what it is.
+
+use std::fmt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::literal::{known_prefix, looks_secret};
+use super::mistake::Doubt;
+use super::page::{Section, literal_doubt};
+use super::units;
+
+/// Says where a secret is kept.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// A variable of the gateway's own environment: `env:NAME`.
+    Env(String),
+    /// A file that its owner alone can read: `file:/path`.
+    File(PathBuf),
+    /// An entry of the user's key ring: `keyring:SERVICE/NAME`.
+    Keyring {
+        /// The service, such as `gateway`.
+        service: String,
+        /// The name within the service.
+        name: String,
+    },
+    /// A program that prints the secret: `{ command = [...], ttl = "5m" }`.
+    Command {
+        /// The absolute path of the program, and its arguments.
+        argv: Vec<String>,
+        /// How long the secret is kept before the program runs again; the session without it.
+        ttl: Option<Duration>,
+    },
+}
+
+impl Reference {
+    /// Reads `env:`, `file:` or `keyring:`; `resolve` makes a path of its text.
+    ///
+    /// The doubts never repeat the text, which may be a secret that someone wrote where a reference belongs.
+    ///
+    /// # Errors
+    /// A [`Doubt`] where the kind is unknown, its rest is malformed, or a file can be read by others.
+    pub fn parse(text: &str, resolve: impl FnOnce(&str) -> Result<PathBuf, Doubt>) -> Result<Self, Doubt> {
+        if known_prefix(text) {
+            return Err(literal_doubt());
+        }
+        match text.split_once(':') {
+            Some(("env", name)) => variable(name).map(Self::Env),
+            Some(("file", path)) => {
+                let path = resolve(path)?;
+                private(&path)?;
+                Ok(Self::File(path))
+            }
+            Some(("keyring", entry)) => keyring(entry),
+            Some(("command", _)) => Err(Doubt::new(
+                "a command is a list of arguments: no shell takes it apart",
+                "write `{ command = [\"/usr/bin/pass\", \"show\", \"x\"], ttl = \"5m\" }`",
+            )),
+            _ if looks_secret(text) => Err(literal_doubt()),
+            _ => Err(Doubt::new("a reference starts with its kind", REFERENCES)),
+        }
+    }
+
+    /// Reads the reference under a key: a text, or a table with a command.
+    pub(super) fn read(section: &Section<'_, '_>, key: &'static str, table: &'static str) -> Option<Self> {
+        let value = section.value(key)?;
+        if value.get_ref().is_table() && !table.is_empty() {
+            return Self::command(&section.inner(key, table)?);
+        }
+        let text = section.text(key)?;
+        match Self::parse(text.get_ref(), |path| section.page.path(path)) {
+            Ok(reference) => Some(reference),
+            Err(doubt) => {
+                section.error(key, format!("`{key}` is no reference to a secret"), doubt);
+                None
+            }
+        }
+    }
+
+    fn command(section: &Section<'_, '_>) -> Option<Self> {
+        let ttl = section.parsed("ttl", lifetime).map(toml::Spanned::into_inner);
+        let argv = section.each("command", |text| {
+            if looks_secret(text) && !text.starts_with('/') {
+                Err(literal_doubt())
+            } else if text.contains('\0') {
+                Err(Doubt::new("an argument holds no NUL", "remove it"))
+            } else {
+                Ok(text.to_owned())
+            }
+        });
+        let argv: Vec<_> = argv.into_iter().map(toml::Spanned::into_inner).collect();
+        match argv.first() {
+            Some(program) if Path::new(program).is_absolute() => Some(Self::Command { argv, ttl }),
+            Some(_) => {
+                let why = "a program that is looked up by PATH may be another one";
+                section.error(
+                    "command",
+                    "the program is no absolute path",
+                    Doubt::new(why, "write its whole path, such as `/usr/bin/pass`"),
+                );
+                None
+            }
+            None if section.has("command") => {
+                section.error(
+                    "command",
+                    "`command` is empty",
+                    Doubt::new("there is nothing to run", "write the program and its arguments"),
+                );
+                None
+            }
+            None => {
+                section.missing(
+                    "command",
+                    "the table stands for a program that prints the secret",
+                    "add `command = [\"/path\", \"argument\"]`",
+                );
+                None
+            }
+        }
+    }
+}
+
+/// The credential room runs a command at most once a second and at least once a day.
+fn lifetime(text: &str) -> Result<Duration, Doubt> {
+    let lifetime = units::duration(text)?;
+    if (Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&lifetime) {
+        Ok(lifetime)
+    } else {
+        Err(Doubt::new(
+            "it is outside 1s to 1d",
+            "write a duration within that range",
+        ))
+    }
+}
+
+fn keyring(entry: &str) -> Result<Reference, Doubt> {
+    let fits = |part: &str| {
+        !part.is_empty() && part.len() <= 128 && part.chars().all(|c| c.is_ascii_graphic() && c != '/')
+    };
+    match entry.split_once('/') {
+        Some((service, name)) if fits(service) && fits(name) => Ok(Reference::Keyring {
+            service: service.to_owned(),
+            name: name.to_owned(),
+        }),
+        _ => Err(Doubt::new(
+            "an entry of the key ring has a service and a name",
+            "write `keyring:gateway/NAME`",
+        )),
+    }
+}
+
+/// Checks the name of an environment variable.
+///
+/// # Errors
+/// A [`Doubt`] where it has another character than `A-Z a-z 0-9 _`, starts with a digit, or looks like a secret.
+pub fn variable(name: &str) -> Result<String, Doubt> {
+    if looks_secret(name) {
+        return Err(literal_doubt());
+    }
+    let first = name
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    let rest = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if first && rest && name.len() <= 128 {
+        Ok(name.to_owned())
+    } else {
+        Err(Doubt::new(
+            "a variable has the characters A-Z, a-z, 0-9 and `_` and starts with no digit",
+            "write for example `GITHUB_TOKEN`",
+        ))
+    }
+}
+
+/// Checks that a file holds its secret for its owner alone, and that the owner is this user or root.
+///
+/// # Errors
+/// A [`Doubt`] where it is missing, no regular file, owned by another user, or readable or writable by others.
+pub fn private(path: &Path) -> Result<(), Doubt> {
+    let metadata = std::fs::metadata(path).map_err(|error| {
+        Doubt::new(
+            format!("the file cannot be looked at: {error}"),
+            "create it, or correct the path",
+        )
+    })?;
+    if !metadata.is_file() {
+        return Err(Doubt::new(
+            "it is no regular file",
+            "name the file that holds the secret",
+        ));
+    }
+    if metadata.permissions().mode() & 0o077 != 0 {
+        return Err(Doubt::new(
+            format!(
+                "others than its owner can read or write the file (mode {:03o})",
+                metadata.permissions().mode() & 0o777
+            ),
+            format!("run `chmod 600 {}`", path.display()),
+        ));
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() && metadata.uid() != 0 {
+        return Err(Doubt::new(
+            "the file belongs to another user, who can change it at any time",
+            "own the file yourself",
+        ));
+    }
+    Ok(())
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Keyring { service, name } => write!(f, "keyring:{service}/{name}"),
+            // Arguments may name what is secret enough; the program alone tells which command it is.
+            Self::Command { argv, .. } => write!(f, "command:{}", argv.first().map_or("", String::as_str)),
+        }
+    }
+}
+
+impl fmt::Debug for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+const REFERENCES: &str =
+    "write `env:NAME`, `file:/path`, `keyring:gateway/NAME` or `{ command = [\"/path\"], ttl = \"5m\" }`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Reference, Doubt> {
+        Reference::parse(text, |path| Ok(PathBuf::from(path)))
+    }
+
+    #[test]
+    fn references_read_back_as_they_are_shown() {
+        for text in ["env:GITHUB_TOKEN", "keyring:gateway/GITHUB_TOKEN"] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_literal_secret_is_recognised_and_not_repeated() {
+        for secret in [
+            "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+            "env:ghp_0123456789abcdefghijABCDEFGHIJ012345",
+            "hunter2",
+        ] {
+            let doubt = parse(secret).unwrap_err();
+            assert!(!format!("{doubt:?}").contains(secret), "{doubt:?}");
+            assert!(!format!("{doubt:?}").contains("0123456789abc"), "{doubt:?}");
+        }
+    }
+
+    #[test]
+    fn malformed_references_are_refused() {
+        for text in [
+            "",
+            "env:",
+            "env:A-B",
+            "env:1A",
+            "keyring:",
+            "keyring:x",
+            "keyring:/x",
+            "keyring:a/b/c",
+            "command:/bin/x",
+            "vault:x",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused_and_one_that_they_cannot_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        std::fs::write(&path, "canary-content").unwrap();
+        let text = format!("file:{}", path.display());
+        for mode in [0o644, 0o640, 0o602, 0o604] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert!(parse(&text).unwrap_err().remedy.contains("chmod 600"), "{mode:o}");
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(parse(&text), Ok(Reference::File(path)));
+        assert!(parse("file:/nonexistent/secret").is_err());
+    }
+}

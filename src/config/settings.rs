@@ -1,0 +1,361 @@
+//! The sections that stand once: CA, audit, policy, runtime, resolver, sandbox, limits, phantoms.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+
+use crate::names::SessionId;
+
+use super::mistake::Doubt;
+use super::page::Section;
+use super::reference::variable;
+use super::units::{self, Size};
+
+/// Settings of the session CA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ca {
+    /// Where the certificate is written for clients to trust, `{session}` standing for the session's name; the key never
+    /// leaves memory.
+    pub certificate: Option<PathBuf>,
+    /// How long the CA and its session live.
+    pub lifetime: Duration,
+}
+
+/// When a record reaches the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// Written before the answer is released, made durable against power loss in batches.
+    Batch,
+    /// Made durable against power loss before the answer is released.
+    Always,
+}
+
+/// Settings of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audit {
+    /// The log; without it, a file in the user's state directory.
+    pub path: Option<PathBuf>,
+    /// When a record reaches the disk.
+    pub sync: Sync,
+    /// The size at which a new file continues the chain.
+    pub rotate: Size,
+}
+
+/// Settings of the resolver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolver {
+    /// The name servers to ask; the system's where empty.
+    pub servers: Vec<SocketAddr>,
+    /// Whether the host's own `/etc/hosts` answers first.
+    pub hosts_file: bool,
+}
+
+/// Settings of the threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Runtime {
+    /// The number of threads, each with a runtime of its own.
+    pub threads: NonZeroUsize,
+}
+
+/// Settings of the sandbox that `gateway exec` builds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sandbox {
+    /// Paths that the workload does not see, beside those that are always hidden.
+    pub hide: Vec<PathBuf>,
+    /// Variables that the workload gets although their names look like credentials.
+    pub pass_env: Vec<String>,
+    /// Whether the workload may make user namespaces of its own.
+    pub allow_userns: bool,
+    /// Paths outside the project that the workload may change for good.
+    pub write: Vec<PathBuf>,
+    /// The user that the workload runs as where the launcher is root.
+    pub user: Option<String>,
+}
+
+/// The bounds of the data path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections that one session holds open at once.
+    pub connections_per_session: usize,
+    /// Connections that all sessions hold open at once.
+    pub connections: usize,
+    /// The time from the first byte of a head to its end.
+    pub head_timeout: Duration,
+    /// The time for a TLS handshake, on either side.
+    pub handshake_timeout: Duration,
+    /// The time to connect to an origin, resolution included.
+    pub connect_timeout: Duration,
+    /// The time that a connection stays open between two exchanges.
+    pub idle_timeout: Duration,
+    /// The time that a stream lives without a byte in either direction.
+    pub progress_timeout: Duration,
+    /// Exchanges of one session under way at a time, on all its connections.
+    pub exchanges_per_session: usize,
+    /// HTTP/2 streams that one connection carries at once.
+    pub streams_per_connection: u32,
+    /// Leaf certificates that one session keeps.
+    pub leaves: usize,
+}
+
+/// Where `gateway serve` writes what the workload holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Phantoms {
+    /// The file of `NAME=phantom` lines, mode 0600; `{session}` stands for the session's name.
+    pub file: Option<PathBuf>,
+}
+
+impl Ca {
+    /// The certificate's file of one session.
+    #[must_use]
+    pub fn certificate_of(&self, session: &SessionId) -> Option<PathBuf> {
+        of_session(self.certificate.as_deref()?, session)
+    }
+
+    /// Whether each session gets a file of its own.
+    #[must_use]
+    pub fn per_session(&self) -> bool {
+        self.certificate.as_deref().is_some_and(names_session)
+    }
+}
+
+impl Phantoms {
+    /// The file of one session.
+    #[must_use]
+    pub fn file_of(&self, session: &SessionId) -> Option<PathBuf> {
+        of_session(self.file.as_deref()?, session)
+    }
+
+    /// Whether each session gets a file of its own.
+    #[must_use]
+    pub fn per_session(&self) -> bool {
+        self.file.as_deref().is_some_and(names_session)
+    }
+}
+
+/// The file with the session's name in place of its mark.
+fn of_session(file: &Path, session: &SessionId) -> Option<PathBuf> {
+    // A session's name may hold `/`, which must not lead to another folder; it never holds `%`.
+    let name = session.as_str().replace('/', "%2F");
+    Some(PathBuf::from(file.to_str()?.replace(SESSION_MARK, &name)))
+}
+
+fn names_session(file: &Path) -> bool {
+    file.to_string_lossy().contains(SESSION_MARK)
+}
+
+impl Default for Ca {
+    fn default() -> Self {
+        Self {
+            certificate: None,
+            lifetime: DAY,
+        }
+    }
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self {
+            path: None,
+            sync: Sync::Batch,
+            rotate: Size::mib(256),
+        }
+    }
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            hosts_file: true,
+        }
+    }
+}
+
+impl Default for Runtime {
+    fn default() -> Self {
+        Self {
+            threads: NonZeroUsize::MIN,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_per_session: 1024,
+            connections: 10_000,
+            exchanges_per_session: 4096,
+            head_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            progress_timeout: Duration::from_secs(300),
+            streams_per_connection: 128,
+            leaves: 1024,
+        }
+    }
+}
+
+pub(super) fn ca(section: &Section<'_, '_>) -> Ca {
+    let mut ca = Ca {
+        certificate: path(section, "certificate"),
+        ..Ca::default()
+    };
+    if let Some(lifetime) = within(section, "lifetime", Duration::from_secs(60)..=200 * DAY) {
+        ca.lifetime = lifetime;
+    }
+    ca
+}
+
+pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
+    let default = Audit::default();
+    let sync = section.choice("sync", &[("batch", Sync::Batch), ("always", Sync::Always)]);
+    let rotate = section.parsed("rotate", |text| {
+        let size = Size::parse(text)?;
+        if size < Size::mib(1) {
+            return Err(Doubt::new(
+                "files of less than 1MiB would be many",
+                "write 1MiB or more",
+            ));
+        }
+        Ok(size)
+    });
+    Audit {
+        path: path(section, "path"),
+        sync: sync.unwrap_or(default.sync),
+        rotate: rotate.map_or(default.rotate, Spanned::into_inner),
+    }
+}
+
+pub(super) fn runtime(section: &Section<'_, '_>) -> Runtime {
+    let threads = section
+        .count("threads", 1..=256)
+        .and_then(|count| usize::try_from(count).ok());
+    threads
+        .and_then(NonZeroUsize::new)
+        .map_or_else(Runtime::default, |threads| Runtime { threads })
+}
+
+pub(super) fn resolver(section: &Section<'_, '_>) -> Resolver {
+    let servers = section.each("servers", |text| {
+        let server = text
+            .parse::<SocketAddr>()
+            .or_else(|_| text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53)))
+            .map_err(|_| Doubt::new("it is no address", "write for example `127.0.0.1:53`"))?;
+        if server.ip().is_unspecified() || server.ip().is_multicast() || server.port() == 0 {
+            return Err(Doubt::new(
+                "no name server has that address",
+                "write the address of the name server",
+            ));
+        }
+        Ok(server)
+    });
+    if section.has("servers") && servers.is_empty() {
+        section.error(
+            "servers",
+            "`servers` names no name server",
+            Doubt::new(
+                "names could not be resolved",
+                "remove the key to ask the system's",
+            ),
+        );
+    }
+    Resolver {
+        servers: servers.into_iter().map(Spanned::into_inner).collect(),
+        hosts_file: section.truth("hosts_file").unwrap_or(true),
+    }
+}
+
+pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
+    let paths = |key| section.each(key, |text| section.page.path(text));
+    Sandbox {
+        hide: paths("hide").into_iter().map(Spanned::into_inner).collect(),
+        pass_env: section
+            .each("pass_env", variable)
+            .into_iter()
+            .map(Spanned::into_inner)
+            .collect(),
+        allow_userns: section.truth("allow_userns").unwrap_or(false),
+        write: paths("write").into_iter().map(Spanned::into_inner).collect(),
+        user: None,
+    }
+}
+
+pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
+    let mut limits = Limits::default();
+    let long = Duration::from_secs(1)..=DAY;
+    let count = |key, most: u64| {
+        section
+            .count(key, 1..=most)
+            .and_then(|count| usize::try_from(count).ok())
+    };
+    limits.connections_per_session =
+        count("connections_per_session", 1_000_000).unwrap_or(limits.connections_per_session);
+    limits.connections = count("connections", 1_000_000).unwrap_or(limits.connections);
+    limits.exchanges_per_session =
+        count("exchanges_per_session", 1_000_000).unwrap_or(limits.exchanges_per_session);
+    limits.leaves = count("leaves", 100_000).unwrap_or(limits.leaves);
+    let streams = section
+        .count("streams_per_connection", 1..=10_000)
+        .and_then(|count| u32::try_from(count).ok());
+    limits.streams_per_connection = streams.unwrap_or(limits.streams_per_connection);
+    for (key, place) in [
+        ("head_timeout", &mut limits.head_timeout),
+        ("handshake_timeout", &mut limits.handshake_timeout),
+        ("connect_timeout", &mut limits.connect_timeout),
+        ("idle_timeout", &mut limits.idle_timeout),
+        ("progress_timeout", &mut limits.progress_timeout),
+    ] {
+        *place = within(section, key, long.clone()).unwrap_or(*place);
+    }
+    if limits.connections < limits.connections_per_session {
+        let why = "one session could not reach its own limit";
+        let remedy = "raise `connections`, or lower `connections_per_session`";
+        section.page.error(
+            &section.span,
+            "`connections` is less than `connections_per_session`",
+            Doubt::new(why, remedy),
+        );
+    }
+    limits
+}
+
+pub(super) fn phantoms(section: &Section<'_, '_>) -> Phantoms {
+    Phantoms {
+        file: path(section, "file"),
+    }
+}
+
+fn path(section: &Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
+    section
+        .parsed(key, |text| section.page.path(text))
+        .map(Spanned::into_inner)
+}
+
+fn within(
+    section: &Section<'_, '_>,
+    key: &'static str,
+    range: std::ops::RangeInclusive<Duration>,
+) -> Option<Duration> {
+    let duration = section.parsed(key, |text| {
+        let duration = units::duration(text)?;
+        if range.contains(&duration) {
+            return Ok(duration);
+        }
+        let (least, most) = (
+            units::show_duration(*range.start()),
+            units::show_duration(*range.end()),
+        );
+        Err(Doubt::new(
+            format!("it is outside {least} to {most}"),
+            "write a duration within that range",
+        ))
+    });
+    duration.map(Spanned::into_inner)
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+const SESSION_MARK: &str = "{session}";

@@ -1,0 +1,176 @@
+//! Numbers with units: sizes in binary multiples of a byte, and durations.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::mistake::Doubt;
+
+/// Counts bytes; written as `100B`, `32KiB`, `256MiB`, `2GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Size(u64);
+
+impl Size {
+    /// A size of so many bytes.
+    #[must_use]
+    pub const fn bytes(count: u64) -> Self {
+        Self(count)
+    }
+
+    /// A size of so many times 1,024 bytes.
+    #[must_use]
+    pub const fn kib(count: u64) -> Self {
+        Self(count << 10)
+    }
+
+    /// A size of so many times 1,048,576 bytes.
+    #[must_use]
+    pub const fn mib(count: u64) -> Self {
+        Self(count << 20)
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// Reads a size from its text.
+    ///
+    /// # Errors
+    /// A [`Doubt`] where the number or the unit is missing, is another one, or is too large.
+    pub fn parse(text: &str) -> Result<Self, Doubt> {
+        let (number, unit) = split(text)?;
+        let shift = match unit {
+            "B" => 0,
+            "KiB" => 10,
+            "MiB" => 20,
+            "GiB" => 30,
+            "" => {
+                return Err(Doubt::new(
+                    "a size needs its unit",
+                    "write for example `32KiB` or `256MiB`",
+                ));
+            }
+            _ => {
+                return Err(Doubt::new(
+                    "the unit of a size is B, KiB, MiB or GiB",
+                    "write for example `256MiB`",
+                ));
+            }
+        };
+        number
+            .checked_mul(1 << shift)
+            .map(Self)
+            .ok_or_else(|| Doubt::new("the size is larger than can be counted", "write a smaller size"))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
+            let factor = 1 << shift;
+            if self.0 != 0 && self.0.is_multiple_of(factor) {
+                return write!(f, "{}{unit}", self.0 / factor);
+            }
+        }
+        write!(f, "{}B", self.0)
+    }
+}
+
+/// Reads a duration: a whole number with one of `ms`, `s`, `m`, `h`, `d`.
+///
+/// # Errors
+/// A [`Doubt`] where the number or the unit is missing, is another one, or is too large.
+pub fn duration(text: &str) -> Result<Duration, Doubt> {
+    let (number, unit) = split(text)?;
+    let millis = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        "" => {
+            return Err(Doubt::new(
+                "a duration needs its unit",
+                "write for example `10s`, `5m` or `24h`",
+            ));
+        }
+        _ => {
+            return Err(Doubt::new(
+                "the unit of a duration is ms, s, m, h or d",
+                "write for example `10s` or `24h`",
+            ));
+        }
+    };
+    number
+        .checked_mul(millis)
+        .filter(|millis| *millis <= LONGEST_MILLIS)
+        .map(Duration::from_millis)
+        .ok_or_else(|| Doubt::new("the duration is longer than ten years", "write a shorter one"))
+}
+
+/// Shows a duration as [`duration`] reads it, in its largest whole unit.
+#[must_use]
+pub fn show_duration(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    for (factor, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
+        if millis != 0 && millis.is_multiple_of(factor) {
+            return format!("{}{unit}", millis / factor);
+        }
+    }
+    format!("{millis}ms")
+}
+
+fn split(text: &str) -> Result<(u64, &str), Doubt> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number = number.parse().map_err(|_| {
+        Doubt::new(
+            "it does not start with a whole number",
+            "write a number and its unit, such as `10s` or `32KiB`",
+        )
+    })?;
+    Ok((number, unit))
+}
+
+const LONGEST_MILLIS: u64 = 10 * 366 * 86_400_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_number_without_a_unit_is_refused() {
+        assert!(Size::parse("4096").unwrap_err().why.contains("unit"));
+        assert!(duration("10").unwrap_err().why.contains("unit"));
+    }
+
+    #[test]
+    fn a_size_or_duration_that_overflows_is_refused() {
+        assert!(Size::parse("18446744073709551615KiB").is_err());
+        assert!(Size::parse("99999999999999999999B").is_err());
+        assert!(duration("18446744073709551615d").is_err());
+        assert!(duration("3661d").is_err());
+    }
+
+    #[test]
+    fn signs_spaces_fractions_and_decimal_units_are_refused() {
+        for text in ["", "-1s", "+1s", " 1s", "1 s", "1.5h", "1S", "s"] {
+            assert!(duration(text).is_err(), "{text:?}");
+        }
+        for text in ["", "1KB", "1MB", "1 MiB", "1.5MiB", "MiB", "-1B"] {
+            assert!(Size::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_reads_back(bytes in 0u64.., millis in 0u64..LONGEST_MILLIS) {
+            let size = Size::bytes(bytes);
+            prop_assert_eq!(Size::parse(&size.to_string()), Ok(size));
+            let time = Duration::from_millis(millis);
+            prop_assert_eq!(duration(&show_duration(time)), Ok(time));
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The forms in which an origin may send a lent secret back, each with the form of its phantom beside it.
+//!
+//! Found: plain; hex; base64 and base64url at the three alignments; percent-encoded in the usual sets and in full; escaped
+//! in JSON and HTML, in the usual sets and (JSON) in full. The Basic form is base64 at one of the alignments.
+//!
+//! Not found: a form of a form (base64 in percent-encoding), base64 with line breaks inside, escapes mixed at will within
+//! one secret, other charsets, a part of a secret.
+
+use zeroize::Zeroizing;
+
+use super::scrub::Unscrubbable;
+
+/// One spelling of a secret and what stands in its place; both are equally long.
+pub(super) struct Form {
+    pub(super) secret: Zeroizing<Vec<u8>>,
+    pub(super) phantom: Zeroizing<Vec<u8>>,
+    pub(super) tail: Option<Tail>,
+}
+
+/// The base64 character after the interior of a form, which holds bits of the secret's last byte and of what follows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// Which of the six bits are the secret's.
+    mask: u8,
+    secret: u8,
+    phantom: u8,
+    alphabet: &'static [u8; 64],
+}
+
+impl Tail {
+    /// The character to write in place of this one, if its known bits are the secret's.
+    pub(super) fn replace(self, character: u8) -> Option<u8> {
+        let alphabet = [self.alphabet, STANDARD, URL_SAFE]
+            .into_iter()
+            .find(|a| a.contains(&character))?;
+        let sextet = alphabet.iter().position(|&c| c == character)? as u8;
+        (sextet & self.mask == self.secret).then(|| alphabet[usize::from(sextet & !self.mask | self.phantom)])
+    }
+}
+
+/// All forms of one secret; each spelling once.
+///
+/// # Errors
+/// [`Unscrubbable`] by cause.
+pub(super) fn forms(secret: &[u8], phantom: &[u8]) -> Result<Vec<Form>, Unscrubbable> {
+    if secret.len() < SHORTEST {
+        return Err(Unscrubbable::TooShort);
+    }
+    if secret == phantom {
+        return Err(Unscrubbable::PhantomIsSecret);
+    }
+    if secret.len() != phantom.len() {
+        return Err(Unscrubbable::ShapeDiffers);
+    }
+    let mut forms: Vec<Form> = Vec::new();
+    for (secret, phantom) in spellings(secret).into_iter().zip(spellings(phantom)) {
+        if secret.len() != phantom.len() {
+            return Err(Unscrubbable::ShapeDiffers);
+        }
+        if !forms.iter().any(|known| known.secret == secret) {
+            forms.push(Form {
+                secret,
+                phantom,
+                tail: None,
+            });
+        }
+    }
+    for alphabet in [STANDARD, URL_SAFE] {
+        for shift in 0..3 {
+            let (form, tail) = sextets(secret, shift, alphabet);
+            let (phantom, phantom_tail) = sextets(phantom, shift, alphabet);
+            let tail = Tail {
+                phantom: phantom_tail.secret,
+                ..tail
+            };
+            let tail = (tail.secret != tail.phantom).then_some(tail);
+            if !forms.iter().any(|known| known.secret == form) {
+                forms.push(Form {
+                    secret: form,
+                    phantom,
+                    tail,
+                });
+            }
+        }
+    }
+    Ok(forms)
+}
+
+/// The base64 characters that are made of these bytes alone, if `shift` bytes stand before them in the first group.
+///
+/// The character before them holds 2 or 4 high bits of the first byte beside foreign ones (where `shift` is not 0) and stays
+/// as it is; it tells at most the class of that byte, which the phantom tells too. The one after them is the [`Tail`].
+fn sextets(bytes: &[u8], shift: usize, alphabet: &'static [u8; 64]) -> (Zeroizing<Vec<u8>>, Tail) {
+    let bit_length = 8 * (shift + bytes.len());
+    let sextet = |index: usize| {
+        let byte = |at: usize| {
+            at.checked_sub(shift)
+                .and_then(|at| bytes.get(at))
+                .copied()
+                .unwrap_or(0)
+        };
+        let bit = 6 * index;
+        let pair = u16::from_be_bytes([byte(bit / 8), byte(bit / 8 + 1)]);
+        (pair >> (10 - bit % 8)) as u8 & 0x3f
+    };
+    let (first, end) = ((8 * shift).div_ceil(6), bit_length / 6);
+    let mut interior = Zeroizing::new(Vec::with_capacity(end - first));
+    interior.extend((first..end).map(|index| alphabet[usize::from(sextet(index))]));
+    let mask = match bit_length % 6 {
+        2 => 0b11_0000,
+        4 => 0b11_1100,
+        _ => 0,
+    };
+    let bits = if mask == 0 { 0 } else { sextet(end) & mask };
+    (
+        interior,
+        Tail {
+            mask,
+            secret: bits,
+            phantom: bits,
+            alphabet,
+        },
+    )
+}
+
+/// The spellings byte for byte, always as many and in the same order.
+fn spellings(bytes: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
+    let mut all = vec![Zeroizing::new(bytes.to_vec())];
+    for digits in [LOWER, UPPER] {
+        all.push(spell(bytes, |byte, out| hex(byte, digits, out)));
+        for kept in KEPT_IN_PERCENT {
+            all.push(spell(bytes, |byte, out| percent(byte, kept, digits, out)));
+        }
+        all.push(spell(bytes, |byte, out| {
+            out.extend_from_slice(b"%");
+            hex(byte, digits, out);
+        }));
+        for escaped in ESCAPED_IN_JSON {
+            all.push(spell(bytes, |byte, out| json(byte, escaped, digits, out)));
+        }
+        all.push(spell(bytes, |byte, out| json_unicode(byte, digits, out)));
+    }
+    for entities in ENTITIES {
+        all.push(spell(bytes, |byte, out| {
+            match entities.iter().find(|(special, _)| *special == byte) {
+                Some((_, entity)) => out.extend_from_slice(entity.as_bytes()),
+                None => out.push(byte),
+            }
+        }));
+    }
+    all
+}
+
+/// Spells each byte; six bytes are the most that one becomes, so no copy is left behind by growing.
+fn spell(bytes: &[u8], one: impl Fn(u8, &mut Vec<u8>)) -> Zeroizing<Vec<u8>> {
+    let mut out = Zeroizing::new(Vec::with_capacity(6 * bytes.len()));
+    for &byte in bytes {
+        one(byte, &mut out);
+    }
+    out
+}
+
+fn hex(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
+    out.extend_from_slice(&[digits[usize::from(byte >> 4)], digits[usize::from(byte & 0xf)]]);
+}
+
+fn percent(byte: u8, kept: &str, digits: &[u8; 16], out: &mut Vec<u8>) {
+    match byte {
+        // The form encoding of the URL standard, which alone keeps spaces, writes them so.
+        b' ' if kept.contains(' ') => out.push(b'+'),
+        _ if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) => out.push(byte),
+        _ => {
+            out.push(b'%');
+            hex(byte, digits, out);
+        }
+    }
+}
+
+/// RFC 8259 §7: what must be escaped, and what some writers escape too.
+fn json(byte: u8, escaped: &str, digits: &[u8; 16], out: &mut Vec<u8>) {
+    match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        b'/' if escaped.contains('/') => out.extend_from_slice(b"\\/"),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        _ if byte < b' ' || escaped.as_bytes().contains(&byte) => json_unicode(byte, digits, out),
+        _ => out.push(byte),
+    }
+}
+
+fn json_unicode(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\\u00");
+    hex(byte, digits, out);
+}
+
+/// The shortest secret that can be told from chance; the stores refuse shorter ones.
+pub(super) const SHORTEST: usize = 8;
+
+const LOWER: &[u8; 16] = b"0123456789abcdef";
+const UPPER: &[u8; 16] = b"0123456789ABCDEF";
+const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// What is left as it is beside letters and digits: nothing (strict writers), RFC 3986 unreserved, `encodeURIComponent`, the same with `/` (path
+/// writers), `encodeURI`, and forms.
+const KEPT_IN_PERCENT: [&str; 6] = ["", "-._~", "-._~!*'()", "-._~/", "-._~!*'();/?:@&=+$,#", "-._* "];
+
+/// What is escaped beside the necessary: nothing, `/` (PHP), what would end a script element (Go, Rails), both.
+const ESCAPED_IN_JSON: [&str; 5] = ["", "/", "<>&", "<>&'", "<>&/'"];
+
+/// What is written as which entity, by family of writers.
+const ENTITIES: [&[(u8, &str)]; 9] = [
+    &[AMP, LT, GT],
+    &[AMP, LT, GT, QUOT],
+    &[AMP, LT, GT, QUOT, (b'\'', "&apos;")],
+    &[AMP, LT, GT, QUOT, (b'\'', "&#39;")],
+    &[AMP, LT, GT, QUOT, (b'\'', "&#x27;")],
+    &[AMP, LT, GT, QUOT, (b'\'', "&#x27;"), (b'/', "&#x2F;")],
+    &[AMP, LT, GT, (b'"', "&#34;"), (b'\'', "&#39;")],
+    &[AMP, LT, GT, (b'"', "&#34;"), (b'\'', "&#39;"), (b'+', "&#43;")],
+    &[
+        AMP,
+        LT,
+        GT,
+        QUOT,
+        (b'\'', "&#39;"),
+        (b'/', "&#x2F;"),
+        (b'`', "&#x60;"),
+        (b'=', "&#x3D;"),
+    ],
+];
+const AMP: (u8, &str) = (b'&', "&amp;");
+const LT: (u8, &str) = (b'<', "&lt;");
+const GT: (u8, &str) = (b'>', "&gt;");
+const QUOT: (u8, &str) = (b'"', "&quot;");
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine, engine::general_purpose};
+
+    use super::*;
+
+    fn spelled(secret: &str, phantom: &str) -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ascii");
+        let all = forms(secret.as_bytes(), phantom.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        all.iter()
+            .map(|form| (text(&form.secret), text(&form.phantom)))
+            .collect()
+    }
+
+    #[test]
+    fn a_token_of_letters_and_digits_has_twelve_forms() {
+        let forms = spelled("ghp_aB3dE5", "ghp_xY7zW9");
+        let pair = |secret: &str, phantom: &str| (secret.to_owned(), phantom.to_owned());
+        assert!(forms.contains(&pair("ghp_aB3dE5", "ghp_xY7zW9")));
+        assert!(forms.contains(&pair("6768705f614233644535", "6768705f7859377a5739")));
+        assert!(forms.contains(&pair("6768705F614233644535", "6768705F7859377A5739")));
+        assert!(forms.contains(&pair(
+            "%67%68%70%5f%61%42%33%64%45%35",
+            "%67%68%70%5f%78%59%37%7a%57%39"
+        )));
+        assert!(
+            forms
+                .iter()
+                .any(|(secret, _)| secret.starts_with("\\u0067\\u0068\\u0070\\u005F"))
+        );
+        // Plain, hex twice, percent four times, JSON twice, base64 thrice; base64url would differ where a + or / is.
+        assert_eq!(forms.len(), 12, "{forms:?}");
+    }
+
+    #[test]
+    fn special_characters_are_spelled_as_writers_do() {
+        let forms = spelled("p&ss/w\"rd+'<", "q&tt/x\"se+'<");
+        for expected in [
+            "p%26ss%2Fw%22rd%2B%27%3C",
+            "p%26ss%2fw%22rd%2b%27%3c",
+            "p%26ss%2Fw%22rd%2B'%3C",
+            "p&ss\\/w\\\"rd+'<",
+            "p\\u0026ss/w\\\"rd+\\u0027\\u003c",
+            "p&amp;ss/w&quot;rd+&#39;&lt;",
+            "p&amp;ss&#x2F;w&quot;rd+&#x27;&lt;",
+            "p&amp;ss/w&#34;rd&#43;&#39;&lt;",
+        ] {
+            assert!(forms.iter().any(|(secret, _)| secret == expected), "{expected}");
+        }
+    }
+
+    #[test]
+    fn the_interior_of_base64_stands_in_what_encoders_write() {
+        let (secret, phantom) = ("s3cr>t?~~pass", "q8wz>x?~~kuvy");
+        for before in ["", "u", "us", "user:", "user:x"] {
+            for after in ["", "\n", "&&", "&&&"] {
+                for (engine, alphabet) in [
+                    (general_purpose::STANDARD, STANDARD),
+                    (general_purpose::URL_SAFE, URL_SAFE),
+                ] {
+                    let coded = engine.encode(format!("{before}{secret}{after}"));
+                    let (interior, _) = sextets(secret.as_bytes(), before.len() % 3, alphabet);
+                    let interior = std::str::from_utf8(&interior).expect("ascii");
+                    assert!(coded.contains(interior), "{coded} does not hold {interior}");
+                    assert!(spelled(secret, phantom).iter().any(|(form, _)| form == interior));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_scrubbed_in_place_is_refused() {
+        assert_eq!(forms(b"short12", b"phant12").err(), Some(Unscrubbable::TooShort));
+        assert_eq!(
+            forms(b"secret/12", b"phantom12").err(),
+            Some(Unscrubbable::ShapeDiffers)
+        );
+        assert_eq!(
+            forms(b"secret123", b"phant1234x").err(),
+            Some(Unscrubbable::ShapeDiffers)
+        );
+        assert_eq!(
+            forms(b"secret123", b"secret123").err(),
+            Some(Unscrubbable::PhantomIsSecret)
+        );
+    }
+}

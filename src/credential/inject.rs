@@ -1,0 +1,229 @@
+//! Puts a secret where its phantom stood, exactly once, in fields that are never indexed or printed.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderValue, header};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::time::Instant;
+use zeroize::Zeroizing;
+
+use super::secret::{Secret, SecretUnsafe};
+use super::store::Lease;
+use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
+use crate::session::{Lend, Spot};
+
+/// Why a secret was not put in; nothing is sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AttachFailure {
+    /// The secret's time ended between fetching and putting it in.
+    #[error("the secret expired before it was put in")]
+    Expired,
+    /// The secret cannot stand there.
+    #[error(transparent)]
+    Unsafe(#[from] SecretUnsafe),
+    /// The request changed after it was searched.
+    #[error("the phantom is no longer where it was found")]
+    Moved,
+    /// The target would not be one any more.
+    #[error(transparent)]
+    Target(#[from] TargetMalformed),
+}
+
+impl AttachFailure {
+    /// The short code for audit records and refusals.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Expired => "secret_unavailable",
+            Self::Unsafe(_) => "secret_unsafe",
+            Self::Moved | Self::Target(_) => "phantom_position",
+        }
+    }
+}
+
+/// The field values that were built from one secret, by place; building one costs more than a request may.
+pub(super) struct Prepared {
+    secret: Arc<Secret>,
+    values: Vec<Option<HeaderValue>>,
+}
+
+/// Puts one secret in: the whole field is replaced, whatever else stood in it, so that exactly one goes out (H20).
+///
+/// The result is never searched again, so a secret that contains a phantom stays as it is (H08).
+///
+/// # Errors
+/// [`AttachFailure`] by cause; the request must then be dropped, for it may be half changed.
+pub fn inject(
+    fields: &mut HeaderMap,
+    target: &mut RequestTarget,
+    lend: &Lend,
+    lease: &Lease,
+    ready: &ArcSwapOption<Prepared>,
+) -> Result<(), AttachFailure> {
+    if lease.expires.is_some_and(|end| Instant::now() >= end) {
+        return Err(AttachFailure::Expired);
+    }
+    let secret = &lease.secret;
+    secret.fits(lend.phantom())?;
+    // The session never saw the secret of a declared shape; should it hold it by chance, that ends here.
+    if secret.is(lend.phantom().reveal().as_bytes()) {
+        return Err(SecretUnsafe::Shape.into());
+    }
+    match lend.place() {
+        Place::Header { name, .. } => {
+            let value = prepared(lend, secret, ready)?;
+            fields.insert(name.clone(), value);
+        }
+        Place::BasicUser | Place::BasicPassword => {
+            fields.insert(header::AUTHORIZATION, basic(lend, secret)?);
+        }
+        Place::Cookie(name) => {
+            let value = cookie(fields.get(header::COOKIE), name, lend, secret)?;
+            fields.insert(header::COOKIE, value);
+        }
+        Place::Query(name) => *target = query(target, name, lend, secret)?,
+    }
+    Ok(())
+}
+
+/// The field's value, built once for each secret and place.
+fn prepared(
+    lend: &Lend,
+    secret: &Arc<Secret>,
+    ready: &ArcSwapOption<Prepared>,
+) -> Result<HeaderValue, AttachFailure> {
+    let place = lend.place_index();
+    let known = ready.load();
+    if let Some(known) = known.as_ref().filter(|known| Arc::ptr_eq(&known.secret, secret)) {
+        return known.values[place]
+            .clone()
+            .ok_or(AttachFailure::Unsafe(SecretUnsafe::Place));
+    }
+    let values: Vec<_> = lend
+        .places()
+        .iter()
+        .map(|place| field_value(place, secret))
+        .collect();
+    let value = values[place].clone();
+    ready.store(Some(Arc::new(Prepared {
+        secret: Arc::clone(secret),
+        values,
+    })));
+    value.ok_or(AttachFailure::Unsafe(SecretUnsafe::Place))
+}
+
+fn field_value(place: &Place, secret: &Secret) -> Option<HeaderValue> {
+    match place {
+        Place::Header { scheme: None, .. } => sensitive(secret.expose()),
+        Place::Header {
+            scheme: Some(scheme), ..
+        } => sensitive(&joined(&[scheme.as_bytes(), b" ", secret.expose()])),
+        _ => None,
+    }
+}
+
+/// RFC 7617: the user ends at the first colon, so a secret with one cannot be a user.
+fn basic(lend: &Lend, secret: &Secret) -> Result<HeaderValue, AttachFailure> {
+    let given = lend.basic_user().unwrap_or_default().as_bytes();
+    let other = match lend.spot() {
+        Spot::Basic(other) => other.as_slice(),
+        Spot::Absent => given,
+        _ => return Err(AttachFailure::Moved),
+    };
+    let pair = if *lend.place() == Place::BasicUser {
+        if secret.expose().contains(&b':') {
+            return Err(SecretUnsafe::Place.into());
+        }
+        joined(&[
+            secret.expose(),
+            b":",
+            if matches!(lend.spot(), Spot::Absent) {
+                b""
+            } else {
+                other
+            },
+        ])
+    } else {
+        joined(&[other, b":", secret.expose()])
+    };
+    let encoded = Zeroizing::new(STANDARD.encode(&pair));
+    sensitive(&joined(&[b"Basic ", encoded.as_bytes()])).ok_or(AttachFailure::Unsafe(SecretUnsafe::Place))
+}
+
+/// RFC 6265 §4.1.1: a cookie's value has no quotes, commas, semicolons or backslashes.
+fn cookie(
+    field: Option<&HeaderValue>,
+    name: &str,
+    lend: &Lend,
+    secret: &Secret,
+) -> Result<HeaderValue, AttachFailure> {
+    if secret.expose().iter().any(|byte| b"\",;\\".contains(byte)) {
+        return Err(SecretUnsafe::Place.into());
+    }
+    let field = field.map_or(&b""[..], HeaderValue::as_bytes);
+    let value = match lend.spot() {
+        Spot::Cookie(at) => {
+            if field.get(at.clone()) != Some(lend.phantom().reveal().as_bytes()) {
+                return Err(AttachFailure::Moved);
+            }
+            joined(&[&field[..at.start], secret.expose(), &field[at.end..]])
+        }
+        Spot::Absent if field.is_empty() => joined(&[name.as_bytes(), b"=", secret.expose()]),
+        Spot::Absent => joined(&[field, b"; ", name.as_bytes(), b"=", secret.expose()]),
+        _ => return Err(AttachFailure::Moved),
+    };
+    sensitive(&value).ok_or(AttachFailure::Unsafe(SecretUnsafe::Place))
+}
+
+fn query(
+    target: &RequestTarget,
+    name: &str,
+    lend: &Lend,
+    secret: &Secret,
+) -> Result<RequestTarget, AttachFailure> {
+    // A secret is visible ASCII from the moment it is taken.
+    let text = std::str::from_utf8(secret.expose()).map_err(|_| SecretUnsafe::Character)?;
+    match *lend.spot() {
+        Spot::Query(at) => {
+            let there = target
+                .query_pairs()
+                .nth(at)
+                .is_some_and(|(_, value)| value == lend.phantom().reveal());
+            if !there {
+                return Err(AttachFailure::Moved);
+            }
+            Ok(target.with_query_value(at, text)?)
+        }
+        Spot::Absent => {
+            let mark = if target.query().is_some() { '&' } else { '?' };
+            let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+            let value = utf8_percent_encode(text, NON_ALPHANUMERIC);
+            let whole = Zeroizing::new(format!("{}{mark}{name}={value}", target.path_and_query()));
+            // Encoded slashes that stand in it were allowed when it was first read.
+            Ok(RequestTarget::parse(whole.as_bytes(), EncodedSlash::Keep)?)
+        }
+        _ => Err(AttachFailure::Moved),
+    }
+}
+
+fn joined(parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
+    // Of the right size at once: a growing vector would leave copies behind.
+    let mut whole = Zeroizing::new(Vec::with_capacity(parts.iter().map(|part| part.len()).sum()));
+    for part in parts {
+        whole.extend_from_slice(part);
+    }
+    whole
+}
+
+/// A value that HPACK never indexes (RFC 7541 §7.1.3) and that Debug does not print.
+fn sensitive(bytes: &[u8]) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_bytes(bytes).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,391 @@
+//! What is lent, and how it is put in; `session::locate` has what is refused.
+
+use std::sync::Arc;
+
+use super::super::attach::{Credentials, IssueFailure};
+use super::super::store::{MemoryStore, Stores};
+use super::*;
+use crate::message::RequestHead;
+use crate::session::phantom::{PhantomKey, Phantoms, Registry, Shape};
+use crate::session::stage::{GEMINI, GITHUB, OTHER, PADDED, SECRETS, binding, field, head, name, usual};
+use crate::session::{Binding, Bindings, Foreign, Presented, When};
+
+/// A gateway's credentials, a session of it, and the store behind them.
+struct Lender {
+    store: Arc<MemoryStore>,
+    credentials: Credentials,
+    stores: Stores,
+    ready: Vec<ArcSwapOption<Prepared>>,
+    phantoms: Phantoms,
+}
+
+async fn lender(bindings: Vec<Binding>, secrets: &[(&str, &str)]) -> Lender {
+    let store = Arc::new(MemoryStore::default());
+    for (credential, secret) in secrets {
+        store
+            .put(&format!("env:{credential}"), secret.as_bytes(), None)
+            .unwrap();
+    }
+    let stores = Stores::with(Arc::<MemoryStore>::clone(&store));
+    let ready = bindings.iter().map(|_| ArcSwapOption::empty()).collect();
+    let credentials = Credentials::new(Arc::new(Bindings::new(bindings).unwrap()), &stores);
+    let phantoms = credentials
+        .issue(&PhantomKey::from_bytes([1; 32]), |_| true)
+        .await
+        .unwrap();
+    Lender {
+        store,
+        credentials,
+        stores,
+        ready,
+        phantoms,
+    }
+}
+
+async fn stage() -> Lender {
+    lender(usual(), &SECRETS).await
+}
+
+async fn stage_of(bindings: Vec<Binding>) -> Lender {
+    lender(bindings, &SECRETS).await
+}
+
+impl Lender {
+    fn of(&self, credential: &str) -> String {
+        self.phantoms.of(&name(credential)).unwrap().reveal().to_owned()
+    }
+
+    fn locate(&self, head: &RequestHead) -> Presented {
+        self.credentials
+            .bindings()
+            .locate(head, &self.phantoms, &Registry::default())
+            .unwrap()
+    }
+
+    /// Changes what the store holds, and has that taken at once.
+    fn rotate(&self, credential: &str, secret: &str) {
+        let reference = format!("env:{credential}");
+        self.store.put(&reference, secret.as_bytes(), None).unwrap();
+        self.stores.source(&reference.parse().unwrap()).forget();
+    }
+
+    async fn try_forward(&self, mut head: RequestHead) -> Result<RequestHead, AttachFailure> {
+        let presented = self.locate(&head);
+        for name in presented.strip() {
+            head.fields.remove(name);
+        }
+        for lend in presented.lends() {
+            let binding = self.credentials.bindings().all().nth(lend.index()).unwrap();
+            let lease = self.stores.resolve(&binding.reference).await.unwrap();
+            inject(
+                &mut head.fields,
+                &mut head.target,
+                lend,
+                &lease,
+                &self.ready[lend.index()],
+            )?;
+        }
+        Ok(head)
+    }
+
+    /// The request as it would be forwarded.
+    async fn forward(&self, head: RequestHead) -> RequestHead {
+        self.try_forward(head).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_phantom_in_its_place_becomes_the_secret_once_and_is_marked_sensitive() {
+    let stage = stage().await;
+    let (github, other) = (stage.of("github"), stage.of("other"));
+    for (scheme, out) in [
+        ("Bearer", "Bearer"),
+        ("bearer", "Bearer"),
+        ("token", "token"),
+        ("TOKEN", "token"),
+    ] {
+        let sent = head(
+            "https://good.example",
+            "/x?q=1",
+            &[("authorization", &format!("{scheme} {github}"))],
+        );
+        let sent = stage.forward(sent).await;
+        assert_eq!(field(&sent, "authorization"), [format!("{out} {GITHUB}")]);
+        assert!(sent.fields["authorization"].is_sensitive());
+    }
+    let sent = stage
+        .forward(head(
+            "https://a.b.wild.example:8443",
+            "/",
+            &[("x-api-key", &other)],
+        ))
+        .await;
+    assert_eq!(field(&sent, "x-api-key"), [OTHER]);
+    let presented = stage.locate(&head("https://other.example", "/", &[("x-api-key", &other)]));
+    assert_eq!(
+        format!("{:?}", presented.lends()),
+        "[Lend(other at header:x-api-key)]"
+    );
+}
+
+#[tokio::test]
+async fn h05_basic_is_decoded_strictly_replaced_once_and_encoded_again() {
+    let stage = stage().await;
+    let phantom = stage.of("github");
+    for (pair, out) in [
+        (
+            format!("x-access-token:{phantom}"),
+            format!("x-access-token:{GITHUB}"),
+        ),
+        (format!(":{phantom}"), format!(":{GITHUB}")),
+        (
+            format!("{phantom}:x-oauth-basic"),
+            format!("{GITHUB}:x-oauth-basic"),
+        ),
+        (format!("{phantom}:"), format!("{GITHUB}:")),
+    ] {
+        for scheme in ["Basic", "basic"] {
+            let value = format!("{scheme} {}", STANDARD.encode(&pair));
+            let sent = stage
+                .forward(head("https://good.example", "/", &[("authorization", &value)]))
+                .await;
+            assert_eq!(
+                field(&sent, "authorization"),
+                [format!("Basic {}", STANDARD.encode(&out))]
+            );
+            assert!(sent.fields["authorization"].is_sensitive());
+        }
+    }
+}
+
+#[tokio::test]
+async fn h08_a_secret_that_contains_a_phantom_is_put_in_as_it_is() {
+    let secrets = [
+        ("a", "key-CANARYcanary0123456789CANARYcanary0"),
+        ("b", "CANARYcanary0123456789"),
+    ];
+    let both = vec![
+        binding("a", &["https://good.example"], &["header:x-a"]),
+        binding("b", &["https://good.example"], &["header:x-b"]),
+    ];
+    let stage = lender(both, &secrets).await;
+    let (a, b) = (stage.of("a"), stage.of("b"));
+    // The first secret becomes one that holds the second's phantom, of the same length and punctuation.
+    let recursive = format!("key-{:0<1$}{b}", "CANARY", a.len() - b.len() - 4);
+    stage.rotate("a", &recursive);
+    let sent = stage
+        .forward(head("https://good.example", "/", &[("x-a", &a), ("x-b", &b)]))
+        .await;
+    assert_eq!(field(&sent, "x-a"), [recursive]);
+    assert_eq!(field(&sent, "x-b"), [secrets[1].1]);
+}
+
+#[tokio::test]
+async fn r10_a_foreign_credential_is_stripped_where_that_is_said() {
+    let strip = Binding {
+        foreign: Foreign::Strip,
+        ..usual().remove(0)
+    };
+    let stage = stage_of(vec![strip]).await;
+    let bearer = format!("Bearer {}", stage.of("github"));
+    let fields = [
+        ("authorization", "Bearer attackers"),
+        ("authorization", bearer.as_str()),
+        ("x-api-key", "attackers"),
+    ];
+    let sent = stage.forward(head("https://good.example", "/", &fields)).await;
+    assert_eq!(field(&sent, "authorization"), [format!("Bearer {GITHUB}")]);
+    assert!(field(&sent, "x-api-key").is_empty());
+    let bare = stage
+        .forward(head("https://good.example", "/", &fields[..1]))
+        .await;
+    assert!(field(&bare, "authorization").is_empty());
+}
+
+#[tokio::test]
+async fn h19_without_a_phantom_nothing_is_lent_unless_the_credential_is_always_put_in() {
+    let stage = stage().await;
+    assert!(
+        stage
+            .locate(&head("https://good.example", "/", &[]))
+            .lends()
+            .is_empty()
+    );
+    let always = |place: &str| Binding {
+        when: When::Always,
+        basic_user: Some("x-access-token".into()),
+        ..binding("github", &["https://good.example"], &[place])
+    };
+    for (place, name, value) in [
+        (
+            "header:authorization:Bearer",
+            "authorization",
+            format!("Bearer {GITHUB}"),
+        ),
+        (
+            "basic:password",
+            "authorization",
+            format!("Basic {}", STANDARD.encode(format!("x-access-token:{GITHUB}"))),
+        ),
+        (
+            "basic:user",
+            "authorization",
+            format!("Basic {}", STANDARD.encode(format!("{GITHUB}:"))),
+        ),
+        ("cookie:sid", "cookie", format!("a=b; sid={GITHUB}")),
+    ] {
+        let stage = stage_of(vec![always(place)]).await;
+        let sent = stage
+            .forward(head("https://good.example", "/", &[("cookie", "a=b")]))
+            .await;
+        assert_eq!(field(&sent, name), [value]);
+        assert!(
+            stage
+                .locate(&head("https://unmanaged.example", "/", &[]))
+                .lends()
+                .is_empty()
+        );
+    }
+    let stage = stage_of(vec![always("query:key")]).await;
+    for (target, out) in [("/x", "/x?key="), ("/x?a=b", "/x?a=b&key=")] {
+        let sent = stage.forward(head("https://good.example", target, &[])).await;
+        assert_eq!(sent.target.path_and_query().as_str(), format!("{out}{GITHUB}"));
+    }
+}
+
+#[tokio::test]
+async fn cookies_and_query_values_are_replaced_in_their_place_alone() {
+    let stage = stage().await;
+    let (other, gemini) = (stage.of("other"), stage.of("gemini"));
+    let cookie = format!("a=b; sid={other}; c=d");
+    let sent = stage
+        .forward(head("https://other.example", "/", &[("cookie", &cookie)]))
+        .await;
+    assert_eq!(field(&sent, "cookie"), [format!("a=b; sid={OTHER}; c=d")]);
+    assert!(sent.fields["cookie"].is_sensitive());
+    let sent = stage
+        .forward(head(
+            "https://gemini.example",
+            &format!("/v1/m?alt=sse&key={gemini}&x=y"),
+            &[],
+        ))
+        .await;
+    assert_eq!(
+        sent.target.path_and_query().as_str(),
+        format!("/v1/m?alt=sse&key={GEMINI}&x=y")
+    );
+}
+
+#[tokio::test]
+async fn a_phantom_with_punctuation_stands_escaped_in_a_query_and_so_does_its_secret() {
+    let stage = stage().await;
+    let phantom = stage.of("padded");
+    let escaped = |text: &str| text.replace('=', "%3D").replace('+', "%2B").replace('/', "%2F");
+    let target = format!("/?sig={}", escaped(&phantom));
+    let before = head("https://padded.example", &target, &[]);
+    let length = before.target.path_and_query().as_str().len();
+    let sent = stage.forward(before).await;
+    assert_eq!(sent.target.query_pairs().next().unwrap().1, PADDED);
+    assert_eq!(sent.target.path_and_query().as_str().len(), length);
+}
+
+#[tokio::test]
+async fn a_secret_that_does_not_fit_its_declared_shape_is_not_put_in() {
+    let declared = Binding {
+        shape: Some(Shape::parse("ghp_[35 alnum]").unwrap()),
+        ..binding("github", &["https://good.example"], &["header:x-key"])
+    };
+    let stage = stage_of(vec![declared]).await;
+    let sent = head("https://good.example", "/", &[("x-key", &stage.of("github"))]);
+    let failed = stage.try_forward(sent).await.unwrap_err();
+    assert_eq!(failed, AttachFailure::Unsafe(SecretUnsafe::Shape));
+    assert_eq!(failed.reason(), "secret_unsafe");
+}
+
+#[tokio::test]
+async fn a_rotated_secret_is_put_in_where_the_same_phantom_stands() {
+    let stage = stage().await;
+    let bearer = format!("Bearer {}", stage.of("github"));
+    for secret in [GITHUB, "ghp_CANARYcanary0123456789CANARYcanary01"] {
+        stage.rotate("github", secret);
+        let sent = stage
+            .forward(head("https://good.example", "/", &[("authorization", &bearer)]))
+            .await;
+        assert_eq!(field(&sent, "authorization"), [format!("Bearer {secret}")]);
+    }
+}
+
+#[tokio::test]
+async fn h09_a_secret_that_its_place_cannot_hold_is_not_put_in() {
+    for (secret, place) in [
+        ("CANARY:CANARY", "basic:user"),
+        ("CANARY;CANARY", "cookie:sid"),
+        ("CANARY\"CANARY", "cookie:sid"),
+    ] {
+        let always = Binding {
+            when: When::Always,
+            basic_user: Some("u".into()),
+            ..binding("x", &["https://good.example"], &[place])
+        };
+        let stage = lender(vec![always], &[("x", secret)]).await;
+        let failed = stage
+            .try_forward(head("https://good.example", "/", &[]))
+            .await
+            .unwrap_err();
+        assert_eq!(failed, AttachFailure::Unsafe(SecretUnsafe::Place), "{place}");
+        assert!(!format!("{failed} {failed:?}").contains("CANARY"));
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_expired_meanwhile_is_not_put_in() {
+    let stage = stage().await;
+    let bearer = format!("Bearer {}", stage.of("github"));
+    let mut sent = head("https://good.example", "/", &[("authorization", &bearer)]);
+    let presented = stage.locate(&sent);
+    let mut lease = stage
+        .stores
+        .resolve(&"env:github".parse().unwrap())
+        .await
+        .unwrap();
+    lease.expires = Some(Instant::now());
+    let failed = inject(
+        &mut sent.fields,
+        &mut sent.target,
+        &presented.lends()[0],
+        &lease,
+        &stage.ready[0],
+    );
+    assert_eq!(failed, Err(AttachFailure::Expired));
+    assert_eq!(field(&sent, "authorization"), [bearer]);
+}
+
+#[tokio::test]
+async fn a_session_gets_phantoms_only_for_what_it_holds_in_the_variables_that_are_named() {
+    let named = |credential: &str| Binding {
+        variables: vec![format!("{credential}_VAR")],
+        ..binding(credential, &["https://a.example"], &["header:x-api-key"])
+    };
+    let declared = Binding {
+        shape: Some(Shape::parse("glpat-[20 alnum]").unwrap()),
+        ..named("declared")
+    };
+    let store = Arc::new(MemoryStore::default());
+    store.put("env:github", GITHUB.as_bytes(), None).unwrap();
+    let bindings = Arc::new(Bindings::new(vec![named("github"), declared, named("absent")]).unwrap());
+    let credentials = Credentials::new(Arc::clone(&bindings), &Stores::with(store));
+    let key = PhantomKey::from_bytes([1; 32]);
+    let phantoms = credentials
+        .issue(&key, |name| name.as_str() != "absent")
+        .await
+        .unwrap();
+    let environment: Vec<_> = bindings.environment(&phantoms).collect();
+    assert_eq!(environment.len(), 2);
+    assert!(environment[0].0 == "github_VAR" && environment[0].1.starts_with("ghp_"));
+    assert!(environment[1].0 == "declared_VAR" && environment[1].1.starts_with("glpat-"));
+    assert_ne!(environment[0].1, GITHUB);
+    assert!(matches!(
+        credentials.issue(&key, |_| true).await,
+        Err(IssueFailure::Unavailable { .. })
+    ));
+}

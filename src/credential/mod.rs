@@ -1,0 +1,20 @@
+//! The only room that sees a secret: fetches it from its store and puts it where its phantom stood.
+
+mod attach;
+mod echo;
+mod inject;
+pub mod preset;
+pub mod ring;
+pub mod scrub;
+mod secret;
+mod store;
+
+pub(crate) use attach::CredentialedParts;
+pub use attach::{Credentialed, Credentials, Error, IssueFailure, Lent};
+pub use inject::AttachFailure;
+pub use scrub::{Echoes, FrameFault, Replaced, ScrubBody, ScrubFrames, Scrubber};
+pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
+pub use store::{
+    EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore, Source,
+    StoreError, Stores, Unavailable,
+};

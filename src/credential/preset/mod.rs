@@ -1,0 +1,292 @@
+//! Presets: what the gateway knows of services by name; data in `policies/services`, checked by the tests.
+
+mod registry;
+mod table;
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::message::{OriginPattern, Place};
+use crate::names::CredentialName;
+use crate::session::phantom::Shape;
+use crate::session::{Binding, Foreign, Reference, When};
+
+pub use registry::{Registry, RegistryUnknown, UserConfig};
+
+/// What the gateway knows of one service.
+#[derive(Debug, Clone)]
+pub struct Preset {
+    /// The name by which configuration refers to it.
+    pub name: String,
+    /// What people call the service.
+    pub title: String,
+    /// Origins that its clients need without a credential.
+    pub allow: Vec<OriginPattern>,
+    /// The registry whose hosts the user's own configuration names; see [`Registry::origins`].
+    pub registry: Option<Registry>,
+    /// Its credentials.
+    pub credentials: Vec<PresetCredential>,
+}
+
+/// One credential of a service.
+#[derive(Debug, Clone)]
+pub struct PresetCredential {
+    /// The name that it gets unless configuration gives another.
+    pub name: CredentialName,
+    /// The variables from which clients read it; the phantom stands in those that the user has.
+    pub variables: Vec<String>,
+    /// The origins to which it may be lent; empty where they are the user's to name.
+    pub origins: Vec<OriginPattern>,
+    /// What the user's own host looks like, where the origins are the user's to name.
+    pub your_host: Option<String>,
+    /// Where it may stand, the usual place first.
+    pub places: Vec<Place>,
+    /// The shapes in which the service issues it, for declaring one where the secret cannot be looked at.
+    pub shapes: Vec<Shape>,
+    /// The user that stands beside it where it is a Basic password and always put in.
+    pub basic_user: Option<String>,
+}
+
+/// A preset has no origin of its own, and none was given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("credential `{credential}` needs `origins`: its host is your own, such as `{example}`")]
+pub struct OriginMissing {
+    /// The credential.
+    pub credential: CredentialName,
+    /// What such a host looks like.
+    pub example: String,
+}
+
+/// All presets, by name in order.
+#[must_use]
+pub fn all() -> &'static [Preset] {
+    &PRESETS
+}
+
+/// The preset of a name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+/// The credential that clients read from a variable, and its preset.
+#[must_use]
+pub fn of_variable(variable: &str) -> Option<(&'static Preset, &'static PresetCredential)> {
+    known_variables()
+        .find(|(known, ..)| *known == variable)
+        .map(|(_, preset, credential)| (preset, credential))
+}
+
+/// Every variable that a preset knows, with its preset and credential.
+pub fn known_variables() -> impl Iterator<Item = (&'static str, &'static Preset, &'static PresetCredential)> {
+    PRESETS.iter().flat_map(|preset| {
+        preset.credentials.iter().flat_map(move |credential| {
+            credential
+                .variables
+                .iter()
+                .map(move |variable| (variable.as_str(), preset, credential))
+        })
+    })
+}
+
+impl PresetCredential {
+    /// A binding of this credential to its own origins, or to those that are given.
+    ///
+    /// # Errors
+    /// [`OriginMissing`] where it has none and none is given.
+    pub fn bind(
+        &self,
+        credential: CredentialName,
+        reference: Reference,
+        origins: Vec<OriginPattern>,
+    ) -> Result<Binding, OriginMissing> {
+        let origins = if origins.is_empty() {
+            self.origins.clone()
+        } else {
+            origins
+        };
+        if origins.is_empty() {
+            let example = self
+                .your_host
+                .clone()
+                .unwrap_or_else(|| "the registry of your configuration".to_owned());
+            return Err(OriginMissing { credential, example });
+        }
+        Ok(Binding {
+            credential,
+            reference,
+            shape: None,
+            origins,
+            places: self.places.clone(),
+            methods: Vec::new(),
+            paths: Vec::new(),
+            when: When::Phantom,
+            foreign: Foreign::Refuse,
+            basic_user: self.basic_user.clone(),
+            variables: self.variables.clone(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPreset {
+    name: String,
+    title: String,
+    #[serde(default)]
+    allow: Vec<String>,
+    registry: Option<Registry>,
+    credential: Vec<RawCredential>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCredential {
+    name: String,
+    variables: Vec<String>,
+    hosts: Vec<String>,
+    your_host: Option<String>,
+    places: Vec<String>,
+    #[serde(default)]
+    shapes: Vec<String>,
+    basic_user: Option<String>,
+}
+
+fn read(text: &str) -> Result<Preset, String> {
+    let raw: RawPreset = toml::from_str(text).map_err(|error| error.to_string())?;
+    let origins = |hosts: &[String]| {
+        hosts
+            .iter()
+            .map(|host| parsed(host))
+            .collect::<Result<Vec<OriginPattern>, _>>()
+    };
+    let credentials = raw.credential.iter().map(|credential| {
+        Ok(PresetCredential {
+            name: CredentialName::new(&credential.name).map_err(|error| error.to_string())?,
+            variables: credential.variables.clone(),
+            origins: origins(&credential.hosts)?,
+            your_host: credential.your_host.clone(),
+            places: credential
+                .places
+                .iter()
+                .map(|place| parsed(place))
+                .collect::<Result<_, _>>()?,
+            shapes: credential
+                .shapes
+                .iter()
+                .map(|shape| Shape::parse(shape).map_err(|error| format!("{shape}: {error}")))
+                .collect::<Result<_, _>>()?,
+            basic_user: credential.basic_user.clone(),
+        })
+    });
+    let credentials = credentials.collect::<Result<_, String>>()?;
+    Ok(Preset {
+        name: raw.name,
+        title: raw.title,
+        allow: origins(&raw.allow)?,
+        registry: raw.registry,
+        credentials,
+    })
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("{text}: {error}"))
+}
+
+static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
+    table::SERVICES
+        .iter()
+        // The texts are part of the program and a test reads every one of them.
+        .map(|(_, text)| read(text).expect("the presets are part of the program and each is tested to read"))
+        .collect()
+});
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::message::HostPattern;
+    use crate::session::Bindings;
+
+    #[test]
+    fn every_file_is_in_the_table_and_reads() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/services");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .filter_map(|file| {
+                Some(
+                    file.unwrap()
+                        .file_name()
+                        .to_str()?
+                        .strip_suffix(".toml")?
+                        .to_owned(),
+                )
+            })
+            .collect();
+        files.sort();
+        assert_eq!(
+            files,
+            table::SERVICES.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+        );
+        for (name, text) in table::SERVICES {
+            let preset = read(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(preset.name, *name);
+        }
+    }
+
+    #[test]
+    fn a_variable_belongs_to_one_credential() {
+        let mut seen = HashSet::new();
+        for (variable, preset, _) in known_variables() {
+            assert!(seen.insert(variable), "{variable} of {}", preset.name);
+        }
+        assert_eq!(of_variable("GITHUB_TOKEN").unwrap().0.name, "github");
+        assert!(of_variable("PATH").is_none());
+    }
+
+    #[test]
+    fn no_credential_is_bound_below_a_domain_where_anyone_may_have_a_name() {
+        for credential in all().iter().flat_map(|preset| &preset.credentials) {
+            for origin in &credential.origins {
+                assert!(
+                    matches!(origin.hosts, HostPattern::Exact(_)),
+                    "{} at {origin}",
+                    credential.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_preset_with_its_hosts_makes_a_binding_that_loads() {
+        for preset in all() {
+            for credential in &preset.credentials {
+                let given = if credential.origins.is_empty() {
+                    let host = credential
+                        .your_host
+                        .clone()
+                        .unwrap_or_else(|| "registry.example".to_owned());
+                    assert!(
+                        credential.your_host.is_some() || preset.registry.is_some(),
+                        "{}",
+                        preset.name
+                    );
+                    vec![host.parse().unwrap()]
+                } else {
+                    vec![]
+                };
+                let reference = Reference::env(&credential.variables[0]).unwrap();
+                let bind = |origins| credential.bind(credential.name.clone(), reference.clone(), origins);
+                assert_eq!(bind(vec![]).is_err(), credential.origins.is_empty());
+                let mut binding = bind(given).unwrap();
+                binding.when = When::Always;
+                let loads = Bindings::new(vec![binding.clone()]);
+                let bare_basic =
+                    binding.basic_user.is_none() && binding.places[0].to_string().starts_with("basic");
+                assert_eq!(loads.is_err(), bare_basic, "{}", credential.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The presets' texts, one for each file of `policies/services`; a test holds the two together.
+
+macro_rules! services {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../policies/services/", $name, ".toml")))),*]
+    };
+}
+
+/// Each preset's name and text.
+pub(super) const SERVICES: &[(&str, &str)] = services![
+    "airtable",
+    "anthropic",
+    "asana",
+    "atlassian",
+    "azure-openai",
+    "bitbucket",
+    "cloudflare",
+    "cohere",
+    "crates",
+    "databricks",
+    "datadog",
+    "deepseek",
+    "digitalocean",
+    "discord",
+    "figma",
+    "fireworks",
+    "gemini",
+    "github",
+    "gitlab",
+    "groq",
+    "heroku",
+    "hubspot",
+    "huggingface",
+    "linear",
+    "mailgun",
+    "mistral",
+    "netlify",
+    "notion",
+    "npm",
+    "openai",
+    "openrouter",
+    "perplexity",
+    "postmark",
+    "pypi",
+    "replicate",
+    "resend",
+    "sendgrid",
+    "sentry",
+    "shopify",
+    "slack",
+    "stripe",
+    "together",
+    "twilio",
+    "vercel",
+    "xai",
+    "zendesk",
+];

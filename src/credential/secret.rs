@@ -1,0 +1,176 @@
+//! The secret itself: bytes that nothing outside this room can read, print, copy or compare.
+
+use subtle::ConstantTimeEq as _;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::intercept::explicit::Authentication;
+use crate::session::phantom::{Phantom, Shape};
+
+/// A real credential. It has neither Debug, Display, Clone, `PartialEq` nor Serialize, and is wiped on drop.
+///
+/// Only the credential room sees its bytes. They are visible ASCII without spaces, so no header, query or cookie that
+/// holds them can be cut in two. Pages are not locked; the process must forbid core dumps and tracing as a whole.
+pub struct Secret(Box<[u8]>);
+
+/// Why a value cannot be used as a secret. The text says what to do and holds nothing of the value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecretUnsafe {
+    /// It is empty.
+    #[error("the secret is empty")]
+    Empty,
+    /// It is shorter than [`MIN_BYTES`]: an echo of it could not be told from other text.
+    #[error(
+        "the secret has fewer than {MIN_BYTES} characters; use a longer one, or set `allow_short = true` on its reference"
+    )]
+    TooShort,
+    /// It is longer than [`MAX_BYTES`].
+    #[error(
+        "the secret has more than {MAX_BYTES} bytes; name the credential itself, not a file that contains it"
+    )]
+    TooLong,
+    /// It has a line break, a control character, a space or a byte outside ASCII.
+    #[error("the secret has a line break, space, control or non-ASCII character; store the bare credential")]
+    Character,
+    /// It does not look as its phantom does, so that putting it in would change lengths.
+    #[error(
+        "the secret differs from its declared shape in length or punctuation; correct `shape`, or leave it out so that \
+         the gateway looks at the secret when the session starts"
+    )]
+    Shape,
+    /// It has a character that would end its place: a colon in a Basic user, a semicolon in a cookie.
+    #[error("the secret has a character that its place cannot hold")]
+    Place,
+}
+
+impl Secret {
+    /// Takes a value, checked as every store's answer is.
+    ///
+    /// # Errors
+    /// [`SecretUnsafe`] by cause; `allow_short` lifts the lower bound alone.
+    pub fn new(value: Zeroizing<Vec<u8>>, allow_short: bool) -> Result<Self, SecretUnsafe> {
+        if value.is_empty() {
+            return Err(SecretUnsafe::Empty);
+        }
+        if value.len() > MAX_BYTES {
+            return Err(SecretUnsafe::TooLong);
+        }
+        if !value.iter().all(u8::is_ascii_graphic) {
+            return Err(SecretUnsafe::Character);
+        }
+        if value.len() < MIN_BYTES && !allow_short {
+            return Err(SecretUnsafe::TooShort);
+        }
+        Ok(Self(Box::from(&value[..])))
+    }
+
+    /// What clients of a proxy port must know, this secret being the password.
+    #[must_use]
+    pub fn authentication(&self, user: &[u8]) -> Authentication {
+        Authentication::new(user, self.expose())
+    }
+
+    /// What it looks like, from which a phantom is made.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        Shape::of(&self.0)
+    }
+
+    /// Whether a text is the secret, in time that does not depend on where they differ.
+    #[must_use]
+    pub fn is(&self, text: &[u8]) -> bool {
+        self.0.ct_eq(text).into()
+    }
+
+    /// Whether it can stand where the phantom stands.
+    ///
+    /// # Errors
+    /// [`SecretUnsafe::Shape`] where a length would change.
+    pub fn fits(&self, phantom: &Phantom) -> Result<(), SecretUnsafe> {
+        if phantom.fits(&self.0) {
+            Ok(())
+        } else {
+            Err(SecretUnsafe::Shape)
+        }
+    }
+
+    /// The bytes, for the credential room alone.
+    pub(in crate::credential) fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// Takes one line break from the end, as editors and commands leave it.
+pub(in crate::credential) fn trim_line_end(value: &mut Vec<u8>) {
+    if value.last() == Some(&b'\n') {
+        value.pop();
+        if value.last() == Some(&b'\r') {
+            value.pop();
+        }
+    }
+}
+
+/// The shortest secret that is taken without `allow_short`, in bytes.
+pub const MIN_BYTES: usize = 8;
+/// The longest secret, in bytes.
+pub const MAX_BYTES: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(value: &[u8]) -> SecretUnsafe {
+        Secret::new(Zeroizing::new(value.to_vec()), false).err().unwrap()
+    }
+
+    #[test]
+    fn a_value_that_could_break_out_of_its_place_is_refused() {
+        for bad in [
+            &b"abcdefgh\r\nx: y"[..],
+            b"abcdefgh\n",
+            b"abcd\0efgh",
+            b"abcd efgh",
+            b"abcdefgh\x7f",
+            b"abcdefg\xc3\xa9",
+        ] {
+            assert_eq!(refused(bad), SecretUnsafe::Character);
+        }
+        assert_eq!(refused(b""), SecretUnsafe::Empty);
+        assert_eq!(refused(b"1234567"), SecretUnsafe::TooShort);
+        assert_eq!(refused(&[b'a'; MAX_BYTES + 1]), SecretUnsafe::TooLong);
+    }
+
+    #[test]
+    fn a_short_value_is_taken_only_where_that_is_said() {
+        assert!(Secret::new(Zeroizing::new(b"1234".to_vec()), true).is_ok());
+        assert!(Secret::new(Zeroizing::new(b"12\n4".to_vec()), true).is_err());
+    }
+
+    #[test]
+    fn one_line_end_is_trimmed_once() {
+        for (value, left) in [
+            ("a\n", "a"),
+            ("a\r\n", "a"),
+            ("a\n\n", "a\n"),
+            ("a\r", "a\r"),
+            ("a", "a"),
+        ] {
+            let mut bytes = value.as_bytes().to_vec();
+            trim_line_end(&mut bytes);
+            assert_eq!(bytes, left.as_bytes());
+        }
+    }
+
+    #[test]
+    fn no_refusal_holds_the_value() {
+        for bad in [&b"CANARY-7\n"[..], b"CANARY7"] {
+            let shown = format!("{0} {0:?}", refused(bad));
+            assert!(!shown.contains("CANARY"));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The operating system's key ring, through the Secret Service on the session's bus.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyring_core::api::CredentialStoreApi as _;
+use keyring_core::{Entry, Error};
+use tokio::sync::{Semaphore, oneshot};
+use zbus_secret_service_keyring_store::Store;
+use zeroize::Zeroizing;
+
+use super::{Fetched, Fetching, Lifetime, SecretStore, StoreError};
+use crate::credential::secret::Secret;
+use crate::session::{Keeper, Reference};
+
+/// The key ring. It answers on a thread of its own, for a locked ring asks its user and may never answer.
+pub(super) struct KeyringStore {
+    threads: Arc<Semaphore>,
+}
+
+impl KeyringStore {
+    pub(super) fn new() -> Self {
+        Self {
+            threads: Arc::new(Semaphore::new(MAX_THREADS)),
+        }
+    }
+}
+
+impl SecretStore for KeyringStore {
+    fn fetch<'a>(&'a self, reference: &'a Reference) -> Fetching<'a> {
+        Box::pin(async move {
+            let Keeper::Keyring { service, name } = &reference.keeper else {
+                return Err(StoreError::Absent);
+            };
+            // Held by the thread, so that rings that never answer cannot pile up threads.
+            let permit = Arc::clone(&self.threads)
+                .try_acquire_owned()
+                .map_err(|_| StoreError::Unreachable("earlier questions to the key ring are unanswered"))?;
+            let (service, name) = (service.clone(), name.clone());
+            let (sender, receiver) = oneshot::channel();
+            std::thread::Builder::new()
+                .name("key-ring".to_owned())
+                .spawn(move || {
+                    let _permit = permit;
+                    // Nobody waits any more if this fails.
+                    let _ = sender.send(blocking::get(&service, &name));
+                })
+                .map_err(|_| StoreError::Unreachable("no thread for the key ring"))?;
+            let value = tokio::time::timeout(DEADLINE, receiver)
+                .await
+                .map_err(|_| StoreError::TimedOut(DEADLINE))?
+                .map_err(|_| StoreError::Unreachable("the key ring's thread ended"))??;
+            let secret = Arc::new(Secret::new(value, reference.allow_short)?);
+            Ok(Fetched {
+                secret,
+                lifetime: Some(Lifetime::of(TTL)),
+            })
+        })
+    }
+}
+
+/// The key ring's operations, which block.
+pub(in crate::credential) mod blocking {
+    use super::*;
+
+    /// Reads an item.
+    pub(in crate::credential) fn get(service: &str, name: &str) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        entry(service, name)?
+            .get_secret()
+            .map(Zeroizing::new)
+            .map_err(|error| cause(&error))
+    }
+
+    /// Writes an item, or replaces it.
+    pub(in crate::credential) fn set(service: &str, name: &str, value: &[u8]) -> Result<(), StoreError> {
+        entry(service, name)?
+            .set_secret(value)
+            .map_err(|error| cause(&error))
+    }
+
+    /// Removes an item.
+    pub(in crate::credential) fn delete(service: &str, name: &str) -> Result<(), StoreError> {
+        entry(service, name)?
+            .delete_credential()
+            .map_err(|error| cause(&error))
+    }
+
+    /// The names of a service's items, sorted.
+    pub(in crate::credential) fn list(service: &str) -> Result<Vec<String>, StoreError> {
+        let store = Store::new().map_err(|error| cause(&error))?;
+        let found = store
+            .search(&[("service", service)].into())
+            .map_err(|error| cause(&error))?;
+        let mut names: Vec<String> = found
+            .iter()
+            .filter_map(Entry::get_specifiers)
+            .map(|(_, name)| name)
+            .collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn entry(service: &str, name: &str) -> Result<Entry, StoreError> {
+        let store = Store::new().map_err(|error| cause(&error))?;
+        store.build(service, name, None).map_err(|error| cause(&error))
+    }
+}
+
+/// The cause without the crate's own text, which can hold an item's bytes (`BadEncoding`).
+fn cause(error: &Error) -> StoreError {
+    match error {
+        Error::NoEntry => StoreError::Absent,
+        Error::NoStorageAccess(_) => StoreError::Unreachable("the key ring is locked or refuses access"),
+        Error::PlatformFailure(_) => {
+            StoreError::Unreachable("no Secret Service answers on the session's bus")
+        }
+        Error::Ambiguous(_) => StoreError::Unreachable("several items have this name; remove all but one"),
+        _ => StoreError::Unreachable("the key ring refused the question"),
+    }
+}
+
+const TTL: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(30);
+const MAX_THREADS: usize = 4;

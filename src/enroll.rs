@@ -1,0 +1,580 @@
+//! The launcher's protocol: what the launcher hands to the gateway, and what the sandbox gets back.
+//!
+//! Two messages over one `SOCK_SEQPACKET` socket pair: the launcher's [`Hello`] with the listening sockets that it made
+//! inside the sandbox, and the gateway's answer, [`Ready`] or a refusal. A packet is one JSON object; what may be larger
+//! than a packet travels in a sealed memory file beside it. After that the socket carries nothing: its end of file
+//! tells each side that the other has gone. All calls block.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The version of this protocol; both ends must speak the same one.
+pub const VERSION: u32 = 1;
+
+/// Why an enrolment did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The other process closed its end, or died.
+    #[error("the other end of the enrolment socket has gone")]
+    Gone,
+    /// A system call failed.
+    #[error("cannot {doing}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A packet was not what this protocol says.
+    #[error("malformed enrolment packet: {0}")]
+    Malformed(&'static str),
+    /// The two processes are of different versions of this program.
+    #[error("the other end speaks enrolment version {theirs}, this one speaks {VERSION}")]
+    Version {
+        /// The version that the other end announced.
+        theirs: u32,
+    },
+    /// The gateway will not serve this sandbox.
+    #[error("the gateway refused the sandbox: {0}")]
+    Refused(String),
+    /// The gateway's answer is larger than the limit.
+    #[error("the gateway's answer has {bytes} bytes, more than {MEMORY_FILE_BYTES}")]
+    TooLarge {
+        /// The size that was announced, in bytes.
+        bytes: u64,
+    },
+}
+
+/// How the sandbox's TCP connections reach the listener, hence where the original destination is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Capture {
+    /// nftables TPROXY: the original destination is the accepted socket's own local address (`getsockname`).
+    Tproxy,
+    /// nftables REDIRECT: the original destination is `SO_ORIGINAL_DST` of the accepted socket.
+    Redirect,
+}
+
+/// What the launcher says about the sandbox that it has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The protocol version of the launcher, see [`VERSION`].
+    pub version: u32,
+    /// The sandbox's first process, by its number in the launcher's PID namespace.
+    pub pid: i32,
+    /// The user, by number, as whom the command will run.
+    pub uid: u32,
+    /// How TCP is captured.
+    pub capture: Capture,
+    /// Whether the sockets are dual-stack IPv6 sockets (else the kernel has no IPv6, and they are IPv4 sockets).
+    pub ipv6: bool,
+}
+
+/// The sockets that were made inside the sandbox's network namespace, ready for use.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Accepts every TCP connection of the sandbox, to any address and port.
+    pub tcp: OwnedFd,
+    /// Accepts TCP connections to port 53 of any loopback address, for DNS over TCP.
+    pub dns_tcp: OwnedFd,
+    /// Receives DNS questions for port 53 of any address; packet-info is on, and an answer must be sent from the address
+    /// that was asked, with interface index 0.
+    pub dns_udp: OwnedFd,
+}
+
+/// What the gateway gives for the inside of the sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// The system's CA certificates and the session's CA certificate, PEM.
+    pub ca_bundle_pem: Vec<u8>,
+    /// The session's CA certificate alone, PEM.
+    pub ca_pem: Vec<u8>,
+    /// Environment variables to set, phantoms above all.
+    pub set: Vec<(String, String)>,
+    /// Environment variables to remove.
+    pub unset: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Ready,
+    Refused { message: String },
+}
+
+#[derive(Serialize, Deserialize)]
+struct ReadyHead {
+    bundle_bytes: usize,
+    ca_bytes: usize,
+    set: Vec<(String, String)>,
+    unset: Vec<String>,
+}
+
+/// The launcher's end of the enrolment socket.
+#[derive(Debug)]
+pub struct LauncherEnd(OwnedFd);
+
+/// The gateway's end of the enrolment socket.
+#[derive(Debug)]
+pub struct GatewayEnd(OwnedFd);
+
+/// Makes both ends of an enrolment socket, close-on-exec.
+///
+/// # Errors
+/// [`Error::Io`] if the kernel refuses the socket pair.
+pub fn pair() -> Result<(LauncherEnd, GatewayEnd), Error> {
+    let (launcher, gateway) = packet_pair()?;
+    Ok((LauncherEnd(launcher), GatewayEnd(gateway)))
+}
+
+impl LauncherEnd {
+    /// Sends the hello and the sandbox's sockets.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if there is no gateway any more, [`Error::Io`] otherwise.
+    pub fn hello(&self, hello: &Hello, listeners: &Listeners) -> Result<(), Error> {
+        let fds = [
+            listeners.tcp.as_fd(),
+            listeners.dns_tcp.as_fd(),
+            listeners.dns_udp.as_fd(),
+        ];
+        send_packet(self.0.as_fd(), hello, &fds)
+    }
+
+    /// Waits for the gateway's answer and gives what it is ready with, still in its sealed memory file.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the gateway's reason; [`Error::Gone`] if it died; the others if the answer is not of
+    /// this protocol.
+    pub fn answer(&self) -> Result<SealedReady, Error> {
+        let (answer, mut fds) = receive_packet::<Answer>(self.0.as_fd())?;
+        match answer {
+            Answer::Refused { message } => Err(Error::Refused(message)),
+            Answer::Ready if fds.len() == 1 => Ok(SealedReady(fds.remove(0))),
+            Answer::Ready => Err(Error::Malformed("`ready` must carry one file")),
+        }
+    }
+}
+
+impl GatewayEnd {
+    /// Waits for the launcher's hello and the sandbox's sockets.
+    ///
+    /// The caller judges the sockets (their network namespace must not be its own) and then answers by
+    /// [`GatewayEnd::ready`] or [`GatewayEnd::refuse`].
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if the launcher gave up, [`Error::Version`] if it is another version (it has then been told so).
+    pub fn hello(&self) -> Result<(Hello, Listeners), Error> {
+        let (hello, fds) = receive_packet::<Hello>(self.0.as_fd())?;
+        if hello.version != VERSION {
+            self.refuse(&format!(
+                "launcher speaks version {}, gateway {VERSION}",
+                hello.version
+            ))?;
+            return Err(Error::Version {
+                theirs: hello.version,
+            });
+        }
+        let [tcp, dns_tcp, dns_udp] = <[OwnedFd; 3]>::try_from(fds)
+            .map_err(|_| Error::Malformed("`hello` must carry three sockets"))?;
+        Ok((
+            hello,
+            Listeners {
+                tcp,
+                dns_tcp,
+                dns_udp,
+            },
+        ))
+    }
+
+    /// Tells the launcher that its sandbox is served from now on, and what to put inside.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if the launcher has died meanwhile, [`Error::Io`] otherwise.
+    pub fn ready(&self, ready: &Ready) -> Result<(), Error> {
+        let file = ready.seal()?;
+        send_packet(self.0.as_fd(), &Answer::Ready, &[file.0.as_fd()])
+    }
+
+    /// Tells the launcher that its sandbox will not be served. The message reaches the person at the terminal.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if the launcher has died meanwhile, [`Error::Io`] otherwise.
+    pub fn refuse(&self, message: &str) -> Result<(), Error> {
+        send_packet(
+            self.0.as_fd(),
+            &Answer::Refused {
+                message: message.to_owned(),
+            },
+            &[],
+        )
+    }
+
+    /// Waits until the launcher, and with it the sandbox, has ended.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the socket cannot be read; [`Error::Malformed`] if the launcher speaks out of turn.
+    pub fn ended(&self) -> Result<(), Error> {
+        match receive_bytes(self.0.as_fd()) {
+            Err(Error::Gone) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Err(Error::Malformed("the launcher spoke out of turn")),
+        }
+    }
+}
+
+impl From<OwnedFd> for LauncherEnd {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+impl From<OwnedFd> for GatewayEnd {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+impl From<LauncherEnd> for OwnedFd {
+    fn from(end: LauncherEnd) -> Self {
+        end.0
+    }
+}
+
+impl From<GatewayEnd> for OwnedFd {
+    fn from(end: GatewayEnd) -> Self {
+        end.0
+    }
+}
+
+impl AsFd for LauncherEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsFd for GatewayEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A [`Ready`] in a memory file whose content can no longer change.
+#[derive(Debug)]
+pub struct SealedReady(OwnedFd);
+
+impl SealedReady {
+    /// Takes a file that another process passed on; [`SealedReady::open`] checks its seals.
+    pub fn from_fd(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// Reads the content.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] if the file is not sealed or its parts do not add up, [`Error::TooLarge`] over the limit.
+    pub fn open(&self) -> Result<Ready, Error> {
+        // A seal is what lets us check first and read afterwards.
+        let seals = rustix::fs::fcntl_get_seals(&self.0).map_err(|e| failed("read the answer's seals", e))?;
+        if !seals.contains(SEALS) {
+            return Err(Error::Malformed("the answer's file is not sealed"));
+        }
+        let file = File::from(self.0.try_clone().map_err(|e| failed("read the answer", e))?);
+        let bytes = file.metadata().map_err(|e| failed("read the answer", e))?.len();
+        if bytes > MEMORY_FILE_BYTES {
+            return Err(Error::TooLarge { bytes });
+        }
+        let mut content = vec![0; usize::try_from(bytes).map_err(|_| Error::TooLarge { bytes })?];
+        file.read_exact_at(&mut content, 0)
+            .map_err(|e| failed("read the answer", e))?;
+        Ready::parse(&content)
+    }
+}
+
+impl AsFd for SealedReady {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Ready {
+    fn seal(&self) -> Result<SealedReady, Error> {
+        let head = ReadyHead {
+            bundle_bytes: self.ca_bundle_pem.len(),
+            ca_bytes: self.ca_pem.len(),
+            set: self.set.clone(),
+            unset: self.unset.clone(),
+        };
+        let head = serde_json::to_vec(&head).map_err(|_| Error::Malformed("the answer cannot be encoded"))?;
+        let head_bytes = u32::try_from(head.len()).map_err(|_| Error::Malformed("too many variables"))?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd =
+            rustix::fs::memfd_create("gateway-ready", flags).map_err(|e| failed("make a memory file", e))?;
+        let mut file = File::from(fd);
+        for part in [
+            &head_bytes.to_be_bytes()[..],
+            &head,
+            &self.ca_bundle_pem,
+            &self.ca_pem,
+        ] {
+            file.write_all(part).map_err(|e| failed("write the answer", e))?;
+        }
+        rustix::fs::fcntl_add_seals(&file, SEALS).map_err(|e| failed("seal the answer", e))?;
+        Ok(SealedReady(file.into()))
+    }
+
+    fn parse(content: &[u8]) -> Result<Self, Error> {
+        let cut = Error::Malformed("the answer's file is cut");
+        let Some((head_bytes, rest)) = content.split_first_chunk::<4>() else {
+            return Err(cut);
+        };
+        let head_bytes = u32::from_be_bytes(*head_bytes) as usize;
+        let Some((head, rest)) = rest.split_at_checked(head_bytes) else {
+            return Err(cut);
+        };
+        let head: ReadyHead = serde_json::from_slice(head)
+            .map_err(|_| Error::Malformed("the answer's head is not of this protocol"))?;
+        let Some((bundle, ca)) = rest.split_at_checked(head.bundle_bytes) else {
+            return Err(cut);
+        };
+        if ca.len() != head.ca_bytes {
+            return Err(cut);
+        }
+        Ok(Self {
+            ca_bundle_pem: bundle.to_vec(),
+            ca_pem: ca.to_vec(),
+            set: head.set,
+            unset: head.unset,
+        })
+    }
+}
+
+/// Makes a pair of connected packet sockets, close-on-exec.
+///
+/// # Errors
+/// [`Error::Io`] if the kernel refuses.
+pub fn packet_pair() -> Result<(OwnedFd, OwnedFd), Error> {
+    rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|e| failed("make a socket pair", e))
+}
+
+/// Sends one message and up to [`PACKET_FDS`] file descriptors as one packet.
+///
+/// # Errors
+/// [`Error::Gone`] if the peer has closed, [`Error::Malformed`] if it does not fit, [`Error::Io`] otherwise.
+pub fn send_packet<M: Serialize>(
+    socket: BorrowedFd<'_>,
+    message: &M,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), Error> {
+    let bytes = serde_json::to_vec(message).map_err(|_| Error::Malformed("the message cannot be encoded"))?;
+    if bytes.len() > PACKET_BYTES {
+        return Err(Error::Malformed("the message is larger than a packet"));
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Error::Malformed("too many files for one packet"));
+    }
+    loop {
+        match rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Err(Error::Gone),
+            Err(error) => return Err(failed("send an enrolment packet", error)),
+        }
+    }
+}
+
+/// Receives one message and its file descriptors, close-on-exec.
+///
+/// # Errors
+/// [`Error::Gone`] at end of file, [`Error::Malformed`] if the packet is cut or not such a message.
+pub fn receive_packet<M: DeserializeOwned>(socket: BorrowedFd<'_>) -> Result<(M, Vec<OwnedFd>), Error> {
+    let (bytes, fds) = receive_bytes(socket)?;
+    let message =
+        serde_json::from_slice(&bytes).map_err(|_| Error::Malformed("not a message of this protocol"))?;
+    Ok((message, fds))
+}
+
+fn receive_bytes(socket: BorrowedFd<'_>) -> Result<(Vec<u8>, Vec<OwnedFd>), Error> {
+    let mut bytes = vec![0; PACKET_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_FDS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        match rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::CONNRESET) => return Err(Error::Gone),
+            Err(error) => return Err(failed("receive an enrolment packet", error)),
+            Ok(received) => break received,
+        }
+    };
+    let mut fds = Vec::new();
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = part {
+            fds.extend(passed);
+        }
+    }
+    if received
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(Error::Malformed("the packet was cut"));
+    }
+    if received.bytes == 0 {
+        return Err(Error::Gone);
+    }
+    bytes.truncate(received.bytes);
+    Ok((bytes, fds))
+}
+
+fn failed(doing: &'static str, source: impl Into<io::Error>) -> Error {
+    Error::Io {
+        doing,
+        source: source.into(),
+    }
+}
+
+/// The largest number of file descriptors in one packet.
+pub const PACKET_FDS: usize = 4;
+const PACKET_BYTES: usize = 32 * 1024;
+const MEMORY_FILE_BYTES: u64 = 16 * 1024 * 1024;
+const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listeners() -> Listeners {
+        let socket = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        Listeners {
+            tcp: socket(),
+            dns_tcp: socket(),
+            dns_udp: socket(),
+        }
+    }
+
+    fn hello() -> Hello {
+        Hello {
+            version: VERSION,
+            pid: 7,
+            uid: 1000,
+            capture: Capture::Tproxy,
+            ipv6: true,
+        }
+    }
+
+    #[test]
+    fn a_hello_arrives_with_its_three_sockets() {
+        let (launcher, gateway) = pair().unwrap();
+        launcher.hello(&hello(), &listeners()).unwrap();
+        let (received, listeners) = gateway.hello().unwrap();
+        assert_eq!(received, hello());
+        assert!(
+            std::net::TcpListener::from(listeners.tcp)
+                .local_addr()
+                .unwrap()
+                .port()
+                > 0
+        );
+    }
+
+    #[test]
+    fn an_answer_larger_than_a_packet_arrives_whole() {
+        let (launcher, gateway) = pair().unwrap();
+        let ready = Ready {
+            ca_bundle_pem: vec![b'x'; 1_000_000],
+            ca_pem: b"ca".to_vec(),
+            set: vec![("GITHUB_TOKEN".into(), "ghp_phantom".into())],
+            unset: vec!["OLD".into()],
+        };
+        gateway.ready(&ready).unwrap();
+        assert_eq!(launcher.answer().unwrap().open().unwrap(), ready);
+    }
+
+    #[test]
+    fn a_refusal_carries_its_reason() {
+        let (launcher, gateway) = pair().unwrap();
+        gateway.refuse("no such policy").unwrap();
+        assert!(matches!(launcher.answer(), Err(Error::Refused(reason)) if reason == "no such policy"));
+    }
+
+    #[test]
+    fn another_version_is_refused_at_both_ends() {
+        let (launcher, gateway) = pair().unwrap();
+        launcher
+            .hello(
+                &Hello {
+                    version: 99,
+                    ..hello()
+                },
+                &listeners(),
+            )
+            .unwrap();
+        assert!(matches!(gateway.hello(), Err(Error::Version { theirs: 99 })));
+        assert!(matches!(launcher.answer(), Err(Error::Refused(_))));
+    }
+
+    #[test]
+    fn a_hello_without_its_sockets_is_malformed() {
+        let (launcher, gateway) = pair().unwrap();
+        send_packet(launcher.as_fd(), &hello(), &[]).unwrap();
+        assert!(matches!(gateway.hello(), Err(Error::Malformed(_))));
+    }
+
+    #[test]
+    fn a_dead_peer_is_reported_as_gone_on_both_ends() {
+        let (launcher, gateway) = pair().unwrap();
+        drop(gateway);
+        assert!(matches!(launcher.hello(&hello(), &listeners()), Err(Error::Gone)));
+        let (launcher, gateway) = pair().unwrap();
+        drop(launcher);
+        assert!(matches!(gateway.hello(), Err(Error::Gone)));
+        gateway.ended().unwrap();
+    }
+
+    #[test]
+    fn an_answer_in_an_unsealed_file_is_refused() {
+        let (launcher, gateway) = pair().unwrap();
+        let file = rustix::fs::memfd_create("open", MemfdFlags::ALLOW_SEALING).unwrap();
+        send_packet(gateway.as_fd(), &Answer::Ready, &[file.as_fd()]).unwrap();
+        assert!(matches!(
+            launcher.answer().unwrap().open(),
+            Err(Error::Malformed(_))
+        ));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_the_answer_parser_panic(bytes: Vec<u8>) {
+            let _ = Ready::parse(&bytes);
+        }
+
+        #[test]
+        fn every_cut_of_an_answer_is_refused(cut in 0usize..200) {
+            let ready = Ready { ca_bundle_pem: vec![1; 100], ca_pem: vec![2; 50], ..Ready::default() };
+            let sealed = ready.seal().unwrap();
+            let mut content = vec![0; File::from(sealed.0.try_clone().unwrap()).metadata().unwrap().len() as usize];
+            File::from(sealed.0).read_exact_at(&mut content, 0).unwrap();
+            let keep = content.len().saturating_sub(cut + 1);
+            proptest::prop_assert!(Ready::parse(&content[..keep]).is_err());
+        }
+    }
+}

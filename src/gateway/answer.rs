@@ -1,0 +1,293 @@
+//! The answer on its way to the client: cleaned, scrubbed, watched, and recorded when it ends.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue,
+};
+use http::{Method, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+
+use super::live::{Cut, Watched};
+use crate::audit::{End, Length, Outcome, Trail};
+use crate::body::{Coding, DecodeBody, DecodeFault, Decoder};
+use crate::credential::{Lent, Replaced, ScrubBody};
+use crate::message::fields;
+use crate::origin::{self, OriginBody};
+
+/// RFC 9530: digests of content that is changed by scrubbing or decoding.
+const DIGESTS: [HeaderName; 4] = [
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("content-md5"),
+];
+
+/// Why an answer's content ended before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    /// The origin's connection failed, or what came was not HTTP.
+    #[error("the origin's content broke off")]
+    Origin(#[source] hyper::Error),
+    /// The origin's content coding is malformed.
+    #[error("the origin's content coding is malformed")]
+    Coding,
+    /// The watch cut it.
+    #[error(transparent)]
+    Cut(#[from] Cut),
+}
+
+impl Broken {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Origin(_) => "bad_response",
+            Self::Coding => "encoding",
+            Self::Cut(cut) => cut.reason(),
+        }
+    }
+}
+
+/// The content of an answer.
+pub struct AnswerBody {
+    source: Source,
+    /// What ends with the content; `None` for the gateway's own answers.
+    tail: Option<Box<Tail>>,
+}
+
+enum Source {
+    /// The gateway's own, or none.
+    Own(Option<Bytes>),
+    /// The origin's as it is: nothing was lent.
+    Origin(OriginBody),
+    /// With echoes of what was lent replaced.
+    Scrubbed(Box<ScrubBody<OriginBody>>),
+    /// The same behind a content coding, which is undone.
+    Decoded(Box<ScrubBody<DecodeBody<OriginBody>>>),
+}
+
+/// What is settled when the content ends.
+struct Tail {
+    trail: Option<Trail>,
+    watched: Arc<Watched>,
+    replaced: Option<Replaced>,
+    ended: Option<(Outcome, Option<&'static str>)>,
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        // A client that takes nothing is cut with its connection, and never asks for the content that would say so.
+        let unasked = self.watched.cut().map(|cut| (Outcome::Cut, Some(cut.reason())));
+        let left = (Outcome::Aborted, Some("client_left"));
+        let (outcome, reason) = self.ended.or(unasked).unwrap_or(left);
+        let end = End {
+            outcome,
+            reason,
+            request_bytes: Some(self.watched.meter.up()),
+            response_bytes: Some(self.watched.meter.down()),
+            scrubbed: self.replaced.as_ref().map_or(0, Replaced::count),
+        };
+        let Some(mut trail) = self.trail.take() else {
+            return;
+        };
+        if let Err(error) = trail.end(end) {
+            tracing::error!(%error, "the end of an exchange was not recorded");
+        }
+    }
+}
+
+impl AnswerBody {
+    /// Content of the gateway's own.
+    #[must_use]
+    pub fn own(content: Bytes) -> Self {
+        Self {
+            source: Source::Own((!content.is_empty()).then_some(content)),
+            tail: None,
+        }
+    }
+
+    /// Ties the end of the content to the exchange's trail and watch.
+    pub fn settle(&mut self, trail: Trail, watched: Arc<Watched>) {
+        let replaced = match &self.source {
+            Source::Scrubbed(body) => Some(body.replaced()),
+            Source::Decoded(body) => Some(body.replaced()),
+            Source::Own(_) | Source::Origin(_) => None,
+        };
+        // Content that is over before it begins is never polled.
+        let ended = self.is_end_stream().then_some((Outcome::Whole, None));
+        self.tail = Some(Box::new(Tail {
+            trail: Some(trail),
+            watched,
+            replaced,
+            ended,
+        }));
+    }
+
+    /// What the head announces of the content's length.
+    #[must_use]
+    pub fn length(&self) -> Length {
+        self.size_hint().exact().map_or(Length::Open, Length::Known)
+    }
+
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match &mut self.source {
+            Source::Own(content) => Poll::Ready(content.take().map(|content| Ok(Frame::data(content)))),
+            Source::Origin(body) => {
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(Broken::Origin)))
+            }
+            Source::Scrubbed(body) => {
+                let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(Broken::Origin)))
+            }
+            Source::Decoded(body) => {
+                let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(decode_fault)))
+            }
+        }
+    }
+}
+
+fn decode_fault(fault: DecodeFault<hyper::Error>) -> Broken {
+    match fault {
+        DecodeFault::Body(error) => Broken::Origin(error),
+        DecodeFault::Coding(_) => Broken::Coding,
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = &mut *self;
+        let polled = match this.poll_source(cx) {
+            Poll::Ready(frame) => Poll::Ready(frame),
+            Poll::Pending => match &this.tail {
+                // Only content that lets itself be waited for is watched.
+                Some(tail) => tail.watched.poll_cut(cx).map(|cut| Some(Err(Broken::Cut(cut)))),
+                None => Poll::Pending,
+            },
+        };
+        let mut frame = ready!(polled);
+        let Some(tail) = &mut this.tail else {
+            return Poll::Ready(frame);
+        };
+        if let (Some(Ok(_)), Some(cut)) = (&frame, tail.watched.cut()) {
+            // A stream that always has more never waits; it is cut all the same.
+            frame = Some(Err(Broken::Cut(cut)));
+        }
+        match &mut frame {
+            None => tail.ended = Some((Outcome::Whole, None)),
+            Some(Err(broken)) => tail.ended = Some((Outcome::Cut, Some(broken.reason()))),
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    tail.watched.meter.add_down(data.len());
+                } else if let Some(trailers) = frame.trailers_mut() {
+                    fields::filter_response_trailers(trailers);
+                }
+            }
+        }
+        if matches!(frame, Some(Ok(_)))
+            && this.is_end_stream()
+            && let Some(tail) = &mut this.tail
+        {
+            tail.ended = Some((Outcome::Whole, None));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Own(content) => content.is_none(),
+            Source::Origin(body) => body.is_end_stream(),
+            Source::Scrubbed(body) => body.is_end_stream(),
+            Source::Decoded(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Own(content) => {
+                SizeHint::with_exact(content.as_ref().map_or(0, |content| content.len() as u64))
+            }
+            Source::Origin(body) => body.size_hint(),
+            Source::Scrubbed(body) => body.size_hint(),
+            Source::Decoded(body) => body.size_hint(),
+        }
+    }
+}
+
+/// Cleans an origin's answer: what ends at this hop goes, and every echo of what was lent is replaced, in the fields now
+/// and in the content as it streams.
+///
+/// # Errors
+/// [`origin::Error::Coding`] where something was lent and the content's coding cannot be undone.
+pub fn clean(
+    response: Response<OriginBody>,
+    method: &Method,
+    lent: Option<&Lent>,
+) -> Result<Response<AnswerBody>, origin::Error> {
+    let (mut parts, body) = response.into_parts();
+    // The reason phrase among them: it is the origin's text (threats I02).
+    parts.extensions.clear();
+    fields::strip_response(&mut parts.headers);
+    let Some(lent) = lent else {
+        return Ok(Response::from_parts(
+            parts,
+            AnswerBody {
+                source: Source::Origin(body),
+                tail: None,
+            },
+        ));
+    };
+    let echoes = lent.scrub_fields(&mut parts.headers);
+    let bare = *method == Method::HEAD || body.is_end_stream();
+    let codings = match Coding::parse_list(&parts.headers) {
+        Ok(codings) => codings,
+        // What was lent earlier is looked for as far as it can be seen; what is lent now must be found.
+        Err(_) if !lent.is_strict() => Vec::new(),
+        Err(_) => return Err(origin::Error::Coding),
+    };
+    let partial = parts.status == StatusCode::PARTIAL_CONTENT;
+    let source = if codings.is_empty() || bare || (partial && !lent.is_strict()) {
+        let body = lent.scrub(body);
+        body.replaced().add(echoes);
+        Source::Scrubbed(Box::new(body))
+    } else {
+        // A part of an encoded representation cannot be decoded by itself.
+        if partial {
+            return Err(origin::Error::Coding);
+        }
+        let decoder = Decoder::new(&codings).map_err(|_| origin::Error::Coding)?;
+        as_identity(&mut parts.headers);
+        let body = lent.scrub(DecodeBody::new(body, decoder));
+        body.replaced().add(echoes);
+        Source::Decoded(Box::new(body))
+    };
+    Ok(Response::from_parts(parts, AnswerBody { source, tail: None }))
+}
+
+/// RFC 9110 §8.4, §8.8.3: without its coding it is another representation, of another length.
+fn as_identity(fields: &mut HeaderMap) {
+    for name in [CONTENT_ENCODING, CONTENT_LENGTH, ACCEPT_RANGES] {
+        fields.remove(name);
+    }
+    for name in DIGESTS {
+        fields.remove(name);
+    }
+    let weak = fields.get(ETAG).and_then(|tag| {
+        let tag = tag.as_bytes();
+        (!tag.starts_with(b"W/"))
+            .then(|| HeaderValue::from_bytes(&[b"W/", tag].concat()).ok())
+            .flatten()
+    });
+    if let Some(weak) = weak {
+        fields.insert(ETAG, weak);
+    }
+}

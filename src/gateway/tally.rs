@@ -1,0 +1,62 @@
+//! What was refused in this process's life: for the person who ran the command, and cannot see a TLS alert or a name that
+//! does not exist for what it is.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::names::ExchangeId;
+
+/// Kinds of refusals that are kept apart; a workload that provokes more is told apart no further.
+const MOST: usize = 256;
+
+/// Refusals by host and reason.
+#[derive(Default)]
+pub struct Tally(Mutex<BTreeMap<(String, &'static str), Counted>>);
+
+/// How often something was refused, and an exchange to ask about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// How often.
+    pub count: u64,
+    /// The first of them, for `gateway why`.
+    pub first: ExchangeId,
+}
+
+impl Tally {
+    /// Counts a refusal.
+    pub fn count(&self, host: &str, reason: &'static str, id: ExchangeId) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = all.len() >= MOST;
+        let host = if full { "…" } else { host };
+        let counted = all
+            .entry((host.to_owned(), reason))
+            .or_insert(Counted { count: 0, first: id });
+        counted.count += 1;
+    }
+
+    /// Everything that was refused, by host and reason.
+    #[must_use]
+    pub fn all(&self) -> Vec<(String, &'static str, Counted)> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .map(|((host, reason), counted)| (host.clone(), *reason, *counted))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_hosts_is_counted_in_bounded_memory() {
+        let tally = Tally::default();
+        let id = ExchangeId::from_bytes([1; 10]);
+        for host in 0..10_000 {
+            tally.count(&format!("h{host}.test"), "dns_name", id);
+        }
+        let all = tally.all();
+        assert!(all.len() <= MOST + 1);
+        assert_eq!(all.iter().map(|(.., counted)| counted.count).sum::<u64>(), 10_000);
+    }
+}

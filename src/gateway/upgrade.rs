@@ -1,0 +1,119 @@
+//! A connection that became a WebSocket: relayed, scrubbed towards the client, watched.
+
+use std::io;
+use std::sync::Arc;
+
+use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT, UPGRADE};
+use http::{HeaderValue, Response, StatusCode};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::answer::AnswerBody;
+use super::live::Watched;
+use super::refusal::Refusal;
+use crate::body::Meter;
+use crate::credential::{Lent, ScrubFrames};
+use crate::intercept::Upgrade;
+use crate::origin;
+
+/// Read at once from either side, in bytes.
+const BUFFER: usize = 16 << 10;
+
+/// Answers the client's upgrade by the origin's, and relays from then on.
+///
+/// # Errors
+/// [`origin::Error::BadUpgrade`] where the origin's answer is not the one that was asked for (RFC 6455 §4.1).
+pub(super) fn switch(
+    mut response: Response<AnswerBody>,
+    upgrade: Upgrade,
+    origin: OnUpgrade,
+    lent: Option<Lent>,
+    watched: Arc<Watched>,
+) -> Result<Response<AnswerBody>, Refusal> {
+    if !upgrade.expected.holds(response.headers()) {
+        return Err(origin::Error::BadUpgrade.into());
+    }
+    let Upgrade {
+        on: client, accept, ..
+    } = upgrade;
+    let fields = response.headers_mut();
+    fields.remove(CONTENT_LENGTH);
+    match accept {
+        Some(accept) => {
+            fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            fields.insert(UPGRADE, HeaderValue::from_static("websocket"));
+            let accept = HeaderValue::from_str(&accept).expect("base64 is a field value");
+            fields.insert(SEC_WEBSOCKET_ACCEPT, accept);
+        }
+        None => {
+            // RFC 8441 §5: over HTTP/2 a 2xx opens the stream, and the accept value has no place.
+            fields.remove(SEC_WEBSOCKET_ACCEPT);
+            *response.status_mut() = StatusCode::OK;
+        }
+    }
+    // Owned by the two connections: it ends when either does, or when the watch cuts it.
+    tokio::spawn(async move {
+        if let Err(error) = join(client, origin, lent, &watched).await {
+            tracing::debug!(%error, "a WebSocket ended");
+        }
+    });
+    Ok(response)
+}
+
+async fn join(client: OnUpgrade, origin: OnUpgrade, lent: Option<Lent>, watched: &Watched) -> io::Result<()> {
+    let (client, origin) = tokio::try_join!(client, origin).map_err(io::Error::other)?;
+    let (client_in, client_out) = tokio::io::split(TokioIo::<Upgraded>::new(client));
+    let (origin_in, origin_out) = tokio::io::split(TokioIo::<Upgraded>::new(origin));
+    let frames = lent.map(|lent| lent.scrub_frames());
+    let up = relay_up(client_in, origin_out, &watched.meter);
+    let down = relay_down(origin_in, client_out, frames, &watched.meter);
+    tokio::select! {
+        ended = async { tokio::try_join!(up, down) } => ended.map(|_| ()),
+        cut = std::future::poll_fn(|cx| watched.poll_cut(cx)) => Err(io::Error::other(cut)),
+    }
+}
+
+async fn relay_up(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    meter: &Meter,
+) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let count = from.read(&mut buffer).await?;
+        if count == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&buffer[..count]).await?;
+        to.flush().await?;
+        meter.add_up(count);
+    }
+}
+
+async fn relay_down(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut frames: Option<ScrubFrames>,
+    meter: &Meter,
+) -> io::Result<()> {
+    let mut buffer = bytes::BytesMut::with_capacity(BUFFER);
+    loop {
+        buffer.reserve(BUFFER);
+        let count = from.read_buf(&mut buffer).await?;
+        if count == 0 {
+            if let Some(frames) = &mut frames {
+                to.write_all(&frames.finish()).await?;
+            }
+            return to.shutdown().await;
+        }
+        let chunk = buffer.split().freeze();
+        let chunk = match &mut frames {
+            Some(frames) => frames.push(chunk).map_err(io::Error::other)?,
+            None => chunk,
+        };
+        to.write_all(&chunk).await?;
+        to.flush().await?;
+        meter.add_down(count);
+    }
+}

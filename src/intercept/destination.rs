@@ -1,0 +1,54 @@
+//! Where a captured connection was going before the kernel turned it to the gateway.
+
+use std::io;
+use std::net::SocketAddr;
+
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+/// The address and port that the client called.
+///
+/// A connection that came by REDIRECT carries it in connection tracking (`SO_ORIGINAL_DST`); one that came by TPROXY, or to
+/// a socket inside the sandbox, has it as its own local address. An IPv4-mapped address is given as IPv4.
+///
+/// # Errors
+/// Where the socket has no local address any more.
+pub fn original_destination(stream: &TcpStream) -> io::Result<SocketAddr> {
+    let local = canonical(stream.local_addr()?);
+    let socket = SockRef::from(stream);
+    let tracked = match local {
+        SocketAddr::V4(_) => socket.original_dst_v4(),
+        SocketAddr::V6(_) => socket.original_dst_v6(),
+    };
+    // No entry, or no connection tracking in this kernel: then nothing was translated.
+    Ok(tracked
+        .ok()
+        .and_then(|address| address.as_socket())
+        .map_or(local, canonical))
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn an_untranslated_connection_went_where_it_arrived() {
+        for bind in ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+            let listener = TcpListener::bind(bind).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let client = TcpStream::connect(address).await.unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            assert_eq!(
+                original_destination(&stream).unwrap(),
+                canonical(address),
+                "{bind}"
+            );
+            drop(client);
+        }
+    }
+}

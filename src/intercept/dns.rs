@@ -1,0 +1,298 @@
+//! DNS answers: allowed names get synthetic addresses, everything else ends here; no question ever leaves.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::{A, AAAA, SOA};
+use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
+use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
+
+use super::synthetic::{Addresses, GATEWAY, Synthetic};
+use crate::message::Host;
+
+/// How a question came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// One datagram, one question.
+    Udp,
+    /// Framed by length (RFC 7766).
+    Tcp,
+}
+
+/// What was made of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The message to send back; `None` where nothing is to be sent.
+    pub reply: Option<Vec<u8>>,
+    /// Why it is what it is.
+    pub verdict: Verdict,
+    /// The name that was asked for, where it is a host name.
+    pub host: Option<Host>,
+}
+
+/// Why a question was answered as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// An allowed name: its synthetic address.
+    Synthetic,
+    /// A name of the machine or of the gateway itself.
+    Local,
+    /// An allowed name, but a type that does not exist here (HTTPS, SVCB, TXT, MX …): no data.
+    NoData,
+    /// A name that policy does not allow, or that is no host name: it does not exist.
+    NameRefused,
+    /// A class, a zone transfer or an operation that is not for clients.
+    Refused,
+    /// Not a well-formed question.
+    Malformed,
+    /// The session has used up its addresses.
+    Full,
+}
+
+impl Verdict {
+    /// The short code for audit.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Synthetic => "dns_synthetic",
+            Self::Local => "dns_local",
+            Self::NoData => "dns_no_data",
+            Self::NameRefused => "dns_name",
+            Self::Refused => "dns_refused",
+            Self::Malformed => "dns_malformed",
+            Self::Full => "dns_full",
+        }
+    }
+}
+
+/// Answers one DNS message. Pure: no clock, no socket, and no other server is ever asked.
+///
+/// `allowed` says whether any policy could permit a request to a name. An allowed name is answered with its synthetic
+/// address, whether or not it exists in the world: the gateway resolves it after the request is authorized.
+///
+/// A reply is shorter than 512 bytes whatever was asked, so none is ever truncated.
+pub fn answer(
+    query: &[u8],
+    transport: Transport,
+    allowed: &dyn Fn(&Host) -> bool,
+    pool: &mut Synthetic,
+) -> Answer {
+    let Some(header) = Header::read(query) else {
+        return Answer {
+            reply: None,
+            verdict: Verdict::Malformed,
+            host: None,
+        };
+    };
+    if header.is_response {
+        // RFC 5452 §3: never answer an answer, or two servers could talk for ever.
+        return Answer {
+            reply: None,
+            verdict: Verdict::Malformed,
+            host: None,
+        };
+    }
+    if header.op_code != OpCode::Query {
+        return bare(&header, ResponseCode::NotImp, Verdict::Refused);
+    }
+    let bound = match transport {
+        Transport::Udp => UDP_QUESTION_MAX,
+        Transport::Tcp => TCP_QUESTION_MAX,
+    };
+    // One question, no answers, an OPT and at most a TSIG behind: what resolvers send. Checked before decoding, so that
+    // the counts cannot ask for work.
+    let usual = header.counts[0] == 1 && header.counts[1..3] == [0, 0] && header.counts[3] <= 2;
+    if !usual || query.len() > bound {
+        return bare(&header, ResponseCode::FormErr, Verdict::Malformed);
+    }
+    let mut decoder = BinDecoder::new(query);
+    match Message::read(&mut decoder) {
+        Ok(message) if decoder.is_empty() && message.queries.len() == 1 => judge(&message, allowed, pool),
+        _ => bare(&header, ResponseCode::FormErr, Verdict::Malformed),
+    }
+}
+
+fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Synthetic) -> Answer {
+    let question = &message.queries[0];
+    let kind = question.query_type();
+    if message.edns.as_ref().is_some_and(|edns| edns.version() > 0) {
+        // RFC 6891 §6.1.3.
+        return full(message, ResponseCode::BADVERS, Verdict::Refused, None, None);
+    }
+    if question.query_class() != DNSClass::IN || matches!(kind, RecordType::AXFR | RecordType::IXFR) {
+        return full(message, ResponseCode::Refused, Verdict::Refused, None, None);
+    }
+    // RFC 8482: nobody needs ANY, and it is the amplifier's favourite.
+    if kind == RecordType::ANY || matches!(u16::from(kind), 128..=255) {
+        return full(message, ResponseCode::NotImp, Verdict::Refused, None, None);
+    }
+    if question.name().is_root() {
+        // NXDOMAIN for the root would say that no name exists at all (RFC 8020).
+        return full(message, ResponseCode::Refused, Verdict::Refused, None, None);
+    }
+    let Some(host) = host(question.name()) else {
+        return full(message, ResponseCode::NXDomain, Verdict::NameRefused, None, None);
+    };
+    if let Some(addresses) = local(&host) {
+        return addressed(message, addresses, Verdict::Local, host);
+    }
+    if host.ip().is_some() || host.as_str() == CANARY || !allowed(&host) {
+        return full(
+            message,
+            ResponseCode::NXDomain,
+            Verdict::NameRefused,
+            Some(host),
+            None,
+        );
+    }
+    if !matches!(kind, RecordType::A | RecordType::AAAA) {
+        return full(message, ResponseCode::NoError, Verdict::NoData, Some(host), None);
+    }
+    match pool.addresses(&host) {
+        Some(addresses) => addressed(message, addresses, Verdict::Synthetic, host),
+        None => full(message, ResponseCode::ServFail, Verdict::Full, Some(host), None),
+    }
+}
+
+fn addressed(message: &Message, addresses: Addresses, verdict: Verdict, host: Host) -> Answer {
+    let data = match message.queries[0].query_type() {
+        RecordType::A => RData::A(A(addresses.v4)),
+        RecordType::AAAA => RData::AAAA(AAAA(addresses.v6)),
+        _ => return full(message, ResponseCode::NoError, Verdict::NoData, Some(host), None),
+    };
+    full(message, ResponseCode::NoError, verdict, Some(host), Some(data))
+}
+
+/// The host that a DNS name spells; `None` where a label holds anything but letters, digits, hyphen and underscore.
+///
+/// Checked label by label: a label may hold a dot, which must not become a border between labels.
+fn host(name: &Name) -> Option<Host> {
+    let mut text = Vec::with_capacity(name.len());
+    for label in name.iter() {
+        if !label
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        {
+            return None;
+        }
+        if !text.is_empty() {
+            text.push(b'.');
+        }
+        text.extend_from_slice(label);
+    }
+    Host::parse(&text).ok()
+}
+
+/// RFC 6761 §6.3 for `localhost`, and the gateway's own name.
+fn local(host: &Host) -> Option<Addresses> {
+    match host.as_str() {
+        "gateway.internal" => Some(GATEWAY),
+        _ if host.domains().last() == Some("localhost") => Some(Addresses {
+            v4: Ipv4Addr::LOCALHOST,
+            v6: Ipv6Addr::LOCALHOST,
+        }),
+        _ => None,
+    }
+}
+
+/// An answer to a message that could be decoded: its question and its EDNS are echoed.
+fn full(
+    message: &Message,
+    code: ResponseCode,
+    verdict: Verdict,
+    host: Option<Host>,
+    data: Option<RData>,
+) -> Answer {
+    let question: &Query = &message.queries[0];
+    let mut reply = Message::new(message.metadata.id, MessageType::Response, OpCode::Query);
+    reply.metadata.recursion_desired = message.metadata.recursion_desired;
+    reply.metadata.checking_disabled = message.metadata.checking_disabled;
+    reply.metadata.recursion_available = true;
+    reply.metadata.response_code = code;
+    reply.add_query(question.clone());
+    match data {
+        Some(data) => {
+            reply.add_answer(Record::from_rdata(question.name().clone(), TTL_SECONDS, data));
+        }
+        None if matches!(code, ResponseCode::NXDomain | ResponseCode::NoError) => {
+            reply.add_authority(Record::from_rdata(
+                Name::root(),
+                NEGATIVE_TTL_SECONDS,
+                RData::SOA(negative()),
+            ));
+        }
+        None => {}
+    }
+    if let Some(asked) = &message.edns {
+        let mut edns = Edns::new();
+        edns.set_max_payload(UDP_PAYLOAD);
+        edns.set_dnssec_ok(asked.flags().dnssec_ok);
+        edns.set_rcode_high((u16::from(code) >> 4) as u8);
+        reply.set_edns(edns);
+    }
+    match reply.to_vec() {
+        Ok(bytes) => Answer {
+            reply: Some(bytes),
+            verdict,
+            host,
+        },
+        Err(_) => Answer {
+            reply: None,
+            verdict: Verdict::Malformed,
+            host,
+        },
+    }
+}
+
+/// RFC 2308: what makes a negative answer cacheable, for one second, so that a changed policy counts at once.
+fn negative() -> SOA {
+    SOA::new(Name::root(), Name::root(), 1, 1, 1, 1, NEGATIVE_TTL_SECONDS)
+}
+
+/// An answer to a message that was not decoded: a header alone.
+fn bare(header: &Header, code: ResponseCode, verdict: Verdict) -> Answer {
+    let mut reply = Message::new(header.id, MessageType::Response, header.op_code);
+    reply.metadata.recursion_desired = header.recursion_desired;
+    reply.metadata.response_code = code;
+    Answer {
+        reply: reply.to_vec().ok(),
+        verdict,
+        host: None,
+    }
+}
+
+/// RFC 1035 §4.1.1, read by hand so that a message can be refused before anything else of it is looked at.
+struct Header {
+    id: u16,
+    is_response: bool,
+    op_code: OpCode,
+    recursion_desired: bool,
+    counts: [u16; 4],
+}
+
+impl Header {
+    fn read(message: &[u8]) -> Option<Self> {
+        let (header, _) = message.split_first_chunk::<12>()?;
+        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        Some(Self {
+            id: word(0),
+            is_response: header[2] & 0x80 != 0,
+            op_code: OpCode::from_u8((header[2] >> 3) & 0x0f),
+            recursion_desired: header[2] & 1 != 0,
+            counts: [word(4), word(6), word(8), word(10)],
+        })
+    }
+}
+
+/// Firefox asks for it to learn whether it may use DNS over HTTPS; a name that does not exist says no.
+const CANARY: &str = "use-application-dns.net";
+/// Short, so that a program which lives through a change of session learns of it.
+const TTL_SECONDS: u32 = 30;
+const NEGATIVE_TTL_SECONDS: u32 = 1;
+/// What fits into every path (DNS flag day 2020).
+const UDP_PAYLOAD: u16 = 1232;
+const UDP_QUESTION_MAX: usize = 1232;
+const TCP_QUESTION_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests;

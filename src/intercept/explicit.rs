@@ -1,0 +1,207 @@
+//! The explicit proxy port: CONNECT, absolute-form and SOCKS5, told apart by their first bytes.
+
+use std::io;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+use http::header::PROXY_AUTHORIZATION;
+use subtle::ConstantTimeEq;
+use tokio::io::{AsyncRead, AsyncWrite};
+use zeroize::Zeroizing;
+
+use super::prefixed::Prefixed;
+use super::socks::{self, Target};
+use super::strict::{Malformed, Status, parse_head};
+use crate::message::{Authority, AuthorityMalformed};
+
+/// The longest head of a CONNECT, in bytes.
+const CONNECT_HEAD: usize = 16 << 10;
+
+/// What a client of the proxy port must know.
+pub struct Authentication {
+    user: Zeroizing<Vec<u8>>,
+    password: Zeroizing<Vec<u8>>,
+}
+
+impl Authentication {
+    /// A user and password.
+    #[must_use]
+    pub fn new(user: &[u8], password: &[u8]) -> Self {
+        Self {
+            user: user.to_vec().into(),
+            password: password.to_vec().into(),
+        }
+    }
+
+    /// Whether these are the user and password; the time taken does not tell how much of them is right.
+    #[must_use]
+    pub fn accepts(&self, user: &[u8], password: &[u8]) -> bool {
+        bool::from(self.user.ct_eq(user) & self.password.ct_eq(password))
+    }
+
+    /// Whether a Proxy-Authorization value holds them (RFC 7617).
+    #[must_use]
+    pub fn accepts_value(&self, value: &[u8]) -> bool {
+        let Some((scheme, encoded)) = value.split_at_checked(6) else {
+            return false;
+        };
+        if !scheme.eq_ignore_ascii_case(b"basic ") {
+            return false;
+        }
+        let Ok(decoded) = STANDARD.decode(encoded.trim_ascii()).map(Zeroizing::new) else {
+            return false;
+        };
+        match decoded.iter().position(|byte| *byte == b':') {
+            Some(colon) => self.accepts(&decoded[..colon], &decoded[colon + 1..]),
+            None => false,
+        }
+    }
+
+    /// Whether exactly one Proxy-Authorization stands in the fields, and holds them.
+    #[must_use]
+    pub fn accepts_fields(&self, fields: &HeaderMap) -> bool {
+        let mut values = fields.get_all(PROXY_AUTHORIZATION).iter();
+        matches!((values.next(), values.next()), (Some(only), None) if self.accepts_value(only.as_bytes()))
+    }
+}
+
+/// What the client of the proxy port wants.
+pub enum Asked {
+    /// A tunnel by CONNECT; it has not been answered yet.
+    Connect(Authority),
+    /// A tunnel by CONNECT, without the user and password that the port asks for.
+    ConnectUnauthenticated,
+    /// A tunnel by SOCKS5; it has not been answered yet.
+    Socks(Target),
+    /// Requests in absolute-form, of which nothing was consumed.
+    Requests,
+}
+
+/// Why the client of the proxy port is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The stream failed or ended.
+    #[error("the client's connection ended")]
+    Io(#[from] io::Error),
+    /// The SOCKS conversation failed; the client was told.
+    #[error(transparent)]
+    Socks(#[from] socks::Error),
+    /// The CONNECT request is malformed.
+    #[error(transparent)]
+    Head(#[from] Malformed),
+    /// The CONNECT target is no authority.
+    #[error(transparent)]
+    Target(#[from] AuthorityMalformed),
+    /// CONNECT's target and its Host field name different authorities (RFC 9112 §3.2.3).
+    #[error("the CONNECT target and host differ")]
+    HostMismatch,
+}
+
+impl Refused {
+    /// The reason code in the audit log.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Io(_) => "client_left",
+            Self::Socks(why) => why.reason(),
+            Self::Head(why) => why.reason(),
+            Self::Target(why) => why.reason(),
+            Self::HostMismatch => "host_mismatch",
+        }
+    }
+}
+
+/// Reads what the client wants. Bytes that follow a CONNECT stay in the stream (threats A15).
+///
+/// # Errors
+/// [`Refused`] by cause. The caller bounds the time.
+pub async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
+    io: &mut Prefixed<IO>,
+    authentication: Option<&Authentication>,
+) -> Result<Asked, Refused> {
+    if !io.ensure(1).await? {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
+    match io.ahead()[0] {
+        5 => {
+            let target = match authentication {
+                Some(known) => {
+                    socks::negotiate(io, Some(&|user, password| known.accepts(user, password))).await?
+                }
+                None => socks::negotiate(io, None).await?,
+            };
+            Ok(Asked::Socks(target))
+        }
+        b'C' => connect(io, authentication).await,
+        _ => Ok(Asked::Requests),
+    }
+}
+
+async fn connect<IO: AsyncRead + AsyncWrite + Unpin>(
+    io: &mut Prefixed<IO>,
+    authentication: Option<&Authentication>,
+) -> Result<Asked, Refused> {
+    loop {
+        if let Status::Complete(head) = parse_head(io.ahead())? {
+            if head.method != b"CONNECT" {
+                return Ok(Asked::Requests);
+            }
+            let target = Authority::parse(head.target, None)?;
+            let mut known = authentication.is_none();
+            for (name, value) in head.fields() {
+                if name.eq_ignore_ascii_case(b"host") && Authority::parse(value, Some(target.port))? != target
+                {
+                    return Err(Refused::HostMismatch);
+                }
+                if name.eq_ignore_ascii_case(b"proxy-authorization") {
+                    known |= authentication.is_some_and(|authentication| authentication.accepts_value(value));
+                }
+            }
+            let length = head.length;
+            io.consume(length);
+            return Ok(if known {
+                Asked::Connect(target)
+            } else {
+                Asked::ConnectUnauthenticated
+            });
+        }
+        if !io.read_ahead(CONNECT_HEAD).await? {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_user_and_password_are_accepted() {
+        let known = Authentication::new(b"agent", b"pass:word");
+        let value = |text: &str| format!("Basic {}", STANDARD.encode(text)).into_bytes();
+        assert!(known.accepts_value(&value("agent:pass:word")));
+        assert!(
+            known.accepts_value(
+                &[
+                    b"bAsIc ".as_slice(),
+                    STANDARD.encode("agent:pass:word").as_bytes()
+                ]
+                .concat()
+            )
+        );
+        for wrong in [
+            "agent:pass",
+            "agent:",
+            "agent",
+            "",
+            "agentX:pass:word",
+            "agent:pass:wordX",
+        ] {
+            assert!(!known.accepts_value(&value(wrong)), "{wrong}");
+        }
+        assert!(!known.accepts_value(b"Bearer x"));
+        assert!(!known.accepts_value(b"Basic !!!"));
+        assert!(!known.accepts_value(b""));
+    }
+}

@@ -1,0 +1,74 @@
+//! A P-256 key that lives and dies in memory: it is never serialized, so there is nothing to write to a disk.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+use rustls::sign::{Signer, SigningKey};
+use rustls::{SignatureAlgorithm, SignatureScheme};
+
+/// An ECDSA key on P-256.
+///
+/// The scalar stays inside AWS-LC, which overwrites every block of memory that it frees; no method gives it out.
+#[derive(Clone)]
+pub(super) struct Key(Arc<EcdsaKeyPair>);
+
+impl Key {
+    /// A new random key, or `None` where the system's random source fails.
+    pub(super) fn generate() -> Option<Self> {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).ok()?;
+        Some(Self(Arc::new(pair)))
+    }
+
+    fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let signature = self.0.sign(&SystemRandom::new(), message).ok()?;
+        Some(signature.as_ref().to_vec())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(P-256)")
+    }
+}
+
+/// The issuer's side: signs certificates.
+impl rcgen::PublicKeyData for Key {
+    fn der_bytes(&self) -> &[u8] {
+        self.0.public_key().as_ref()
+    }
+
+    fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+        &rcgen::PKCS_ECDSA_P256_SHA256
+    }
+}
+
+impl rcgen::SigningKey for Key {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        Key::sign(self, message).ok_or(rcgen::Error::RemoteKeyError)
+    }
+}
+
+/// The server's side: signs handshakes.
+impl SigningKey for Key {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        offered
+            .contains(&SignatureScheme::ECDSA_NISTP256_SHA256)
+            .then(|| Box::new(self.clone()) as Box<dyn Signer>)
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        SignatureAlgorithm::ECDSA
+    }
+}
+
+impl Signer for Key {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
+        Key::sign(self, message).ok_or_else(|| rustls::Error::General("signing failed".into()))
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        SignatureScheme::ECDSA_NISTP256_SHA256
+    }
+}

@@ -1,0 +1,158 @@
+//! The leaves of a session: minted at the first handshake with a name, kept a while, never for a name out of policy.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use lru::LruCache;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{self, cipher_suite};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, version};
+use time::OffsetDateTime;
+
+use super::budget::Budget;
+use super::ca::{CaSettings, Mint, MintRefused};
+use crate::message::Host;
+
+/// Says whether a leaf may be minted for a host: whether any policy could permit a request to it.
+pub type MayMint = Arc<dyn Fn(&Host) -> bool + Send + Sync>;
+
+/// A bounded store of leaves in front of the [`Mint`].
+pub(super) struct Leaves {
+    mint: Mint,
+    may_mint: MayMint,
+    // Minting takes about 20 µs, so it happens under the lock: one mint a name, and no second path.
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    leaves: LruCache<Host, Leaf>,
+    budget: Budget,
+    minted: u64,
+}
+
+struct Leaf {
+    key: Arc<CertifiedKey>,
+    renew_at: OffsetDateTime,
+}
+
+impl Leaves {
+    pub(super) fn new(mint: Mint, settings: &CaSettings, may_mint: MayMint) -> Self {
+        let capacity = NonZeroUsize::new(settings.leaves_kept).unwrap_or(NonZeroUsize::MIN);
+        let budget = Budget::new(settings.mint_burst, settings.mint_per_second, Instant::now());
+        let kept = Kept {
+            leaves: LruCache::new(capacity),
+            budget,
+            minted: 0,
+        };
+        Self {
+            mint,
+            may_mint,
+            kept: Mutex::new(kept),
+        }
+    }
+
+    pub(super) fn leaf(&self, host: &Host) -> Result<Arc<CertifiedKey>, MintRefused> {
+        self.leaf_at(host, OffsetDateTime::now_utc(), Instant::now())
+    }
+
+    fn leaf_at(
+        &self,
+        host: &Host,
+        now: OffsetDateTime,
+        tick: Instant,
+    ) -> Result<Arc<CertifiedKey>, MintRefused> {
+        // Asked each time, before the store: a name whose permit is gone gets no handshake.
+        if !(self.may_mint)(host) {
+            return Err(MintRefused::NotPermitted);
+        }
+        if !self.mint.covers(host) {
+            return Err(MintRefused::OutsideConstraints);
+        }
+        let mut kept = self.kept();
+        if let Some(leaf) = kept.leaves.get(host).filter(|leaf| now < leaf.renew_at) {
+            return Ok(Arc::clone(&leaf.key));
+        }
+        kept.budget.take(tick).map_err(|_wait| MintRefused::Throttled)?;
+        let (key, renew_at) = self.mint.leaf(host, now)?;
+        let key = Arc::new(key);
+        kept.minted += 1;
+        kept.leaves.put(
+            host.clone(),
+            Leaf {
+                key: Arc::clone(&key),
+                renew_at,
+            },
+        );
+        Ok(key)
+    }
+
+    pub(super) fn counted(&self) -> (usize, u64) {
+        let kept = self.kept();
+        (kept.leaves.len(), kept.minted)
+    }
+
+    /// A panic while the lock was held leaves a store that is at worst short of one leaf, so it stays in use.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ResolvesServerCert for Leaves {
+    fn resolve(&self, client_hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let host = Host::parse(client_hello.server_name()?.as_bytes()).ok()?;
+        self.leaf(&host).ok()
+    }
+}
+
+impl fmt::Debug for Leaves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaves").finish_non_exhaustive()
+    }
+}
+
+/// The session's configuration: one ticket a connection, sealed with a key that no other session has.
+///
+/// rustls resumes a ticket only under the SNI that it was given for, and 0-RTT stays off.
+pub(super) fn config_with_tickets(
+    resolver: Arc<dyn ResolvesServerCert>,
+) -> Result<ServerConfig, rustls::Error> {
+    let mut config = config_without_tickets(resolver)?;
+    config.ticketer = aws_lc_rs::Ticketer::new()?;
+    config.send_tls13_tickets = 1;
+    Ok(config)
+}
+
+/// TLS 1.3 and 1.2, no resumption, no early data, no key log.
+pub(super) fn config_without_tickets(
+    resolver: Arc<dyn ResolvesServerCert>,
+) -> Result<ServerConfig, rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
+        .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
+        .with_no_client_auth()
+        .with_cert_resolver(resolver);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.ignore_client_order = true;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config.max_early_data_size = 0;
+    Ok(config)
+}
+
+/// AES-128 first: this leg is loopback or a veth, and the shorter key schedule saves 13 % of a handshake.
+fn provider() -> CryptoProvider {
+    CryptoProvider {
+        cipher_suites: vec![
+            cipher_suite::TLS13_AES_128_GCM_SHA256,
+            cipher_suite::TLS13_AES_256_GCM_SHA384,
+            cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+            cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+            cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        ],
+        ..aws_lc_rs::default_provider()
+    }
+}

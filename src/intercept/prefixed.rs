@@ -1,0 +1,118 @@
+//! A stream of which some bytes were already read: every byte is kept, none is read twice (threats A12, A15).
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+/// A stream behind the bytes that were read ahead of it.
+pub struct Prefixed<IO> {
+    prefix: BytesMut,
+    io: IO,
+}
+
+impl<IO> Prefixed<IO> {
+    /// A stream with nothing read ahead.
+    pub fn new(io: IO) -> Self {
+        Self {
+            prefix: BytesMut::new(),
+            io,
+        }
+    }
+
+    /// The bytes read ahead so far.
+    #[must_use]
+    pub fn ahead(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// Takes bytes off the front of those read ahead.
+    pub fn consume(&mut self, count: usize) {
+        self.prefix.advance(count);
+        if self.prefix.is_empty() {
+            // The buffer's memory is not kept for the life of the connection.
+            self.prefix = BytesMut::new();
+        }
+    }
+
+    /// The stream below.
+    pub fn get_ref(&self) -> &IO {
+        &self.io
+    }
+
+    /// The stream below, for writing.
+    pub fn get_mut(&mut self) -> &mut IO {
+        &mut self.io
+    }
+}
+
+impl<IO: AsyncRead + Unpin> Prefixed<IO> {
+    /// Reads ahead once; `false` at the end of the stream.
+    ///
+    /// # Errors
+    /// Those of the stream, and `InvalidData` where more than `limit` bytes would be held.
+    pub async fn read_ahead(&mut self, limit: usize) -> io::Result<bool> {
+        if self.prefix.len() >= limit {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.prefix.reserve(1024);
+        Ok(self.io.read_buf(&mut self.prefix).await? > 0)
+    }
+
+    /// Reads ahead until `count` bytes are held; `false` where the stream ends before.
+    ///
+    /// # Errors
+    /// Those of the stream.
+    pub async fn ensure(&mut self, count: usize) -> io::Result<bool> {
+        while self.prefix.len() < count {
+            if !self.read_ahead(usize::MAX).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Prefixed<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.prefix.is_empty() {
+            return Pin::new(&mut self.io).poll_read(cx, out);
+        }
+        let count = self.prefix.len().min(out.remaining());
+        out.put_slice(&self.prefix[..count]);
+        self.consume(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Prefixed<IO> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

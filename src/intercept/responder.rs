@@ -1,0 +1,213 @@
+//! The DNS server of one session: the tasks that read questions from its sockets and send the answers.
+
+use std::io::{self, IoSliceMut};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::budget::Budget;
+use super::dns::{Answer, Transport, answer};
+use super::synthetic::Synthetic;
+use crate::message::Host;
+
+/// Says whether a name may be answered: whether any policy could permit a request to it.
+pub type MayResolve = Box<dyn Fn(&Host) -> bool + Send + Sync>;
+
+/// Sees each answer, for counters and audit. Must be fast.
+pub type Observe = Box<dyn Fn(&Answer) + Send + Sync>;
+
+/// What a session's DNS server knows; shared by its UDP and TCP tasks and by the connections that arrive later.
+pub struct Responder {
+    allowed: MayResolve,
+    observe: Observe,
+    pool: Mutex<Synthetic>,
+    budget: Mutex<Budget>,
+    deadline: Duration,
+}
+
+impl Responder {
+    /// A server that answers the names that `allowed` lets through, from `pool`.
+    #[must_use]
+    pub fn new(pool: Synthetic, allowed: MayResolve, observe: Observe) -> Self {
+        let budget = Budget::new(QUESTIONS_BURST, QUESTIONS_PER_SECOND, Instant::now());
+        Self {
+            allowed,
+            observe,
+            pool: Mutex::new(pool),
+            budget: Mutex::new(budget),
+            deadline: DEADLINE,
+        }
+    }
+
+    /// The name that a synthetic address was given to in this session.
+    #[must_use]
+    pub fn name(&self, address: IpAddr) -> Option<Host> {
+        self.pool().name(address).cloned()
+    }
+
+    fn answer(&self, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
+        let answer = answer(query, transport, &self.allowed, &mut self.pool());
+        (self.observe)(&answer);
+        answer.reply
+    }
+
+    /// Waits until the session may ask again. The kernel's queue fills meanwhile and drops; other sessions go on.
+    async fn admit(&self) {
+        loop {
+            let taken = self
+                .budget
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(Instant::now());
+            match taken {
+                Ok(()) => return,
+                Err(wait) => sleep(wait).await,
+            }
+        }
+    }
+
+    /// A panic under the lock leaves at worst a name without an address, so the pool stays in use.
+    fn pool(&self) -> MutexGuard<'_, Synthetic> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Answers questions over UDP until the future is dropped.
+///
+/// Each answer leaves from the very address that was asked (`IPV6_PKTINFO`), whatever it is: the client would not take it
+/// from another one. The socket must be allowed to send from it (TRANSPARENT, FREEBIND or AnyIP).
+///
+/// # Errors
+/// Where the socket cannot be set up, or fails again and again.
+pub async fn serve_udp(socket: std::net::UdpSocket, responder: Arc<Responder>) -> io::Result<()> {
+    let state = UdpSocketState::new((&socket).into())?;
+    let socket = UdpSocket::from_std(socket)?;
+    // As large as one receive can be: the kernel may join datagrams of one sender.
+    let mut buffer = vec![0; DATAGRAM_MAX];
+    let mut failures = 0;
+    loop {
+        let meta = match receive(&socket, &state, &mut buffer).await {
+            Ok(meta) => meta,
+            // ICMP errors of earlier answers surface here; a socket that is gone fails for ever.
+            Err(error) if failures >= FAILURES_MAX => return Err(error),
+            Err(_) => {
+                failures += 1;
+                sleep(Duration::from_millis(1)).await;
+                continue;
+            }
+        };
+        failures = 0;
+        for query in buffer[..meta.len].chunks(meta.stride.max(1)) {
+            responder.admit().await;
+            if let Some(reply) = responder.answer(query, Transport::Udp) {
+                // An answer that cannot be sent is lost, as any datagram may be.
+                let _ = send(&socket, &state, &meta, &reply);
+            }
+        }
+    }
+}
+
+async fn receive(socket: &UdpSocket, state: &UdpSocketState, buffer: &mut [u8]) -> io::Result<RecvMeta> {
+    socket
+        .async_io(Interest::READABLE, || {
+            let mut meta = [RecvMeta::default()];
+            match state.recv(socket.into(), &mut [IoSliceMut::new(buffer)], &mut meta)? {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                _ => Ok(meta[0]),
+            }
+        })
+        .await
+}
+
+/// Never waits: a client that does not read its answers loses them.
+fn send(socket: &UdpSocket, state: &UdpSocketState, meta: &RecvMeta, reply: &[u8]) -> io::Result<()> {
+    let transmit = Transmit {
+        destination: meta.addr,
+        ecn: None,
+        contents: reply,
+        segment_size: None,
+        src_ip: meta.dst_ip,
+    };
+    socket.try_io(Interest::WRITABLE, || state.try_send(socket.into(), &transmit))
+}
+
+/// Answers questions over TCP (RFC 7766) until the listener fails or the future is dropped, which ends all connections.
+///
+/// # Errors
+/// Where the listener fails again and again.
+pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::Result<()> {
+    let mut connections = JoinSet::new();
+    let mut failures = 0;
+    loop {
+        // Full: no new connection before one ends; none stays longer than its deadline allows.
+        while connections.len() >= CONNECTIONS_MAX {
+            connections.join_next().await;
+        }
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    failures = 0;
+                    connections.spawn(converse(stream, Arc::clone(&responder)));
+                }
+                Err(error) if failures >= FAILURES_MAX => return Err(error),
+                // No file descriptor left, or a client that was gone already.
+                Err(_) => {
+                    failures += 1;
+                    sleep(Duration::from_millis(10)).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// One connection: many questions, each within the deadline. Ends at the first thing that is not one.
+async fn converse(mut stream: TcpStream, responder: Arc<Responder>) -> io::Result<()> {
+    // Small answers should leave at once; without it they are only slower.
+    let _ = stream.set_nodelay(true);
+    let mut query = Vec::new();
+    for _ in 0..QUESTIONS_PER_CONNECTION {
+        timeout(responder.deadline, read_question(&mut stream, &mut query)).await??;
+        responder.admit().await;
+        let Some(reply) = responder.answer(&query, Transport::Tcp) else {
+            return Ok(());
+        };
+        let Ok(length) = u16::try_from(reply.len()) else {
+            return Ok(());
+        };
+        let mut framed = Vec::with_capacity(2 + reply.len());
+        framed.extend_from_slice(&length.to_be_bytes());
+        framed.extend_from_slice(&reply);
+        timeout(responder.deadline, stream.write_all(&framed)).await??;
+    }
+    Ok(())
+}
+
+async fn read_question(stream: &mut TcpStream, query: &mut Vec<u8>) -> io::Result<()> {
+    let length = usize::from(stream.read_u16().await?);
+    if !(HEADER..=QUESTION_MAX).contains(&length) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    query.resize(length, 0);
+    stream.read_exact(query).await?;
+    Ok(())
+}
+
+const DATAGRAM_MAX: usize = 65_535;
+const HEADER: usize = 12;
+const QUESTION_MAX: usize = 4_096;
+const DEADLINE: Duration = Duration::from_secs(10);
+const CONNECTIONS_MAX: usize = 32;
+const QUESTIONS_PER_CONNECTION: usize = 10_000;
+const QUESTIONS_BURST: u32 = 1_000;
+const QUESTIONS_PER_SECOND: u32 = 2_000;
+const FAILURES_MAX: u32 = 100;
+
+#[cfg(test)]
+mod tests;

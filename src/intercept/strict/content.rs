@@ -1,0 +1,125 @@
+//! Chunked content of HTTP/1, followed byte by byte under the strictest reading of RFC 9112 §7.1.
+
+use super::head::{Lines, Malformed, has_control, split_field};
+use crate::message::fields::is_forbidden_trailer;
+
+/// How far the bytes of a chunked content were followed.
+#[derive(Debug, Clone)]
+pub(super) enum Chunked {
+    /// In the hexadecimal size of a chunk.
+    Size { digits: u8, size: u64 },
+    /// After the carriage return that ends a size.
+    SizeFeed { size: u64 },
+    /// In a chunk, with so many bytes to come.
+    Data { left: u64 },
+    /// After a chunk's data.
+    DataReturn,
+    /// After the carriage return behind a chunk's data.
+    DataFeed,
+    /// After the last chunk.
+    Trailers { lines: Lines, fields: usize },
+    /// After the empty line that ends the content.
+    End,
+}
+
+impl Default for Chunked {
+    fn default() -> Chunked {
+        Chunked::Size { digits: 0, size: 0 }
+    }
+}
+
+impl Chunked {
+    /// How many of the bytes are good and may be passed on now; then, what is wrong with those that follow.
+    ///
+    /// Framing and data are passed on as they come. A trailer section is passed on whole or not at all, so what is not
+    /// counted as good must be shown again with more behind it.
+    pub(super) fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), Malformed>) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let step = match self {
+                Chunked::Data { left } => Ok(skip(left, bytes.len() - at)),
+                Chunked::Trailers { lines, fields } => match trailers(lines, fields, &bytes[at..]) {
+                    Ok(None) => return (at, Ok(())),
+                    Ok(Some(length)) => {
+                        *self = Chunked::End;
+                        Ok(length)
+                    }
+                    Err(malformed) => Err(malformed),
+                },
+                Chunked::End => return (at, Ok(())),
+                _ => self.framing_byte(bytes[at]),
+            };
+            match step {
+                Ok(length) => at += length,
+                Err(malformed) => return (at, Err(malformed)),
+            }
+            if matches!(self, Chunked::Data { left: 0 }) {
+                *self = Chunked::DataReturn;
+            }
+        }
+        (at, Ok(()))
+    }
+
+    /// No extension, no white space, no sign or prefix: nobody who means well sends them, and parsers differ on all.
+    fn framing_byte(&mut self, byte: u8) -> Result<usize, Malformed> {
+        *self = match (&*self, byte) {
+            (Chunked::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
+                if *digits < MOST_DIGITS =>
+            {
+                let digit = char::from(byte).to_digit(16).ok_or(Malformed::Chunk)?;
+                let size = size.checked_mul(16).ok_or(Malformed::Chunk)? + u64::from(digit);
+                Chunked::Size {
+                    digits: digits + 1,
+                    size: Some(size).filter(|s| *s <= LARGEST).ok_or(Malformed::Chunk)?,
+                }
+            }
+            (Chunked::Size { digits: 1.., size }, b'\r') => Chunked::SizeFeed { size: *size },
+            (Chunked::SizeFeed { size: 0 }, b'\n') => Chunked::Trailers {
+                lines: Lines::default(),
+                fields: 0,
+            },
+            (Chunked::SizeFeed { size }, b'\n') => Chunked::Data { left: *size },
+            (Chunked::DataReturn, b'\r') => Chunked::DataFeed,
+            (Chunked::DataFeed, b'\n') => Chunked::default(),
+            _ => return Err(Malformed::Chunk),
+        };
+        Ok(1)
+    }
+}
+
+fn skip(left: &mut u64, available: usize) -> usize {
+    let length = usize::try_from(*left).unwrap_or(usize::MAX).min(available);
+    *left -= length as u64;
+    length
+}
+
+/// The length of the trailer section once it is complete.
+fn trailers(lines: &mut Lines, fields: &mut usize, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    while let Some(line) = lines.next(bytes).map_err(|_| Malformed::Trailer)? {
+        if lines.start > LONGEST_TRAILERS {
+            return Err(Malformed::Trailer);
+        }
+        if line.is_empty() {
+            return Ok(Some(lines.start));
+        }
+        *fields += 1;
+        let (name, value) = split_field(line).map_err(|_| Malformed::Trailer)?;
+        // A token is ASCII.
+        let name = str::from_utf8(name)
+            .map_err(|_| Malformed::Trailer)?
+            .to_ascii_lowercase();
+        if *fields > MOST_TRAILERS || has_control(value) || is_forbidden_trailer(&name) {
+            return Err(Malformed::Trailer);
+        }
+    }
+    if bytes.len() > LONGEST_TRAILERS {
+        Err(Malformed::Trailer)
+    } else {
+        Ok(None)
+    }
+}
+
+const MOST_DIGITS: u8 = 16;
+const LARGEST: u64 = i64::MAX as u64;
+const MOST_TRAILERS: usize = 32;
+const LONGEST_TRAILERS: usize = 8 * 1024;

@@ -1,0 +1,80 @@
+//! Which program the command names, and becoming it.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use super::mounts::c_string;
+use super::{environment, syscall};
+
+/// Becomes the command; returns only if that fails.
+///
+/// A name without a slash is looked for in the `PATH` of `variables`, as `execvp` does: what may not be run is passed over,
+/// and remembered as the reason if nothing else is found. A file without a known format is given to the shell.
+pub fn execute(arguments: &[OsString], variables: &[(OsString, OsString)]) -> io::Error {
+    let (Ok(arguments), Ok(environment)) = (strings(arguments), block(variables)) else {
+        return io::Error::from_raw_os_error(libc::EINVAL);
+    };
+    let Some(name) = arguments.first().filter(|name| !name.is_empty()) else {
+        return io::Error::from_raw_os_error(libc::ENOENT);
+    };
+    if name.to_bytes().contains(&b'/') {
+        return one(name, &arguments, &environment);
+    }
+    let path = environment::value(variables, "PATH").unwrap_or(OsStr::new(DEFAULT_PATH));
+    let mut denied = None;
+    for directory in std::env::split_paths(path) {
+        let Ok(file) = c_string(directory.join(OsStr::from_bytes(name.to_bytes())).as_os_str()) else {
+            continue;
+        };
+        let error = one(&file, &arguments, &environment);
+        match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => {}
+            // In a directory that this user may not enter there is nothing, for them.
+            Some(libc::EACCES) if !exists(&file) => {}
+            Some(libc::EACCES) => denied = Some(error),
+            _ => return error,
+        }
+    }
+    denied.unwrap_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
+}
+
+/// Gives the variables as the kernel wants them.
+///
+/// # Errors
+/// `EINVAL` if one holds a zero byte.
+pub fn block(variables: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
+    variables
+        .iter()
+        .map(|(name, value)| {
+            let mut line = name.clone();
+            line.push("=");
+            line.push(value);
+            c_string(&line)
+        })
+        .collect()
+}
+
+/// Gives arguments as the kernel wants them.
+///
+/// # Errors
+/// `EINVAL` if one holds a zero byte.
+pub fn strings(arguments: &[OsString]) -> io::Result<Vec<CString>> {
+    arguments.iter().map(|argument| c_string(argument)).collect()
+}
+
+fn one(file: &CString, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let error = syscall::execute(file, arguments, environment);
+    if error.raw_os_error() != Some(libc::ENOEXEC) {
+        return error;
+    }
+    let mut script = vec![c"sh".to_owned(), file.clone()];
+    script.extend(arguments.iter().skip(1).cloned());
+    syscall::execute(c"/bin/sh", &script, environment)
+}
+
+fn exists(file: &CString) -> bool {
+    std::fs::symlink_metadata(OsStr::from_bytes(file.to_bytes())).is_ok()
+}
+
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

@@ -1,0 +1,62 @@
+//! Taking away: capabilities, the ways to regain them, system calls, and signals to others.
+
+use rustix::thread::CapabilitiesSecureBits;
+
+use super::error::{At, Failure, Step};
+use super::{filter, syscall};
+
+/// Gives up every capability of this process, and every way to one.
+///
+/// The bounding set and `no_new_privs` both matter: without them a program file with capabilities would regain
+/// `CAP_NET_ADMIN` over the sandbox's network.
+///
+/// # Errors
+/// The call that the kernel refused.
+pub fn drop_capabilities() -> Result<(), Failure> {
+    for capability in 0..64 {
+        match syscall::drop_bounding(capability) {
+            Ok(()) => {}
+            // Past the last one that this kernel knows.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
+            Err(error) => return Err(error).at(Step::Capabilities, format!("bounding set, {capability}")),
+        }
+    }
+    // EINVAL: a kernel without ambient capabilities has none to clear.
+    match rustix::thread::clear_ambient_capability_set() {
+        Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+        Err(error) => return Err(error).at(Step::Capabilities, "ambient set"),
+    }
+    let bits = CapabilitiesSecureBits::NO_ROOT
+        | CapabilitiesSecureBits::NO_ROOT_LOCKED
+        | CapabilitiesSecureBits::NO_SETUID_FIXUP
+        | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
+        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED;
+    rustix::thread::set_capabilities_secure_bits(bits).at(Step::Capabilities, "secure bits")?;
+    syscall::drop_all_capabilities().at(Step::Capabilities, "capset")?;
+    rustix::thread::set_no_new_privs(true).at(Step::Capabilities, "no_new_privs")
+}
+
+/// Installs the system call filter; see [`filter`].
+///
+/// # Errors
+/// What `seccomp` says.
+pub fn filter_system_calls(allow_userns: bool) -> Result<(), Failure> {
+    syscall::install_filter(&mut filter::program(allow_userns)).at(Step::Filter, "install")
+}
+
+/// Keeps signals and abstract Unix sockets inside, where the kernel has Landlock scopes (Linux 6.12).
+///
+/// The PID and network namespaces do the same; this is a second wall.
+///
+/// # Errors
+/// What Landlock says, where it has scopes.
+pub fn scope_by_landlock() -> Result<(), Failure> {
+    if syscall::landlock_version() < LANDLOCK_WITH_SCOPES {
+        return Ok(());
+    }
+    syscall::landlock_scopes(SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL).at(Step::Landlock, "scopes")
+}
+
+const LANDLOCK_WITH_SCOPES: i64 = 6;
+const SCOPE_ABSTRACT_UNIX_SOCKET: u64 = 1;
+const SCOPE_SIGNAL: u64 = 2;

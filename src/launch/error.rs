@@ -1,0 +1,202 @@
+//! Why a sandbox could not be made, at which step, and what would help.
+
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::enroll;
+
+/// The steps of a launch, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Checks before anything is made.
+    Prepare,
+    /// `clone3` into new namespaces.
+    Namespaces,
+    /// Writing the user and group maps.
+    UserMap,
+    /// Becoming the target user (root only).
+    User,
+    /// A new session key ring.
+    Keyring,
+    /// Bringing `lo` up.
+    Loopback,
+    /// Addresses and routes.
+    Routes,
+    /// nf_tables rules.
+    Rules,
+    /// The listening sockets.
+    Listeners,
+    /// Handing them to the gateway.
+    Handoff,
+    /// Forbidding nested user namespaces.
+    NestedNamespaces,
+    /// Making the mount tree private, and the pieces that move.
+    Mounts,
+    /// A fresh `/proc`.
+    Proc,
+    /// The overlay over the home directory.
+    Home,
+    /// Hiding sockets, devices and secrets.
+    Hide,
+    /// The CA files and their binds.
+    Trust,
+    /// The working directory.
+    WorkingDirectory,
+    /// Closing inherited files.
+    Files,
+    /// The first process and the terminal.
+    Process,
+    /// Dropping capabilities.
+    Capabilities,
+    /// The seccomp filter.
+    Filter,
+    /// The Landlock domain.
+    Landlock,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Prepare => "preparation",
+            Self::Namespaces => "new namespaces",
+            Self::UserMap => "user map",
+            Self::User => "target user",
+            Self::Keyring => "session key ring",
+            Self::Loopback => "loopback interface",
+            Self::Routes => "local routes",
+            Self::Rules => "nftables rules",
+            Self::Listeners => "listening sockets",
+            Self::Handoff => "handing the sockets to the gateway",
+            Self::NestedNamespaces => "forbidding nested namespaces",
+            Self::Mounts => "mounts",
+            Self::Proc => "fresh /proc",
+            Self::Home => "home overlay",
+            Self::Hide => "hiding",
+            Self::Trust => "CA certificates",
+            Self::WorkingDirectory => "working directory",
+            Self::Files => "inherited files",
+            Self::Process => "process",
+            Self::Capabilities => "capabilities",
+            Self::Filter => "seccomp filter",
+            Self::Landlock => "landlock",
+        })
+    }
+}
+
+/// A step that failed, in a form that passes from the sandbox's first process to the launcher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Which step.
+    pub step: Step,
+    /// The errno; 0 where there is none.
+    pub errno: i32,
+    /// The object of the step: a path, a socket's name.
+    pub detail: String,
+}
+
+impl Failure {
+    /// A failure that a system call reported.
+    pub fn of(step: Step, error: impl Into<io::Error>, detail: impl Into<String>) -> Self {
+        Self {
+            step,
+            errno: error.into().raw_os_error().unwrap_or(libc::EIO),
+            detail: detail.into(),
+        }
+    }
+
+    /// A failure that no system call reported.
+    pub fn new(step: Step, detail: impl Into<String>) -> Self {
+        Self {
+            step,
+            errno: 0,
+            detail: detail.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.step, self.detail)?;
+        match self.errno {
+            0 => Ok(()),
+            errno => write!(f, ": {}", io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// Names the step at which a call failed.
+pub trait At<T> {
+    /// Turns an I/O error into a [`Failure`] of this step and object.
+    ///
+    /// # Errors
+    /// The failure, if there was an error.
+    fn at(self, step: Step, detail: impl Into<String>) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at(self, step: Step, detail: impl Into<String>) -> Result<T, Failure> {
+        self.map_err(|error| Failure::of(step, error, detail))
+    }
+}
+
+/// Why the command was not run. In every case but the last it has not been started.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A step of making the sandbox failed.
+    #[error("cannot make the sandbox: {0}")]
+    Step(Failure),
+    /// The gateway process did not take the sandbox.
+    #[error("cannot make the sandbox: no gateway to serve it")]
+    Gateway(#[source] enroll::Error),
+    /// The gateway process did not answer in time.
+    #[error("cannot make the sandbox: the gateway did not answer within {seconds} s")]
+    GatewaySilent {
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// There is no such command.
+    #[error("`{command}`: command not found")]
+    NotFound {
+        /// As it was given.
+        command: String,
+    },
+    /// The command exists but cannot be run.
+    #[error("`{command}`: cannot be run")]
+    NotExecutable {
+        /// As it was given.
+        command: String,
+        /// What `execve` said.
+        source: io::Error,
+    },
+    /// The sandbox's first process vanished before the command's end.
+    #[error("the sandbox was killed from outside")]
+    Killed,
+}
+
+impl Error {
+    /// The exit code that tells this error: 125, 126 or 127, as of `env` and `timeout`.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+            Self::Killed => 137,
+            Self::Step(_) | Self::Gateway(_) | Self::GatewaySilent { .. } => 125,
+        }
+    }
+
+    /// What the person could do about it, if that is known. It may have several lines.
+    pub fn advice(&self) -> Option<String> {
+        match self {
+            Self::Step(failure) => super::advice::for_failure(failure),
+            _ => None,
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Step(failure)
+    }
+}

@@ -1,0 +1,286 @@
+//! The host's side of the probes: things to aim at, and watching whether any was hit.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use serde::{Deserialize, Serialize};
+
+use crate::launch::hide;
+
+/// What the probes aim at. All of it is on the host, and none of it is a secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Targets {
+    /// What the planted things say, so that nothing else is taken for them.
+    pub nonce: String,
+    /// Servers that greet with the nonce.
+    pub tcp: Vec<SocketAddr>,
+    /// Sockets that wait for the nonce.
+    pub udp: Vec<SocketAddr>,
+    /// An abstract Unix socket.
+    pub abstract_socket: Option<String>,
+    /// Unix sockets by path.
+    pub sockets: Vec<PathBuf>,
+    /// Files that hold the nonce.
+    pub files: Vec<PathBuf>,
+    /// Credential stores that the host really has, not planted.
+    pub hidden: Vec<PathBuf>,
+    /// A process with the nonce in its environment.
+    pub pid: Option<u32>,
+    /// A terminal.
+    pub terminal: Option<PathBuf>,
+}
+
+/// Holds what was planted; takes it away when dropped.
+#[derive(Debug)]
+pub struct Guard {
+    nonce: String,
+    servers: Vec<Greeter>,
+    datagrams: Vec<UdpSocket>,
+    streams: Vec<UnixListener>,
+    process: Option<Child>,
+    terminal: Option<(fs::File, fs::File)>,
+    paths: Vec<PathBuf>,
+}
+
+/// A server that greets whoever connects with the nonce, and counts them.
+#[derive(Debug)]
+struct Greeter {
+    address: SocketAddr,
+    hits: Arc<AtomicUsize>,
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Greeter {
+    fn start(server: TcpListener, nonce: String) -> io::Result<Self> {
+        let address = server.local_addr()?;
+        let (hits, stopping) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, stop) = (Arc::clone(&hits), Arc::clone(&stopping));
+        let thread = std::thread::spawn(move || {
+            for stream in server.incoming() {
+                if stop.load(Ordering::Acquire) {
+                    return;
+                }
+                counted.fetch_add(1, Ordering::AcqRel);
+                // Whether the greeting arrives is for the probe to tell.
+                let _ = stream.and_then(|mut stream| stream.write_all(nonce.as_bytes()));
+            }
+        });
+        Ok(Self {
+            address,
+            hits,
+            stopping,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Greeter {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Release);
+        // Wakes it from `accept`.
+        let woken = TcpStream::connect(self.address).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Plants things for the probes to aim at: sockets, a process, a terminal, files under `/tmp` and in the gateway's own
+/// state directory under `home`.
+///
+/// # Errors
+/// What making one of them says.
+pub fn plant(home: Option<&Path>) -> io::Result<(Targets, Guard)> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    let nonce: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut guard = Guard {
+        nonce: nonce.clone(),
+        servers: Vec::new(),
+        datagrams: Vec::new(),
+        streams: Vec::new(),
+        process: None,
+        terminal: None,
+        paths: Vec::new(),
+    };
+    let mut targets = Targets {
+        nonce: nonce.clone(),
+        ..Targets::default()
+    };
+    guard.plant_network(&mut targets)?;
+    guard.plant_unix(&mut targets)?;
+    guard.plant_files(&mut targets, home)?;
+    guard.plant_process(&mut targets)?;
+    guard.plant_terminal(&mut targets)?;
+    if let Some(home) = home {
+        targets.hidden = hide::IN_HOME
+            .iter()
+            .map(|name| home.join(name))
+            .filter(|path| path.exists())
+            .collect();
+    }
+    Ok((targets, guard))
+}
+
+impl Guard {
+    /// Tells what was hit, as seen from the host; empty if the sandbox held.
+    pub fn breaches(&mut self) -> Vec<String> {
+        let mut breaches = Vec::new();
+        for server in &self.servers {
+            if server.hits.load(Ordering::Acquire) > 0 {
+                breaches.push(format!("a TCP connection to {}", server.address));
+            }
+        }
+        for socket in &self.datagrams {
+            let mut content = [0; 64];
+            while let Ok((bytes, from)) = socket.recv_from(&mut content) {
+                if content[..bytes] == *self.nonce.as_bytes() {
+                    breaches.push(format!("a datagram from {from}"));
+                }
+            }
+        }
+        for stream in &self.streams {
+            if stream.accept().is_ok() {
+                breaches.push("a connection to a Unix socket".into());
+            }
+        }
+        if let Some((master, _)) = &mut self.terminal {
+            let mut content = [0; 256];
+            if let Ok(bytes) = master.read(&mut content)
+                && String::from_utf8_lossy(&content[..bytes]).contains(&self.nonce)
+            {
+                breaches.push("text on another terminal".into());
+            }
+        }
+        if let Some(process) = &mut self.process
+            && !matches!(process.try_wait(), Ok(None))
+        {
+            breaches.push("a process was killed".into());
+        }
+        breaches
+    }
+
+    fn plant_network(&mut self, targets: &mut Targets) -> io::Result<()> {
+        let mut addresses: Vec<IpAddr> = vec![[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()];
+        // The address by which the host would reach the world; asking sends nothing.
+        let outward = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+            socket.connect("192.0.2.1:9")?;
+            socket.local_addr()
+        });
+        addresses.extend(
+            outward
+                .ok()
+                .map(|address| address.ip())
+                .filter(|ip| !ip.is_unspecified()),
+        );
+        for ip in addresses {
+            // A host without IPv6 has no such target.
+            let (Ok(server), Ok(socket)) = (TcpListener::bind((ip, 0)), UdpSocket::bind((ip, 0))) else {
+                continue;
+            };
+            socket.set_nonblocking(true)?;
+            targets.tcp.push(server.local_addr()?);
+            targets.udp.push(socket.local_addr()?);
+            self.servers.push(Greeter::start(server, self.nonce.clone())?);
+            self.datagrams.push(socket);
+        }
+        Ok(())
+    }
+
+    fn plant_unix(&mut self, targets: &mut Targets) -> io::Result<()> {
+        let name = format!("gateway-escape-{}", self.nonce);
+        self.streams
+            .push(UnixListener::bind_addr(&UnixAddr::from_abstract_name(&name)?)?);
+        targets.abstract_socket = Some(name.clone());
+        let path = std::env::temp_dir().join(format!("{name}.sock"));
+        self.streams.push(UnixListener::bind(&path)?);
+        self.paths.push(path.clone());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+        targets.sockets.push(path);
+        self.streams
+            .iter()
+            .try_for_each(|stream| stream.set_nonblocking(true))
+    }
+
+    fn plant_files(&mut self, targets: &mut Targets, home: Option<&Path>) -> io::Result<()> {
+        let name = format!("gateway-escape-{}", self.nonce);
+        let mut places = vec![PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
+        if let Some(home) = home {
+            let state = home.join(".local/state/gateway");
+            fs::create_dir_all(&state)?;
+            places.push(state);
+        }
+        for place in places.into_iter().filter(|place| place.is_dir()) {
+            let path = place.join(&name);
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&path)?;
+            self.paths.push(path.clone());
+            file.write_all(self.nonce.as_bytes())?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+            targets.files.push(path);
+        }
+        Ok(())
+    }
+
+    fn plant_process(&mut self, targets: &mut Targets) -> io::Result<()> {
+        let process = Command::new("sleep")
+            .arg("3600")
+            .env(CANARY_VARIABLE, &self.nonce)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        targets.pid = Some(process.id());
+        self.process = Some(process);
+        Ok(())
+    }
+
+    fn plant_terminal(&mut self, targets: &mut Targets) -> io::Result<()> {
+        let open = |path: &str| fs::OpenOptions::new().read(true).write(true).open(path);
+        let Ok(master) = open("/dev/ptmx") else {
+            return Ok(());
+        };
+        let (unlocked, mut number) = (0_i32, 0_i32);
+        // SAFETY: each of the two requests reads or writes one `i32`, which lives across the call.
+        let made = unsafe {
+            libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked) == 0
+                && libc::ioctl(master.as_raw_fd(), libc::TIOCGPTN, &raw mut number) == 0
+        };
+        if !made {
+            return Err(io::Error::last_os_error());
+        }
+        let path = format!("/dev/pts/{number}");
+        let slave = open(&path)?;
+        let flags = rustix::fs::fcntl_getfl(&master)?;
+        rustix::fs::fcntl_setfl(&master, flags | rustix::fs::OFlags::NONBLOCK)?;
+        targets.terminal = Some(path.into());
+        self.terminal = Some((master, slave));
+        Ok(())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            // It may have ended already.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        for path in &self.paths {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The variable that carries the nonce in the planted process.
+pub const CANARY_VARIABLE: &str = "GATEWAY_ESCAPE_CANARY";

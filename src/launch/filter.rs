@@ -1,0 +1,278 @@
+//! The seccomp filter: which system calls the command may not make.
+//!
+//! A deny list, over a sandbox that holds without it: it removes socket families that are not bound to the network
+//! namespace (vsock), interfaces that get round such a rule (io_uring, the 32-bit ABI), key rings, and kernel code that
+//! sandboxes are usually escaped through. Numbers of other ABIs answer `ENOSYS`, as on a kernel without them.
+
+use libc::sock_filter;
+
+/// Assembles the filter for this machine's architecture.
+///
+/// With `allow_userns` the netlink families that a nested sandbox needs stay.
+pub fn program(allow_userns: bool) -> Vec<sock_filter> {
+    let mut code = vec![load(ARCHITECTURE_AT)];
+    code.extend(unless_equal(ARCHITECTURE, refuse(libc::ENOSYS)));
+    code.push(load(NUMBER_AT));
+    #[cfg(target_arch = "x86_64")]
+    code.extend([jump(BPF_JGE, X32_BIT, 0, 1), refuse(libc::ENOSYS)]);
+    for number in ABSENT {
+        code.extend(if_equal(number as u32, refuse(libc::ENOSYS)));
+    }
+    for number in FORBIDDEN {
+        code.extend(if_equal(number as u32, refuse(libc::EPERM)));
+    }
+    block(&mut code, libc::SYS_socket as u32, socket(allow_userns));
+    block(&mut code, libc::SYS_ioctl as u32, ioctl());
+    code.push(allow());
+    code
+}
+
+/// Runs `body`, which must end in a return, for one system call.
+fn block(code: &mut Vec<sock_filter>, number: u32, body: Vec<sock_filter>) {
+    code.push(jump(BPF_JEQ, number, 0, body.len() as u8));
+    code.extend(body);
+}
+
+fn socket(allow_userns: bool) -> Vec<sock_filter> {
+    let mut code = vec![load(argument_at(0))];
+    code.extend(if_equal(libc::AF_UNIX as u32, allow()));
+    let internet = protocols(&INTERNET_PROTOCOLS);
+    code.push(jump(BPF_JEQ, libc::AF_INET as u32, 1, 0));
+    code.push(jump(BPF_JEQ, libc::AF_INET6 as u32, 0, internet.len() as u8));
+    code.extend(internet);
+    let netlink = if allow_userns {
+        vec![allow()]
+    } else {
+        protocols(&NETLINK_PROTOCOLS)
+    };
+    code.push(jump(BPF_JEQ, libc::AF_NETLINK as u32, 0, netlink.len() as u8));
+    code.extend(netlink);
+    code.push(refuse(libc::EAFNOSUPPORT));
+    code
+}
+
+fn protocols(allowed: &[i32]) -> Vec<sock_filter> {
+    let mut code = vec![load(argument_at(2))];
+    code.extend(
+        allowed
+            .iter()
+            .flat_map(|protocol| if_equal(*protocol as u32, allow())),
+    );
+    code.push(refuse(libc::EPROTONOSUPPORT));
+    code
+}
+
+/// Typing into the terminal on behalf of the person at it. Only the low half of the request counts for the kernel.
+fn ioctl() -> Vec<sock_filter> {
+    let mut code = vec![load(argument_at(1))];
+    code.extend(if_equal(TIOCSTI, refuse(libc::EPERM)));
+    code.extend(if_equal(TIOCLINUX, refuse(libc::EPERM)));
+    code.push(allow());
+    code
+}
+
+fn if_equal(value: u32, then: sock_filter) -> [sock_filter; 2] {
+    [jump(BPF_JEQ, value, 0, 1), then]
+}
+
+fn unless_equal(value: u32, then: sock_filter) -> [sock_filter; 2] {
+    [jump(BPF_JEQ, value, 1, 0), then]
+}
+
+fn load(offset: u32) -> sock_filter {
+    sock_filter {
+        code: BPF_LOAD_WORD,
+        jt: 0,
+        jf: 0,
+        k: offset,
+    }
+}
+
+fn jump(code: u16, value: u32, if_true: u8, if_false: u8) -> sock_filter {
+    sock_filter {
+        code,
+        jt: if_true,
+        jf: if_false,
+        k: value,
+    }
+}
+
+fn refuse(errno: i32) -> sock_filter {
+    sock_filter {
+        code: BPF_RETURN,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_ERRNO | errno as u32,
+    }
+}
+
+fn allow() -> sock_filter {
+    sock_filter {
+        code: BPF_RETURN,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_ALLOW,
+    }
+}
+
+/// Where the low half of an argument stands in `struct seccomp_data`, on a little-endian machine.
+fn argument_at(index: u32) -> u32 {
+    16 + 8 * index
+}
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("the filter reads the low half of arguments as on little-endian machines");
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the launcher knows the system call ABI of x86_64 and aarch64");
+
+const NUMBER_AT: u32 = 0;
+const ARCHITECTURE_AT: u32 = 4;
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xC000_00B7;
+#[cfg(target_arch = "x86_64")]
+const X32_BIT: u32 = 0x4000_0000;
+const BPF_LOAD_WORD: u16 = 0x20;
+const BPF_RETURN: u16 = 0x06;
+const BPF_JEQ: u16 = 0x15;
+#[cfg(target_arch = "x86_64")]
+const BPF_JGE: u16 = 0x35;
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541C;
+// 0 (the type's own), ICMP, TCP, UDP, ICMPv6, raw, MPTCP: SCTP, DCCP, UDP-Lite and L2TP would load kernel modules.
+const INTERNET_PROTOCOLS: [i32; 7] = [0, 1, 6, 17, 58, 255, 262];
+// route, sock_diag, kobject_uevent, generic
+const NETLINK_PROTOCOLS: [i32; 4] = [0, 4, 15, 16];
+const ABSENT: [i64; 5] = [
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_bpf,
+];
+const FORBIDDEN: [i64; 19] = [
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_perf_event_open,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_setns,
+    libc::SYS_quotactl,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_syslog,
+    libc::SYS_reboot,
+    libc::SYS_fanotify_init,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the filter as the kernel would.
+    fn verdict(number: i64, arguments: [u64; 3], architecture: u32) -> u32 {
+        let code = program(false);
+        let word = |offset: u32| match offset {
+            NUMBER_AT => number as u32,
+            ARCHITECTURE_AT => architecture,
+            _ => arguments[(offset as usize - 16) / 8] as u32,
+        };
+        let (mut at, mut accumulator) = (0, 0);
+        loop {
+            let step = &code[at];
+            at += 1;
+            let taken = match step.code {
+                BPF_LOAD_WORD => {
+                    accumulator = word(step.k);
+                    continue;
+                }
+                BPF_RETURN => return step.k,
+                BPF_JEQ => accumulator == step.k,
+                _ => accumulator >= step.k,
+            };
+            at += usize::from(if taken { step.jt } else { step.jf });
+        }
+    }
+
+    fn native(number: i64, arguments: [u64; 3]) -> u32 {
+        verdict(number, arguments, ARCHITECTURE)
+    }
+
+    fn errno(errno: i32) -> u32 {
+        libc::SECCOMP_RET_ERRNO | errno as u32
+    }
+
+    #[test]
+    fn only_four_socket_families_exist() {
+        for family in 0..64 {
+            let allowed = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].contains(&family);
+            let expected = if allowed {
+                libc::SECCOMP_RET_ALLOW
+            } else {
+                errno(libc::EAFNOSUPPORT)
+            };
+            assert_eq!(
+                native(libc::SYS_socket, [family as u64, 1, 0]),
+                expected,
+                "family {family}"
+            );
+        }
+    }
+
+    #[test]
+    fn transport_protocols_that_load_modules_are_refused() {
+        assert_eq!(
+            native(libc::SYS_socket, [2, 1, 132]),
+            errno(libc::EPROTONOSUPPORT)
+        );
+        assert_eq!(native(libc::SYS_socket, [10, 1, 262]), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(
+            native(libc::SYS_socket, [16, 3, 12]),
+            errno(libc::EPROTONOSUPPORT)
+        );
+        assert_eq!(native(libc::SYS_socket, [16, 3, 0]), libc::SECCOMP_RET_ALLOW);
+    }
+
+    #[test]
+    fn the_high_half_of_a_request_hides_nothing() {
+        assert_eq!(
+            native(libc::SYS_ioctl, [0, 0xDEAD_0000_0000_5412, 0]),
+            errno(libc::EPERM)
+        );
+        assert_eq!(native(libc::SYS_ioctl, [0, 0x5413, 0]), libc::SECCOMP_RET_ALLOW);
+    }
+
+    #[test]
+    fn another_abi_does_not_exist() {
+        assert_eq!(verdict(libc::SYS_read, [0; 3], 0x4000_0003), errno(libc::ENOSYS));
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(native(libc::SYS_read | 0x4000_0000, [0; 3]), errno(libc::ENOSYS));
+    }
+
+    #[test]
+    fn what_is_forbidden_is_refused_and_the_rest_runs() {
+        for number in FORBIDDEN {
+            assert_eq!(native(number, [0; 3]), errno(libc::EPERM));
+        }
+        for number in ABSENT {
+            assert_eq!(native(number, [0; 3]), errno(libc::ENOSYS));
+        }
+        for number in [
+            libc::SYS_read,
+            libc::SYS_clone3,
+            libc::SYS_execve,
+            libc::SYS_mount,
+            libc::SYS_ptrace,
+        ] {
+            assert_eq!(native(number, [0; 3]), libc::SECCOMP_RET_ALLOW);
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The launcher: the process outside, which the shell knows as its job.
+//!
+//! It makes the namespaces, passes the listeners on to the gateway, lends the terminal to the command, forwards signals,
+//! and ends as the command ended.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{AddressFamily, SocketType};
+use rustix::process::Pid;
+
+use super::Exit;
+use super::error::{At, Error, Failure, Step};
+use super::identity::Identity;
+use super::init::{self, Order, Report, Sandbox};
+use super::syscall::{self, Arrived, Side, SignalSet};
+use super::terminal::Terminal;
+use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
+
+/// Makes the sandbox, runs the command in it, and tells how it ended.
+///
+/// # Errors
+/// [`Error`] if the command was never started, or could not be executed.
+pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
+    refuse_threads()?;
+    refuse_directories_as_standard_streams()?;
+    let signals = SignalSet::of(&FORWARDED);
+    let mask = signals.block().at(Step::Prepare, "signal mask")?;
+    let arrivals = signals.descriptor().at(Step::Prepare, "signal descriptor")?;
+    let (ours, theirs) = enroll::packet_pair().map_err(Error::Gateway)?;
+    if sandbox.identity.is_other() {
+        // Else the sandbox would keep the groups of root, and could not drop them itself.
+        rustix::thread::set_thread_groups(&[]).at(Step::User, "drop groups")?;
+    }
+    let (pid, pidfd) = match syscall::clone_into_namespaces().at(Step::Namespaces, "clone3")? {
+        Side::Child => {
+            drop((ours, gateway, arrivals));
+            init::live(&sandbox, theirs, &mask)
+        }
+        Side::Parent { pid, pidfd } => (pid, pidfd),
+    };
+    drop(theirs);
+    let terminal = sandbox.interactive.then(Terminal::own);
+    let mut launcher = Launcher {
+        control: Some(ours),
+        init: Init {
+            pid,
+            pidfd,
+            reaped: false,
+        },
+        arrivals,
+        gateway,
+        identity: sandbox.identity,
+        command_name: sandbox
+            .arguments
+            .first()
+            .map(|a| a.to_string_lossy().into_owned())
+            .unwrap_or_default(),
+        answer_due: None,
+        command: None,
+        terminal,
+        ended: None,
+    };
+    let outcome = launcher.supervise();
+    if let Some(terminal) = &launcher.terminal {
+        terminal.take_back();
+    }
+    launcher.init.end();
+    mask.restore();
+    outcome
+}
+
+struct Launcher {
+    /// Towards the first process; `None` once that has closed its end.
+    control: Option<OwnedFd>,
+    init: Init,
+    arrivals: OwnedFd,
+    gateway: LauncherEnd,
+    identity: Identity,
+    command_name: String,
+    /// By when the gateway must have answered; `None` when it need not.
+    answer_due: Option<Instant>,
+    command: Option<Command>,
+    terminal: Option<Terminal>,
+    ended: Option<i32>,
+}
+
+/// The command's process, as the launcher sees it.
+struct Command {
+    pid: Pid,
+    pidfd: OwnedFd,
+}
+
+/// The sandbox's first process; it is killed, and with it all others, when this value is dropped.
+struct Init {
+    pid: Pid,
+    pidfd: OwnedFd,
+    reaped: bool,
+}
+
+impl Init {
+    fn end(&mut self) -> Option<i32> {
+        if self.reaped {
+            return None;
+        }
+        // It may have ended by itself.
+        let _ = syscall::signal_through(&self.pidfd, libc::SIGKILL);
+        self.reaped = true;
+        syscall::wait_for(self.pid).ok()
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Launcher {
+    fn supervise(&mut self) -> Result<Exit, Error> {
+        loop {
+            let ready = self.wait()?;
+            if ready.signals {
+                while let Some(arrived) = syscall::next_signal(&self.arrivals) {
+                    if let Some(exit) = self.forward(arrived) {
+                        return Ok(exit);
+                    }
+                }
+            }
+            if ready.gateway {
+                self.pass_answer_on()?;
+            }
+            if ready.control {
+                self.hear()?;
+                continue; // Everything that it said comes before its end.
+            }
+            if ready.init {
+                return self.conclude();
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<Ready, Error> {
+        let deadline = self
+            .answer_due
+            .map(|due| due.saturating_duration_since(Instant::now()));
+        let timeout = deadline.map(|left| Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        let mut files: Vec<BorrowedFd<'_>> = vec![self.arrivals.as_fd(), self.init.pidfd.as_fd()];
+        files.extend(self.control.as_ref().map(AsFd::as_fd));
+        if self.answer_due.is_some() {
+            files.push(self.gateway.as_fd());
+        }
+        let mut events: Vec<PollFd<'_>> = files
+            .iter()
+            .map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN))
+            .collect();
+        match rustix::event::poll(&mut events, timeout.as_ref()) {
+            Ok(0) => {
+                return Err(Error::GatewaySilent {
+                    seconds: ANSWER_WITHIN.as_secs(),
+                });
+            }
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
+            Err(error) => return Err(Failure::of(Step::Process, error, "poll").into()),
+        }
+        let fired: Vec<bool> = events.iter().map(|event| !event.revents().is_empty()).collect();
+        let has_control = self.control.is_some();
+        Ok(Ready {
+            signals: fired[0],
+            init: fired[1],
+            control: has_control && fired[2],
+            gateway: self.answer_due.is_some() && fired[files.len() - 1],
+        })
+    }
+
+    /// Hears one report of the first process.
+    fn hear(&mut self) -> Result<(), Error> {
+        let Some(control) = &self.control else {
+            return Ok(());
+        };
+        let (report, files) = match receive_packet::<Report>(control.as_fd()) {
+            Ok(packet) => packet,
+            Err(enroll::Error::Gone) => {
+                self.control = None;
+                return Ok(());
+            }
+            Err(error) => return Err(Failure::new(Step::Process, error.to_string()).into()),
+        };
+        match report {
+            Report::WantsMaps => {
+                self.identity
+                    .write_maps(&self.init.pid.as_raw_nonzero().to_string())?;
+                self.order(&Order::Mapped, &[])
+            }
+            Report::Listening { capture, ipv6 } => {
+                let uid = self.identity.user().uid;
+                let pid = self.init.pid.as_raw_nonzero().get();
+                let hello = Hello {
+                    version: enroll::VERSION,
+                    pid,
+                    uid,
+                    capture,
+                    ipv6,
+                };
+                self.introduce(&hello, files)
+            }
+            Report::Started => self.begin(files),
+            Report::Stopped => {
+                self.stop_too();
+                Ok(())
+            }
+            Report::Ended(status) => {
+                self.ended = Some(status);
+                Ok(())
+            }
+            Report::Failed(failure) => Err(failure.into()),
+            Report::NotExecuted(errno) => Err(self.not_executed(errno)),
+        }
+    }
+
+    /// Hands the listeners to the gateway.
+    fn introduce(&mut self, hello: &Hello, files: Vec<OwnedFd>) -> Result<(), Error> {
+        let [tcp, dns_tcp, dns_udp] = <[OwnedFd; 3]>::try_from(files)
+            .map_err(|_| Failure::new(Step::Handoff, "listeners are missing"))?;
+        let listeners = Listeners {
+            tcp,
+            dns_tcp,
+            dns_udp,
+        };
+        refuse_own_network(&listeners)?;
+        self.gateway.hello(hello, &listeners).map_err(Error::Gateway)?;
+        self.answer_due = Some(Instant::now() + ANSWER_WITHIN);
+        Ok(())
+    }
+
+    fn pass_answer_on(&mut self) -> Result<(), Error> {
+        self.answer_due = None;
+        let answer = self.gateway.answer().map_err(Error::Gateway)?;
+        self.order(&Order::Proceed, &[answer.as_fd()])
+    }
+
+    /// Learns the command's number here, lends it the terminal, and lets it run.
+    fn begin(&mut self, mut files: Vec<OwnedFd>) -> Result<(), Error> {
+        let pidfd = files
+            .pop()
+            .ok_or_else(|| Failure::new(Step::Process, "the command's handle is missing"))?;
+        let pid = pid_of(&pidfd)?;
+        if let Some(terminal) = &self.terminal {
+            terminal.lend(pid);
+        }
+        self.command = Some(Command { pid, pidfd });
+        self.order(&Order::Run, &[])
+    }
+
+    /// Follows the command into a stop, as the shell expects of its job, and out of it again.
+    fn stop_too(&self) {
+        let (Some(terminal), Some(command)) = (&self.terminal, &self.command) else {
+            return;
+        };
+        terminal.take_back();
+        syscall::raise(libc::SIGSTOP);
+        // Here the shell has continued us: in the foreground, or by `bg` in the background.
+        if terminal.is_ours() {
+            terminal.lend(command.pid);
+        }
+        let _ = rustix::process::kill_process_group(command.pid, rustix::process::Signal::CONT);
+    }
+
+    /// Forwards a signal; before the command exists it ends the launch instead.
+    fn forward(&self, arrived: Arrived) -> Option<Exit> {
+        let Arrived { signal, from_kernel } = arrived;
+        if matches!(signal, libc::SIGCHLD | libc::SIGCONT | libc::SIGTTOU) {
+            return None;
+        }
+        let Some(command) = &self.command else {
+            return matches!(
+                signal,
+                libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
+            )
+            .then_some(Exit::Signal(signal));
+        };
+        // What the terminal sent, it sent to the command as well, which is in the same group.
+        if !from_kernel || self.terminal.is_some() {
+            let _ = syscall::signal_through(&command.pidfd, signal);
+        }
+        None
+    }
+
+    fn conclude(&mut self) -> Result<Exit, Error> {
+        self.init.reaped = true;
+        let _ = syscall::wait_for(self.init.pid);
+        self.ended.map(Exit::from_status).ok_or(Error::Killed)
+    }
+
+    fn not_executed(&self, errno: i32) -> Error {
+        let command = self.command_name.clone();
+        match errno {
+            libc::ENOENT => Error::NotFound { command },
+            errno => Error::NotExecutable {
+                command,
+                source: std::io::Error::from_raw_os_error(errno),
+            },
+        }
+    }
+
+    fn order(&self, order: &Order, files: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        let Some(control) = &self.control else {
+            return Ok(());
+        };
+        match send_packet(control.as_fd(), order, files) {
+            // It has failed meanwhile; its report comes first out of the socket.
+            Ok(()) | Err(enroll::Error::Gone) => Ok(()),
+            Err(error) => Err(Failure::new(Step::Process, error.to_string()).into()),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Ready {
+    signals: bool,
+    init: bool,
+    control: bool,
+    gateway: bool,
+}
+
+/// Refuses to clone a process that has threads: locks that they hold would stay held in the copy.
+fn refuse_threads() -> Result<(), Failure> {
+    let threads = std::fs::read_dir("/proc/self/task")
+        .at(Step::Prepare, "/proc/self/task")?
+        .count();
+    if threads != 1 {
+        return Err(Failure::new(
+            Step::Prepare,
+            format!("the launcher has {threads} threads, and must have one"),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a directory as standard input, output or error: through it the command would see the host's files unhidden.
+fn refuse_directories_as_standard_streams() -> Result<(), Failure> {
+    for fd in 0..3 {
+        let is_directory = std::fs::metadata(format!("/proc/self/fd/{fd}")).is_ok_and(|found| found.is_dir());
+        if is_directory {
+            return Err(Failure::new(
+                Step::Prepare,
+                format!("standard stream {fd} is a directory"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses listeners that are in the launcher's own network: the gateway would serve the host instead of the sandbox.
+fn refuse_own_network(listeners: &Listeners) -> Result<(), Failure> {
+    let own =
+        rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None).at(Step::Handoff, "socket")?;
+    // Before Linux 5.14 there is no such number; the namespaces are then known by construction only.
+    let Ok(own) = syscall::network_cookie(&own) else {
+        return Ok(());
+    };
+    for socket in [&listeners.tcp, &listeners.dns_tcp, &listeners.dns_udp] {
+        if syscall::network_cookie(socket).at(Step::Handoff, "SO_NETNS_COOKIE")? == own {
+            return Err(Failure::new(
+                Step::Handoff,
+                "the listeners are in the host's own network",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn pid_of(pidfd: &OwnedFd) -> Result<Pid, Failure> {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
+    let text = std::fs::read_to_string(&path).at(Step::Process, path)?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("Pid:"))
+        .and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?))
+        .ok_or_else(|| Failure::new(Step::Process, "the command has ended before it began"))
+}
+
+const FORWARDED: [i32; 10] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGTTOU,
+];
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_of_the_launchers_own_network_are_refused() {
+        let socket = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let listeners = Listeners {
+            tcp: socket(),
+            dns_tcp: socket(),
+            dns_udp: socket(),
+        };
+        assert_eq!(refuse_own_network(&listeners).unwrap_err().step, Step::Handoff);
+    }
+
+    #[test]
+    fn a_process_with_threads_is_not_cloned() {
+        // The test harness itself has several.
+        assert_eq!(refuse_threads().unwrap_err().step, Step::Prepare);
+    }
+}

@@ -1,0 +1,328 @@
+//! The sandbox's first process: it builds everything, starts the command, and waits for it.
+//!
+//! It is a copy of the launcher that `clone` made, with every capability over the new namespaces and none over the
+//! host's, and it never executes another program: that would take its capabilities before the work is done.
+
+use std::ffi::OsString;
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use super::error::{At, Failure, Step};
+use super::identity::Identity;
+use super::layout::Layout;
+use super::syscall::{Side, SignalSet};
+use super::{command, confine, environment, mounts, network, syscall, trust};
+use crate::enroll::{Capture, Ready, SealedReady, receive_packet, send_packet};
+
+/// What the first process tells the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Report {
+    /// It needs its user maps written from outside.
+    WantsMaps,
+    /// The network stands; the three listeners are with the packet.
+    Listening {
+        /// How TCP is captured.
+        capture: Capture,
+        /// Whether there is IPv6.
+        ipv6: bool,
+    },
+    /// The command's process exists, and waits; its handle is with the packet.
+    Started,
+    /// The command has stopped.
+    Stopped,
+    /// The command has ended, with this raw status.
+    Ended(i32),
+    /// A step failed.
+    Failed(Failure),
+    /// The command could not be executed, for this errno.
+    NotExecuted(i32),
+}
+
+/// What the launcher tells the first process.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// The maps are written.
+    Mapped,
+    /// The gateway serves; its answer is with the packet.
+    Proceed,
+    /// The command may run.
+    Run,
+}
+
+/// All that the first process needs; it is copied into it by `clone`.
+#[derive(Debug)]
+pub struct Sandbox {
+    /// As whom.
+    pub identity: Identity,
+    /// The file system.
+    pub layout: Layout,
+    /// The command and its arguments.
+    pub arguments: Vec<OsString>,
+    /// The program as an open file, instead of by the first argument's name.
+    pub program: Option<OwnedFd>,
+    /// The variables for the command, scrubbed.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Which way of capture is forced.
+    pub capture: Option<Capture>,
+    /// Whether the command may make user namespaces.
+    pub allow_userns: bool,
+    /// Whether the command gets a process group, and the terminal, of its own.
+    pub interactive: bool,
+}
+
+/// Lives the first process's life.
+pub fn live(sandbox: &Sandbox, control: OwnedFd, mask: &SignalSet) -> ! {
+    let Err(failure) = arrange_files(sandbox, &control).and_then(|program| run(sandbox, program, mask));
+    let _ = send_packet(CONTROL, &Report::Failed(failure), &[]);
+    syscall::exit_now(125)
+}
+
+enum Never {}
+
+/// Moves the two files that stay to known numbers, and closes all others: one inherited socket or directory of the host
+/// would be a way out.
+fn arrange_files(sandbox: &Sandbox, control: &OwnedFd) -> Result<Option<BorrowedFd<'static>>, Failure> {
+    let program = match &sandbox.program {
+        None => None,
+        Some(program) => {
+            Some(rustix::io::fcntl_dupfd_cloexec(program, FIRST_FREE).at(Step::Files, "program")?)
+        }
+    };
+    let control = rustix::io::fcntl_dupfd_cloexec(control, FIRST_FREE).at(Step::Files, "control")?;
+    syscall::place(syscall::borrow(control.as_raw_fd()), CONTROL_NUMBER).at(Step::Files, "control")?;
+    if let Some(program) = &program {
+        syscall::place(syscall::borrow(program.as_raw_fd()), PROGRAM_NUMBER).at(Step::Files, "program")?;
+    }
+    let had_program = program.is_some();
+    // Both are closed below by number.
+    let _ = (control.into_raw_fd(), program.map(IntoRawFd::into_raw_fd));
+    let first = if had_program { FIRST_FREE } else { PROGRAM_NUMBER };
+    syscall::close_from(first as u32).at(Step::Files, "close inherited files")?;
+    Ok(had_program.then(|| syscall::borrow(PROGRAM_NUMBER)))
+}
+
+fn run(sandbox: &Sandbox, program: Option<BorrowedFd<'static>>, mask: &SignalSet) -> Result<Never, Failure> {
+    die_with_the_launcher()?;
+    let kept = mounts::Kept::take(&sandbox.layout);
+    if sandbox.identity.is_other() {
+        report(&Report::WantsMaps, &[])?;
+        await_order(|order| matches!(order, Order::Mapped))?;
+        sandbox.identity.become_user()?;
+        die_with_the_launcher()?;
+    } else {
+        sandbox.identity.write_maps("self")?;
+    }
+    let kept = kept?;
+    // A kernel without key rings has none to leak; a container that refuses them does so to the command as well, and so
+    // does our own filter.
+    match syscall::join_new_keyring() {
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            return Err(error).at(Step::Keyring, "join a new one");
+        }
+        _ => {}
+    }
+    let network = network::set_up(sandbox.capture)?;
+    if !sandbox.allow_userns {
+        std::fs::OpenOptions::new()
+            .write(true)
+            .custom_flags(libc::O_CLOEXEC)
+            .open(MAX_USER_NAMESPACES)
+            .and_then(|mut file| std::io::Write::write_all(&mut file, b"0"))
+            .at(Step::NestedNamespaces, MAX_USER_NAMESPACES)?;
+    }
+    hand_over(network)?;
+    // The gateway prepares its answer while the mounts are made.
+    mounts::build(&sandbox.layout, kept)?;
+    let ready = await_ready()?;
+    trust::install(&ready)?;
+    let directory = enter(&sandbox.layout)?;
+    let variables = variables(sandbox, &ready, directory);
+    start(sandbox, program, &variables, mask)
+}
+
+/// Asks for this process's death when the launcher dies, and makes sure that it has not done so already.
+///
+/// The kernel forgets the wish at every change of credentials.
+fn die_with_the_launcher() -> Result<(), Failure> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::Process, "death signal")?;
+    let mut events = [rustix::event::PollFd::from_borrowed_fd(
+        CONTROL,
+        rustix::event::PollFlags::IN,
+    )];
+    let now = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::event::poll(&mut events, Some(&now)).at(Step::Process, "control socket")?;
+    if events[0].revents().contains(rustix::event::PollFlags::HUP) {
+        syscall::exit_now(125);
+    }
+    Ok(())
+}
+
+fn hand_over(network: network::Network) -> Result<(), Failure> {
+    use std::os::fd::AsFd;
+    let listeners = &network.listeners;
+    let fds = [
+        listeners.tcp.as_fd(),
+        listeners.dns_tcp.as_fd(),
+        listeners.dns_udp.as_fd(),
+    ];
+    // Our own copies end here: the gateway's death must close the last ones.
+    report(
+        &Report::Listening {
+            capture: network.capture,
+            ipv6: network.ipv6,
+        },
+        &fds,
+    )
+}
+
+fn await_ready() -> Result<Ready, Failure> {
+    let mut files = await_order(|order| matches!(order, Order::Proceed))?;
+    let file = files
+        .pop()
+        .ok_or_else(|| Failure::new(Step::Handoff, "the gateway's answer is missing"))?;
+    SealedReady::from_fd(file)
+        .open()
+        .map_err(|error| Failure::new(Step::Handoff, error.to_string()))
+}
+
+/// Goes to the working directory by name: the one inherited may lie beneath what now covers it.
+fn enter(layout: &Layout) -> Result<&Path, Failure> {
+    let wanted = layout.working_directory.as_path();
+    for directory in [wanted, layout.home.path()] {
+        if std::env::set_current_dir(directory).is_ok() {
+            return Ok(directory);
+        }
+    }
+    std::env::set_current_dir("/").at(Step::WorkingDirectory, "/")?;
+    Ok(Path::new("/"))
+}
+
+fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsString, OsString)> {
+    let mut variables = sandbox.environment.clone();
+    environment::set(&mut variables, "HOME", sandbox.layout.home.path());
+    environment::set(&mut variables, "PWD", directory);
+    environment::set(&mut variables, "XDG_RUNTIME_DIR", mounts::runtime_directory());
+    environment::set(&mut variables, "TMPDIR", "/tmp");
+    trust::set_variables(&mut variables);
+    variables.retain(|(name, _)| !ready.unset.iter().any(|unset| name == unset.as_str()));
+    for (name, value) in &ready.set {
+        environment::set(&mut variables, name, value);
+    }
+    variables
+}
+
+fn start(
+    sandbox: &Sandbox,
+    program: Option<BorrowedFd<'static>>,
+    variables: &[(OsString, OsString)],
+    mask: &SignalSet,
+) -> Result<Never, Failure> {
+    let (gate, opener) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Process, "gate")?;
+    let (pid, pidfd) = match syscall::fork().at(Step::Process, "fork")? {
+        Side::Child => {
+            drop(opener);
+            let Err(failure) = become_command(sandbox, program, variables, mask, &gate);
+            let _ = send_packet(CONTROL, &Report::Failed(failure), &[]);
+            syscall::exit_now(125);
+        }
+        Side::Parent { pid, pidfd } => (pid, pidfd),
+    };
+    if sandbox.interactive {
+        // Both sides do it, so that it is done before either needs it.
+        let _ = rustix::process::setpgid(Some(pid), Some(pid));
+    }
+    confine::drop_capabilities()?;
+    confine::filter_system_calls(sandbox.allow_userns)?;
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .at(Step::Process, "not dumpable")?;
+    die_with_the_launcher()?;
+    {
+        use std::os::fd::AsFd;
+        report(&Report::Started, &[pidfd.as_fd()])?;
+    }
+    drop((pidfd, gate));
+    await_order(|order| matches!(order, Order::Run))?;
+    rustix::io::write(&opener, b"!").at(Step::Process, "gate")?;
+    drop(opener);
+    watch(pid.as_raw_nonzero().get())
+}
+
+/// Reaps every process of the sandbox until the command's own has ended.
+fn watch(command: i32) -> Result<Never, Failure> {
+    loop {
+        let (pid, status) = syscall::wait_any().at(Step::Process, "wait")?;
+        if pid != command {
+            continue;
+        }
+        if libc::WIFSTOPPED(status) {
+            report(&Report::Stopped, &[])?;
+            continue;
+        }
+        report(&Report::Ended(status), &[])?;
+        // With the first process the kernel ends all others.
+        syscall::exit_now(0);
+    }
+}
+
+fn become_command(
+    sandbox: &Sandbox,
+    program: Option<BorrowedFd<'static>>,
+    variables: &[(OsString, OsString)],
+    mask: &SignalSet,
+    gate: &OwnedFd,
+) -> Result<Never, Failure> {
+    if sandbox.interactive {
+        rustix::process::setpgid(None, None).at(Step::Process, "process group")?;
+    }
+    confine::drop_capabilities()?;
+    confine::scope_by_landlock()?;
+    confine::filter_system_calls(sandbox.allow_userns)?;
+    let mut byte = [0];
+    if rustix::io::read(gate, &mut byte[..]) != Ok(1) {
+        syscall::exit_now(125); // The first process has failed, and says so itself.
+    }
+    syscall::close_on_exec_from(3).at(Step::Files, "close on exec")?;
+    mask.restore();
+    // The Rust runtime ignores it, and an ignored signal stays so across exec.
+    syscall::default_action(libc::SIGPIPE);
+    let error = match program {
+        None => command::execute(&sandbox.arguments, variables),
+        Some(file) => match (command::strings(&sandbox.arguments), command::block(variables)) {
+            (Ok(arguments), Ok(environment)) => syscall::execute_open(file, &arguments, &environment),
+            _ => std::io::Error::from_raw_os_error(libc::EINVAL),
+        },
+    };
+    report(
+        &Report::NotExecuted(error.raw_os_error().unwrap_or(libc::EIO)),
+        &[],
+    )?;
+    syscall::exit_now(127)
+}
+
+fn report(report: &Report, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+    send_packet(CONTROL, report, fds).map_err(|error| Failure::new(Step::Process, error.to_string()))
+}
+
+fn await_order(expected: impl Fn(&Order) -> bool) -> Result<Vec<OwnedFd>, Failure> {
+    match receive_packet::<Order>(CONTROL) {
+        Ok((order, files)) if expected(&order) => Ok(files),
+        Ok(_) => Err(Failure::new(Step::Process, "the launcher spoke out of turn")),
+        // The launcher has given up, and said why.
+        Err(_) => syscall::exit_now(125),
+    }
+}
+
+const CONTROL_NUMBER: RawFd = 3;
+const PROGRAM_NUMBER: RawFd = 4;
+const FIRST_FREE: RawFd = 5;
+// SAFETY: `arrange_files` places the control socket there before any use, for the whole life of the process.
+const CONTROL: BorrowedFd<'static> = unsafe { BorrowedFd::borrow_raw(CONTROL_NUMBER) };
+const MAX_USER_NAMESPACES: &str = "/proc/sys/user/max_user_namespaces";

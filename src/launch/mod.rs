@@ -1,0 +1,326 @@
+//! The launcher: runs a command in namespaces whose only way out is the gateway.
+//!
+//! [`reexec`] replaces the calling process by a fresh, single-threaded one with a scrubbed environment; [`resume`] picks
+//! up there, and [`run`] does the work. `launch` shares nothing with the data path but `enroll`: the sockets that the
+//! gateway serves are made inside the sandbox and passed to it. If a step fails the command is never started.
+
+#![expect(
+    unsafe_code,
+    reason = "namespaces, seccomp, key rings and the probes have no safe calls"
+)]
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use rustix::fs::MemfdFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::enroll::{Capture, LauncherEnd};
+
+mod advice;
+mod command;
+mod confine;
+mod devices;
+pub mod environment;
+mod error;
+pub mod escape;
+mod filter;
+pub mod hide;
+mod host;
+mod identity;
+mod init;
+mod layout;
+mod mounts;
+mod netlink;
+pub mod network;
+mod overlay;
+mod ruleset;
+mod syscall;
+mod terminal;
+pub mod trust;
+mod truststore;
+
+pub use error::{Error, Failure, Step};
+pub use identity::{User, UserUnknown};
+pub use layout::Home;
+pub use syscall::network_cookie;
+
+use error::At;
+use identity::Identity;
+use layout::{Layout, Wishes};
+
+/// What to run, and how.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Launch {
+    /// The command and its arguments; the first is the program, looked for in `PATH` unless `own_program` is set.
+    pub arguments: Vec<OsString>,
+    /// Whether the program is this very program, whatever the first argument says: it is then run from the open file, so
+    /// that the sandbox's user need not be able to reach its path.
+    pub own_program: bool,
+    /// Further directories that stay the host's own, and writable; absolute.
+    pub projects: Vec<PathBuf>,
+    /// Files and directories to hide, beyond the built-in ones; absolute.
+    pub hide: Vec<PathBuf>,
+    /// Files of the gateway's own among those: nothing may be put in their place, either, for the next start would read it.
+    pub own: Vec<PathBuf>,
+    /// Folders in which the gateway looks for files of its own by a pattern: nothing may be added to them.
+    pub own_folders: Vec<PathBuf>,
+    /// Which variables pass, beyond the built-in rules.
+    pub environment: environment::Rules,
+    /// As whom the command runs. Root only; `None` for whoever called `sudo`, or nobody.
+    pub user: Option<User>,
+    /// Whether the command may make user namespaces of its own (Chromium, bubblewrap, podman, a nested gateway).
+    pub allow_userns: bool,
+    /// Whether `.git/config` and `.git/hooks` in the projects stay writable.
+    pub writable_git: bool,
+    /// Forces one way of capture; `None` for the best that the kernel has.
+    pub capture: Option<Capture>,
+}
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this code.
+    Code(u8),
+    /// This signal killed it.
+    Signal(i32),
+}
+
+/// What a launch will be, for the summary that a person sees before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// As whom the command runs.
+    pub user: User,
+    /// Where its home is, and whether it is the user's own under an overlay.
+    pub home: Home,
+    /// Where it starts.
+    pub working_directory: PathBuf,
+    /// Whether what it writes to its working directory persists.
+    pub persistent: bool,
+    /// The directories that are the host's own, and writable.
+    pub projects: Vec<PathBuf>,
+}
+
+/// Makes the sandbox, runs the command in it, and tells how it ended.
+///
+/// The process must be single-threaded, which [`reexec`] sees to.
+///
+/// # Errors
+/// [`Error`] if the command was never started; [`Error::exit_code`] and [`Error::advice`] tell what to make of it.
+pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
+    let (identity, layout) = plan(&launch)?;
+    let program = match launch.own_program {
+        true => Some(OwnedFd::from(
+            File::open("/proc/self/exe").at(Step::Prepare, "/proc/self/exe")?,
+        )),
+        false => None,
+    };
+    let mut variables = launch.environment.scrub(std::env::vars_os());
+    if identity.is_other() {
+        for name in [
+            "USER",
+            "LOGNAME",
+            "MAIL",
+            "XDG_CONFIG_HOME",
+            "XDG_CACHE_HOME",
+            "XDG_DATA_HOME",
+            "XDG_STATE_HOME",
+        ] {
+            variables.retain(|(known, _)| known != name);
+        }
+    }
+    let sandbox = init::Sandbox {
+        identity,
+        layout,
+        arguments: launch.arguments,
+        program,
+        environment: variables,
+        capture: launch.capture,
+        allow_userns: launch.allow_userns,
+        interactive: terminal::Terminal::is_interactive(),
+    };
+    host::run(sandbox, gateway)
+}
+
+/// Tells what [`run`] would do in this directory, as this user.
+///
+/// # Errors
+/// As [`run`], for what can be known beforehand.
+pub fn summary(launch: &Launch) -> Result<Summary, Error> {
+    let (identity, layout) = plan(launch)?;
+    let Layout {
+        home,
+        working_directory,
+        persistent,
+        projects,
+        ..
+    } = layout;
+    Ok(Summary {
+        user: identity.user(),
+        home,
+        working_directory,
+        persistent,
+        projects,
+    })
+}
+
+/// Replaces this process by the launcher, in a fresh image of this program: `gateway __launch SOCKET SETTINGS`.
+///
+/// The new image has only the variables that the command may have, so that no secret of the user's is in its memory.
+/// Returns only if that fails.
+pub fn reexec(mut launch: Launch, gateway: LauncherEnd) -> io::Error {
+    let variables: Vec<_> = std::env::vars_os().collect();
+    launch.hide.extend(environment::credential_files(&variables));
+    let mut passed = launch.environment.scrub(variables.iter().cloned());
+    // Who called sudo is for the launcher, not for the command: it drops these itself.
+    passed.extend(
+        variables
+            .into_iter()
+            .filter(|(name, _)| name == "SUDO_UID" || name == "SUDO_GID"),
+    );
+    match prepare(&launch, gateway) {
+        Err(error) => error,
+        Ok((socket, settings)) => {
+            let arguments = [
+                OsString::from("gateway"),
+                SUBCOMMAND.into(),
+                socket.as_raw_fd().to_string().into(),
+                settings.as_raw_fd().to_string().into(),
+            ];
+            match (command::strings(&arguments), command::block(&passed)) {
+                (Ok(arguments), Ok(passed)) => syscall::execute(c"/proc/self/exe", &arguments, &passed),
+                (Err(error), _) | (_, Err(error)) => error,
+            }
+        }
+    }
+}
+
+/// Picks up what [`reexec`] passed on: the arguments after [`SUBCOMMAND`].
+///
+/// # Errors
+/// `InvalidInput` if these are not such arguments.
+pub fn resume(arguments: &[OsString]) -> io::Result<(Launch, LauncherEnd)> {
+    let [socket, settings] = arguments else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let adopt = |argument: &OsStr| -> io::Result<OwnedFd> {
+        let number = argument
+            .to_str()
+            .and_then(|a| a.parse().ok())
+            .filter(|number| *number > 2);
+        syscall::adopt(number.ok_or(io::ErrorKind::InvalidInput)?)
+    };
+    let (socket, settings) = (adopt(socket)?, File::from(adopt(settings)?));
+    let launch = serde_json::from_reader(io::BufReader::new(settings))?;
+    Ok((launch, socket.into()))
+}
+
+/// The exit code of a launcher that never started the command.
+pub const LAUNCHER_FAILED: u8 = 125;
+
+/// The first argument by which `main` knows that it is the launcher.
+pub const SUBCOMMAND: &str = "__launch";
+
+impl Exit {
+    fn from_status(status: i32) -> Self {
+        if libc::WIFSIGNALED(status) {
+            Self::Signal(libc::WTERMSIG(status))
+        } else {
+            Self::Code(libc::WEXITSTATUS(status) as u8)
+        }
+    }
+
+    /// Ends this process as the command ended: with its code, or by its signal, without a core file.
+    pub fn resume(self) -> ! {
+        match self {
+            Self::Code(code) => std::process::exit(code.into()),
+            Self::Signal(signal) => {
+                let none = rustix::process::Rlimit {
+                    current: Some(0),
+                    maximum: Some(0),
+                };
+                let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+                syscall::default_action(signal);
+                syscall::SignalSet::of(&[]).restore();
+                syscall::raise(signal);
+                std::process::exit(128 + signal)
+            }
+        }
+    }
+}
+
+fn prepare(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedFd)> {
+    use std::io::{Seek, Write};
+    let socket = OwnedFd::from(gateway);
+    let mut settings = File::from(rustix::fs::memfd_create("gateway-launch", MemfdFlags::CLOEXEC)?);
+    settings.write_all(&serde_json::to_vec(launch)?)?;
+    settings.rewind()?;
+    for file in [socket.as_fd(), settings.as_fd()] {
+        rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
+    }
+    Ok((socket, settings.into()))
+}
+
+/// The path of a name in its real directory; the name itself may be a link. `None` where there is no such directory.
+fn named(path: &std::path::Path) -> Option<PathBuf> {
+    Some(
+        std::fs::canonicalize(path.parent()?)
+            .ok()?
+            .join(path.file_name()?),
+    )
+}
+
+fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
+    let identity = Identity::choose(launch.user, User::who_called_sudo())?;
+    let user = identity.user();
+    let environment_home = std::env::var_os("HOME").map(PathBuf::from);
+    let wanted_home = if identity.is_other() {
+        user.home()
+    } else {
+        environment_home.clone()
+    };
+    let is_own =
+        |home: &PathBuf| std::fs::metadata(home).is_ok_and(|found| found.is_dir() && found.uid() == user.uid);
+    let canonical = |path: PathBuf| std::fs::canonicalize(path).ok();
+    let home = wanted_home.and_then(canonical).filter(is_own);
+    let other_homes = match identity {
+        Identity::Own(_) => Vec::new(),
+        Identity::Other(_) => {
+            let root = User { uid: 0, gid: 0 }.home();
+            let mut homes: Vec<PathBuf> = [root, environment_home]
+                .into_iter()
+                .flatten()
+                .filter_map(canonical)
+                .collect();
+            homes.retain(|other| Some(other) != home.as_ref());
+            homes.dedup();
+            homes
+        }
+    };
+    let mut projects = Vec::new();
+    for project in &launch.projects {
+        projects.push(std::fs::canonicalize(project).at(Step::Prepare, project.display().to_string())?);
+    }
+    let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
+    let variables: Vec<_> = std::env::vars_os().collect();
+    let mut hide = launch.hide.clone();
+    hide.extend(environment::relocated(&variables, hide::IN_HOME));
+    // Where the table cannot be read there is no telling; the places that are always covered remain.
+    let sockets = layout::host_sockets(&std::fs::read_to_string("/proc/net/unix").unwrap_or_default());
+    let wishes = Wishes {
+        sockets,
+        working_directory,
+        home,
+        other_homes,
+        projects,
+        hide,
+        own: launch.own.iter().filter_map(|path| named(path)).collect(),
+        own_folders: launch.own_folders.clone(),
+        writable_git: launch.writable_git,
+    };
+    Ok((identity, Layout::plan(wishes)?))
+}

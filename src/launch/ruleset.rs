@@ -1,0 +1,220 @@
+//! The nf_tables rules of the sandbox, as the kernel's netlink messages.
+//!
+//! One table `gw` of family inet. Loopback destinations are left alone, so that the command's own servers on 127.0.0.1
+//! and ::1 work. Everything is installed by one batch: all of it, or nothing.
+
+use std::io;
+
+use super::netlink::{ACK, APPEND, CREATE, Netlink, REQUEST};
+use crate::enroll::Capture;
+
+/// Installs the rules into the network namespace that the caller is in.
+///
+/// # Errors
+/// The kernel's errno: `ENOENT` where an expression (TPROXY) is not built in, `EPERM` without `CAP_NET_ADMIN`.
+pub fn install(capture: Capture, tcp_port: u16) -> io::Result<()> {
+    let mut netlink = Netlink::open(Some(rustix::net::netlink::NETFILTER))?;
+    let n = &mut netlink;
+    n.message(NFNL_MSG_BATCH_BEGIN, REQUEST, &BATCH, |_| {});
+    n.message(NFT_NEWTABLE, ACK | CREATE, &INET, |n| {
+        n.text(NFTA_TABLE_NAME, TABLE)
+    });
+    match capture {
+        Capture::Tproxy => tproxy(n, tcp_port),
+        Capture::Redirect => redirect(n, tcp_port),
+    }
+    refuse_the_rest(n);
+    n.message(NFNL_MSG_BATCH_END, REQUEST, &BATCH, |_| {});
+    n.commit()
+}
+
+fn tproxy(n: &mut Netlink, tcp_port: u16) {
+    chain(n, "pre", "filter", Hook::Prerouting, -150);
+    for family in FAMILIES {
+        rule(n, "pre", |n| {
+            equal(n, |n| meta(n, META_NFPROTO), &[family as u8]);
+            equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_TCP as u8]);
+            not_to_loopback(n, family);
+            load(n, &tcp_port.to_be_bytes());
+            // No address and no mark: the destination stays, and is local already.
+            expression(n, "tproxy", |n| {
+                n.be32(1, family as u32);
+                n.be32(3, REGISTER);
+            });
+            accept(n);
+        });
+    }
+}
+
+fn redirect(n: &mut Netlink, tcp_port: u16) {
+    chain(n, "out", "nat", Hook::Output, -100);
+    for family in FAMILIES {
+        rule(n, "out", |n| {
+            equal(n, |n| meta(n, META_NFPROTO), &[family as u8]);
+            equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_TCP as u8]);
+            not_to_loopback(n, family);
+            load(n, &tcp_port.to_be_bytes());
+            expression(n, "redir", |n| {
+                n.be32(1, REGISTER);
+                n.be32(2, REGISTER);
+            });
+        });
+    }
+}
+
+/// Refuses, at once and audibly, what the gateway does not serve: UDP but DNS (so that QUIC falls back), and transport
+/// protocols other than TCP, UDP and ICMP.
+fn refuse_the_rest(n: &mut Netlink) {
+    chain(n, "flt", "filter", Hook::Output, 0);
+    for family in FAMILIES {
+        rule(n, "flt", |n| {
+            equal(n, |n| meta(n, META_NFPROTO), &[family as u8]);
+            equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_UDP as u8]);
+            differ(n, |n| payload(n, TRANSPORT_HEADER, 2, 2), &DNS_PORT.to_be_bytes());
+            // The answers of the gateway's own socket come from port 53.
+            differ(n, |n| payload(n, TRANSPORT_HEADER, 0, 2), &DNS_PORT.to_be_bytes());
+            not_to_loopback(n, family);
+            reject(n);
+        });
+    }
+    rule(n, "flt", |n| {
+        for protocol in [
+            libc::IPPROTO_TCP,
+            libc::IPPROTO_UDP,
+            libc::IPPROTO_ICMP,
+            libc::IPPROTO_ICMPV6,
+        ] {
+            differ(n, |n| meta(n, META_L4PROTO), &[protocol as u8]);
+        }
+        reject(n);
+    });
+}
+
+enum Hook {
+    Prerouting = 0,
+    Output = 3,
+}
+
+fn chain(n: &mut Netlink, name: &str, kind: &str, hook: Hook, priority: i32) {
+    n.message(NFT_NEWCHAIN, ACK | CREATE, &INET, |n| {
+        n.text(1, TABLE);
+        n.text(3, name);
+        n.nest(4, |n| {
+            n.be32(1, hook as u32);
+            n.be32(2, priority as u32);
+        });
+        n.be32(5, NF_ACCEPT);
+        n.text(7, kind);
+    });
+}
+
+fn rule(n: &mut Netlink, chain: &str, body: impl FnOnce(&mut Netlink)) {
+    n.message(NFT_NEWRULE, ACK | CREATE | APPEND, &INET, |n| {
+        n.text(1, TABLE);
+        n.text(2, chain);
+        n.nest(4, body);
+    });
+}
+
+fn expression(n: &mut Netlink, name: &str, body: impl FnOnce(&mut Netlink)) {
+    n.nest(1, |n| {
+        n.text(1, name);
+        n.nest(2, body);
+    });
+}
+
+fn meta(n: &mut Netlink, key: u32) {
+    expression(n, "meta", |n| {
+        n.be32(1, REGISTER);
+        n.be32(2, key);
+    });
+}
+
+fn payload(n: &mut Netlink, base: u32, offset: u32, length: u32) {
+    expression(n, "payload", |n| {
+        n.be32(1, REGISTER);
+        n.be32(2, base);
+        n.be32(3, offset);
+        n.be32(4, length);
+    });
+}
+
+fn equal(n: &mut Netlink, loading: impl FnOnce(&mut Netlink), data: &[u8]) {
+    loading(n);
+    compare(n, 0, data);
+}
+
+fn differ(n: &mut Netlink, loading: impl FnOnce(&mut Netlink), data: &[u8]) {
+    loading(n);
+    compare(n, 1, data);
+}
+
+fn compare(n: &mut Netlink, operation: u32, data: &[u8]) {
+    expression(n, "cmp", |n| {
+        n.be32(1, REGISTER);
+        n.be32(2, operation);
+        n.nest(3, |n| n.attribute(1, data));
+    });
+}
+
+fn not_to_loopback(n: &mut Netlink, family: i32) {
+    if family == libc::AF_INET6 {
+        return differ(
+            n,
+            |n| payload(n, NETWORK_HEADER, 24, 16),
+            &std::net::Ipv6Addr::LOCALHOST.octets(),
+        );
+    }
+    payload(n, NETWORK_HEADER, 16, 4);
+    expression(n, "bitwise", |n| {
+        n.be32(1, REGISTER);
+        n.be32(2, REGISTER);
+        n.be32(3, 4);
+        n.nest(4, |n| n.attribute(1, &[255, 0, 0, 0]));
+        n.nest(5, |n| n.attribute(1, &[0; 4]));
+    });
+    compare(n, 1, &[127, 0, 0, 0]);
+}
+
+fn load(n: &mut Netlink, data: &[u8]) {
+    expression(n, "immediate", |n| {
+        n.be32(1, REGISTER);
+        n.nest(2, |n| n.attribute(1, data));
+    });
+}
+
+fn accept(n: &mut Netlink) {
+    expression(n, "immediate", |n| {
+        n.be32(1, VERDICT_REGISTER);
+        n.nest(2, |n| n.nest(2, |n| n.be32(1, NF_ACCEPT)));
+    });
+}
+
+fn reject(n: &mut Netlink) {
+    expression(n, "reject", |n| {
+        n.be32(1, NFT_REJECT_ICMPX_UNREACH);
+        n.attribute(2, &[NFT_REJECT_ICMPX_PORT_UNREACH]);
+    });
+}
+
+const TABLE: &str = "gw";
+const FAMILIES: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
+const DNS_PORT: u16 = 53;
+// struct nfgenmsg: family, version, resource id in network order
+const INET: [u8; 4] = [1, 0, 0, 0];
+const BATCH: [u8; 4] = [0, 0, 0, 10];
+const NFNL_MSG_BATCH_BEGIN: u16 = 16;
+const NFNL_MSG_BATCH_END: u16 = 17;
+const NFT_NEWTABLE: u16 = 10 << 8;
+const NFT_NEWCHAIN: u16 = (10 << 8) | 3;
+const NFT_NEWRULE: u16 = (10 << 8) | 6;
+const NFTA_TABLE_NAME: u16 = 1;
+const META_NFPROTO: u32 = 15;
+const META_L4PROTO: u32 = 16;
+const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
+const VERDICT_REGISTER: u32 = 0;
+const REGISTER: u32 = 1;
+const NF_ACCEPT: u32 = 1;
+const NFT_REJECT_ICMPX_UNREACH: u32 = 2;
+const NFT_REJECT_ICMPX_PORT_UNREACH: u8 = 1;

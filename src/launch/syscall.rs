@@ -1,0 +1,468 @@
+//! The system calls for which `rustix` has no safe form: every `unsafe` of the launcher that is not a probe.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+/// Which process one is after [`clone_into_namespaces`] or [`fork`].
+#[derive(Debug)]
+pub enum Side {
+    /// The new process.
+    Child,
+    /// The old process, with the number and a handle of the new one.
+    Parent {
+        /// The child's number in the caller's PID namespace.
+        pid: rustix::process::Pid,
+        /// A handle that cannot come to mean another process.
+        pidfd: OwnedFd,
+    },
+}
+
+/// Clones this process into new user, mount, PID, network, IPC, UTS and cgroup namespaces.
+///
+/// The caller must be single-threaded: the child has only the calling thread, and allocates.
+///
+/// # Errors
+/// `EPERM` or `ENOSPC` where user namespaces are refused, `ENOSYS` before Linux 5.3 or under a container's filter.
+pub fn clone_into_namespaces() -> io::Result<Side> {
+    let namespaces = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    clone(namespaces as u64)
+}
+
+/// Forks this process and gives a handle on the child.
+///
+/// # Errors
+/// `EAGAIN` at a process limit.
+pub fn fork() -> io::Result<Side> {
+    clone(0)
+}
+
+fn clone(flags: u64) -> io::Result<Side> {
+    let mut pidfd: RawFd = -1;
+    // SAFETY: `clone_args` is plain data, for which all zeroes is valid.
+    let mut arguments: libc::clone_args = unsafe { MaybeUninit::zeroed().assume_init() };
+    arguments.flags = flags | libc::CLONE_PIDFD as u64;
+    arguments.pidfd = ptr::from_mut(&mut pidfd) as u64;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    let size = size_of::<libc::clone_args>();
+    // SAFETY: without CLONE_VM the child runs on a copy of this memory, as after fork, and no stack is passed. The
+    // process is single-threaded (checked by the launcher before), so no lock is held by a thread that is not copied.
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size) })?;
+    if pid == 0 {
+        return Ok(Side::Child);
+    }
+    // SAFETY: the kernel has just written a new descriptor there, which nothing else owns.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let pid = rustix::process::Pid::from_raw(pid as i32)
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+    Ok(Side::Parent { pid, pidfd })
+}
+
+/// Ends this process at once, running no destructor and flushing nothing.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: `_exit` has no precondition.
+    unsafe { libc::_exit(code) }
+}
+
+/// Takes a descriptor that a previous program image left open under a known number.
+///
+/// # Errors
+/// `EBADF` if there is none.
+pub fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_GETFD and F_SETFD touch no memory.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }.into())?;
+    // SAFETY: it is open, as just shown; the caller passes each number once, and nothing else in this program image
+    // was told of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Duplicates `fd` to exactly `number`, close-on-exec, replacing what was there.
+///
+/// # Errors
+/// What `dup3` says.
+pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
+    if fd.as_raw_fd() == number {
+        return Ok(());
+    }
+    // SAFETY: `dup3` touches no memory. What was open at `number` belongs to a Rust value of the process image that
+    // was cloned; the caller is past the point where any of those is used or dropped.
+    check(unsafe { libc::dup3(fd.as_raw_fd(), number, libc::O_CLOEXEC) }.into())?;
+    Ok(())
+}
+
+/// Borrows a descriptor by its number.
+pub fn borrow(fd: RawFd) -> BorrowedFd<'static> {
+    // SAFETY: called with numbers that the sandbox's first process has placed for its whole life.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// Closes every descriptor from `first` on.
+///
+/// # Errors
+/// `ENOSYS` before Linux 5.9.
+pub fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: as for `place`: no Rust value that owns one of these is used or dropped afterwards.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) })?;
+    Ok(())
+}
+
+/// Marks every descriptor from `first` on close-on-exec.
+///
+/// # Errors
+/// `ENOSYS` before Linux 5.9, `EINVAL` before 5.11.
+pub fn close_on_exec_from(first: u32) -> io::Result<()> {
+    // SAFETY: marks only; closes nothing.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) })?;
+    Ok(())
+}
+
+/// Sets an integer socket option.
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn set_option(socket: impl AsFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the pointer is to a live `i32`, and the length is its size.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<i32>() as u32,
+        )
+    };
+    check(result.into())?;
+    Ok(())
+}
+
+/// Gives the number that names the network namespace a socket belongs to (`SO_NETNS_COOKIE`).
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 5.14.
+pub fn network_cookie(socket: impl AsFd) -> io::Result<u64> {
+    let mut cookie = 0_u64;
+    let mut size = size_of::<u64>() as u32;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the pointers are to a live `u64` and to its size.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut size,
+        )
+    };
+    check(result.into())?;
+    Ok(cookie)
+}
+
+/// Joins a new, empty session key ring.
+///
+/// # Errors
+/// `ENOSYS` or `EPERM` where the kernel or a container's filter has no key rings.
+pub fn join_new_keyring() -> io::Result<()> {
+    // SAFETY: a null name means an anonymous ring; no memory is passed.
+    check(unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, ptr::null::<u8>()) })?;
+    Ok(())
+}
+
+/// Makes the whole mount tree under `path` read-only.
+///
+/// # Errors
+/// `ENOSYS` before Linux 5.12.
+pub fn make_read_only(path: &CStr) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    let (flags, size) = (libc::AT_RECURSIVE, size_of::<libc::mount_attr>());
+    // SAFETY: the path is terminated, the attributes live across the call, and the size is theirs.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            size,
+        )
+    })?;
+    Ok(())
+}
+
+/// Makes a character device with number 0:0, which overlayfs takes for "nothing is here".
+///
+/// # Errors
+/// What `mknod` says.
+pub fn whiteout(path: &CStr) -> io::Result<()> {
+    // SAFETY: the path is terminated.
+    check(unsafe { libc::mknod(path.as_ptr(), libc::S_IFCHR, 0) }.into())?;
+    Ok(())
+}
+
+/// Removes a capability, by number, from the bounding set.
+///
+/// # Errors
+/// `EINVAL` for a number that the kernel does not know.
+pub fn drop_bounding(capability: i32) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }.into())?;
+    Ok(())
+}
+
+/// Empties the effective, permitted and inheritable sets.
+///
+/// # Errors
+/// What `capset` says.
+pub fn drop_all_capabilities() -> io::Result<()> {
+    // struct __user_cap_header_struct (version 3, this process) and two __user_cap_data_struct
+    let header = [LINUX_CAPABILITY_VERSION_3, 0];
+    let data = [0_u32; 6];
+    // SAFETY: both arrays have the layout of the structures that version 3 reads, and live across the call.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) })?;
+    Ok(())
+}
+
+/// Installs a seccomp filter on this thread; it needs `no_new_privs` or `CAP_SYS_ADMIN`.
+///
+/// # Errors
+/// What `seccomp` says.
+pub fn install_filter(filter: &mut [libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the program points to `filter`, which lives across the call, and the length is its own.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            &raw const program,
+        )
+    })?;
+    Ok(())
+}
+
+/// Gives the kernel's Landlock version; 0 where there is none.
+pub fn landlock_version() -> i64 {
+    // SAFETY: with this flag and no attributes the call only returns a number.
+    unsafe { libc::syscall(SYS_LANDLOCK_CREATE_RULESET, ptr::null::<u8>(), 0_usize, 1_u32) }.max(0)
+}
+
+/// Confines this thread to a new Landlock domain with the given scopes.
+///
+/// # Errors
+/// What the two calls say.
+pub fn landlock_scopes(scopes: u64) -> io::Result<()> {
+    #[repr(C)]
+    struct Attributes {
+        handled_access_fs: u64,
+        handled_access_net: u64,
+        scoped: u64,
+    }
+    let attributes = Attributes {
+        handled_access_fs: 0,
+        handled_access_net: 0,
+        scoped: scopes,
+    };
+    let size = size_of::<Attributes>();
+    // SAFETY: the attributes live across the call, and the size is theirs.
+    let fd =
+        check(unsafe { libc::syscall(SYS_LANDLOCK_CREATE_RULESET, &raw const attributes, size, 0_u32) })?;
+    // SAFETY: the kernel has just given this descriptor, which nothing else owns.
+    let ruleset = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset.as_raw_fd(), 0_u32) })?;
+    Ok(())
+}
+
+/// A set of signals, as the kernel's mask.
+#[derive(Clone, Copy)]
+pub struct SignalSet(libc::sigset_t);
+
+impl SignalSet {
+    /// Makes a set of these signals.
+    pub fn of(signals: &[i32]) -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: `sigemptyset` initialises the whole set.
+        let mut set = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            set.assume_init()
+        };
+        for signal in signals {
+            // SAFETY: the set is initialised; an invalid number is refused without effect.
+            unsafe { libc::sigaddset(&raw mut set, *signal) };
+        }
+        Self(set)
+    }
+
+    /// Blocks these signals and gives the mask that was in force.
+    ///
+    /// # Errors
+    /// None that the kernel documents for these arguments.
+    pub fn block(&self) -> io::Result<Self> {
+        let mut old = Self::of(&[]);
+        // SAFETY: both sets are initialised and live across the call.
+        check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const self.0, &raw mut old.0) }.into())?;
+        Ok(old)
+    }
+
+    /// Makes this the mask.
+    pub fn restore(&self) {
+        // SAFETY: the set is initialised and lives across the call; a null old set is allowed.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+    }
+
+    /// Opens a descriptor from which these signals, blocked, can be read.
+    ///
+    /// # Errors
+    /// `EMFILE` and its like.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        // SAFETY: the set is initialised and lives across the call.
+        let fd = check(
+            unsafe { libc::signalfd(-1, &raw const self.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) }.into(),
+        )?;
+        // SAFETY: the kernel has just given this descriptor, which nothing else owns.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    }
+}
+
+/// One signal that was read from a [`SignalSet::descriptor`].
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived {
+    /// Its number.
+    pub signal: i32,
+    /// Whether the kernel itself sent it: a key at the terminal, which the whole foreground group got.
+    pub from_kernel: bool,
+}
+
+/// Reads one pending signal; `None` if there is none.
+pub fn next_signal(descriptor: &OwnedFd) -> Option<Arrived> {
+    let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
+    let bytes = rustix::io::read(descriptor, &mut info[..]).ok()?;
+    // struct signalfd_siginfo begins: u32 signo, i32 errno, i32 code
+    let signal = i32::from_ne_bytes(*info[..bytes].first_chunk()?);
+    let code = i32::from_ne_bytes(*info[8..bytes].first_chunk()?);
+    Some(Arrived {
+        signal,
+        from_kernel: code == libc::SI_KERNEL,
+    })
+}
+
+/// Gives a signal its default action.
+pub fn default_action(signal: i32) {
+    // SAFETY: SIG_DFL installs no code.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+/// Sends a signal to this very process.
+pub fn raise(signal: i32) {
+    // SAFETY: no memory is passed. By process number: the C library's `raise` trusts a cached thread number.
+    unsafe { libc::kill(libc::getpid(), signal) };
+}
+
+/// Sends a signal, by number, through a process handle.
+///
+/// # Errors
+/// `ESRCH` if the process has ended.
+pub fn signal_through(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
+    // SAFETY: a null info asks for the default one; no memory is passed.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            ptr::null::<libc::siginfo_t>(),
+            0_u32,
+        )
+    })?;
+    Ok(())
+}
+
+/// Replaces this program image by the file at `path`; returns only if that fails.
+pub fn execute(path: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    // SAFETY: both arrays hold terminated strings and end with a null; all live across the call.
+    unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Replaces this program image by an open file; returns only if that fails.
+pub fn execute_open(file: BorrowedFd<'_>, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    // SAFETY: the empty path is terminated, both arrays hold terminated strings and end with a null.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    io::Error::last_os_error()
+}
+
+/// Waits for any child to end or stop: its number and its raw status.
+///
+/// # Errors
+/// `ECHILD` if there is none.
+pub fn wait_any() -> io::Result<(i32, i32)> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the pointer is to a live `i32`.
+        match check(unsafe { libc::waitpid(-1, &raw mut status, libc::WUNTRACED) }.into()) {
+            Ok(pid) => return Ok((pid as i32, status)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Waits for one child to end: its raw status.
+///
+/// # Errors
+/// `ECHILD` if it is not a child, or was waited for already.
+pub fn wait_for(pid: rustix::process::Pid) -> io::Result<i32> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the pointer is to a live `i32`.
+        match check(unsafe { libc::waitpid(pid.as_raw_nonzero().get(), &raw mut status, 0) }.into()) {
+            Ok(_) => return Ok(status),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+}
+
+fn check(result: i64) -> io::Result<i64> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+const SO_NETNS_COOKIE: i32 = 71;
+const KEYCTL_JOIN_SESSION_KEYRING: i32 = 1;
+const SYS_LANDLOCK_CREATE_RULESET: i64 = 444;
+const SYS_LANDLOCK_RESTRICT_SELF: i64 = 446;

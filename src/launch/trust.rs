@@ -1,0 +1,342 @@
+//! How the command comes to trust the session's CA: files, binds over the system's own, and variables.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::MountFlags;
+
+use super::error::{At, Failure, Step};
+use super::mounts::bind;
+use super::{environment, mounts, syscall, truststore};
+use crate::enroll::Ready;
+
+/// The directory of the gateway's files inside the sandbox, read-only there.
+pub const DIRECTORY: &str = "/run/gateway";
+/// The system's CA certificates and the session's, PEM, inside the sandbox.
+pub const BUNDLE: &str = "/run/gateway/ca-bundle.pem";
+/// The session's CA certificate alone, PEM, inside the sandbox.
+pub const CERTIFICATE: &str = "/run/gateway/ca.pem";
+/// The same as [`BUNDLE`] as a Java key store, password `changeit`, inside the sandbox.
+pub const JAVA_STORE: &str = "/run/gateway/truststore.jks";
+
+/// What a variable of [`VARIABLES`] must be set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The path of the merged bundle: the client replaces its own list by it.
+    Bundle,
+    /// The path of the session's CA alone: the client adds it to its own list.
+    Certificate,
+    /// Options for the Java virtual machine, added to those that are there.
+    JavaOptions,
+}
+
+/// A variable by which some client takes its CA certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it must be set to.
+    pub form: Form,
+    /// Who reads it.
+    pub clients: &'static str,
+}
+
+/// Every variable that is set inside, for `gateway env` and `doctor` too. `SSL_CERT_DIR` is not: it is removed.
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "SSL_CERT_FILE",
+        form: Form::Bundle,
+        clients: "OpenSSL, Go, Ruby, PHP, Python ssl, rustls-native-certs",
+    },
+    Variable {
+        name: "CURL_CA_BUNDLE",
+        form: Form::Bundle,
+        clients: "curl, requests",
+    },
+    Variable {
+        name: "REQUESTS_CA_BUNDLE",
+        form: Form::Bundle,
+        clients: "Python requests, boto3",
+    },
+    Variable {
+        name: "HTTPLIB2_CA_CERTS",
+        form: Form::Bundle,
+        clients: "Python httplib2",
+    },
+    Variable {
+        name: "PIP_CERT",
+        form: Form::Bundle,
+        clients: "pip",
+    },
+    Variable {
+        name: "NODE_EXTRA_CA_CERTS",
+        form: Form::Certificate,
+        clients: "Node.js, Bun, agents bundled with them",
+    },
+    Variable {
+        name: "NPM_CONFIG_CAFILE",
+        form: Form::Bundle,
+        clients: "npm",
+    },
+    Variable {
+        name: "YARN_HTTPS_CA_FILE_PATH",
+        form: Form::Bundle,
+        clients: "Yarn",
+    },
+    Variable {
+        name: "DENO_CERT",
+        form: Form::Certificate,
+        clients: "Deno",
+    },
+    Variable {
+        name: "GIT_SSL_CAINFO",
+        form: Form::Bundle,
+        clients: "git",
+    },
+    Variable {
+        name: "CARGO_HTTP_CAINFO",
+        form: Form::Bundle,
+        clients: "cargo",
+    },
+    Variable {
+        name: "AWS_CA_BUNDLE",
+        form: Form::Bundle,
+        clients: "AWS CLI and SDKs",
+    },
+    Variable {
+        name: "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+        form: Form::Bundle,
+        clients: "gcloud",
+    },
+    Variable {
+        name: "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+        form: Form::Bundle,
+        clients: "gRPC C core",
+    },
+    Variable {
+        name: "NIX_SSL_CERT_FILE",
+        form: Form::Bundle,
+        clients: "Nix",
+    },
+    Variable {
+        name: "PERL_LWP_SSL_CA_FILE",
+        form: Form::Bundle,
+        clients: "Perl LWP",
+    },
+    Variable {
+        name: "JULIA_SSL_CA_ROOTS_PATH",
+        form: Form::Bundle,
+        clients: "Julia",
+    },
+    Variable {
+        name: "HEX_CACERTS_PATH",
+        form: Form::Bundle,
+        clients: "Elixir Hex",
+    },
+    Variable {
+        name: "JAVA_TOOL_OPTIONS",
+        form: Form::JavaOptions,
+        clients: "every Java virtual machine",
+    },
+];
+
+/// Writes the gateway's files, and binds them over the system's own lists.
+///
+/// # Errors
+/// A [`Step::Trust`] failure that names the file.
+pub fn install(ready: &Ready) -> Result<(), Failure> {
+    mounts::make_directories(Path::new(DIRECTORY)).at(Step::Trust, DIRECTORY)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("tmpfs", DIRECTORY, "tmpfs", flags, Some(c"mode=0755,size=64m"))
+        .at(Step::Trust, DIRECTORY)?;
+    let java = truststore::from_pem(&ready.ca_bundle_pem);
+    let files: [(&str, &[u8]); 5] = [
+        (BUNDLE, &ready.ca_bundle_pem),
+        (CERTIFICATE, &ready.ca_pem),
+        (JAVA_STORE, &java),
+        (RESOLVER, RESOLVER_CONTENT),
+        (HOSTS, &hosts()),
+    ];
+    for (path, content) in files {
+        fs::write(path, content).at(Step::Trust, path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o444)).at(Step::Trust, path)?;
+    }
+    syscall::make_read_only(c"/run/gateway").at(Step::Trust, DIRECTORY)?;
+    replace_all(SYSTEM_BUNDLES, BUNDLE)?;
+    let java_stores = java_stores();
+    replace_all(java_stores.iter().map(PathBuf::as_path), JAVA_STORE)?;
+    replace_all(["/etc/hosts"], HOSTS)?;
+    replace_resolver().at(Step::Trust, "/etc/resolv.conf")
+}
+
+/// Sets the variables of [`VARIABLES`].
+pub fn set_variables(variables: &mut Vec<(OsString, OsString)>) {
+    for variable in VARIABLES {
+        let value = match variable.form {
+            Form::Bundle => BUNDLE.into(),
+            Form::Certificate => CERTIFICATE.into(),
+            Form::JavaOptions => {
+                let mut options = environment::value(variables, variable.name)
+                    .unwrap_or_default()
+                    .to_owned();
+                if !options.is_empty() {
+                    options.push(" ");
+                }
+                options.push(java_options());
+                options
+            }
+        };
+        environment::set(variables, variable.name, value);
+    }
+}
+
+/// Gives the options that make a Java virtual machine use [`JAVA_STORE`].
+pub fn java_options() -> String {
+    format!(
+        "-Djavax.net.ssl.trustStore={JAVA_STORE} -Djavax.net.ssl.trustStoreType=JKS -Djavax.net.ssl.trustStorePassword=changeit"
+    )
+}
+
+/// Binds `file` over the real places of these paths, each once, where they exist.
+fn replace_all(paths: impl IntoIterator<Item = impl AsRef<Path>>, file: &str) -> Result<(), Failure> {
+    let mut done = Vec::new();
+    for path in paths {
+        let Ok(real) = fs::canonicalize(path) else {
+            continue;
+        };
+        if !done.contains(&real) && real.is_file() {
+            bind(Path::new(file), &real, false).map_err(|failure| Failure {
+                step: Step::Trust,
+                ..failure
+            })?;
+            done.push(real);
+        }
+    }
+    Ok(())
+}
+
+fn replace_resolver() -> io::Result<()> {
+    let path = Path::new("/etc/resolv.conf");
+    let target = match fs::read_link(path) {
+        // The usual link into `/run`, which has just been emptied: put a file where it leads.
+        Ok(link) => {
+            let target = Path::new("/etc").join(link);
+            let target = normalize(&target);
+            if let Some(parent) = target.parent() {
+                let _ = mounts::make_directories(parent);
+            }
+            if !target.exists() && fs::write(&target, RESOLVER_CONTENT).is_ok() {
+                return Ok(());
+            }
+            target
+        }
+        Err(_) => path.to_owned(),
+    };
+    // Without the file, resolvers ask 127.0.0.1, which is the gateway too.
+    if target.is_file() {
+        rustix::mount::mount_bind(RESOLVER, &target)?;
+    }
+    Ok(())
+}
+
+/// Resolves `..` by name: the directories that it passes may be gone by now.
+fn normalize(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut so_far, part| {
+        match part {
+            std::path::Component::ParentDir => {
+                so_far.pop();
+            }
+            std::path::Component::CurDir => {}
+            other => so_far.push(other),
+        }
+        so_far
+    })
+}
+
+fn java_stores() -> Vec<PathBuf> {
+    let mut homes: Vec<PathBuf> = std::env::var_os("JAVA_HOME")
+        .map(PathBuf::from)
+        .into_iter()
+        .collect();
+    for directory in ["/usr/lib/jvm", "/usr/java", "/opt/java"] {
+        homes.extend(
+            fs::read_dir(directory)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path()),
+        );
+    }
+    homes.push("/opt/java/openjdk".into());
+    let mut stores: Vec<PathBuf> = SYSTEM_JAVA_STORES.iter().map(PathBuf::from).collect();
+    for home in homes {
+        stores.extend([
+            home.join("lib/security/cacerts"),
+            home.join("jre/lib/security/cacerts"),
+        ]);
+    }
+    stores
+}
+
+fn hosts() -> Vec<u8> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let own = Ipv4Addr::new(127, 0, 1, 1);
+    format!("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{own} {name}\n").into_bytes()
+}
+
+const RESOLVER: &str = "/run/gateway/resolv.conf";
+const HOSTS: &str = "/run/gateway/hosts";
+const RESOLVER_CONTENT: &[u8] = b"nameserver 127.0.0.1\noptions timeout:2 attempts:2\n";
+const SYSTEM_BUNDLES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/var/lib/ca-certificates/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/ca-certificates/extracted/tls-ca-bundle.pem",
+    "/usr/local/share/certs/ca-root-nss.crt",
+    "/etc/ssl/certs/ca-bundle.crt",
+];
+const SYSTEM_JAVA_STORES: &[&str] = &[
+    "/etc/ssl/certs/java/cacerts",
+    "/etc/pki/java/cacerts",
+    "/etc/pki/ca-trust/extracted/java/cacerts",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn java_options_are_added_to_the_users_own() {
+        let mut variables = vec![("JAVA_TOOL_OPTIONS".into(), "-Xmx1g".into())];
+        set_variables(&mut variables);
+        let options = environment::value(&variables, "JAVA_TOOL_OPTIONS")
+            .unwrap()
+            .to_str()
+            .unwrap();
+        assert!(options.starts_with("-Xmx1g -Djavax.net.ssl.trustStore=/run/gateway/"));
+    }
+
+    #[test]
+    fn every_variable_is_set_once() {
+        let mut variables = vec![("SSL_CERT_FILE".into(), "/etc/other.pem".into())];
+        set_variables(&mut variables);
+        assert_eq!(variables.len(), VARIABLES.len());
+        assert_eq!(environment::value(&variables, "SSL_CERT_FILE").unwrap(), BUNDLE);
+    }
+
+    #[test]
+    fn parent_directories_are_resolved_by_name() {
+        assert_eq!(
+            normalize(Path::new("/etc/../run/systemd/./resolve")),
+            Path::new("/run/systemd/resolve")
+        );
+    }
+}

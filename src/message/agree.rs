@@ -1,0 +1,586 @@
+//! Agreement: every claim about where a request goes must be the same claim.
+
+use http::header::HOST;
+use http::{HeaderMap, Method, Uri, Version};
+
+use super::authority::{Authority, AuthorityMalformed};
+use super::host::Host;
+use super::{Origin, Scheme};
+
+/// What the connection said before its first request.
+#[derive(Debug, Clone, Copy)]
+pub struct Leg<'a> {
+    /// [`Scheme::Https`] exactly if the gateway terminated TLS on this connection.
+    pub scheme: Scheme,
+    /// The name in the ClientHello.
+    pub sni: Option<&'a Host>,
+    /// What CONNECT or SOCKS asked for.
+    pub tunnel: Option<&'a Authority>,
+    /// The original destination port, where the connection was captured and not made to a proxy port.
+    pub port: Option<u16>,
+}
+
+/// Why the claims about a request's destination do not make one destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Disagreement {
+    /// The target has a form that this method or this listener does not have.
+    #[error("the request target has a form that does not fit")]
+    TargetForm,
+    /// CONNECT inside a connection that is already to somewhere.
+    #[error("a tunnel inside a tunnel")]
+    Nested,
+    /// The target's scheme is not that of the connection, or none that the gateway speaks.
+    #[error("the scheme is not the connection's")]
+    Scheme,
+    /// No host, an empty one, or two.
+    #[error("there is not exactly one host")]
+    HostCount,
+    /// A host or port that is none.
+    #[error(transparent)]
+    Malformed(#[from] AuthorityMalformed),
+    /// An absolute-form target and `Host` differ.
+    #[error("the request target and host differ")]
+    HostMismatch,
+    /// HTTP/2's `:authority` and `host` differ.
+    #[error("the authority and host differ")]
+    AuthorityHostConflict,
+    /// TLS without a name, for a host that is one.
+    #[error("the connection names no server")]
+    NoSni,
+    /// The tunnel and the ClientHello name different hosts.
+    #[error("the tunnel and the server name differ")]
+    SniTunnelMismatch,
+    /// The request is for another host or port than the connection.
+    #[error("the request is for another authority than the connection")]
+    Misdirected,
+}
+
+impl Disagreement {
+    /// The short code for refusals and audit records.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Disagreement::TargetForm => "target_form",
+            Disagreement::Nested => "connect_nested",
+            Disagreement::Scheme => "scheme",
+            Disagreement::HostCount => "host_count",
+            Disagreement::Malformed(malformed) => malformed.reason(),
+            Disagreement::HostMismatch => "host_mismatch",
+            Disagreement::AuthorityHostConflict => "authority_host_conflict",
+            Disagreement::NoSni => "no_sni",
+            Disagreement::SniTunnelMismatch => "sni_connect_mismatch",
+            Disagreement::Misdirected => "authority_mismatch",
+        }
+    }
+
+    /// Whether the answer is 421: a well-formed request on the wrong connection (RFC 9110 §15.5.20).
+    pub fn is_misdirected(&self) -> bool {
+        matches!(
+            self,
+            Disagreement::Misdirected | Disagreement::SniTunnelMismatch | Disagreement::NoSni
+        )
+    }
+}
+
+/// Gives the one origin that the connection and the request agree on.
+///
+/// Claims are compared in canonical form. A port that is left out means the scheme's, so on a connection to another port it
+/// disagrees. A destination *address* is no claim: it is never dialled, because the gateway resolves the agreed name itself.
+///
+/// # Errors
+/// By cause, see [`Disagreement`]; [`Disagreement::is_misdirected`] tells 421 from 400.
+pub fn agree(
+    leg: &Leg<'_>,
+    version: Version,
+    method: &Method,
+    uri: &Uri,
+    fields: &HeaderMap,
+) -> Result<Origin, Disagreement> {
+    check_form(leg, method, uri)?;
+    agree_tls(leg.sni, leg.tunnel)?;
+    let authority = claimed(leg, version, uri, fields)?;
+    check_leg(leg, &authority)?;
+    Ok(Origin {
+        scheme: leg.scheme,
+        authority,
+    })
+}
+
+/// Says whether the tunnel and the ClientHello agree, before TLS is answered.
+///
+/// # Errors
+/// [`Disagreement::SniTunnelMismatch`] if both name hosts and not the same one. A tunnel to an *address* (as SOCKS4 clients
+/// and those that resolve names themselves ask for) is like a captured connection: the server name decides.
+pub fn agree_tls(sni: Option<&Host>, tunnel: Option<&Authority>) -> Result<(), Disagreement> {
+    match (sni, tunnel) {
+        (Some(sni), Some(tunnel)) if tunnel.host.ip().is_none() && tunnel.host != *sni => {
+            Err(Disagreement::SniTunnelMismatch)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// RFC 9112 §3.2: which form a target may have here.
+fn check_form(leg: &Leg<'_>, method: &Method, uri: &Uri) -> Result<(), Disagreement> {
+    if method == Method::CONNECT {
+        return Err(Disagreement::Nested);
+    }
+    // Authority-form has an authority and no scheme; asterisk-form is the path `*`, which asks about no resource.
+    let form_fits = uri.scheme().is_some() == uri.authority().is_some() && uri.path().starts_with('/');
+    // On a proxy port outside a tunnel only absolute-form says where to go.
+    let placed = leg.sni.is_some() || leg.tunnel.is_some() || leg.port.is_some() || uri.authority().is_some();
+    if !form_fits || !placed {
+        return Err(Disagreement::TargetForm);
+    }
+    match uri.scheme_str() {
+        Some(scheme) if scheme != leg.scheme.as_str() => Err(Disagreement::Scheme),
+        _ => Ok(()),
+    }
+}
+
+/// What the request itself says: its target's authority and its `Host`, which must be one.
+fn claimed(
+    leg: &Leg<'_>,
+    version: Version,
+    uri: &Uri,
+    fields: &HeaderMap,
+) -> Result<Authority, Disagreement> {
+    let mut hosts = fields.get_all(HOST).iter().map(|value| value.as_bytes());
+    let host = hosts.next();
+    if hosts.next().is_some() || host.is_some_and(<[u8]>::is_empty) {
+        return Err(Disagreement::HostCount);
+    }
+    let target = uri.authority().map(|authority| authority.as_str().as_bytes());
+    let is_http2 = version >= Version::HTTP_2;
+    match (target, host) {
+        (None, Some(host)) => read(leg, host),
+        // RFC 9112 §3.2: a request without Host is refused, absolute-form or not.
+        (_, None) if !is_http2 => Err(Disagreement::HostCount),
+        (Some(target), None) => read(leg, target),
+        (Some(target), Some(host)) => {
+            let target = read(leg, target)?;
+            let mismatch = if is_http2 {
+                Disagreement::AuthorityHostConflict
+            } else {
+                Disagreement::HostMismatch
+            };
+            if target == read(leg, host)? {
+                Ok(target)
+            } else {
+                Err(mismatch)
+            }
+        }
+        (None, None) => Err(Disagreement::HostCount),
+    }
+}
+
+/// Most requests spell the host exactly as the ClientHello did; then it is shared instead of read again.
+fn read(leg: &Leg<'_>, bytes: &[u8]) -> Result<Authority, Disagreement> {
+    let port = leg.scheme.default_port();
+    match leg.sni {
+        Some(sni) if sni.ip().is_none() && sni.as_str().as_bytes() == bytes => Ok(Authority {
+            host: sni.clone(),
+            port,
+        }),
+        _ => Ok(Authority::parse(bytes, Some(port))?),
+    }
+}
+
+fn check_leg(leg: &Leg<'_>, authority: &Authority) -> Result<(), Disagreement> {
+    let sni_fits = match (leg.scheme, leg.sni) {
+        (_, Some(sni)) => *sni == authority.host,
+        // RFC 6066 §3: an address is never in the ClientHello, so for an address its absence is no claim.
+        (Scheme::Https, None) if authority.host.ip().is_none() => return Err(Disagreement::NoSni),
+        (_, None) => true,
+    };
+    let tunnel_fits = leg.tunnel.is_none_or(|tunnel| {
+        let host_fits =
+            tunnel.host == authority.host || (tunnel.host.ip().is_some() && authority.host.ip().is_none());
+        host_fits && tunnel.port == authority.port
+    });
+    let port_fits = leg.port.is_none_or(|port| port == authority.port);
+    if sni_fits && tunnel_fits && port_fits {
+        Ok(())
+    } else {
+        Err(Disagreement::Misdirected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Case {
+        scheme: Scheme,
+        sni: &'static str,
+        tunnel: &'static str,
+        port: u16,
+        version: Version,
+        method: &'static str,
+        uri: &'static str,
+        hosts: &'static [&'static str],
+    }
+
+    /// A transparent TLS connection to `good`, on which each test changes what it is about.
+    const TLS: Case = Case {
+        scheme: Scheme::Https,
+        sni: "good",
+        tunnel: "",
+        port: 443,
+        version: Version::HTTP_11,
+        method: "GET",
+        uri: "/",
+        hosts: &["good"],
+    };
+    const CONNECT: Case = Case {
+        tunnel: "good:443",
+        port: 0,
+        ..TLS
+    };
+    const CLEAR: Case = Case {
+        scheme: Scheme::Http,
+        sni: "",
+        port: 80,
+        ..TLS
+    };
+    const PROXY: Case = Case {
+        port: 0,
+        uri: "http://good/",
+        ..CLEAR
+    };
+    const H2: Case = Case {
+        version: Version::HTTP_2,
+        uri: "https://good/",
+        hosts: &[],
+        ..TLS
+    };
+
+    impl Case {
+        fn outcome(&self) -> String {
+            let host = |text: &str| (!text.is_empty()).then(|| Host::parse(text.as_bytes()).unwrap());
+            let (sni, tunnel) = (
+                host(self.sni),
+                Authority::parse(self.tunnel.as_bytes(), None).ok(),
+            );
+            let leg = Leg {
+                scheme: self.scheme,
+                sni: sni.as_ref(),
+                tunnel: tunnel.as_ref(),
+                port: (self.port != 0).then_some(self.port),
+            };
+            let fields = self
+                .hosts
+                .iter()
+                .map(|host| (HOST, host.parse().unwrap()))
+                .collect();
+            let method = Method::from_bytes(self.method.as_bytes()).unwrap();
+            match agree(&leg, self.version, &method, &self.uri.parse().unwrap(), &fields) {
+                Ok(origin) => origin.to_string(),
+                Err(e) => format!("{} {}", if e.is_misdirected() { 421 } else { 400 }, e.reason()),
+            }
+        }
+    }
+
+    #[test]
+    fn claims_that_agree_give_the_origin() {
+        for (case, origin) in [
+            (TLS, "https://good:443"),
+            (
+                Case {
+                    hosts: &["GOOD.:443"],
+                    ..TLS
+                },
+                "https://good:443",
+            ),
+            (CONNECT, "https://good:443"),
+            (
+                Case {
+                    uri: "https://good:443/",
+                    ..CONNECT
+                },
+                "https://good:443",
+            ),
+            (
+                Case {
+                    tunnel: "good:8443",
+                    hosts: &["good:8443"],
+                    ..CONNECT
+                },
+                "https://good:8443",
+            ),
+            (
+                Case {
+                    port: 8443,
+                    hosts: &["good:8443"],
+                    ..TLS
+                },
+                "https://good:8443",
+            ),
+            (CLEAR, "http://good:80"),
+            (PROXY, "http://good:80"),
+            (
+                Case {
+                    uri: "http://good:8080/",
+                    hosts: &["good:8080"],
+                    ..PROXY
+                },
+                "http://good:8080",
+            ),
+            (H2, "https://good:443"),
+            (
+                Case {
+                    hosts: &["good"],
+                    ..H2
+                },
+                "https://good:443",
+            ),
+            (
+                Case {
+                    uri: "/",
+                    hosts: &["good"],
+                    ..H2
+                },
+                "https://good:443",
+            ),
+            (
+                Case {
+                    uri: "//evil/x",
+                    ..TLS
+                },
+                "https://good:443",
+            ),
+            (
+                Case {
+                    tunnel: "192.0.2.7:443",
+                    ..CONNECT
+                },
+                "https://good:443",
+            ),
+            (
+                Case {
+                    sni: "",
+                    hosts: &["192.0.2.7"],
+                    ..TLS
+                },
+                "https://192.0.2.7:443",
+            ),
+        ] {
+            assert_eq!(case.outcome(), origin);
+        }
+    }
+
+    #[test]
+    fn a_request_for_another_authority_is_misdirected() {
+        for case in [
+            Case {
+                hosts: &["evil"],
+                ..TLS
+            },
+            Case {
+                uri: "https://evil/",
+                ..H2
+            },
+            Case {
+                hosts: &["good:8443"],
+                ..CONNECT
+            },
+            Case {
+                tunnel: "good:8443",
+                ..CONNECT
+            },
+            Case { port: 8443, ..TLS },
+            Case { port: 8080, ..CLEAR },
+            Case {
+                scheme: Scheme::Http,
+                sni: "",
+                tunnel: "good:80",
+                hosts: &["evil"],
+                ..CONNECT
+            },
+            Case {
+                uri: "https://evil/",
+                hosts: &["evil"],
+                ..CONNECT
+            },
+            Case {
+                hosts: &["192.0.2.7"],
+                ..TLS
+            },
+            Case {
+                sni: "",
+                tunnel: "192.0.2.7:443",
+                hosts: &["192.0.2.8"],
+                ..CONNECT
+            },
+        ] {
+            assert_eq!(case.outcome(), "421 authority_mismatch");
+        }
+        assert_eq!(
+            Case {
+                sni: "evil",
+                ..CONNECT
+            }
+            .outcome(),
+            "421 sni_connect_mismatch"
+        );
+        assert_eq!(
+            Case {
+                sni: "evil",
+                hosts: &["evil"],
+                ..CONNECT
+            }
+            .outcome(),
+            "421 sni_connect_mismatch"
+        );
+        assert_eq!(Case { sni: "", ..TLS }.outcome(), "421 no_sni");
+        assert_eq!(Case { sni: "", ..CONNECT }.outcome(), "421 no_sni");
+    }
+
+    #[test]
+    fn a_request_that_contradicts_itself_is_malformed() {
+        for (case, outcome) in [
+            (
+                Case {
+                    hosts: &["evil"],
+                    ..H2
+                },
+                "400 authority_host_conflict",
+            ),
+            (
+                Case {
+                    hosts: &["good", "good"],
+                    ..H2
+                },
+                "400 host_count",
+            ),
+            (Case { uri: "/", ..H2 }, "400 host_count"),
+            (
+                Case {
+                    uri: "https://evil/",
+                    ..TLS
+                },
+                "400 host_mismatch",
+            ),
+            (
+                Case {
+                    uri: "http://evil/",
+                    ..PROXY
+                },
+                "400 host_mismatch",
+            ),
+            (
+                Case {
+                    uri: "http://evil/",
+                    ..CLEAR
+                },
+                "400 host_mismatch",
+            ),
+            (
+                Case {
+                    hosts: &["evil"],
+                    ..PROXY
+                },
+                "400 host_mismatch",
+            ),
+            (
+                Case {
+                    uri: "https://good/",
+                    ..PROXY
+                },
+                "400 scheme",
+            ),
+            (
+                Case {
+                    uri: "http://good/",
+                    ..TLS
+                },
+                "400 scheme",
+            ),
+            (
+                Case {
+                    uri: "http://good/",
+                    ..H2
+                },
+                "400 scheme",
+            ),
+            (
+                Case {
+                    uri: "ftp://good/",
+                    ..PROXY
+                },
+                "400 scheme",
+            ),
+            (Case { uri: "/", ..PROXY }, "400 target_form"),
+            (
+                Case {
+                    uri: "evil:443",
+                    ..TLS
+                },
+                "400 target_form",
+            ),
+            (Case { uri: "*", ..TLS }, "400 target_form"),
+            (
+                Case {
+                    uri: "*",
+                    method: "OPTIONS",
+                    ..TLS
+                },
+                "400 target_form",
+            ),
+            (
+                Case {
+                    uri: "evil:443",
+                    method: "CONNECT",
+                    ..CONNECT
+                },
+                "400 connect_nested",
+            ),
+            (Case { hosts: &[], ..TLS }, "400 host_count"),
+            (Case { hosts: &[], ..PROXY }, "400 host_count"),
+            (Case { hosts: &[""], ..TLS }, "400 host_count"),
+            (
+                Case {
+                    hosts: &["good", "good"],
+                    ..TLS
+                },
+                "400 host_count",
+            ),
+            (
+                Case {
+                    hosts: &["good", "evil"],
+                    ..TLS
+                },
+                "400 host_count",
+            ),
+            (
+                Case {
+                    hosts: &["a@good"],
+                    ..TLS
+                },
+                "400 host_charset",
+            ),
+            (
+                Case {
+                    uri: "https://a@good/",
+                    ..TLS
+                },
+                "400 host_charset",
+            ),
+            (
+                Case {
+                    hosts: &["good:0443"],
+                    ..TLS
+                },
+                "400 port",
+            ),
+            (
+                Case {
+                    uri: "https://good:99999/",
+                    ..TLS
+                },
+                "400 port",
+            ),
+        ] {
+            assert_eq!(case.outcome(), outcome, "{} {:?}", case.uri, case.hosts);
+        }
+    }
+}

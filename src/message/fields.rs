@@ -1,0 +1,699 @@
+//! Fields: what ends at this hop, what may not be claimed, and how much there may be.
+
+use http::Version;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+/// Why a field section is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FieldsMalformed {
+    /// More than 100 fields or more than 32 KiB.
+    #[error("the fields are more than 100 or longer than 32 KiB")]
+    TooLarge,
+    /// A framing field twice, or one that this version of HTTP does not have.
+    #[error("the fields that frame the message are not as this version of HTTP has them")]
+    Framing,
+    /// Two `Host` fields.
+    #[error("there is not exactly one host")]
+    HostCount,
+    /// A field that has one value stands twice, so that two readers could choose differently.
+    #[error("a field that has one value stands twice")]
+    Duplicate,
+    /// A name that becomes a security-relevant one when an origin reads `_` as `-`.
+    #[error("a field name is another's with underscores")]
+    Alias,
+    /// A value that begins or ends with white space, which the other version of HTTP would cut off.
+    #[error("a field value begins or ends with white space")]
+    Value,
+}
+
+impl FieldsMalformed {
+    /// The short code for refusals and audit records.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            FieldsMalformed::TooLarge => "fields_too_large",
+            FieldsMalformed::Framing => "framing",
+            FieldsMalformed::HostCount => "host_count",
+            FieldsMalformed::Duplicate => "field_duplicate",
+            FieldsMalformed::Alias => "field_alias",
+            FieldsMalformed::Value => "field_value",
+        }
+    }
+}
+
+/// What the removed hop-by-hop fields said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HopByHop {
+    /// `TE: trailers` stood there, without which a gRPC origin refuses; the origin's leg sets it anew for gRPC.
+    pub te_trailers: bool,
+    /// The protocol that `Upgrade` asked for, if `Connection` named it (RFC 9110 §7.8); never `h2c`, which RFC 9113 §3.1
+    /// withdrew and behind which requests would go unjudged.
+    pub upgrade: Option<HeaderValue>,
+}
+
+/// Says whether a request's fields have one meaning, on either version of HTTP.
+///
+/// Bounds first (100 fields, 32 KiB as HTTP/1.1 counts), then names that occur once, underscore aliases, white space at the
+/// edges of values, and the fields that HTTP/2 does not have (RFC 9113 §8.2.2).
+///
+/// # Errors
+/// By cause, see [`FieldsMalformed`].
+pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed> {
+    let size: usize = fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
+    if fields.len() > MOST_FIELDS || size > LONGEST_SECTION {
+        return Err(FieldsMalformed::TooLarge);
+    }
+    if version >= Version::HTTP_2 && !is_http2(fields) {
+        return Err(FieldsMalformed::Framing);
+    }
+    if fields.len() != fields.keys_len() {
+        check_duplicates(fields)?;
+    }
+    for (name, value) in fields {
+        if name.as_str().contains('_') && is_alias(name) {
+            return Err(FieldsMalformed::Alias);
+        }
+        let edge = |byte: Option<&u8>| byte.is_some_and(|b| matches!(b, b' ' | b'\t'));
+        if edge(value.as_bytes().first()) || edge(value.as_bytes().last()) {
+            return Err(FieldsMalformed::Value);
+        }
+    }
+    Ok(())
+}
+
+/// Whether `name` reads as `other` to an origin that turns `_` into `-`, as CGI and WSGI do.
+pub fn reads_as(name: &HeaderName, other: &HeaderName) -> bool {
+    let fold = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    name.as_str()
+        .bytes()
+        .map(fold)
+        .eq(other.as_str().bytes().map(fold))
+}
+
+/// Removes the fields that end at this hop, and those that `Connection` names.
+///
+/// RFC 9110 §7.6.1. Runs before policy, so that policy judges what the origin will see. A nomination of a field that is
+/// always end-to-end (credentials, content, `Host`, request signing) is ignored: RFC 9110 forbids it, and an attacker uses
+/// it to make a proxy drop what policy relied upon.
+pub fn strip_hop_by_hop(fields: &mut HeaderMap) -> HopByHop {
+    // Most requests have none, and then nothing is nominated either: `Connection` is itself one of them.
+    if !fields.keys().any(|name| is_hop_by_hop(name.as_str())) {
+        return HopByHop::default();
+    }
+    let nominated = nominations(fields);
+    let removed = HopByHop {
+        te_trailers: fields
+            .get_all(header::TE)
+            .iter()
+            .any(|te| list(te).any(|t| t.eq_ignore_ascii_case("trailers"))),
+        upgrade: fields
+            .get(header::UPGRADE)
+            .filter(|value| nominated.contains(&header::UPGRADE) && !is_h2c(value))
+            .cloned(),
+    };
+    for name in nominated.iter().filter(|name| !is_end_to_end(name)) {
+        fields.remove(name);
+    }
+    remove_where(fields, is_hop_by_hop);
+    removed
+}
+
+/// Removes fields that would make an origin see another method, path, host, scheme or peer than was judged.
+pub fn strip_overrides(fields: &mut HeaderMap) {
+    remove_where(fields, |name| {
+        // The first letter settles it for most names.
+        matches!(name.as_bytes(), [b'x' | b't' | b'c' | b'f', ..])
+            && (OVERRIDES.contains(&name) || name.starts_with("x-forwarded-") || name.starts_with("x-envoy-"))
+    });
+}
+
+/// Joins several `Cookie` fields into one, as HTTP/2 clients split it (RFC 9113 §8.2.3), so that nothing hides between two.
+pub fn join_cookies(fields: &mut HeaderMap) {
+    if fields.get_all(header::COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let joined = fields
+        .get_all(header::COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect::<Vec<_>>()
+        .join(&b"; "[..]);
+    // Values that were valid each are valid joined by a semicolon and a space.
+    if let Ok(value) = HeaderValue::from_bytes(&joined) {
+        fields.insert(header::COOKIE, value);
+    }
+}
+
+/// Keeps of a request's trailers only checksums and signatures of the content, and gRPC's own.
+///
+/// RFC 9110 §6.5.1: a trailer may not frame, route, authenticate or modify the request. An origin that merges trailers into
+/// the fields would otherwise see what policy did not.
+pub fn filter_request_trailers(trailers: &mut HeaderMap) {
+    remove_where(trailers, |name| !is_request_trailer(name));
+}
+
+/// Whether a request trailer of this (lower-case) name is passed on, see [`filter_request_trailers`].
+pub fn is_request_trailer(name: &str) -> bool {
+    REQUEST_TRAILERS.contains(&name) || name.starts_with("grpc-") || name.starts_with("x-amz-checksum-")
+}
+
+/// Whether a request that has this (lower-case) name in its trailers is refused and not just freed of it: the name frames,
+/// routes, authenticates or overrides, so there is no honest reason for it to stand there (RFC 9110 §6.5.1).
+pub fn is_forbidden_trailer(name: &str) -> bool {
+    let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
+        return true;
+    };
+    !is_request_trailer(name)
+        && (frames_or_routes(&parsed)
+            || is_end_to_end(&parsed)
+            || SINGLE.contains(&name)
+            || OVERRIDES.contains(&name)
+            || FORBIDDEN_TRAILERS.contains(&name))
+}
+
+/// Removes from an answer's trailers what a client must never take from there.
+///
+/// Unlike a request's, an answer's trailers are an open set: gRPC puts an application's own metadata there.
+pub fn filter_response_trailers(trailers: &mut HeaderMap) {
+    strip_response(trailers);
+    remove_where(trailers, |name| FORBIDDEN_TRAILERS.contains(&name));
+}
+
+/// Removes from an answer what ends at this hop and what would steer the client past the gateway or speak in its name.
+///
+/// Hop-by-hop fields, `Alt-Svc` (RFC 7838), and the fields by which proxies speak. `Connection` nominations count as in
+/// [`strip_hop_by_hop`].
+pub fn strip_response(fields: &mut HeaderMap) {
+    strip_hop_by_hop(fields);
+    remove_where(fields, |name| {
+        // The first letter settles it for most names.
+        matches!(name.as_bytes(), [b'a' | b'o' | b'p' | b'v', ..])
+            && (STEERING.contains(&name) || name.starts_with("proxy-"))
+    });
+}
+
+/// Whether a field frames or routes the message, so that no credential can stand in it.
+pub fn frames_or_routes(name: &HeaderName) -> bool {
+    is_hop_by_hop(name.as_str())
+        || [
+            header::HOST,
+            header::CONTENT_LENGTH,
+            header::EXPECT,
+            header::TRAILER,
+            header::CONTENT_ENCODING,
+        ]
+        .contains(name)
+}
+
+/// RFC 9113 §8.2.2: no connection-specific field, and `TE` only as `trailers`.
+fn is_http2(fields: &HeaderMap) -> bool {
+    let te = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"trailers");
+    CONNECTION_SPECIFIC.iter().all(|name| !fields.contains_key(name))
+        && fields.get_all(header::TE).iter().all(te)
+}
+
+fn check_duplicates(fields: &HeaderMap) -> Result<(), FieldsMalformed> {
+    let twice = |name: &str| fields.get_all(name).iter().nth(1).is_some();
+    if twice("host") {
+        return Err(FieldsMalformed::HostCount);
+    }
+    if twice("content-length") || twice("transfer-encoding") {
+        return Err(FieldsMalformed::Framing);
+    }
+    if SINGLE.iter().any(|name| twice(name)) {
+        return Err(FieldsMalformed::Duplicate);
+    }
+    Ok(())
+}
+
+fn is_alias(name: &HeaderName) -> bool {
+    let dashed = name.as_str().replace('_', "-");
+    let Ok(dashed) = HeaderName::from_bytes(dashed.as_bytes()) else {
+        return true;
+    };
+    is_end_to_end(&dashed)
+        || frames_or_routes(&dashed)
+        || SINGLE.contains(&dashed.as_str())
+        || OVERRIDES.contains(&dashed.as_str())
+        || dashed.as_str().starts_with("x-forwarded-")
+}
+
+fn is_h2c(upgrade: &HeaderValue) -> bool {
+    upgrade.to_str().is_err() || list(upgrade).any(|protocol| protocol.eq_ignore_ascii_case("h2c"))
+}
+
+/// The names in all `Connection` fields; what is no name nominates nothing.
+fn nominations(fields: &HeaderMap) -> Vec<HeaderName> {
+    let values = fields.get_all(header::CONNECTION);
+    values
+        .iter()
+        .flat_map(list)
+        .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+        .collect()
+}
+
+/// The members of a comma-separated list; a value that is not ASCII has none.
+fn list(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    value
+        .to_str()
+        .unwrap_or_default()
+        .split(',')
+        .map(|member| member.trim_matches([' ', '\t']))
+        .filter(|m| !m.is_empty())
+}
+
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(name.as_bytes(), [b'c' | b'h' | b'k' | b'p' | b't' | b'u', ..]) && HOP_BY_HOP.contains(&name)
+}
+
+fn is_end_to_end(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    END_TO_END.contains(&name) || END_TO_END_FAMILIES.iter().any(|family| name.starts_with(family))
+}
+
+fn remove_where(fields: &mut HeaderMap, condition: impl Fn(&str) -> bool) {
+    if fields.keys().any(|name| condition(name.as_str())) {
+        let names: Vec<_> = fields
+            .keys()
+            .filter(|name| condition(name.as_str()))
+            .cloned()
+            .collect();
+        for name in names {
+            fields.remove(name);
+        }
+    }
+}
+
+/// F17 of the threat catalogue; hyper's own limit is the same 100.
+const MOST_FIELDS: usize = 100;
+const LONGEST_SECTION: usize = 32 * 1024;
+
+static CONNECTION_SPECIFIC: [HeaderName; 6] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("http2-settings"),
+];
+
+const HOP_BY_HOP: [&str; 10] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-authentication-info",
+];
+
+/// Never hop-by-hop, whatever `Connection` says.
+const END_TO_END: [&str; 22] = [
+    "host",
+    "authorization",
+    "cookie",
+    "cookie2",
+    "set-cookie",
+    "www-authenticate",
+    "date",
+    "expect",
+    "origin",
+    "referer",
+    "user-agent",
+    "accept",
+    "cache-control",
+    "max-forwards",
+    "trailer",
+    "x-api-key",
+    "api-key",
+    "private-token",
+    "x-auth-token",
+    "x-goog-api-key",
+    "range",
+    "prefer",
+];
+
+const END_TO_END_FAMILIES: [&str; 7] = ["content-", "x-amz-", "x-goog-", "x-ms-", "if-", "sec-", "grpc-"];
+
+/// Have one value (RFC 9110 and kin), or name one identity.
+const SINGLE: [&str; 28] = [
+    "authorization",
+    "proxy-authorization",
+    "content-type",
+    "content-encoding",
+    "content-range",
+    "content-location",
+    "content-md5",
+    "date",
+    "expect",
+    "from",
+    "host",
+    "max-forwards",
+    "origin",
+    "range",
+    "referer",
+    "te",
+    "upgrade",
+    "user-agent",
+    "x-api-key",
+    "api-key",
+    "private-token",
+    "x-auth-token",
+    "x-goog-api-key",
+    "x-amz-date",
+    "x-amz-security-token",
+    "x-amz-content-sha256",
+    "x-amz-target",
+    "sec-websocket-key",
+];
+
+/// By which frameworks and proxies take another method, path, host, scheme or peer (F09 and F10 of the threat catalogue).
+const OVERRIDES: [&str; 26] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+    "x-original-method",
+    "x-original-url",
+    "x-original-uri",
+    "x-original-host",
+    "x-rewrite-url",
+    "x-rewrite-uri",
+    "x-override-url",
+    "x-host",
+    "x-http-host-override",
+    "x-forwarded",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-originating-ip",
+    "x-remote-ip",
+    "x-remote-addr",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "forwarded",
+    "forwarded-for",
+    "front-end-https",
+    "x-scheme",
+];
+
+/// Checksums and signatures of the content that come after it (aws-chunked, RFC 9530).
+const REQUEST_TRAILERS: [&str; 7] = [
+    "x-amz-trailer-signature",
+    "content-md5",
+    "content-digest",
+    "repr-digest",
+    "digest",
+    "x-goog-hash",
+    "x-ms-content-crc64",
+];
+
+/// RFC 9110 §6.5.1, and `Set-Cookie`.
+const FORBIDDEN_TRAILERS: [&str; 22] = [
+    "host",
+    "content-length",
+    "content-type",
+    "content-encoding",
+    "content-range",
+    "content-location",
+    "trailer",
+    "authorization",
+    "www-authenticate",
+    "authentication-info",
+    "set-cookie",
+    "cookie",
+    "location",
+    "cache-control",
+    "expires",
+    "age",
+    "vary",
+    "date",
+    "retry-after",
+    "expect",
+    "range",
+    "max-forwards",
+];
+
+/// Other ways to the origin, and a proxy's words in an origin's mouth.
+const STEERING: [&str; 4] = ["alt-svc", "alt-used", "origin-agent-cluster", "via"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(n, v)| {
+                (
+                    HeaderName::from_bytes(n.as_bytes()).unwrap(),
+                    HeaderValue::from_str(v).unwrap(),
+                )
+            })
+            .collect()
+    }
+
+    fn names(fields: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<_> = fields.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn hop_by_hop_and_nominated_fields_go() {
+        let mut fields = map(&[
+            ("connection", "keep-alive, X-Hop"),
+            ("connection", "upgrade,  x-other ,"),
+            ("keep-alive", "5"),
+            ("proxy-connection", "close"),
+            ("proxy-authorization", "Basic x"),
+            ("te", "gzip, Trailers"),
+            ("upgrade", "websocket"),
+            ("http2-settings", "AA"),
+            ("x-hop", "1"),
+            ("x-other", "1"),
+            ("x-kept", "1"),
+        ]);
+        let removed = strip_hop_by_hop(&mut fields);
+        assert_eq!(names(&fields), ["x-kept"]);
+        assert!(removed.te_trailers);
+        assert_eq!(removed.upgrade.unwrap(), "websocket");
+    }
+
+    #[test]
+    fn an_upgrade_that_connection_does_not_name_is_none() {
+        assert_eq!(
+            strip_hop_by_hop(&mut map(&[("upgrade", "websocket")])).upgrade,
+            None
+        );
+    }
+
+    #[test]
+    fn end_to_end_fields_cannot_be_nominated() {
+        let kept = [
+            "authorization",
+            "content-type",
+            "cookie",
+            "host",
+            "x-amz-date",
+            "x-api-key",
+        ];
+        let mut fields: HeaderMap = map(&kept.map(|name| (name, "v")));
+        fields.insert(
+            "connection",
+            HeaderValue::from_static("Authorization, Host, X-Amz-Date, Cookie, content-type, x-api-key"),
+        );
+        strip_hop_by_hop(&mut fields);
+        assert_eq!(names(&fields), kept);
+    }
+
+    #[test]
+    fn overrides_go() {
+        let mut fields = map(&[
+            ("x-http-method-override", "DELETE"),
+            ("x-original-url", "/admin"),
+            ("x-forwarded-host", "evil"),
+            ("x-forwarded-anything", "evil"),
+            ("forwarded", "host=evil"),
+            ("x-envoy-original-path", "/admin"),
+            ("x-kept", "1"),
+        ]);
+        strip_overrides(&mut fields);
+        assert_eq!(names(&fields), ["x-kept"]);
+    }
+
+    #[test]
+    fn a_field_with_one_value_stands_once() {
+        let check = |pairs| super::check(&map(pairs), Version::HTTP_11);
+        assert_eq!(
+            check(&[
+                ("host", "a"),
+                ("accept", "a"),
+                ("accept", "b"),
+                ("cookie", "a"),
+                ("cookie", "b")
+            ]),
+            Ok(())
+        );
+        assert_eq!(
+            check(&[("host", "a"), ("host", "a")]),
+            Err(FieldsMalformed::HostCount)
+        );
+        assert_eq!(
+            check(&[("content-length", "1"), ("content-length", "1")]),
+            Err(FieldsMalformed::Framing)
+        );
+        assert_eq!(
+            check(&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")]),
+            Err(FieldsMalformed::Framing)
+        );
+        assert_eq!(
+            check(&[("authorization", "a"), ("authorization", "b")]),
+            Err(FieldsMalformed::Duplicate)
+        );
+        assert_eq!(
+            check(&[("x-api-key", "a"), ("x-api-key", "b")]),
+            Err(FieldsMalformed::Duplicate)
+        );
+    }
+
+    #[test]
+    fn an_underscore_does_not_make_another_name() {
+        let check = |name| super::check(&map(&[(name, "v")]), Version::HTTP_11);
+        for name in [
+            "content_length",
+            "x_api_key",
+            "x_forwarded_host",
+            "transfer_encoding",
+            "x-api_key",
+            "x_amz_date",
+            "x_original_url",
+        ] {
+            assert_eq!(check(name), Err(FieldsMalformed::Alias), "{name}");
+        }
+        assert_eq!(check("x_my_field"), Ok(()));
+        assert!(reads_as(
+            &HeaderName::from_static("my_key"),
+            &HeaderName::from_static("my-key")
+        ));
+        assert!(!reads_as(
+            &HeaderName::from_static("mykey"),
+            &HeaderName::from_static("my-key")
+        ));
+    }
+
+    #[test]
+    fn fields_are_bounded() {
+        let many = |count: usize| {
+            (0..count)
+                .map(|_| (HeaderName::from_static("x-a"), HeaderValue::from_static("v")))
+                .collect::<HeaderMap>()
+        };
+        assert_eq!(check(&many(100), Version::HTTP_11), Ok(()));
+        assert_eq!(
+            check(&many(101), Version::HTTP_11),
+            Err(FieldsMalformed::TooLarge)
+        );
+        let long = |size: usize| map(&[("x-a", &"v".repeat(size - 7))]);
+        assert_eq!(check(&long(32 * 1024), Version::HTTP_2), Ok(()));
+        assert_eq!(
+            check(&long(32 * 1024 + 1), Version::HTTP_2),
+            Err(FieldsMalformed::TooLarge)
+        );
+    }
+
+    #[test]
+    fn http2_has_no_connection_specific_field() {
+        for name in [
+            "connection",
+            "keep-alive",
+            "proxy-connection",
+            "transfer-encoding",
+            "upgrade",
+        ] {
+            assert_eq!(
+                check(&map(&[(name, "chunked")]), Version::HTTP_2),
+                Err(FieldsMalformed::Framing),
+                "{name}"
+            );
+            assert_eq!(
+                check(&map(&[(name, "chunked")]), Version::HTTP_11),
+                Ok(()),
+                "{name}"
+            );
+        }
+        assert_eq!(check(&map(&[("te", "trailers")]), Version::HTTP_2), Ok(()));
+        assert_eq!(
+            check(&map(&[("te", "gzip")]), Version::HTTP_2),
+            Err(FieldsMalformed::Framing)
+        );
+    }
+
+    #[test]
+    fn white_space_at_the_edge_of_a_value_is_refused() {
+        for value in [" v", "v ", "\tv", "v\t", " "] {
+            assert_eq!(
+                check(&map(&[("x-a", value)]), Version::HTTP_2),
+                Err(FieldsMalformed::Value),
+                "{value:?}"
+            );
+        }
+        assert_eq!(
+            check(&map(&[("x-a", ""), ("x-b", "a b")]), Version::HTTP_2),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn cookies_become_one_field() {
+        let mut fields = map(&[("cookie", "a=1"), ("x", "y"), ("cookie", "b=2; c=3")]);
+        join_cookies(&mut fields);
+        assert_eq!(
+            fields.get_all("cookie").iter().collect::<Vec<_>>(),
+            ["a=1; b=2; c=3"]
+        );
+    }
+
+    #[test]
+    fn request_trailers_only_speak_of_the_content() {
+        let mut trailers = map(&[
+            ("x-amz-checksum-crc32", "AAAA"),
+            ("grpc-status", "0"),
+            ("authorization", "PH"),
+            ("host", "evil"),
+            ("content-length", "1"),
+            ("x-role", "admin"),
+        ]);
+        filter_request_trailers(&mut trailers);
+        assert_eq!(names(&trailers), ["grpc-status", "x-amz-checksum-crc32"]);
+    }
+
+    #[test]
+    fn answers_neither_steer_nor_speak_for_the_gateway() {
+        let mut fields = map(&[
+            ("alt-svc", "h3=\"evil:443\""),
+            ("proxy-status", "x"),
+            ("proxy-authenticate", "Basic"),
+            ("connection", "close, x-hop"),
+            ("x-hop", "1"),
+            ("set-cookie", "a=1"),
+            ("content-type", "text/plain"),
+        ]);
+        strip_response(&mut fields);
+        assert_eq!(names(&fields), ["content-type", "set-cookie"]);
+        let mut trailers = map(&[
+            ("grpc-message", "ok"),
+            ("my-metadata", "x"),
+            ("set-cookie", "a"),
+            ("content-length", "1"),
+            ("transfer-encoding", "x"),
+        ]);
+        filter_response_trailers(&mut trailers);
+        assert_eq!(names(&trailers), ["grpc-message", "my-metadata"]);
+    }
+}

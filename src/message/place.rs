@@ -1,0 +1,149 @@
+//! Places: where in a request a credential stands.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::HeaderName;
+
+/// Where in a request a credential may stand; anywhere else a phantom is never replaced.
+///
+/// Its text form is what configuration and audit records use: `header:authorization:Bearer`, `header:x-api-key`,
+/// `basic:user`, `basic:password`, `cookie:sid`, `query:key`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// A field's value, after an authentication scheme if one is named.
+    Header {
+        /// The field.
+        name: HeaderName,
+        /// The word before the credential (`Bearer`, `token`), compared without regard to case; `None` is the whole value.
+        scheme: Option<String>,
+    },
+    /// The user of `Authorization: Basic` (RFC 7617), decoded.
+    BasicUser,
+    /// The password of `Authorization: Basic` (RFC 7617), decoded.
+    BasicPassword,
+    /// The value of the cookie of this name.
+    Cookie(String),
+    /// The decoded value of the query parameter of this decoded name.
+    Query(String),
+}
+
+/// Why a text names no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceMalformed {
+    /// The first word is none of `header`, `basic`, `cookie`, `query`.
+    #[error(
+        "a place is one of `header:NAME`, `header:NAME:SCHEME`, `basic:user`, `basic:password`, `cookie:NAME`, `query:NAME`"
+    )]
+    Kind,
+    /// The field name is not a token, or a field that routes or frames the message.
+    #[error("the place names a field in which no credential can stand")]
+    Field,
+    /// The scheme, cookie or parameter name is empty or holds a character that it cannot hold.
+    #[error("the place has an empty or impossible name")]
+    Name,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Header { name, scheme: None } => write!(f, "header:{name}"),
+            Place::Header {
+                name,
+                scheme: Some(scheme),
+            } => write!(f, "header:{name}:{scheme}"),
+            Place::BasicUser => f.write_str("basic:user"),
+            Place::BasicPassword => f.write_str("basic:password"),
+            Place::Cookie(name) => write!(f, "cookie:{name}"),
+            Place::Query(name) => write!(f, "query:{name}"),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = PlaceMalformed;
+
+    fn from_str(text: &str) -> Result<Place, PlaceMalformed> {
+        let (kind, rest) = text.split_once(':').ok_or(PlaceMalformed::Kind)?;
+        match (kind, rest) {
+            ("header", rest) => header(rest),
+            ("basic", "user") => Ok(Place::BasicUser),
+            ("basic", "password") => Ok(Place::BasicPassword),
+            ("cookie", name) if is_token(name) => Ok(Place::Cookie(name.to_owned())),
+            ("query", name) if is_parameter(name) => Ok(Place::Query(name.to_owned())),
+            ("cookie" | "query", _) => Err(PlaceMalformed::Name),
+            _ => Err(PlaceMalformed::Kind),
+        }
+    }
+}
+
+fn header(rest: &str) -> Result<Place, PlaceMalformed> {
+    let (name, scheme) = match rest.split_once(':') {
+        Some((name, scheme)) if is_token(scheme) => (name, Some(scheme.to_owned())),
+        Some(_) => return Err(PlaceMalformed::Name),
+        None => (rest, None),
+    };
+    let name = HeaderName::from_str(name).map_err(|_| PlaceMalformed::Field)?;
+    if super::fields::frames_or_routes(&name) {
+        return Err(PlaceMalformed::Field);
+    }
+    Ok(Place::Header { name, scheme })
+}
+
+/// RFC 9110 §5.6.2.
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+fn is_parameter(name: &str) -> bool {
+    !name.is_empty() && !name.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_reads_back_what_it_writes() {
+        for text in [
+            "header:authorization:Bearer",
+            "header:x-api-key",
+            "basic:user",
+            "basic:password",
+            "cookie:sid",
+            "query:key",
+            "query:a:b",
+        ] {
+            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "header:X-Api-Key".parse::<Place>().unwrap().to_string(),
+            "header:x-api-key"
+        );
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        for (text, cause) in [
+            ("", PlaceMalformed::Kind),
+            ("header", PlaceMalformed::Kind),
+            ("body:x", PlaceMalformed::Kind),
+            ("basic:realm", PlaceMalformed::Kind),
+            ("header:", PlaceMalformed::Field),
+            ("header:a b", PlaceMalformed::Field),
+            ("header:host", PlaceMalformed::Field),
+            ("header:content-length", PlaceMalformed::Field),
+            ("header:authorization:", PlaceMalformed::Name),
+            ("header:authorization:a b", PlaceMalformed::Name),
+            ("cookie:", PlaceMalformed::Name),
+            ("cookie:a=b", PlaceMalformed::Name),
+            ("query:", PlaceMalformed::Name),
+        ] {
+            assert_eq!(text.parse::<Place>(), Err(cause), "{text}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The names that every room uses: sessions, exchanges, credentials, policies.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Names one session: one workload, one CA, one set of phantoms.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SessionId(Arc<str>);
+
+/// Names one exchange, in the response, the audit log and `gateway why`.
+///
+/// 80 random bits, shown as 20 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ExchangeId([u8; 10]);
+
+/// Names a credential in configuration, policy (`Gateway::Credential::"NAME"`) and audit.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct CredentialName(Arc<str>);
+
+/// In whose name a connection to an origin is used: the session, and the credentials lent on it. Connections and TLS
+/// sessions are never shared across identities (threats P01, K07).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Identity {
+    /// The session.
+    pub session: SessionId,
+    /// The credentials, in the order of their lending.
+    pub credentials: Arc<[CredentialName]>,
+}
+
+/// Names a policy: the value of its `@id` annotation, or `file:line` without one.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct PolicyId(Arc<str>);
+
+/// A name is empty, longer than 128 bytes, or has a character outside `[A-Za-z0-9._:/-]`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a name has 1 to 128 characters of A-Z a-z 0-9 . _ : / -")]
+pub struct NameMalformed(());
+
+fn checked(text: &str) -> Result<Arc<str>, NameMalformed> {
+    let fits = !text.is_empty()
+        && text.len() <= 128
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte));
+    if fits {
+        Ok(Arc::from(text))
+    } else {
+        Err(NameMalformed(()))
+    }
+}
+
+macro_rules! text_name {
+    ($name:ident) => {
+        impl $name {
+            /// Checks and takes a name.
+            ///
+            /// # Errors
+            /// [`NameMalformed`] where the text is no name.
+            pub fn new(text: &str) -> Result<Self, NameMalformed> {
+                checked(text).map(Self)
+            }
+
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+text_name!(SessionId);
+text_name!(CredentialName);
+text_name!(PolicyId);
+
+impl ExchangeId {
+    /// An id from ten random bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 10]) -> Self {
+        Self(bytes)
+    }
+
+    /// The id's 20 hexadecimal digits, without an allocation.
+    #[must_use]
+    pub fn to_hex(self) -> [u8; 20] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut out = [0; 20];
+        for (pair, byte) in out.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        out
+    }
+}
+
+impl fmt::Display for ExchangeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::str::from_utf8(&self.to_hex()).expect("hexadecimal digits are ASCII"))
+    }
+}
+
+impl fmt::Debug for ExchangeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,221 @@
+//! Idle connections, kept apart by whose they are.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use tokio::time::Instant;
+
+use crate::body::Content;
+use crate::message::Origin;
+use crate::names::Identity;
+
+/// What two exchanges must have in common to use one connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) identity: Identity,
+    pub(super) origin: Origin,
+    /// The policy generation: a connection does not outlive what was decided (threats C09).
+    pub(super) generation: u64,
+    pub(super) needs_http2: bool,
+}
+
+/// What differs most from connection to connection; the rest is compared, not hashed.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.identity.session, &self.origin.authority.host).hash(state);
+    }
+}
+
+struct Idle {
+    sender: http1::SendRequest<Content>,
+    remote: SocketAddr,
+    since: Instant,
+}
+
+/// An HTTP/2 connection: any number of exchanges use it at a time.
+struct Shared {
+    sender: http2::SendRequest<Content>,
+    remote: SocketAddr,
+    /// When an exchange took it last.
+    since: Instant,
+    /// Each exchange that uses it has a clone.
+    places: Place,
+}
+
+/// A place among the exchanges of an HTTP/2 connection.
+pub(super) type Place = Arc<()>;
+
+/// Exchanges that share a connection. RFC 9113 §6.5.2 recommends that an origin takes at least so many; one more would wait,
+/// perhaps for ever, until another ends.
+const MOST_SHARING: usize = 100;
+
+#[derive(Default)]
+struct Shelf {
+    idle: Vec<Idle>,
+    shared: Vec<Shared>,
+}
+
+impl Shelf {
+    fn len(&self) -> usize {
+        self.idle.len() + self.shared.len()
+    }
+
+    fn retain_fresh(&mut self, idle_timeout: Duration) {
+        self.idle
+            .retain(|idle| !idle.sender.is_closed() && idle.since.elapsed() < idle_timeout);
+        // Exchanges under way hold senders of their own: for them the connection lives on.
+        self.shared
+            .retain(|shared| !shared.sender.is_closed() && shared.since.elapsed() < idle_timeout);
+    }
+}
+
+/// The pool of one runtime.
+pub(super) struct Pool {
+    shelves: Mutex<HashMap<Key, Shelf>>,
+    most_idle: usize,
+    idle_timeout: Duration,
+}
+
+impl Pool {
+    pub(super) fn new(most_idle: usize, idle_timeout: Duration) -> Self {
+        Self {
+            shelves: Mutex::new(HashMap::new()),
+            most_idle,
+            idle_timeout,
+        }
+    }
+
+    fn shelves(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Shelf>> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An HTTP/1.1 connection that is open, the most recently used first. It may still be about to become ready.
+    pub(super) fn take(&self, key: &Key) -> Option<(http1::SendRequest<Content>, SocketAddr)> {
+        let mut shelves = self.shelves();
+        let shelf = shelves.get_mut(key)?;
+        while let Some(idle) = shelf.idle.pop() {
+            if !idle.sender.is_closed() && idle.since.elapsed() < self.idle_timeout {
+                return Some((idle.sender, idle.remote));
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose last exchange ended properly.
+    pub(super) fn give(&self, key: Key, sender: http1::SendRequest<Content>, remote: SocketAddr) {
+        if sender.is_closed() {
+            return;
+        }
+        let mut shelves = self.shelves();
+        if !has_room(&shelves, &key) {
+            return;
+        }
+        let shelf = shelves.entry(key).or_default();
+        if shelf.idle.len() < self.most_idle {
+            shelf.idle.push(Idle {
+                sender,
+                remote,
+                since: Instant::now(),
+            });
+        }
+    }
+
+    /// An HTTP/2 connection that takes one more stream.
+    pub(super) fn share(&self, key: &Key) -> Option<(http2::SendRequest<Content>, Place, SocketAddr)> {
+        let mut shelves = self.shelves();
+        let shelf = shelves.get_mut(key)?;
+        shelf.shared.retain(|shared| !shared.sender.is_closed());
+        let shared = shelf
+            .shared
+            .iter_mut()
+            .find(|shared| shared.sender.is_ready() && Arc::strong_count(&shared.places) <= MOST_SHARING)?;
+        shared.since = Instant::now();
+        Some((shared.sender.clone(), shared.places.clone(), shared.remote))
+    }
+
+    /// Makes an HTTP/2 connection known, and gives the first place on it.
+    pub(super) fn add(&self, key: Key, sender: http2::SendRequest<Content>, remote: SocketAddr) -> Place {
+        let place = Place::default();
+        let mut shelves = self.shelves();
+        if has_room(&shelves, &key) {
+            shelves.entry(key).or_default().shared.push(Shared {
+                sender,
+                remote,
+                since: Instant::now(),
+                places: place.clone(),
+            });
+        }
+        place
+    }
+
+    /// Drops what is closed or has been idle too long.
+    pub(super) fn sweep(&self) {
+        sweep(&mut self.shelves(), self.idle_timeout);
+    }
+}
+
+/// Whether a connection may be kept under this key: a client makes up names below a domain that it may reach, and
+/// descriptors are finite (threats P04).
+fn has_room(shelves: &HashMap<Key, Shelf>, key: &Key) -> bool {
+    let session = &key.identity.session;
+    // The keys are counted only for a new one.
+    shelves.contains_key(key)
+        || shelves
+            .keys()
+            .filter(|known| known.identity.session == *session)
+            .count()
+            < MOST_SHELVES
+}
+
+fn sweep(shelves: &mut HashMap<Key, Shelf>, idle_timeout: Duration) {
+    shelves.retain(|_, shelf| {
+        shelf.retain_fresh(idle_timeout);
+        shelf.len() > 0
+    });
+}
+
+/// Keys of one session for which connections are kept, with `most_idle` for each; they are swept once a second.
+const MOST_SHELVES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Authority, Host, Scheme};
+    use crate::names::{Identity, SessionId};
+
+    fn key(session: &str, host: &str) -> Key {
+        Key {
+            identity: Identity {
+                session: SessionId::new(session).unwrap(),
+                credentials: Vec::new().into(),
+            },
+            origin: Origin {
+                scheme: Scheme::Https,
+                authority: Authority {
+                    host: Host::parse(host.as_bytes()).unwrap(),
+                    port: 443,
+                },
+            },
+            generation: 1,
+            needs_http2: false,
+        }
+    }
+
+    #[test]
+    fn names_that_a_session_makes_up_fill_its_own_part_of_the_pool_alone() {
+        let mut shelves = HashMap::new();
+        for host in 0..1000 {
+            let key = key("flood", &format!("h{host}.wild.test"));
+            if has_room(&shelves, &key) {
+                shelves.insert(key, Shelf::default());
+            }
+        }
+        assert_eq!(shelves.len(), MOST_SHELVES);
+        assert!(has_room(&shelves, &key("flood", "h0.wild.test")));
+        assert!(has_room(&shelves, &key("other", "good.test")));
+    }
+}

@@ -1,0 +1,152 @@
+//! TLS towards origins: whom to trust, and which session may resume which.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rustls::client::Resumption;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::Error;
+use super::rule::{OriginProtocol, OriginRule};
+use crate::names::Identity;
+
+/// The configurations in use, one for each identity and rule, so that no identity resumes another's TLS session
+/// (RFC 8446 §2.2: a resumed session inherits what was authenticated).
+pub(super) struct Configurations {
+    known: Mutex<HashMap<Key, Arc<ClientConfig>>>,
+}
+
+#[derive(PartialEq, Eq, Hash, Clone)]
+struct Key {
+    identity: Identity,
+    rule: Option<usize>,
+    offer: Offer,
+}
+
+/// What is offered by ALPN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Offer {
+    Http1,
+    Http2,
+    /// HTTP/2 first.
+    Both,
+}
+
+impl Offer {
+    fn names(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Http1 => vec![b"http/1.1".to_vec()],
+            Self::Http2 => vec![b"h2".to_vec()],
+            Self::Both => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        }
+    }
+
+    /// HTTP/1.1 unless the exchange needs HTTP/2 (gRPC) or the rule says otherwise.
+    pub(super) fn choose(protocol: OriginProtocol, needs_http2: bool) -> Self {
+        match (protocol, needs_http2) {
+            (OriginProtocol::Http1, _) | (OriginProtocol::Auto, false) => Self::Http1,
+            (OriginProtocol::Http2, _) => Self::Http2,
+            (OriginProtocol::Auto, true) => Self::Both,
+        }
+    }
+}
+
+/// Identities whose configuration is remembered; beyond it the memory starts anew, which costs full handshakes only.
+const REMEMBERED: usize = 1024;
+
+impl Configurations {
+    pub(super) fn new() -> Self {
+        Self {
+            known: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// The configuration for an identity under a rule.
+    pub(super) fn of(
+        &self,
+        identity: &Identity,
+        rule: Option<(usize, &OriginRule)>,
+        offer: Offer,
+    ) -> Result<Arc<ClientConfig>, Error> {
+        let key = Key {
+            identity: identity.clone(),
+            rule: rule.map(|(index, _)| index),
+            offer,
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(config) = known.get(&key) {
+            return Ok(config.clone());
+        }
+        let config = Arc::new(configure(rule.map(|(_, rule)| rule), offer)?);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(key, config.clone());
+        Ok(config)
+    }
+}
+
+fn configure(rule: Option<&OriginRule>, offer: Offer) -> Result<ClientConfig, Error> {
+    let roots = match rule {
+        Some(rule) if rule.only_roots => with(RootCertStore::empty(), &rule.roots)?,
+        Some(rule) if !rule.roots.is_empty() => with(system_roots()?.as_ref().clone(), &rule.roots)?,
+        _ => system_roots()?,
+    };
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(Error::TlsUnusable)?
+        .with_root_certificates(roots);
+    let mut config = match rule.and_then(|rule| rule.identity.as_ref()) {
+        Some(identity) => builder
+            .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
+            .map_err(Error::TlsUnusable)?,
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = offer.names();
+    config.resumption = Resumption::in_memory_sessions(64);
+    Ok(config)
+}
+
+fn with(mut store: RootCertStore, more: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, Error> {
+    for root in more {
+        store.add(root.clone()).map_err(Error::TlsUnusable)?;
+    }
+    Ok(Arc::new(store))
+}
+
+/// Where systems keep their bundle of roots; the first that exists counts.
+pub const SYSTEM_BUNDLES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The system's roots, read once. `SSL_CERT_FILE` and its like in the gateway's own environment do not count: what
+/// the gateway trusts is the operator's system and configuration, not a variable that whoever started it inherited.
+fn system_roots() -> Result<Arc<RootCertStore>, Error> {
+    static ROOTS: OnceLock<Option<Arc<RootCertStore>>> = OnceLock::new();
+    ROOTS.get_or_init(read_system_roots).clone().ok_or(Error::NoRoots)
+}
+
+fn read_system_roots() -> Option<Arc<RootCertStore>> {
+    let bundle = SYSTEM_BUNDLES.iter().map(Path::new).find(|path| path.is_file())?;
+    let found = rustls_native_certs::load_certs_from_paths(Some(bundle), None);
+    for error in &found.errors {
+        tracing::warn!(%error, "a certificate of the system's store was not read");
+    }
+    let mut store = RootCertStore::empty();
+    let (added, ignored) = store.add_parsable_certificates(found.certs);
+    tracing::debug!(added, ignored, "system roots read");
+    (added > 0).then(|| Arc::new(store))
+}
+
+/// Reads the system's roots ahead of the first connection.
+pub fn warm_roots() {
+    // A failure here is reported where it matters: by the first exchange that needs the roots.
+    let _ = system_roots();
+}

@@ -1,0 +1,228 @@
+//! Why a question was answered so, and what to do about a no.
+
+use std::fmt;
+
+use super::facts::{Facts, Loan};
+use super::generation::Generation;
+use super::index::Target;
+use super::quick;
+use super::rule::Rule;
+use super::schema::{Action, Actions};
+use super::verdict::{Outcome, Verdict};
+use crate::names::{CredentialName, PolicyId};
+
+/// A verdict in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// Which policies decided, or why none did: one or two sentences.
+    pub reason: String,
+    /// What the operator may do next, if it is to be allowed.
+    pub next_step: String,
+    /// A policy to paste, which permits exactly this; where a permit would help.
+    pub proposal: Option<String>,
+}
+
+/// The reason and the next step; the proposal stands apart.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        match self.next_step.as_str() {
+            "" => Ok(()),
+            next_step => write!(f, "; {next_step}"),
+        }
+    }
+}
+
+impl Generation {
+    /// Explains the answer to [`Self::ask`].
+    #[must_use]
+    pub fn explain(&self, facts: &Facts<'_>, verdict: &Verdict) -> Explanation {
+        self.explained(facts, None, verdict)
+    }
+
+    /// Explains the answer to [`Self::lend`].
+    #[must_use]
+    pub fn explain_loan(
+        &self,
+        facts: &Facts<'_>,
+        credential: &CredentialName,
+        place: &str,
+        verdict: &Verdict,
+    ) -> Explanation {
+        self.explained(facts, Some(Loan { credential, place }), verdict)
+    }
+
+    fn explained(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>, verdict: &Verdict) -> Explanation {
+        let policies = listed(verdict.policies.iter().map(PolicyId::as_str));
+        let (reason, next_step) = match verdict.outcome {
+            Outcome::Allowed => (format!("{policies} allows this"), String::new()),
+            Outcome::Forbidden => (
+                format!("{policies} forbids this"),
+                "no permit lifts a forbid: narrow it, or remove it".to_owned(),
+            ),
+            Outcome::PolicyError => (
+                format!("{policies} failed to evaluate, and an error denies"),
+                "repair it: arithmetic on a request's numbers may overflow".to_owned(),
+            ),
+            Outcome::Unjudged(fault) => (
+                format!("the request cannot be judged: {fault}"),
+                "change the request".to_owned(),
+            ),
+            Outcome::Unpermitted => (
+                self.nearest(facts, loan),
+                "if this is wanted, add the proposed policy, which permits exactly this".to_owned(),
+            ),
+        };
+        let proposal = (verdict.outcome == Outcome::Unpermitted).then(|| quick::exactly(facts, loan));
+        Explanation {
+            reason,
+            next_step,
+            proposal,
+        }
+    }
+
+    /// Why nothing permits it: an unmet condition, another method, or nothing at all.
+    fn nearest(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
+        let action = if loan.is_some() {
+            Action::Lend
+        } else {
+            Action::of_method(facts.method)
+        };
+        let target = loan.map_or(Target::Host(facts.host), |loan| {
+            Target::Credential(loan.credential.as_str())
+        });
+        let wanted = match loan {
+            Some(loan) => format!("lending `{}` to `{}`", loan.credential, facts.host),
+            None => format!("{} on `{}`", shown(facts.method), facts.host),
+        };
+        let permits: Vec<&Rule> = self
+            .index
+            .reaching(facts.session.as_str(), facts.groups, target)
+            .take(MOST_LOOKED_AT)
+            .map(|nth| &self.rules[nth as usize])
+            .filter(|rule| rule.permits)
+            .collect();
+        let unmet: Vec<&str> = permits
+            .iter()
+            .filter(|rule| rule.actions.holds(action))
+            .map(|rule| rule.id.as_str())
+            .collect();
+        if !unmet.is_empty() {
+            return format!(
+                "{} covers {wanted}, but its conditions do not hold for this request",
+                listed(unmet)
+            );
+        }
+        let asks = |rule: &&&Rule| loan.is_none() && !rule.actions.and(Actions::ASK).is_empty();
+        let others: Vec<&&Rule> = permits.iter().filter(asks).collect();
+        if others.is_empty() {
+            return format!("no policy permits {wanted} to session `{}`", facts.session);
+        }
+        let methods = Actions::union(others.iter().map(|rule| rule.actions.and(Actions::ASK)));
+        format!(
+            "no policy permits {wanted}; {} covers {} there",
+            listed(others.iter().map(|rule| rule.id.as_str())),
+            methods.names().collect::<Vec<_>>().join(", ")
+        )
+    }
+}
+
+/// A method as a refusal may show it: tokens have no bound of their own.
+fn shown(method: &str) -> String {
+    let short: String = method.chars().take(20).collect();
+    let more = if short.len() < method.len() { "…" } else { "" };
+    format!("`{}{more}`", short.escape_debug())
+}
+
+/// Up to three names, and how many more there are.
+fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    let mut text = if names.len() == 1 {
+        "policy "
+    } else {
+        "one of the policies "
+    }
+    .to_owned();
+    for (nth, name) in names.iter().take(3).enumerate() {
+        let separator = if nth > 0 { ", " } else { "" };
+        text.push_str(&format!("{separator}`{name}`"));
+    }
+    if names.len() > 3 {
+        text.push_str(&format!(" and {} more", names.len() - 3));
+    }
+    text
+}
+
+/// A client chooses when refusals are explained, so that looking for neighbours is bounded.
+const MOST_LOOKED_AT: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::generation::tests::{BEARER, Owned, policies};
+
+    fn explained(text: &str, request: &Owned) -> Explanation {
+        let generation = policies(text).current();
+        let verdict = generation.ask(&request.facts());
+        generation.explain(&request.facts(), &verdict)
+    }
+
+    #[test]
+    fn a_default_denial_names_the_nearest_permit() {
+        let reads = r#"@id("reads") permit(principal, action in Gateway::Action::"read",
+            resource == Gateway::Host::"api.github.com") when { context.port == 443 };"#;
+        let posts = Owned {
+            method: "POST".into(),
+            ..Owned::default()
+        };
+        assert_eq!(
+            explained(reads, &posts).reason,
+            "no policy permits `POST` on `api.github.com`; policy `reads` covers GET, HEAD, OPTIONS there"
+        );
+        let elsewhere = Owned {
+            port: 22,
+            ..Owned::default()
+        };
+        assert_eq!(
+            explained(reads, &elsewhere).reason,
+            "policy `reads` covers `GET` on `api.github.com`, but its conditions do not hold for this request"
+        );
+        let other = Owned {
+            host: "x.example".parse().unwrap(),
+            ..Owned::default()
+        };
+        assert_eq!(
+            explained(reads, &other).reason,
+            "no policy permits `GET` on `x.example` to session `s1`"
+        );
+    }
+
+    #[test]
+    fn a_proposal_turns_a_default_denial_into_an_allowance() {
+        let request = Owned {
+            method: "PROPFIND".into(),
+            ..Owned::default()
+        };
+        let proposal = explained("", &request).proposal.unwrap();
+        assert!(policies(&proposal).current().ask(&request.facts()).allowed());
+        let generation = policies("").current();
+        let (facts, github) = (request.facts(), CredentialName::new("github").unwrap());
+        let verdict = generation.lend(&facts, &github, BEARER);
+        let proposal = generation
+            .explain_loan(&facts, &github, BEARER, &verdict)
+            .proposal
+            .unwrap();
+        let proposed = policies(&proposal).current();
+        assert!(proposed.lend(&facts, &github, BEARER).allowed());
+        assert!(!proposed.lend(&facts, &github, "cookie:sid").allowed());
+    }
+
+    #[test]
+    fn a_forbid_is_named_and_no_permit_is_proposed() {
+        let text =
+            r#"@id("never") forbid(principal, action, resource); permit(principal, action, resource);"#;
+        let explanation = explained(text, &Owned::default());
+        assert_eq!(explanation.reason, "policy `never` forbids this");
+        assert_eq!(explanation.proposal, None);
+    }
+}

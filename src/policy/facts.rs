@@ -1,0 +1,86 @@
+//! What a request says, as the caller knows it; parsed further only where a policy reads it.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::HeaderMap;
+
+use crate::message::{Host, RequestTarget, Scheme};
+use crate::names::{CredentialName, SessionId};
+
+/// One request, canonical, as it will be forwarded, with phantoms where credentials go.
+///
+/// Borrowed whole: making one costs nothing, and what no policy reads is never parsed.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Who asks.
+    pub session: &'a SessionId,
+    /// The session's groups, all of them: a group's own groups, too.
+    pub groups: &'a [Arc<str>],
+    /// What the session has done so far, in words that the configuration gives.
+    pub labels: &'a [Arc<str>],
+    /// How the session came in: `exec`, `proxy`, ….
+    pub entry: &'a str,
+    /// When it is judged.
+    pub now: SystemTime,
+    /// How the origin is spoken to.
+    pub scheme: Scheme,
+    /// The authenticated destination.
+    pub host: &'a Host,
+    /// The destination's port.
+    pub port: u16,
+    /// As sent; methods are case-sensitive.
+    pub method: &'a str,
+    /// Path and query, as forwarded.
+    pub target: &'a RequestTarget,
+    /// As forwarded, phantoms in place.
+    pub fields: &'a HeaderMap,
+    /// The content's length in bytes, 0 without content, `None` if the end will tell.
+    pub content_length: Option<u64>,
+    /// The protocol that the request wants to change to, in lower case (`websocket`), or nothing.
+    pub upgrade: &'a str,
+    /// The credentials whose phantoms the request carries.
+    pub credentials: &'a [CredentialName],
+}
+
+/// A credential that a request wants to carry, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loan<'a> {
+    pub credential: &'a CredentialName,
+    /// The place's text form.
+    pub place: &'a str,
+}
+
+/// Why a request cannot be judged, and is therefore denied.
+///
+/// Each arises only where a policy reads the attribute that is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault {
+    /// `prefixes`, `segments` and `depth` are read.
+    #[error("the path has more than {} segments", Fault::MAX_SEGMENTS)]
+    TooManySegments,
+    /// `query…` is read.
+    #[error("the query has more than {} pairs", Fault::MAX_PAIRS)]
+    TooManyPairs,
+    /// `fields…` is read.
+    #[error("the fields have more than {} values", Fault::MAX_VALUES)]
+    TooManyValues,
+    /// `contentType` is read.
+    #[error("the request has more than one content type")]
+    ContentTypeRepeated,
+    /// `now` is read.
+    #[error("the clock is outside the years 1970 to 9999")]
+    Clock,
+    /// Cedar takes no such context.
+    #[error("the policy engine refused the context")]
+    Context,
+}
+
+impl Fault {
+    /// The most segments that a judged path has.
+    pub const MAX_SEGMENTS: usize = 64;
+    /// The most pairs that a judged query has.
+    pub const MAX_PAIRS: usize = 256;
+    /// The most values, counting members of lists, that judged fields have.
+    pub const MAX_VALUES: usize = 1024;
+}

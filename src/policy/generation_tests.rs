@@ -1,0 +1,577 @@
+//! Tests of judging: against Cedar with the whole set, against errors, and across reloads.
+
+use std::time::{Duration, SystemTime};
+
+use cedar_policy::{Entities, Entity, PolicySet, RestrictedExpression};
+use http::HeaderMap;
+use proptest::prelude::*;
+
+use super::*;
+use crate::message::{EncodedSlash, RequestTarget, Scheme};
+use crate::names::SessionId;
+use crate::policy::attribute::Attributes;
+use crate::policy::schema::{CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, domains, schema, uid};
+
+/// What facts borrow from.
+#[derive(Clone, Debug)]
+pub(in crate::policy) struct Owned {
+    pub session: SessionId,
+    pub groups: Vec<Arc<str>>,
+    pub labels: Vec<Arc<str>>,
+    pub scheme: Scheme,
+    pub host: Host,
+    pub port: u16,
+    pub method: String,
+    pub target: RequestTarget,
+    pub fields: HeaderMap,
+    pub content_length: Option<u64>,
+    pub upgrade: String,
+    pub credentials: Vec<CredentialName>,
+}
+
+impl Default for Owned {
+    fn default() -> Self {
+        Self {
+            session: SessionId::new("s1").unwrap(),
+            groups: Vec::new(),
+            labels: Vec::new(),
+            scheme: Scheme::Https,
+            host: "api.github.com".parse().unwrap(),
+            port: 443,
+            method: "GET".into(),
+            target: target("/repos/o/r"),
+            fields: HeaderMap::new(),
+            content_length: Some(0),
+            upgrade: String::new(),
+            credentials: Vec::new(),
+        }
+    }
+}
+
+impl Owned {
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            session: &self.session,
+            groups: &self.groups,
+            labels: &self.labels,
+            entry: "exec",
+            now: SystemTime::UNIX_EPOCH + Duration::from_millis(1_790_000_000_123),
+            scheme: self.scheme,
+            host: &self.host,
+            port: self.port,
+            method: &self.method,
+            target: &self.target,
+            fields: &self.fields,
+            content_length: self.content_length,
+            upgrade: &self.upgrade,
+            credentials: &self.credentials,
+        }
+    }
+}
+
+/// The place of a bearer token.
+pub(in crate::policy) const BEARER: &str = "header:authorization:Bearer";
+
+fn target(text: &str) -> RequestTarget {
+    RequestTarget::parse(text.as_bytes(), EncodedSlash::Refuse).unwrap()
+}
+
+pub(in crate::policy) fn policies(text: &str) -> Policies {
+    Policies::load(&[Source::new("test.cedar", text)]).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn outcome(text: &str, request: &Owned) -> Outcome {
+    policies(text).current().ask(&request.facts()).outcome
+}
+
+fn named(verdict: &Verdict) -> Vec<&str> {
+    verdict.policies.iter().map(PolicyId::as_str).collect()
+}
+
+#[test]
+fn nothing_is_permitted_without_a_policy() {
+    assert_eq!(outcome("", &Owned::default()), Outcome::Unpermitted);
+    let none = Policies::load(&[]).unwrap();
+    assert_eq!(
+        none.current().ask(&Owned::default().facts()).outcome,
+        Outcome::Unpermitted
+    );
+}
+
+#[test]
+fn a_forbid_that_errs_denies() {
+    let text = r#"
+        @id("all") permit(principal, action, resource);
+        @id("overflow") forbid(principal, action, resource) when { context.contentLength * 2 > 10 };"#;
+    let mut request = Owned {
+        content_length: Some(1),
+        ..Owned::default()
+    };
+    assert_eq!(outcome(text, &request), Outcome::Allowed);
+    request.content_length = Some(u64::MAX);
+    let verdict = policies(text).current().ask(&request.facts());
+    assert_eq!(
+        (verdict.outcome, named(&verdict)),
+        (Outcome::PolicyError, vec!["overflow"])
+    );
+    assert!(!verdict.allowed());
+}
+
+#[test]
+fn a_permit_that_errs_denies_although_another_permits() {
+    let text = r#"
+        permit(principal, action, resource);
+        permit(principal, action, resource) when { context.port + 9223372036854775807 > 0 };"#;
+    assert_eq!(outcome(text, &Owned::default()), Outcome::PolicyError);
+}
+
+#[test]
+fn reading_what_the_schema_lacks_is_refused_at_load() {
+    for condition in [
+        "context.content == 1",
+        "context.port == \"443\"",
+        "ip(context.host).isLoopback()",
+        "resource.owner == 1",
+    ] {
+        let text = format!("forbid(principal, action, resource) when {{ {condition} }};");
+        assert!(Policies::load(&[Source::new("f", text)]).is_err(), "{condition}");
+    }
+}
+
+#[test]
+fn what_cannot_be_represented_is_denied_only_where_it_is_read() {
+    let request = Owned {
+        target: target(&"/a".repeat(65)),
+        ..Owned::default()
+    };
+    assert_eq!(
+        outcome("permit(principal, action, resource);", &request),
+        Outcome::Allowed
+    );
+    let reads = r#"permit(principal, action, resource) unless { context.prefixes.contains("/admin") };"#;
+    assert_eq!(
+        outcome(reads, &request),
+        Outcome::Unjudged(Fault::TooManySegments)
+    );
+}
+
+#[test]
+fn a_method_is_compared_exactly_and_unknown_ones_are_other() {
+    let get = r#"permit(principal, action == Gateway::Action::"GET", resource);"#;
+    for (method, allowed) in [
+        ("GET", true),
+        ("get", false),
+        ("GETT", false),
+        ("G", false),
+        ("POST", false),
+    ] {
+        let request = Owned {
+            method: method.into(),
+            ..Owned::default()
+        };
+        assert_eq!(outcome(get, &request) == Outcome::Allowed, allowed, "{method}");
+    }
+    let other = r#"permit(principal, action == Gateway::Action::"other", resource) when { context.method == "PROPFIND" };"#;
+    for (method, allowed) in [
+        ("PROPFIND", true),
+        ("propfind", false),
+        (&*"X".repeat(1024), false),
+        ("GET", false),
+    ] {
+        let request = Owned {
+            method: method.into(),
+            ..Owned::default()
+        };
+        assert_eq!(outcome(other, &request) == Outcome::Allowed, allowed, "{method}");
+    }
+}
+
+#[test]
+fn a_domain_is_matched_by_whole_labels() {
+    let text = r#"permit(principal, action, resource in Gateway::Domain::"good.example");"#;
+    let table = [
+        ("good.example", true),
+        ("a.good.example", true),
+        ("a.b.good.example", true),
+        ("evilgood.example", false),
+        ("good.example.evil", false),
+        ("good.evil", false),
+        ("example", false),
+        ("good-example", false),
+        ("xgood.example", false),
+        ("good.examplex", false),
+        ("10.0.0.1", false),
+        ("::1", false),
+    ];
+    for (host, allowed) in table {
+        let request = Owned {
+            host: host.parse().unwrap(),
+            ..Owned::default()
+        };
+        assert_eq!(outcome(text, &request) == Outcome::Allowed, allowed, "{host}");
+        assert_eq!(
+            policies(text)
+                .current()
+                .may_resolve(&request.session, &[], &request.host),
+            allowed,
+            "{host}"
+        );
+    }
+}
+
+#[test]
+fn a_loan_is_another_question_than_the_request() {
+    let text = r#"
+        permit(principal, action in Gateway::Action::"ask", resource == Gateway::Host::"api.github.com");
+        @id("lend") permit(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"github")
+        when { context.origin in Gateway::Domain::"github.com" && context.place == "header:authorization:Bearer" };"#;
+    let generation = policies(text).current();
+    let request = Owned::default();
+    let github = CredentialName::new("github").unwrap();
+    let lent = generation.lend(&request.facts(), &github, BEARER);
+    assert_eq!((lent.outcome, named(&lent)), (Outcome::Allowed, vec!["lend"]));
+    assert!(
+        !generation
+            .lend(&request.facts(), &github, "query:token")
+            .allowed()
+    );
+    assert!(
+        !generation
+            .lend(&request.facts(), &CredentialName::new("aws").unwrap(), BEARER)
+            .allowed()
+    );
+    let elsewhere = Owned {
+        host: "evil.example".parse().unwrap(),
+        ..Owned::default()
+    };
+    assert!(!generation.lend(&elsewhere.facts(), &github, BEARER).allowed());
+}
+
+#[test]
+fn a_failed_reload_keeps_the_generation() {
+    let policies = policies("permit(principal, action, resource);");
+    let request = Owned::default();
+    for bad in [
+        "permit(principal, action, resource)",
+        "forbid(principal, action, resource) when { context.nothing };",
+    ] {
+        assert!(
+            policies
+                .replace(&[Source::new("good", ""), Source::new("bad", bad)])
+                .is_err()
+        );
+        assert_eq!(policies.current().number(), 1);
+        assert!(policies.current().ask(&request.facts()).allowed());
+    }
+    let next = policies.replace(&[]).unwrap();
+    assert_eq!(next.number(), 2);
+    let verdict = policies.current().ask(&request.facts());
+    assert_eq!((verdict.outcome, verdict.generation), (Outcome::Unpermitted, 2));
+}
+
+#[test]
+fn a_thousand_reloads_never_mix_two_sets() {
+    // Each set names its own policy by its generation's number, so a verdict of a mixture would show.
+    let text =
+        |n: u64| format!("@id(\"g{n}\") permit(principal, action, resource) when {{ context.port == 443 }};");
+    let policies = Arc::new(policies(&text(1)));
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (policies, stop) = (Arc::clone(&policies), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                let (request, mut judged) = (Owned::default(), 0_u64);
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) || judged == 0 {
+                    let verdict = policies.current().ask(&request.facts());
+                    assert_eq!(named(&verdict), [format!("g{}", verdict.generation)]);
+                    judged += 1;
+                }
+            })
+        })
+        .collect();
+    for number in 2..=1000 {
+        assert_eq!(
+            policies
+                .replace(&[Source::new("f", text(number))])
+                .unwrap()
+                .number(),
+            number
+        );
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+}
+
+#[test]
+fn the_reachable_hosts_are_a_closed_list_or_none() {
+    let closed = r#"
+        permit(principal, action, resource == Gateway::Host::"a.example.com");
+        permit(principal, action == Gateway::Action::"GET", resource in Gateway::Domain::"b.example");
+        permit(principal, action == Gateway::Action::"lend", resource);
+        forbid(principal, action, resource);"#;
+    let scopes = policies(closed).current().hosts().unwrap();
+    assert_eq!(
+        scopes,
+        [
+            HostScope::Host("a.example.com".into()),
+            HostScope::Domain("b.example".into())
+        ]
+    );
+    assert_eq!(
+        policies("permit(principal, action, resource);").current().hosts(),
+        None
+    );
+}
+
+#[test]
+fn an_unconditional_forbid_takes_a_name_back() {
+    let text = r#"
+        permit(principal in Gateway::Group::"ci", action, resource in Gateway::Domain::"b.example");
+        forbid(principal, action, resource == Gateway::Host::"x.b.example");
+        forbid(principal, action, resource) when { context.port == 22 };"#;
+    let generation = policies(text).current();
+    let ci = [Arc::from("ci")];
+    let session = SessionId::new("s").unwrap();
+    assert!(generation.may_resolve(&session, &ci, &"a.b.example".parse().unwrap()));
+    assert!(!generation.may_resolve(&session, &[], &"a.b.example".parse().unwrap()));
+    assert!(!generation.may_resolve(&session, &ci, &"x.b.example".parse().unwrap()));
+}
+
+#[test]
+fn a_change_of_groups_is_another_slice() {
+    let generation =
+        policies(r#"permit(principal in Gateway::Group::"ci", action, resource) when { context.secure };"#)
+            .current();
+    let inside = Owned {
+        groups: vec!["ci".into(), "ci".into()],
+        ..Owned::default()
+    };
+    for _ in 0..2 {
+        assert!(generation.ask(&inside.facts()).allowed());
+        assert!(!generation.ask(&Owned::default().facts()).allowed());
+    }
+}
+
+// ── Against Cedar with the whole set ──
+
+fn scopes() -> impl Strategy<Value = String> {
+    let who = prop_oneof![
+        Just("principal"),
+        Just("principal is Gateway::Session"),
+        Just(r#"principal == Gateway::Session::"s1""#),
+        Just(r#"principal in Gateway::Session::"s2""#),
+        Just(r#"principal in Gateway::Group::"g1""#),
+        Just(r#"principal is Gateway::Session in Gateway::Group::"g2""#),
+    ];
+    let ask = (
+        prop_oneof![
+            Just(r#"action == Gateway::Action::"GET""#),
+            Just(r#"action == Gateway::Action::"other""#),
+            Just(r#"action in Gateway::Action::"read""#),
+            Just(r#"action in Gateway::Action::"write""#),
+            Just(r#"action in [Gateway::Action::"ask"]"#),
+            Just(r#"action in [Gateway::Action::"POST", Gateway::Action::"read"]"#),
+        ],
+        prop_oneof![
+            Just("resource"),
+            Just("resource is Gateway::Host"),
+            Just(r#"resource == Gateway::Host::"a.b.example""#),
+            Just(r#"resource in Gateway::Host::"b.example""#),
+            Just(r#"resource in Gateway::Domain::"b.example""#),
+            Just(r#"resource is Gateway::Host in Gateway::Domain::"a.b.example""#),
+        ],
+        prop_oneof![
+            Just(""),
+            Just(r#"when { resource.name == "a.b.example" }"#),
+            Just(r#"when { resource in Gateway::Domain::"b.example" && context.port > 100 }"#),
+            Just(r#"when { action == Gateway::Action::"GET" || action in Gateway::Action::"write" }"#),
+        ],
+    );
+    let lend = (
+        Just(r#"action == Gateway::Action::"lend""#),
+        prop_oneof![
+            Just("resource"),
+            Just("resource is Gateway::Credential"),
+            Just(r#"resource == Gateway::Credential::"c1""#),
+            Just(r#"resource in Gateway::Credential::"c2""#),
+        ],
+        prop_oneof![
+            Just(""),
+            Just(r#"when { context.origin in Gateway::Domain::"b.example" }"#),
+            Just(r#"when { context.origin.name == context.host && context.place == "basic:user" }"#),
+            Just(r#"unless { context.credential == "c1" }"#),
+        ],
+    );
+    let both = (
+        Just("action"),
+        prop_oneof![
+            Just("resource"),
+            Just(r#"resource in Gateway::Domain::"b.example""#),
+            Just(r#"resource == Gateway::Credential::"c1""#)
+        ],
+        Just(""),
+    );
+    let common = prop_oneof![
+        3 => Just(""),
+        1 => Just(r#"when { context.session like "s*" }"#),
+        1 => Just(r#"when { context.groups.contains("g1") || context.labels.contains("l") }"#),
+        1 => Just(r#"when { context.prefixes.contains("/a") && context.depth < 3 }"#),
+        1 => Just(r#"unless { context.segments.contains("1:b") }"#),
+        1 => Just(r#"when { context.query.contains("x=1") }"#),
+        1 => Just(r#"when { context.queryOnce.contains("x=1") && ["x"].containsAll(context.queryNames) }"#),
+        1 => Just(r#"when { context.fieldsOnce.contains("accept: b") || context.fieldNames.isEmpty() }"#),
+        1 => Just(r#"unless { context.fields.contains("accept: b") }"#),
+        1 => Just(r#"when { context.contentType == "text/plain" || context.contentLength > 5 }"#),
+        1 => Just(r#"when { context.now < datetime("2026-09-22") || context.upgrade == "websocket" }"#),
+        1 => Just(r#"when { context.secure && context.scheme == "https" && context.entry == "exec" }"#),
+        1 => Just(r#"when { context.credentials.contains("c1") && context.method != "PUT" && context.path != "/" }"#),
+        // These two err on requests with content.
+        1 => Just(r#"when { context.contentLength + 9223372036854775807 > 0 }"#),
+        1 => Just(r#"when { principal in Gateway::Group::"g1" || context.contentLength * 9223372036854775807 < 9 }"#),
+        1 => Just(r#"when { context has port && [context].contains(context) }"#),
+    ];
+    let shape = prop_oneof![4 => ask, 2 => lend, 1 => both];
+    (any::<bool>(), who, shape, common).prop_map(|(permits, who, (action, resource, own), common)| {
+        let effect = if permits { "permit" } else { "forbid" };
+        format!("{effect}({who}, {action}, {resource}) {own} {common};")
+    })
+}
+
+fn requests() -> impl Strategy<Value = (Owned, Option<&'static str>)> {
+    let few = |all: &'static [&'static str]| proptest::sample::select(all);
+    let lists = |all: &'static [&'static str]| proptest::sample::subsequence(all, 0..=all.len());
+    (
+        (few(&["s1", "s2", "s3"]), lists(&["g1", "g2"]), lists(&["l"])),
+        few(&[
+            "a.b.example",
+            "b.example",
+            "x.a.b.example",
+            "c.example",
+            "10.0.0.1",
+        ]),
+        few(&["GET", "HEAD", "POST", "DELETE", "get", "BREW"]),
+        few(&["/", "/a", "/a/b/c", "/ab", "/a//b/"]),
+        few(&["", "?x=1", "?x=1&x=2", "?x=2;x=1", "?y", "?"]),
+        lists(&["a", "b", "a, b"]),
+        (
+            proptest::option::of(few_u64()),
+            few(&["", "websocket"]),
+            proptest::sample::select(vec![Scheme::Https, Scheme::Http]),
+        ),
+        (lists(&["c1", "c2"]), proptest::option::of(few(&["c1", "c2"]))),
+    )
+        .prop_map(
+            |((session, groups, labels), host, method, path, query, accept, rest, credentials)| {
+                let (content_length, upgrade, scheme) = rest;
+                let mut fields = HeaderMap::new();
+                for value in accept {
+                    fields.append("accept", value.parse().unwrap());
+                }
+                let request = Owned {
+                    session: SessionId::new(session).unwrap(),
+                    groups: groups.into_iter().map(Arc::from).collect(),
+                    labels: labels.into_iter().map(Arc::from).collect(),
+                    scheme,
+                    host: host.parse().unwrap(),
+                    port: 443,
+                    method: method.into(),
+                    target: target(&format!("{path}{query}")),
+                    fields,
+                    content_length,
+                    upgrade: upgrade.into(),
+                    credentials: credentials
+                        .0
+                        .into_iter()
+                        .map(|name| CredentialName::new(name).unwrap())
+                        .collect(),
+                };
+                (request, credentials.1)
+            },
+        )
+}
+
+fn few_u64() -> impl Strategy<Value = u64> {
+    proptest::sample::select(vec![0, 1, 7, u64::MAX])
+}
+
+/// Cedar's own answer, over the whole set, with the full context, everything checked against the schema.
+fn whole(generation: &Generation, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outcome, Vec<String>) {
+    let set = PolicySet::from_policies(generation.rules.iter().map(|rule| rule.cedar.clone())).unwrap();
+    let principal = uid(&SESSION, facts.session.as_str());
+    let host = uid(&HOST, facts.host.as_str());
+    let credential = loan.map(|loan| uid(&CREDENTIAL, loan.credential.as_str()));
+    let mut entities = vec![
+        Entity::new_no_attrs(
+            principal.clone(),
+            facts.groups.iter().map(|group| uid(&GROUP, group)).collect(),
+        ),
+        Entity::new(
+            host.clone(),
+            [(
+                "name".to_owned(),
+                RestrictedExpression::new_string(facts.host.to_string()),
+            )]
+            .into(),
+            domains(facts.host).map(|domain| uid(&DOMAIN, domain)).collect(),
+        )
+        .unwrap(),
+    ];
+    entities.extend(
+        facts
+            .groups
+            .iter()
+            .map(|group| Entity::with_uid(uid(&GROUP, group))),
+    );
+    entities.extend(domains(facts.host).map(|domain| Entity::with_uid(uid(&DOMAIN, domain))));
+    entities.extend(credential.iter().cloned().map(Entity::with_uid));
+    let entities = Entities::from_entities(entities, Some(schema())).unwrap();
+    let action = if loan.is_some() {
+        Action::Lend
+    } else {
+        Action::of_method(facts.method)
+    };
+    let context = context(Attributes::ALL, facts, loan.map(|loan| (loan, &host))).unwrap();
+    let resource = credential.unwrap_or(host);
+    let request = Request::new(principal, action.uid().clone(), resource, context, Some(schema())).unwrap();
+    let response = Authorizer::new().is_authorized(&request, &set, &entities);
+    let errors: Vec<String> = response
+        .diagnostics()
+        .errors()
+        .map(|AuthorizationError::PolicyEvaluationError(error)| error.policy_id().to_string())
+        .collect();
+    let reasons: Vec<String> = response.diagnostics().reason().map(ToString::to_string).collect();
+    let (outcome, mut names) = match (response.decision(), errors.is_empty()) {
+        (_, false) => (Outcome::PolicyError, errors),
+        (Decision::Allow, true) => (Outcome::Allowed, reasons),
+        (Decision::Deny, true) if reasons.is_empty() => (Outcome::Unpermitted, reasons),
+        (Decision::Deny, true) => (Outcome::Forbidden, reasons),
+    };
+    names.sort();
+    (outcome, names)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn a_slice_with_few_attributes_judges_like_the_whole_set_with_all(
+        texts in proptest::collection::vec(scopes(), 0..12),
+        requests in proptest::collection::vec(requests(), 1..12),
+    ) {
+        let text = texts.join("\n");
+        let policies = policies(&text);
+        let generation = policies.current();
+        for (request, credential) in requests.iter().chain(&requests) {
+            let facts = request.facts();
+            let name = credential.map(|name| CredentialName::new(name).unwrap());
+            let loan = name.as_ref().map(|credential| Loan { credential, place: "basic:user" });
+            let verdict = generation.judge(&facts, loan);
+            let mut names: Vec<_> = verdict.policies.iter().map(ToString::to_string).collect();
+            names.sort();
+            prop_assert_eq!((verdict.outcome, names), whole(&generation, &facts, loan), "{}\n{:?}", text, request);
+            if generation.ask(&facts).allowed() {
+                prop_assert!(generation.may_resolve(&request.session, &request.groups, &request.host));
+            }
+        }
+    }
+}

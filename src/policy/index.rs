@@ -1,0 +1,130 @@
+//! Which rules can apply: looked up by whom and what their scopes name, so that ten thousand others cost nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::rule::{Rule, What, Who};
+use super::schema::{Action, Actions, domains};
+use crate::message::Host;
+
+/// The rules of a generation, found by scope.
+///
+/// Sound because a policy whose scope does not match is never satisfied and cannot err: what is left out has no part in
+/// a verdict. `tests/policies.rs` and the property in `generation.rs` hold this against Cedar with the whole set.
+#[derive(Default, Debug)]
+pub(super) struct Index {
+    sessions: HashMap<Box<str>, u32>,
+    groups: HashMap<Box<str>, u32>,
+    hosts: HashMap<Box<str>, u32>,
+    domains: HashMap<Box<str>, u32>,
+    credentials: HashMap<Box<str>, u32>,
+    /// Rules by the numbers of whom and what, 0 being anyone and anything.
+    by_scope: HashMap<(u32, u32), Vec<u32>>,
+    actions: Vec<Actions>,
+    permits: Vec<bool>,
+    unconditional: Vec<bool>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Target<'a> {
+    Host(&'a Host),
+    Credential(&'a str),
+}
+
+impl Index {
+    /// Indexes the rules by their place in the slice.
+    pub fn new(rules: &[Rule]) -> Self {
+        let mut index = Self::default();
+        for (nth, rule) in (0..).zip(rules) {
+            index.actions.push(rule.actions);
+            index.permits.push(rule.permits);
+            index.unconditional.push(!rule.conditional);
+            let who = match &rule.principal {
+                Who::Anyone => 0,
+                Who::Session(id) => number(&mut index.sessions, id, 0),
+                Who::Group(id) => number(&mut index.groups, id, 1),
+                Who::Nobody => continue,
+            };
+            let what = match &rule.resource {
+                What::Anything => 0,
+                What::Host(id) => number(&mut index.hosts, id, 0),
+                What::Domain(id) => number(&mut index.domains, id, 1),
+                What::Credential(id) => number(&mut index.credentials, id, 2),
+                What::Nothing => continue,
+            };
+            index.by_scope.entry((who, what)).or_default().push(nth);
+        }
+        index
+    }
+
+    /// The rules whose scope matches, in order.
+    pub fn matching(
+        &self,
+        session: &str,
+        groups: &[Arc<str>],
+        action: Action,
+        target: Target<'_>,
+    ) -> Vec<u32> {
+        let mut found: Vec<u32> = self
+            .reaching(session, groups, target)
+            .filter(|rule| self.actions[*rule as usize].holds(action))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The rules whose principal and resource match, whatever the action; a group named twice repeats them.
+    pub fn reaching(
+        &self,
+        session: &str,
+        groups: &[Arc<str>],
+        target: Target<'_>,
+    ) -> impl Iterator<Item = u32> {
+        let mut whos = vec![0];
+        whos.extend(self.sessions.get(session));
+        whos.extend(groups.iter().filter_map(|group| self.groups.get(&**group)));
+        let mut whats = vec![0];
+        match target {
+            Target::Host(host) => {
+                whats.extend(self.hosts.get(host.as_str()));
+                whats.extend(domains(host).filter_map(|domain| self.domains.get(domain)));
+            }
+            Target::Credential(name) => whats.extend(self.credentials.get(name)),
+        }
+        whos.into_iter()
+            .flat_map(move |who| whats.clone().into_iter().map(move |what| (who, what)))
+            .filter_map(|scope| self.by_scope.get(&scope))
+            .flatten()
+            .copied()
+    }
+
+    /// Whether some permit's scope lets the session ask the host anything, and no unconditional forbid takes it back.
+    pub fn may_ask(&self, session: &str, groups: &[Arc<str>], host: &Host) -> bool {
+        let mut permitted = Actions::union([]);
+        let mut forbidden = Actions::union([]);
+        for rule in self.reaching(session, groups, Target::Host(host)) {
+            let nth = rule as usize;
+            if self.permits[nth] {
+                permitted = Actions::union([permitted, self.actions[nth]]);
+            } else if self.unconditional[nth] {
+                forbidden = Actions::union([forbidden, self.actions[nth]]);
+            }
+        }
+        !permitted.and(Actions::ASK).without(forbidden).is_empty()
+    }
+}
+
+/// The number of a name in one of `COUNT` interleaved series, from 1 on, so that no two kinds share a number.
+fn number(names: &mut HashMap<Box<str>, u32>, id: &str, series: u32) -> u32 {
+    const COUNT: u32 = 3;
+    if let Some(number) = names.get(id) {
+        return *number;
+    }
+    let nth = u32::try_from(names.len())
+        .expect("a set has fewer than 2^28 rules: sources are bounded to 16 MiB each");
+    let number = nth * COUNT + series + 1;
+    names.insert(id.into(), number);
+    number
+}

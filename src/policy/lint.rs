@@ -1,0 +1,392 @@
+//! What a valid policy says and its author cannot mean: refused where it would never match or match a whole top-level
+//! domain, warned about where it is merely likely to be wrong.
+
+use cedar_policy::pst::{BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Template, UnaryOp, Var};
+
+use super::attribute::Attribute;
+use super::literal::literal_fault;
+use super::rule::{Rule, What, scope_entity};
+use super::schema::{Action, Actions, host_fault};
+use crate::names::CredentialName;
+
+/// What was found in one policy.
+#[derive(Default, Debug)]
+pub(super) struct Findings {
+    /// Reason and help; the policy must not be loaded.
+    pub problems: Vec<(String, Option<String>)>,
+    /// Reason and help; the policy does something, perhaps not the intended thing.
+    pub lints: Vec<(String, Option<String>)>,
+    permits: bool,
+}
+
+/// What it means that an expression is true.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sense {
+    /// More requests are allowed.
+    Grants,
+    /// Fewer are.
+    Restrains,
+    /// Either.
+    Unclear,
+}
+
+impl Sense {
+    fn flipped(self) -> Self {
+        match self {
+            Self::Grants => Self::Restrains,
+            Self::Restrains => Self::Grants,
+            Self::Unclear => Self::Unclear,
+        }
+    }
+}
+
+/// Looks through one policy.
+pub(super) fn inspect(rule: &Rule, body: &Template) -> Findings {
+    let mut findings = Findings {
+        permits: rule.permits,
+        ..Findings::default()
+    };
+    findings.scope(rule, body);
+    for clause in body.clauses() {
+        let sense = if rule.permits {
+            Sense::Grants
+        } else {
+            Sense::Restrains
+        };
+        match clause {
+            Clause::When(condition) => findings.walk(condition, sense),
+            Clause::Unless(condition) => findings.walk(condition, sense.flipped()),
+        }
+    }
+    findings.entities(rule);
+    findings
+}
+
+impl Findings {
+    fn refuse(&mut self, reason: impl Into<String>, help: impl Into<String>) {
+        let found = (reason.into(), Some(help.into()));
+        if !self.problems.contains(&found) {
+            self.problems.push(found);
+        }
+    }
+
+    fn warn(&mut self, reason: impl Into<String>, help: impl Into<String>) {
+        let found = (reason.into(), Some(help.into()));
+        if !self.lints.contains(&found) {
+            self.lints.push(found);
+        }
+    }
+
+    fn scope(&mut self, rule: &Rule, body: &Template) {
+        if !rule.permits {
+            return;
+        }
+        if let Some(entity) = scope_entity(&body.resource) {
+            self.wide_domain(entity, Sense::Grants);
+        }
+        let lends = rule.actions.holds(Action::Lend);
+        if rule.resource == What::Anything {
+            if lends {
+                self.warn(
+                    "this permit lends every credential",
+                    "name one: `resource == Gateway::Credential::\"NAME\"`",
+                );
+            }
+            if !rule.actions.and(Actions::ASK).is_empty() {
+                self.warn(
+                    "this permit reaches every host",
+                    "name hosts: `resource == Gateway::Host::\"…\"` or `resource in Gateway::Domain::\"…\"`",
+                );
+            }
+        }
+        if lends && !rule.reads.holds_any(&[Attribute::Origin, Attribute::Host]) {
+            self.warn(
+                "this permit lends a credential to every host that the session may ask",
+                "add `when { context.origin == Gateway::Host::\"…\" }`",
+            );
+        }
+    }
+
+    fn walk(&mut self, expr: &Expr, sense: Sense) {
+        self.visit(expr, sense);
+        match expr {
+            Expr::UnaryOp {
+                op: UnaryOp::Not | UnaryOp::IsEmpty,
+                expr,
+            } => self.walk(expr, sense.flipped()),
+            Expr::BinaryOp { op, left, right } => {
+                let (left_sense, right_sense) = match op {
+                    BinaryOp::And | BinaryOp::Or | BinaryOp::Contains | BinaryOp::ContainsAny => {
+                        (sense, sense)
+                    }
+                    // The more its right side has, the less is it true.
+                    BinaryOp::ContainsAll => (sense, sense.flipped()),
+                    BinaryOp::In => (sense, sense),
+                    _ => (Sense::Unclear, Sense::Unclear),
+                };
+                self.walk(left, left_sense);
+                self.walk(right, right_sense);
+            }
+            Expr::IfThenElse {
+                cond,
+                then_expr,
+                else_expr,
+            } => {
+                self.walk(cond, Sense::Unclear);
+                self.walk(then_expr, sense);
+                self.walk(else_expr, sense);
+            }
+            Expr::Is { expr, in_expr, .. } => {
+                self.walk(expr, sense);
+                if let Some(inner) = in_expr {
+                    self.walk(inner, sense);
+                }
+            }
+            Expr::UnaryOp { expr, .. }
+            | Expr::GetAttr { expr, .. }
+            | Expr::HasAttr { expr, .. }
+            | Expr::Like { expr, .. } => self.walk(expr, sense),
+            Expr::Set(members) => members.iter().for_each(|member| self.walk(member, sense)),
+            Expr::Record(members) => members
+                .values()
+                .for_each(|member| self.walk(member, Sense::Unclear)),
+            _ => {}
+        }
+    }
+
+    fn visit(&mut self, expr: &Expr, sense: Sense) {
+        match expr {
+            Expr::Literal(Literal::EntityUID(entity)) => self.wide_domain(entity, sense),
+            Expr::Like { expr, pattern } => self.pattern(expr, pattern, sense),
+            Expr::BinaryOp { op, left, right } => self.comparison(*op, left, right),
+            Expr::GetAttr { .. } => self.multiplicity(expr, sense),
+            _ => {}
+        }
+    }
+
+    // A permit for `com` is a permit for every name that anyone may register. A forbid for it is welcome.
+    fn wide_domain(&mut self, entity: &EntityUID, sense: Sense) {
+        let single = is_kind(entity, "Domain") && !entity.eid.contains('.');
+        if !self.permits {
+            return;
+        }
+        if single && sense != Sense::Restrains {
+            self.refuse(
+                format!(
+                    "a permit for the whole top-level domain `{}` is refused",
+                    entity.eid
+                ),
+                "name the hosts, or the domain that is yours",
+            );
+        } else if sense != Sense::Restrains
+            && is_kind(entity, "Domain")
+            && SHARED.contains(&entity.eid.as_str())
+        {
+            self.warn(
+                format!("anyone may register a name under `{}`", entity.eid),
+                "name the hosts, or the domain that is yours",
+            );
+        }
+    }
+
+    fn pattern(&mut self, subject: &Expr, pattern: &[PatternElem], sense: Sense) {
+        match subject_of(subject) {
+            Some(Subject::HostName) => self.host_pattern(pattern, sense),
+            Some(Subject::Context(Attribute::Path)) if sense != Sense::Restrains => {
+                self.path_pattern(pattern)
+            }
+            _ => {}
+        }
+    }
+
+    fn host_pattern(&mut self, pattern: &[PatternElem], sense: Sense) {
+        if sense == Sense::Restrains || !pattern.contains(&PatternElem::Wildcard) {
+            return;
+        }
+        let tail: String = pattern
+            .iter()
+            .rev()
+            .map_while(character)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect();
+        let labels = tail
+            .trim_start_matches('.')
+            .split('.')
+            .filter(|label| !label.is_empty())
+            .count();
+        if labels < 2 && self.permits {
+            self.refuse(
+                "this pattern matches hosts of a whole top-level domain",
+                "write `resource in Gateway::Domain::\"…\"`: it compares whole labels",
+            );
+        } else if !tail.starts_with('.') {
+            self.warn(
+                format!("`*{tail}` also matches hosts such as `evil{tail}`"),
+                "write `resource in Gateway::Domain::\"…\"`: it compares whole labels",
+            );
+        }
+    }
+
+    fn path_pattern(&mut self, pattern: &[PatternElem]) {
+        let last = pattern.len().saturating_sub(1);
+        let crosses = pattern.iter().enumerate().any(|(place, element)| {
+            let after_slash = place > 0 && pattern[place - 1] == PatternElem::Char('/');
+            *element == PatternElem::Wildcard && !(place == last && after_slash)
+        });
+        if crosses {
+            self.warn(
+                "`*` in a path crosses `/` and the ends of segments: `/a*` matches `/a-evil` and `/a/b/c`",
+                "write `context.prefixes.contains(\"/a\")`, or `context.segments.containsAll([\"0:a\", \"2:c\"])`",
+            );
+        }
+    }
+
+    fn comparison(&mut self, op: BinaryOp, left: &Expr, right: &Expr) {
+        let pairs: Vec<(&Expr, &str)> = match op {
+            BinaryOp::Eq | BinaryOp::NotEq => [(left, right), (right, left)]
+                .into_iter()
+                .filter_map(|(a, b)| Some((a, text(b)?)))
+                .collect(),
+            BinaryOp::Contains | BinaryOp::ContainsAll | BinaryOp::ContainsAny => {
+                let forwards = texts(right).into_iter().map(|literal| (left, literal));
+                let backwards = texts(left).into_iter().map(|literal| (right, literal));
+                forwards.chain(backwards).collect()
+            }
+            _ => Vec::new(),
+        };
+        for (subject, literal) in pairs {
+            let fault = match subject_of(subject) {
+                Some(Subject::HostName) => host_fault(literal),
+                Some(Subject::Context(attribute)) => literal_fault(attribute, literal),
+                None => None,
+            };
+            if let Some(fault) = fault {
+                self.refuse(format!("`{}` never matches", literal.escape_debug()), fault);
+            }
+        }
+    }
+
+    // `query` and `fields` hold every reading of every value, so a forbid sees the bad one wherever it hides; that also
+    // means that a client can add the value that a permit asks for.
+    fn multiplicity(&mut self, expr: &Expr, sense: Sense) {
+        let Some(Subject::Context(attribute)) = subject_of(expr) else {
+            return;
+        };
+        let (every, once) = match attribute {
+            Attribute::Query | Attribute::QueryOnce => ("query", "queryOnce"),
+            Attribute::Fields | Attribute::FieldsOnce => ("fields", "fieldsOnce"),
+            _ => return,
+        };
+        match attribute {
+            Attribute::Query | Attribute::Fields if sense == Sense::Grants => self.warn(
+                format!("the client can satisfy `context.{every}` beside another value of the same name"),
+                format!("a permit asks `context.{once}`, which holds values that stand alone"),
+            ),
+            Attribute::QueryOnce | Attribute::FieldsOnce if sense == Sense::Restrains => self.warn(
+                format!("the client can escape `context.{once}` by sending the name twice"),
+                format!("a forbid asks `context.{every}`, which holds every reading of every value"),
+            ),
+            _ => {}
+        }
+    }
+
+    fn entities(&mut self, rule: &Rule) {
+        for entity in rule.cedar.entity_literals() {
+            let id = entity.id().unescaped();
+            let fault = match entity.type_name().basename() {
+                "Host" => host_fault(id),
+                "Domain" if id.parse::<std::net::IpAddr>().is_ok() => {
+                    Some("an address is in no domain".into())
+                }
+                "Domain" => host_fault(id),
+                "Credential" => CredentialName::new(id).err().map(|error| error.to_string()),
+                _ => None,
+            };
+            if let Some(fault) = fault {
+                self.refuse(format!("`{entity}` never matches"), fault);
+            }
+        }
+    }
+}
+
+/// What an expression reads, as far as the lints care.
+enum Subject {
+    HostName,
+    Context(Attribute),
+}
+
+fn subject_of(expr: &Expr) -> Option<Subject> {
+    let Expr::GetAttr { expr: of, attr } = expr else {
+        return None;
+    };
+    match &**of {
+        Expr::Var(Var::Context) if attr == "host" => Some(Subject::HostName),
+        Expr::Var(Var::Context) => Attribute::named(attr).map(Subject::Context),
+        Expr::Var(Var::Resource) if attr == "name" => Some(Subject::HostName),
+        Expr::GetAttr { attr: origin, .. } if attr == "name" && origin == "origin" => Some(Subject::HostName),
+        _ => None,
+    }
+}
+
+fn is_kind(entity: &EntityUID, kind: &str) -> bool {
+    entity.ty.0.id.as_str() == kind
+}
+
+fn character(element: &PatternElem) -> Option<char> {
+    match element {
+        PatternElem::Char(character) => Some(*character),
+        PatternElem::Wildcard => None,
+    }
+}
+
+fn text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(Literal::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn texts(expr: &Expr) -> Vec<&str> {
+    match expr {
+        Expr::Set(members) => members.iter().filter_map(|member| text(member)).collect(),
+        other => text(other).into_iter().collect(),
+    }
+}
+
+/// Domains of two labels or more under which strangers register names. Not the whole public suffix list: a warning's aid.
+const SHARED: [&str; 32] = [
+    "amazonaws.com",
+    "appspot.com",
+    "azurewebsites.net",
+    "blob.core.windows.net",
+    "cloudapp.azure.com",
+    "cloudfront.net",
+    "cloudfunctions.net",
+    "co.jp",
+    "co.kr",
+    "co.nz",
+    "co.uk",
+    "co.za",
+    "com.au",
+    "com.br",
+    "com.cn",
+    "com.mx",
+    "com.tr",
+    "fly.dev",
+    "github.io",
+    "gitlab.io",
+    "herokuapp.com",
+    "netlify.app",
+    "ngrok.io",
+    "ngrok-free.app",
+    "onrender.com",
+    "org.uk",
+    "pages.dev",
+    "run.app",
+    "s3.amazonaws.com",
+    "vercel.app",
+    "web.app",
+    "workers.dev",
+];

@@ -1,0 +1,106 @@
+//! The forms that an attribute's values have, and why a literal in a policy is in no request.
+
+use super::attribute::Attribute;
+use crate::message::{EncodedSlash, Place, RequestTarget};
+
+/// Why no request has this value in this attribute; `None` if one may.
+pub(super) fn literal_fault(attribute: Attribute, literal: &str) -> Option<String> {
+    match attribute {
+        Attribute::Path => path_fault(literal),
+        Attribute::Prefixes => prefix_fault(literal),
+        Attribute::Place => place_fault(literal),
+        _ => form_fault(attribute, literal).map(Into::into),
+    }
+}
+
+fn path_fault(literal: &str) -> Option<String> {
+    match RequestTarget::parse(literal.as_bytes(), EncodedSlash::Keep) {
+        Ok(target) if target.query().is_some() => Some("a path has no query; ask `context.queryOnce`".into()),
+        Ok(target) if target.path() == literal => None,
+        Ok(target) => Some(format!("its one form is `{}`", target.path())),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn prefix_fault(literal: &str) -> Option<String> {
+    match literal {
+        "/" => None,
+        _ if !literal.starts_with('/') || literal.ends_with('/') => {
+            Some("a prefix begins with `/` and ends with a segment: `/repos/o/r`".into())
+        }
+        _ => path_fault(literal),
+    }
+}
+
+fn place_fault(literal: &str) -> Option<String> {
+    match literal.parse::<Place>() {
+        Ok(place) if place.to_string() == literal => None,
+        Ok(place) => Some(format!("its one form is `{place}`")),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn form_fault(attribute: Attribute, literal: &str) -> Option<&'static str> {
+    match attribute {
+        Attribute::Segments if !is_placed(literal) => {
+            Some("a segment is written with its place, from 0: `0:repos`")
+        }
+        Attribute::Query | Attribute::QueryOnce if !literal.contains('=') => {
+            Some("a pair is written `name=value`; for the name alone, ask `context.queryNames`")
+        }
+        Attribute::Fields | Attribute::FieldsOnce => match literal.split_once(": ") {
+            Some((name, _)) if !has_upper_case(name) => None,
+            _ => Some("a field is written `name: value`, the name in lower case"),
+        },
+        Attribute::FieldNames if has_upper_case(literal) => Some("field names are written in lower case"),
+        Attribute::ContentType if has_upper_case(literal) || literal.contains(';') => {
+            Some("a content type is in lower case and without parameters: `application/json`")
+        }
+        Attribute::Upgrade | Attribute::Scheme if has_upper_case(literal) => {
+            Some("it is written in lower case")
+        }
+        _ => None,
+    }
+}
+
+fn is_placed(literal: &str) -> bool {
+    let place = literal.split_once(':').map_or("", |(place, _)| place);
+    place
+        .parse::<u8>()
+        .is_ok_and(|number| number.to_string() == place)
+}
+
+fn has_upper_case(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_that_no_request_has_is_at_fault_and_its_neighbour_is_not() {
+        for (attribute, good, bad) in [
+            (Attribute::Path, "/a/b", "/a/../b"),
+            (Attribute::Path, "/", "a"),
+            (Attribute::Path, "/a%2Fb", "/a%2fb"),
+            (Attribute::Path, "/~x", "/%7Ex"),
+            (Attribute::Path, "/a", "/a?b=1"),
+            (Attribute::Prefixes, "/", "/a/"),
+            (Attribute::Prefixes, "/a", "a"),
+            (Attribute::Prefixes, "/a/b", "/a/./b"),
+            (Attribute::Segments, "0:a", "a"),
+            (Attribute::Segments, "10:a:b", "01:a"),
+            (Attribute::Query, "a=", "a"),
+            (Attribute::Fields, "x-a: B", "X-A: b"),
+            (Attribute::FieldNames, "x-a", "X-a"),
+            (Attribute::ContentType, "text/plain", "text/plain; charset=utf-8"),
+            (Attribute::Upgrade, "websocket", "WebSocket"),
+            (Attribute::Place, "header:x-api-key", "header:X-Api-Key"),
+            (Attribute::Place, "basic:user", "body:user"),
+        ] {
+            assert_eq!(literal_fault(attribute, good), None, "{good}");
+            assert!(literal_fault(attribute, bad).is_some(), "{bad}");
+        }
+    }
+}

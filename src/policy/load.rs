@@ -1,0 +1,224 @@
+//! From texts to rules: parse, name, validate strictly, look for traps; everything wrong is said at once.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cedar_policy::{PolicySet, ValidationMode, ValidationWarning, Validator};
+use miette::Diagnostic;
+
+use super::lint;
+use super::rule::Rule;
+use super::schema::schema;
+use super::source::{Lint, Problem, Problems, Source};
+use crate::names::PolicyId;
+
+/// Parses and checks every source.
+///
+/// # Errors
+/// Everything that is wrong with any of them: nothing is loaded then, because what is left out may be a forbid.
+pub(super) fn load(sources: &[Source]) -> Result<(Vec<Rule>, Vec<Lint>), Problems> {
+    let mut loading = Loading {
+        sources,
+        ..Loading::default()
+    };
+    for (nth, source) in sources.iter().enumerate() {
+        loading.parse(nth, source);
+    }
+    loading.validate();
+    loading.inspect();
+    if loading.problems.is_empty() {
+        Ok((loading.rules, loading.lints))
+    } else {
+        loading
+            .problems
+            .sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+        loading.problems.dedup();
+        Err(Problems(loading.problems))
+    }
+}
+
+#[derive(Default)]
+struct Loading<'a> {
+    sources: &'a [Source],
+    /// Where each policy stands: source and byte offset.
+    places: HashMap<PolicyId, (usize, usize)>,
+    rules: Vec<Rule>,
+    bodies: Vec<cedar_policy::pst::Policy>,
+    problems: Vec<Problem>,
+    lints: Vec<Lint>,
+}
+
+impl Loading<'_> {
+    fn parse(&mut self, nth: usize, source: &Source) {
+        let set = match source.text.parse::<PolicySet>() {
+            Ok(set) => set,
+            Err(errors) => {
+                self.problems
+                    .extend(errors.iter().map(|error| from_diagnostic(source, 0, error)));
+                return;
+            }
+        };
+        for template in set.templates() {
+            let at = template.as_ref().loc().map_or(0, |loc| loc.start());
+            let help = "write the entity in place of the slot".to_owned();
+            self.problems
+                .push(source.problem(at, "templates are not supported", Some(help)));
+        }
+        let mut policies: Vec<_> = set
+            .policies()
+            .map(|policy| (policy.as_ref().loc().map_or(0, |loc| loc.start()), policy))
+            .collect();
+        policies.sort_by_key(|(at, _)| *at);
+        for (at, policy) in policies {
+            if let Err(problem) = self.take(nth, source, at, policy) {
+                self.problems.push(problem);
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        nth: usize,
+        source: &Source,
+        at: usize,
+        policy: &cedar_policy::Policy,
+    ) -> Result<(), Problem> {
+        let id = self.name(source, at, policy.annotation("id"))?;
+        if let Some((other, offset)) = self.places.get(&id) {
+            let other = &self.sources[*other];
+            let (line, _) = other.position(*offset);
+            let reason = format!("the id `{id}` is already the one of {}:{line}", other.name);
+            return Err(source.problem(at, reason, Some("give each policy an id of its own".into())));
+        }
+        let body = policy
+            .to_pst()
+            .map_err(|error| source.problem(at, error.to_string(), None))?;
+        let renamed = policy.new_id(cedar_policy::PolicyId::new(id.as_str()));
+        // Without its text: slices hold clones of it.
+        let renamed = cedar_policy::Policy::from(renamed.as_ref().clone());
+        self.places.insert(id.clone(), (nth, at));
+        self.rules.push(Rule::new(id, renamed, body.body()));
+        self.bodies.push(body);
+        Ok(())
+    }
+
+    /// The `@id`, or `file:line` without one, with the column too for a second policy on a line.
+    fn name(&self, source: &Source, at: usize, annotation: Option<&str>) -> Result<PolicyId, Problem> {
+        if let Some(id) = annotation {
+            return PolicyId::new(id).map_err(|error| {
+                source.problem(at, format!("`@id(\"{}\")`: {error}", id.escape_debug()), None)
+            });
+        }
+        let (line, column) = source.position(at);
+        let by_line = place_name(&source.name, &format!("{line}"));
+        let free = by_line.filter(|id| !self.places.contains_key(id));
+        free.or_else(|| place_name(&source.name, &format!("{line}:{column}")))
+            .ok_or_else(|| {
+                source.problem(
+                    at,
+                    "this policy has no name",
+                    Some("give it one: `@id(\"…\")`".into()),
+                )
+            })
+    }
+
+    fn validate(&mut self) {
+        let set = match PolicySet::from_policies(self.rules.iter().map(|rule| rule.cedar.clone())) {
+            Ok(set) => set,
+            Err(error) => {
+                let reason = error.to_string();
+                self.problems.push(Problem {
+                    file: String::new(),
+                    line: 0,
+                    column: 0,
+                    reason,
+                    help: None,
+                });
+                return;
+            }
+        };
+        let result = Validator::new(schema().clone()).validate(&set, ValidationMode::Strict);
+        for error in result.validation_errors() {
+            let (source, at) = self.place(error.policy_id());
+            self.problems.push(from_diagnostic(source, at, error));
+        }
+        let permits: BTreeMap<&str, bool> = self
+            .rules
+            .iter()
+            .map(|rule| (rule.id.as_str(), rule.permits))
+            .collect();
+        for warning in result.validation_warnings() {
+            let id: &str = warning.policy_id().as_ref();
+            let (source, at) = self.place(warning.policy_id());
+            let problem = from_diagnostic(source, at, warning);
+            // A permit that never applies permits nothing; a forbid that never applies is a hole.
+            if permits.get(id) == Some(&true) && !deceives(warning) {
+                self.lints.push(Lint {
+                    policy: id.to_owned(),
+                    at: problem,
+                });
+            } else {
+                self.problems.push(problem);
+            }
+        }
+    }
+
+    fn inspect(&mut self) {
+        for (rule, body) in self.rules.iter().zip(&self.bodies) {
+            let (nth, at) = self.places[&rule.id];
+            let source = &self.sources[nth];
+            let found = lint::inspect(rule, body.body());
+            self.problems.extend(
+                found
+                    .problems
+                    .into_iter()
+                    .map(|(reason, help)| source.problem(at, reason, help)),
+            );
+            let policy = rule.id.as_str();
+            self.lints
+                .extend(found.lints.into_iter().map(|(reason, help)| Lint {
+                    policy: policy.to_owned(),
+                    at: source.problem(at, reason, help),
+                }));
+        }
+    }
+
+    fn place(&self, id: &cedar_policy::PolicyId) -> (&Source, usize) {
+        let id: &str = id.as_ref();
+        let (nth, at) = PolicyId::new(id)
+            .ok()
+            .and_then(|id| self.places.get(&id).copied())
+            .expect("the validator names only policies that it was given, and those have places");
+        (&self.sources[nth], at)
+    }
+}
+
+/// Whether a warning is about text that reads otherwise than it is compared.
+fn deceives(warning: &ValidationWarning) -> bool {
+    matches!(
+        warning,
+        ValidationWarning::BidiCharsInString(_) | ValidationWarning::BidiCharsInIdentifier(_)
+    )
+}
+
+/// A policy id from a place, with what an id cannot hold replaced, cut from the left to fit.
+fn place_name(file: &str, place: &str) -> Option<PolicyId> {
+    let fits = |character: char| character.is_ascii_alphanumeric() || "._:/-".contains(character);
+    let file: Vec<char> = file.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    let room = 127_usize.checked_sub(place.len())?;
+    let kept: String = file[file.len().saturating_sub(room)..].iter().collect();
+    PolicyId::new(&format!("{kept}:{place}")).ok()
+}
+
+fn from_diagnostic(source: &Source, fallback: usize, diagnostic: &impl Diagnostic) -> Problem {
+    let label = diagnostic.labels().and_then(|mut labels| labels.next());
+    let at = label.as_ref().map_or(fallback, |label| label.offset());
+    let mut reason = diagnostic.to_string();
+    if let Some(text) = label.as_ref().and_then(|label| label.label()) {
+        reason = format!("{reason}: {text}");
+    }
+    source.problem(at, reason, diagnostic.help().map(|help| help.to_string()))
+}
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

@@ -1,0 +1,252 @@
+//! Cedar text for simple grants: what `--allow` and `--secret` mean, and what a refusal proposes.
+
+use cedar_policy::EntityId;
+
+use super::facts::{Facts, Loan};
+use super::schema::Action;
+use crate::names::{CredentialName, PolicyId, SessionId};
+
+/// A policy that lets a session, or every one, ask a host anything, on one port or on all.
+///
+/// `*.example.com` is every name under `example.com` and not that itself. Text that is no host makes a policy that does
+/// not load, never one that says something else.
+#[must_use]
+pub fn permit_host(session: Option<&SessionId>, host: &str, port: Option<u16>) -> String {
+    let (domain, resource) = match host.strip_prefix("*.") {
+        Some(domain) => (
+            Some(domain),
+            format!("resource in Gateway::Domain::{}", quoted(domain)),
+        ),
+        None => (None, format!("resource == Gateway::Host::{}", quoted(host))),
+    };
+    let mut conditions = Vec::new();
+    if let Some(domain) = domain {
+        conditions.push(format!("resource != Gateway::Host::{}", quoted(domain)));
+    }
+    if let Some(port) = port {
+        conditions.push(format!("context.port == {port}"));
+    }
+    let id = id(&[
+        "allow",
+        host,
+        &port.map_or_else(String::new, |port| port.to_string()),
+        name(session),
+    ]);
+    format!(
+        "{id}permit(\n  {},\n  action in Gateway::Action::\"ask\",\n  {resource}\n){};\n",
+        principal(session),
+        when(&conditions)
+    )
+}
+
+/// A policy that lends a credential to a session's, or every one's, requests to a host over TLS.
+///
+/// The host is written as for [`permit_host`].
+#[must_use]
+pub fn permit_lend(
+    session: Option<&SessionId>,
+    credential: &CredentialName,
+    host: &str,
+    port: Option<u16>,
+) -> String {
+    let mut conditions = match host.strip_prefix("*.") {
+        Some(domain) => vec![
+            format!("context.origin in Gateway::Domain::{}", quoted(domain)),
+            format!("context.origin != Gateway::Host::{}", quoted(domain)),
+        ],
+        None => vec![format!("context.origin == Gateway::Host::{}", quoted(host))],
+    };
+    conditions.push("context.secure".into());
+    if let Some(port) = port {
+        conditions.push(format!("context.port == {port}"));
+    }
+    let port = port.map_or_else(String::new, |port| port.to_string());
+    let id = id(&["lend", credential.as_str(), host, &port, name(session)]);
+    format!(
+        "{id}permit(\n  {},\n  action == Gateway::Action::\"lend\",\n  resource == Gateway::Credential::{}\n){};\n",
+        principal(session),
+        quoted(credential.as_str()),
+        when(&conditions)
+    )
+}
+
+/// A policy that allows this request's session, host, port, method and path, with any query and content; or this loan.
+pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
+    let mut conditions = vec![
+        format!("context.scheme == {}", quoted(facts.scheme.as_str())),
+        format!("context.port == {}", facts.port),
+    ];
+    let (action, resource) = match loan {
+        Some(loan) => {
+            conditions.insert(
+                0,
+                format!("context.origin == Gateway::Host::{}", quoted(facts.host.as_str())),
+            );
+            conditions.push(format!("context.place == {}", quoted(loan.place)));
+            (
+                Action::Lend,
+                format!("Gateway::Credential::{}", quoted(loan.credential.as_str())),
+            )
+        }
+        None => (
+            Action::of_method(facts.method),
+            format!("Gateway::Host::{}", quoted(facts.host.as_str())),
+        ),
+    };
+    if action == Action::Other {
+        conditions.push(format!("context.method == {}", quoted(facts.method)));
+    }
+    conditions.push(format!("context.path == {}", quoted(facts.target.path())));
+    if !facts.upgrade.is_empty() {
+        conditions.push(format!("context.upgrade == {}", quoted(facts.upgrade)));
+    }
+    format!(
+        "permit(\n  principal == Gateway::Session::{},\n  action == Gateway::Action::\"{}\",\n  resource == {resource}\n){};\n",
+        quoted(facts.session.as_str()),
+        action.name(),
+        when(&conditions)
+    )
+}
+
+fn principal(session: Option<&SessionId>) -> String {
+    session.map_or_else(
+        || "principal".to_owned(),
+        |session| format!("principal == Gateway::Session::{}", quoted(session.as_str())),
+    )
+}
+
+fn name(session: Option<&SessionId>) -> &str {
+    session.map_or("", SessionId::as_str)
+}
+
+/// An `@id` line from the parts that are not empty; nothing where they make no id, which then is the policy's place.
+fn id(parts: &[&str]) -> String {
+    let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    let text = parts.join("/").replace('*', "any");
+    PolicyId::new(&text).map_or_else(|_| String::new(), |id| format!("@id({})\n", quoted(id.as_str())))
+}
+
+fn when(conditions: &[String]) -> String {
+    match conditions {
+        [] => String::new(),
+        some => format!(" when {{\n  {}\n}}", some.join(" &&\n  ")),
+    }
+}
+
+/// A Cedar string literal, or an entity's id, of any text.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", EntityId::new(text).escaped())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::message::{EncodedSlash, RequestTarget, Scheme};
+    use crate::policy::generation::tests::{BEARER, Owned, policies};
+    use crate::policy::{Policies, Source};
+
+    fn allows(text: &str, host: &str, port: u16) -> bool {
+        let request = Owned {
+            host: host.parse().unwrap(),
+            port,
+            ..Owned::default()
+        };
+        policies(text).current().ask(&request.facts()).allowed()
+    }
+
+    #[test]
+    fn a_host_is_permitted_alone_and_a_wildcard_without_its_apex() {
+        let one = permit_host(None, "api.example.com", Some(443));
+        assert!(allows(&one, "api.example.com", 443));
+        assert!(!allows(&one, "api.example.com", 22));
+        assert!(!allows(&one, "x.api.example.com", 443));
+        let under = permit_host(None, "*.example.com", None);
+        assert!(allows(&under, "api.example.com", 22));
+        assert!(!allows(&under, "example.com", 443));
+        assert!(!allows(&under, "evilexample.com", 443));
+        let session = SessionId::new("s2").unwrap();
+        assert!(!allows(
+            &permit_host(Some(&session), "api.example.com", None),
+            "api.example.com",
+            443
+        ));
+    }
+
+    #[test]
+    fn a_credential_is_lent_to_its_host_over_tls_only() {
+        let github = CredentialName::new("github").unwrap();
+        let text = permit_lend(None, &github, "api.github.com", Some(443));
+        let generation = policies(&text).current();
+        let lends = |request: &Owned| generation.lend(&request.facts(), &github, BEARER).allowed();
+        assert!(lends(&Owned::default()));
+        assert!(!lends(&Owned {
+            host: "github.com".parse().unwrap(),
+            ..Owned::default()
+        }));
+        assert!(!lends(&Owned {
+            scheme: Scheme::Http,
+            ..Owned::default()
+        }));
+        assert!(!lends(&Owned {
+            port: 8443,
+            ..Owned::default()
+        }));
+        assert!(!generation.ask(&Owned::default().facts()).allowed());
+    }
+
+    #[test]
+    fn a_hostile_host_makes_no_other_policy() {
+        for host in [
+            "\"); permit(principal, action, resource); //",
+            "a.b\" || true || resource == Gateway::Host::\"c",
+            "a.b\\\"",
+            "*.\"",
+            "*.com",
+            "*",
+            "",
+            "a.b\n@id(\"x\")",
+            "a.b:443",
+            "A.b",
+        ] {
+            let text = permit_host(None, host, Some(443));
+            assert!(
+                Policies::load(&[Source::new("--allow", text.clone())]).is_err(),
+                "{host}: {text}"
+            );
+            let github = CredentialName::new("github").unwrap();
+            let text = permit_lend(None, &github, host, None);
+            assert!(
+                Policies::load(&[Source::new("--secret", text.clone())]).is_err(),
+                "{host}: {text}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_proposal_for_any_text_loads_and_allows_just_that(path in "/([a-z\"'*/.=&$;(]|%2[0-9]){0,20}", method in "[!-~]{1,9}", upgrade in "(websocket)?") {
+            let Ok(target) = RequestTarget::parse(path.as_bytes(), EncodedSlash::Keep) else {
+                return Err(TestCaseError::reject("no target"));
+            };
+            let request = Owned { target, method, upgrade, ..Owned::default() };
+            let text = exactly(&request.facts(), None);
+            let loaded = policies(&text);
+            prop_assert_eq!(loaded.current().len(), 1);
+            prop_assert!(loaded.current().ask(&request.facts()).allowed(), "{}", text);
+            let longer = format!("{}x", request.target.path());
+            let target = RequestTarget::parse(longer.as_bytes(), EncodedSlash::Keep).unwrap();
+            let other = Owned { target, ..request };
+            prop_assert!(!loaded.current().ask(&other.facts()).allowed());
+        }
+
+        #[test]
+        fn any_text_stays_inside_its_quotes(text in ".*") {
+            let policy = format!("permit(principal, action, resource == Gateway::Host::{});", quoted(&text));
+            let parsed: cedar_policy::Policy = policy.parse().unwrap();
+            let literals = parsed.entity_literals();
+            prop_assert_eq!(literals[0].id().unescaped(), text);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The ways in which an origin may read a query or a field.
+//!
+//! Origins disagree about duplicates, `a[]`, `+` and letter case. A rule that restrains must see every reading; a rule
+//! that grants must see only what has one. (A bare `;` is `%3B` in every [`crate::message::RequestTarget`].)
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+
+use http::HeaderMap;
+use http::header::{CONTENT_TYPE, COOKIE};
+
+use super::facts::Fault;
+
+/// A query's pairs and names.
+#[derive(Default, Debug)]
+pub(super) struct QueryReadings {
+    /// `name=value`, in every reading.
+    pub every: BTreeSet<String>,
+    /// `name=value` where the name stands alone and reads one way.
+    pub once: BTreeSet<String>,
+    /// The names, in every reading.
+    pub names: BTreeSet<String>,
+}
+
+impl QueryReadings {
+    /// Reads a raw query.
+    ///
+    /// # Errors
+    /// [`Fault::TooManyPairs`].
+    pub fn of(raw: &str) -> Result<Self, Fault> {
+        let mut readings = Self::default();
+        let pieces: Vec<&str> = raw.split('&').filter(|piece| !piece.is_empty()).collect();
+        if pieces.len() > Fault::MAX_PAIRS {
+            return Err(Fault::TooManyPairs);
+        }
+        for piece in &pieces {
+            readings.add(piece);
+        }
+        readings.once = stand_alone(&pieces);
+        Ok(readings)
+    }
+
+    fn add(&mut self, piece: &str) {
+        let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
+        for plus in [" ", "+"] {
+            let name = escaped_name(&decoded(name, plus).text);
+            let value = decoded(value, plus).text;
+            for name in [
+                Cow::Borrowed(name.as_str()),
+                Cow::Owned(name.to_ascii_lowercase()),
+            ] {
+                let base = base(&name);
+                self.every.insert(format!("{base}={value}"));
+                self.every.insert(format!("{name}={value}"));
+                self.names.insert(base.to_owned());
+                self.names.insert(name.into_owned());
+            }
+            if !piece.contains('+') {
+                break;
+            }
+        }
+    }
+}
+
+fn stand_alone(pieces: &[&str]) -> BTreeSet<String> {
+    let mut seen: HashMap<String, Option<String>> = HashMap::new();
+    for piece in pieces {
+        let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
+        let (name, value) = (decoded(name, " "), decoded(value, " "));
+        let clear = name.clear && value.clear && !name.text.contains('[');
+        let pair = clear.then(|| format!("{}={}", escaped_name(&name.text), value.text));
+        let key = base(&name.text).to_ascii_lowercase();
+        seen.entry(key).and_modify(|one| *one = None).or_insert(pair);
+    }
+    seen.into_values().flatten().collect()
+}
+
+/// The name before the first `[`: PHP, Rails and others read `a[]=1` and `a[x]=1` as `a`.
+fn base(name: &str) -> &str {
+    name.split('[').next().unwrap_or(name)
+}
+
+struct Decoded {
+    text: String,
+    /// Whether all decoders agree: each `%` begins an escape, and the bytes are UTF-8.
+    clear: bool,
+}
+
+/// Percent-decodes; `plus` is what `+` means. Bytes that are no UTF-8 stay `%XX`, in upper case.
+fn decoded(raw: &str, plus: &str) -> Decoded {
+    let raw = raw.replace('+', plus);
+    let bytes: Vec<u8> = percent_encoding::percent_decode_str(&raw).collect();
+    let whole = raw
+        .split('%')
+        .skip(1)
+        .all(|rest| rest.len() >= 2 && rest.bytes().take(2).all(|digit| digit.is_ascii_hexdigit()));
+    let clear = whole && std::str::from_utf8(&bytes).is_ok();
+    Decoded {
+        text: as_text(&bytes),
+        clear,
+    }
+}
+
+/// Bytes as text, one way only: what is no UTF-8 becomes `%XX`.
+pub(super) fn as_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(percent_encoding::percent_encode_byte(*byte));
+        }
+    }
+    text
+}
+
+/// A name in which `=` and `%` are escaped, so that `name=value` splits in one way.
+fn escaped_name(name: &str) -> String {
+    name.replace('%', "%25").replace('=', "%3D")
+}
+
+/// The fields' values and names.
+#[derive(Default, Debug)]
+pub(super) struct FieldReadings {
+    /// `name: value`, for whole values and for the members of lists.
+    pub every: BTreeSet<String>,
+    /// `name: value` for names that have one line.
+    pub once: BTreeSet<String>,
+    /// The names, in lower case.
+    pub names: BTreeSet<String>,
+}
+
+impl FieldReadings {
+    /// Reads the fields.
+    ///
+    /// # Errors
+    /// [`Fault::TooManyValues`].
+    pub fn of(fields: &HeaderMap) -> Result<Self, Fault> {
+        let mut readings = Self::default();
+        let mut values = 0;
+        for (name, value) in fields {
+            let text = as_text(value.as_bytes());
+            let whole = format!("{name}: {text}");
+            let separators: &[char] = if name == COOKIE { &[',', ';'] } else { &[','] };
+            for member in text.split(separators) {
+                values += 1;
+                if values > Fault::MAX_VALUES {
+                    return Err(Fault::TooManyValues);
+                }
+                readings
+                    .every
+                    .insert(format!("{name}: {}", member.trim_matches([' ', '\t'])));
+            }
+            let alone = fields.get_all(name).iter().nth(1).is_none();
+            if alone && std::str::from_utf8(value.as_bytes()).is_ok() {
+                readings.once.insert(whole.clone());
+            }
+            readings.every.insert(whole);
+            readings.names.insert(name.as_str().to_owned());
+        }
+        Ok(readings)
+    }
+}
+
+/// The media type, in lower case, without parameters; nothing without a Content-Type.
+///
+/// # Errors
+/// [`Fault::ContentTypeRepeated`]: RFC 9110 §8.3 allows one, and recipients choose differently among several.
+pub(super) fn content_type(fields: &HeaderMap) -> Result<String, Fault> {
+    let mut all = fields.get_all(CONTENT_TYPE).iter();
+    let Some(first) = all.next() else {
+        return Ok(String::new());
+    };
+    let text = as_text(first.as_bytes());
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    if all.next().is_some() || essence.contains(',') {
+        return Err(Fault::ContentTypeRepeated);
+    }
+    Ok(essence.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
+
+    fn query(raw: &str) -> QueryReadings {
+        QueryReadings::of(raw).unwrap()
+    }
+
+    fn has(set: &BTreeSet<String>, text: &str) -> bool {
+        set.contains(text)
+    }
+
+    #[test]
+    fn a_bad_value_is_seen_wherever_it_hides() {
+        for raw in [
+            "repo=bad",
+            "repo=ok&repo=bad",
+            "repo=bad&repo=ok",
+            "%72epo=b%61d",
+            "repo[]=bad",
+            "repo%5B0%5D=bad",
+            "Repo=bad",
+            "&&repo=bad",
+        ] {
+            assert!(has(&query(raw).every, "repo=bad"), "{raw}");
+            assert!(has(&query(raw).names, "repo"), "{raw}");
+        }
+        assert!(has(&query("q=a+b").every, "q=a b"));
+        assert!(has(&query("q=a+b").every, "q=a+b"));
+    }
+
+    #[test]
+    fn a_good_value_counts_only_where_it_stands_alone() {
+        assert!(has(&query("repo=ok").once, "repo=ok"));
+        assert!(has(&query("page=2&repo=o%6B").once, "repo=ok"));
+        for raw in [
+            "repo=ok&repo=bad",
+            "repo=ok&repo=ok",
+            "repo=ok&repo[]=bad",
+            "repo=ok&%52epo=bad",
+            "repo[]=ok",
+            "repo=ok%",
+            "repo=ok&repo",
+            "repo=ok%FF",
+        ] {
+            assert!(!has(&query(raw).once, "repo=ok"), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_an_equals_sign_is_no_other_pair() {
+        assert!(has(&query("a%3Db=c").every, "a%3Db=c"));
+        assert!(!has(&query("a%3Db=c").every, "a=b=c"));
+        assert!(has(&query("a=b=c").once, "a=b=c"));
+    }
+
+    #[test]
+    fn a_flood_of_pairs_is_not_judged() {
+        assert!(QueryReadings::of(&"a&".repeat(256)).is_ok());
+        assert_eq!(
+            QueryReadings::of(&"a&".repeat(257)).unwrap_err(),
+            Fault::TooManyPairs
+        );
+    }
+
+    fn fields(pairs: &[(&'static str, &'static [u8])]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_bytes(value).unwrap(),
+            );
+        }
+        map
+    }
+
+    #[test]
+    fn repeated_and_listed_fields_are_seen_whole_and_apart() {
+        let joined = FieldReadings::of(&fields(&[("x-role", b"user, admin")])).unwrap();
+        let repeated = FieldReadings::of(&fields(&[("x-role", b"user"), ("x-role", b"admin")])).unwrap();
+        for readings in [&joined, &repeated] {
+            assert!(has(&readings.every, "x-role: admin"));
+            assert!(!has(&readings.once, "x-role: user"));
+        }
+        assert!(has(&joined.once, "x-role: user, admin"));
+        assert!(repeated.once.is_empty());
+        let cookie = FieldReadings::of(&fields(&[("cookie", b"a=1; b=2")])).unwrap();
+        assert!(has(&cookie.every, "cookie: b=2"));
+    }
+
+    #[test]
+    fn bytes_outside_utf8_are_escaped_and_never_once() {
+        let readings = FieldReadings::of(&fields(&[("x", b"a\xffb")])).unwrap();
+        assert!(has(&readings.every, "x: a%FFb"));
+        assert!(readings.once.is_empty());
+    }
+
+    #[test]
+    fn a_content_type_is_one_or_refused() {
+        let of = |values: &[&'static [u8]]| {
+            let pairs: Vec<_> = values.iter().map(|value| ("content-type", *value)).collect();
+            content_type(&fields(&pairs))
+        };
+        assert_eq!(of(&[]).unwrap(), "");
+        assert_eq!(
+            of(&[b"Application/JSON; charset=utf-8"]).unwrap(),
+            "application/json"
+        );
+        assert_eq!(
+            of(&[b"text/plain", b"text/html"]),
+            Err(Fault::ContentTypeRepeated)
+        );
+        assert_eq!(of(&[b"text/plain, text/html"]), Err(Fault::ContentTypeRepeated));
+    }
+
+    proptest! {
+        #[test]
+        fn what_stands_alone_is_among_every_reading(raw in "[ab=&%5BbD+\\[\\]]{0,24}") {
+            let readings = query(&raw);
+            prop_assert!(readings.once.is_subset(&readings.every), "{readings:?}");
+        }
+
+        #[test]
+        fn no_name_of_what_stands_alone_occurs_again(raw in "[aA=&%61]{0,24}") {
+            let readings = query(&raw);
+            let mut names: Vec<_> = readings.once.iter()
+                .map(|pair| pair.split('=').next().unwrap().to_ascii_lowercase()).collect();
+            names.sort();
+            let count = names.len();
+            names.dedup();
+            prop_assert_eq!(names.len(), count);
+        }
+    }
+}

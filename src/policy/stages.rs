@@ -1,0 +1,216 @@
+//! The proofs that policy alone can give: an authorized request, and the grants to lend credentials to it.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http_body::Body as _;
+
+use super::explain::Explanation;
+use super::facts::Facts;
+use super::generation::Policies;
+use super::verdict::Verdict;
+use crate::body::{Content, Meter};
+use crate::intercept::{Arrival, Upgrade};
+use crate::message::{Origin, RequestHead};
+use crate::names::{CredentialName, Identity};
+use crate::session::{Identified, IdentifiedParts, Lend, Session};
+
+/// Leave to lend one credential to one request, in one place, at one origin. It cannot be copied or kept.
+pub struct Grant {
+    lend: Lend,
+    origin: Origin,
+}
+
+impl Grant {
+    /// What is to be lent, and where it will stand.
+    #[must_use]
+    pub fn lend(&self) -> &Lend {
+        &self.lend
+    }
+
+    /// To whom it may go.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+}
+
+/// A request that policy allows, with a grant for each credential that it will carry.
+pub struct Authorized {
+    arrival: Arc<Arrival>,
+    head: RequestHead,
+    content: Content,
+    meter: Arc<Meter>,
+    upgrade: Option<Upgrade>,
+    session: Arc<Session>,
+    grants: Vec<Grant>,
+    identity: Identity,
+    verdict: Verdict,
+}
+
+/// A request that policy refuses.
+#[derive(Debug, thiserror::Error)]
+#[error("policy denies the request")]
+pub struct Denied {
+    /// The decision.
+    pub verdict: Verdict,
+    /// The credential that it may not have; `None` where the request itself is refused.
+    pub credential: Option<CredentialName>,
+    /// Why, and what would allow it: for the client and the operator, without any value of the request's fields.
+    pub explanation: Explanation,
+}
+
+impl Policies {
+    /// Judges a request: may it ask, and may each credential that it presents be lent to it?
+    ///
+    /// # Errors
+    /// [`Denied`] where any of the questions is not answered with a permit; one failed evaluation denies all.
+    pub fn authorize(&self, identified: Identified) -> Result<Authorized, Box<Denied>> {
+        let generation = self.current();
+        let IdentifiedParts {
+            arrival,
+            head,
+            content,
+            meter,
+            upgrade,
+            session,
+            lends,
+        } = identified.into_parts();
+        let names: Vec<CredentialName> = lends.iter().map(|lend| lend.credential().clone()).collect();
+        let facts = facts(&arrival, &head, &content, upgrade.is_some(), &session, &names);
+        let verdict = generation.ask(&facts);
+        if !verdict.allowed() {
+            let explanation = generation.explain(&facts, &verdict);
+            return Err(Box::new(Denied {
+                verdict,
+                credential: None,
+                explanation,
+            }));
+        }
+        for one in &lends {
+            let place = one.place_text();
+            let lent = generation.lend(&facts, one.credential(), place);
+            if !lent.allowed() {
+                let explanation = generation.explain_loan(&facts, one.credential(), place, &lent);
+                return Err(Box::new(Denied {
+                    verdict: lent,
+                    credential: Some(one.credential().clone()),
+                    explanation,
+                }));
+            }
+        }
+        let identity = Identity {
+            session: session.id().clone(),
+            credentials: names.into(),
+        };
+        let grants = lends
+            .into_iter()
+            .map(|lend| Grant {
+                lend,
+                origin: head.origin.clone(),
+            })
+            .collect();
+        Ok(Authorized {
+            arrival,
+            head,
+            content,
+            meter,
+            upgrade,
+            session,
+            grants,
+            identity,
+            verdict,
+        })
+    }
+}
+
+fn facts<'a>(
+    arrival: &'a Arrival,
+    head: &'a RequestHead,
+    content: &Content,
+    websocket: bool,
+    session: &'a Session,
+    credentials: &'a [CredentialName],
+) -> Facts<'a> {
+    Facts {
+        session: session.id(),
+        groups: session.groups(),
+        labels: &[],
+        entry: arrival.entry.as_str(),
+        now: SystemTime::now(),
+        scheme: head.origin.scheme,
+        host: &head.origin.authority.host,
+        port: head.origin.authority.port,
+        method: head.method.as_str(),
+        target: &head.target,
+        fields: &head.fields,
+        content_length: content.size_hint().exact(),
+        upgrade: if websocket { "websocket" } else { "" },
+        credentials,
+    }
+}
+
+impl Authorized {
+    /// The head as it was judged; it can be read and not changed.
+    #[must_use]
+    pub fn head(&self) -> &RequestHead {
+        &self.head
+    }
+
+    /// In whose name connections for it are used.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The decision, with the policies that took it.
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// What will be lent.
+    #[must_use]
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// Takes the request apart, for the room that lends.
+    pub(crate) fn into_parts(self) -> AuthorizedParts {
+        let Self {
+            head,
+            content,
+            meter,
+            upgrade,
+            session,
+            grants,
+            identity,
+            ..
+        } = self;
+        AuthorizedParts {
+            head,
+            content,
+            meter,
+            upgrade,
+            session,
+            grants,
+            identity,
+        }
+    }
+
+    /// What is known of the connection.
+    #[must_use]
+    pub fn arrival(&self) -> &Arrival {
+        &self.arrival
+    }
+}
+
+/// The pieces of an authorized request.
+pub(crate) struct AuthorizedParts {
+    pub(crate) head: RequestHead,
+    pub(crate) content: Content,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) upgrade: Option<Upgrade>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) grants: Vec<Grant>,
+    pub(crate) identity: Identity,
+}

@@ -1,0 +1,56 @@
+//! What was decided, by which policies, under which generation.
+
+use std::sync::Arc;
+
+use super::facts::Fault;
+use crate::names::PolicyId;
+
+/// The answer to one question.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "a verdict that nobody looks at allows everything"]
+pub struct Verdict {
+    /// What was decided, and in which way.
+    pub outcome: Outcome,
+    /// The policies that decided, by name: the permits that allow, the forbids that forbid, the policies that erred. None
+    /// decides a default denial.
+    pub policies: Arc<[PolicyId]>,
+    /// The generation of policies that decided.
+    pub generation: u64,
+}
+
+/// How a question was decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// A permit applies, no forbid does, and no policy failed to evaluate.
+    Allowed,
+    /// A forbid applies.
+    Forbidden,
+    /// No permit applies.
+    Unpermitted,
+    /// A policy failed to evaluate. Cedar would skip it; were it a forbid, that would allow.
+    PolicyError,
+    /// The request cannot be represented for a policy that reads it.
+    Unjudged(Fault),
+}
+
+impl Verdict {
+    /// Whether the question is answered with yes.
+    #[must_use]
+    pub fn allowed(&self) -> bool {
+        self.outcome == Outcome::Allowed
+    }
+}
+
+impl Outcome {
+    /// The outcome as one word for refusals and audit.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Forbidden => "policy_forbids",
+            Self::Unpermitted => "policy_default_deny",
+            Self::PolicyError => "policy_error",
+            Self::Unjudged(_) => "policy_unjudged",
+        }
+    }
+}

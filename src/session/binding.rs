@@ -1,0 +1,453 @@
+//! Bindings: which credential may stand where, in requests to whom.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use http::{HeaderName, Method, header};
+
+use super::reference::Reference;
+use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, Scheme};
+use crate::names::CredentialName;
+use crate::session::phantom::{Phantoms, Shape};
+
+/// Binds one credential to origins and places.
+#[derive(Debug, Clone)]
+pub struct Binding {
+    /// The credential; each has one binding.
+    pub credential: CredentialName,
+    /// Where its secret is kept.
+    pub reference: Reference,
+    /// Its declared shape; without one the secret is looked at when a session starts.
+    pub shape: Option<Shape>,
+    /// The origins to which it may be lent.
+    pub origins: Vec<OriginPattern>,
+    /// The places where it may stand, at most [`MAX_PLACES`].
+    pub places: Vec<Place>,
+    /// The methods with which it may be lent; empty is all.
+    pub methods: Vec<Method>,
+    /// The paths to which it may be lent, each with everything below it; empty is all.
+    pub paths: Vec<String>,
+    /// When it is put in.
+    pub when: When,
+    /// What becomes of another credential in a credential place of its origins.
+    pub foreign: Foreign,
+    /// The user that stands beside a Basic password that is always put in.
+    pub basic_user: Option<String>,
+    /// The variables that hold its phantom in the sandbox.
+    pub variables: Vec<String>,
+}
+
+/// When a credential is put into a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum When {
+    /// Where its phantom stands. A request without the phantom goes on without a credential, if policy lets it.
+    #[default]
+    Phantom,
+    /// Into every request to its origins, at its first place.
+    Always,
+}
+
+/// What becomes of a credential that is not ours in a credential place of a managed origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Foreign {
+    /// The request is refused.
+    #[default]
+    Refuse,
+    /// The field is removed; in a query or a cookie it is refused all the same.
+    Strip,
+}
+
+/// Why bindings are refused at load.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BindingMalformed {
+    /// Two bindings name one credential.
+    #[error("credential `{0}` is bound twice")]
+    Twice(CredentialName),
+    /// It has no origin or no place.
+    #[error("credential `{0}` needs at least one origin and one place")]
+    Empty(CredentialName),
+    /// It has too many places.
+    #[error("credential `{0}` has more than {MAX_PLACES} places")]
+    Places(CredentialName),
+    /// It would travel in clear text to another machine.
+    #[error("credential `{0}` would travel in clear text; `http` is for loopback addresses alone")]
+    Cleartext(CredentialName),
+    /// It covers a whole top-level domain.
+    #[error("credential `{0}` is bound to every name below `{1}`; name a domain with at least two labels")]
+    TooWide(CredentialName, Host),
+    /// It is always put in, at a place that needs a user beside it.
+    #[error("credential `{0}` is always put in at a Basic place; add `basic_user`, without a colon")]
+    BasicUser(CredentialName),
+    /// Two credentials would always be put into one place.
+    #[error("credentials `{0}` and `{1}` would both always be put into `{2}`")]
+    Clash(CredentialName, CredentialName, String),
+    /// A path does not begin with a slash.
+    #[error("credential `{0}` has a path that does not begin with `/`")]
+    Path(CredentialName),
+}
+
+/// A binding at work.
+pub(super) struct Bound {
+    pub(super) binding: Binding,
+    /// Its place in the configuration, by which the room that holds the secrets knows it.
+    pub(super) index: usize,
+    /// The text forms of its places.
+    pub(super) place_texts: Vec<Box<str>>,
+    /// The fields in which its places stand.
+    pub(super) fields: Vec<HeaderName>,
+}
+
+/// All bindings of a configuration, by origin.
+pub struct Bindings {
+    all: Vec<Arc<Bound>>,
+    exact: HashMap<Host, Vec<Arc<Bound>>>,
+    below: HashMap<Box<str>, Vec<Arc<Bound>>>,
+}
+
+impl Bindings {
+    /// Takes a configuration's bindings, after checking that none is too wide, open or ambiguous.
+    ///
+    /// # Errors
+    /// [`BindingMalformed`] by cause.
+    pub fn new(bindings: Vec<Binding>) -> Result<Self, BindingMalformed> {
+        let mut names = HashSet::new();
+        for (at, binding) in bindings.iter().enumerate() {
+            check(binding)?;
+            if !names.insert(&binding.credential) {
+                return Err(BindingMalformed::Twice(binding.credential.clone()));
+            }
+            if let Some(other) = bindings[..at].iter().find(|other| clash(other, binding)) {
+                let (one, two) = (other.credential.clone(), binding.credential.clone());
+                return Err(BindingMalformed::Clash(one, two, binding.places[0].to_string()));
+            }
+        }
+        let all: Vec<Arc<Bound>> = bindings
+            .into_iter()
+            .enumerate()
+            .map(|(index, binding)| Arc::new(Bound::new(binding, index)))
+            .collect();
+        let mut exact: HashMap<Host, Vec<Arc<Bound>>> = HashMap::new();
+        let mut below: HashMap<Box<str>, Vec<Arc<Bound>>> = HashMap::new();
+        for bound in &all {
+            let hosts: HashSet<&HostPattern> =
+                bound.binding.origins.iter().map(|origin| &origin.hosts).collect();
+            for pattern in hosts {
+                match pattern {
+                    HostPattern::Exact(host) => {
+                        exact.entry(host.clone()).or_default().push(Arc::clone(bound))
+                    }
+                    HostPattern::Below(host) => below
+                        .entry(host.as_str().into())
+                        .or_default()
+                        .push(Arc::clone(bound)),
+                }
+            }
+        }
+        Ok(Self { all, exact, below })
+    }
+
+    /// The variables that hold a session's phantoms in its sandbox.
+    pub fn environment<'a>(&'a self, phantoms: &'a Phantoms) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.all.iter().flat_map(|bound| {
+            let phantom = phantoms.of(&bound.binding.credential);
+            let variables = bound.binding.variables.iter();
+            phantom.into_iter().flat_map(move |phantom| {
+                variables
+                    .clone()
+                    .map(move |variable| (variable.as_str(), phantom.reveal()))
+            })
+        })
+    }
+
+    /// Every binding, in the order of the configuration.
+    pub fn all(&self) -> impl Iterator<Item = &Binding> {
+        self.all.iter().map(|bound| &bound.binding)
+    }
+
+    /// Whether any credential is bound to the origin, so that it may know a secret.
+    #[must_use]
+    pub fn manages(&self, origin: &Origin) -> bool {
+        !self.of(origin).is_empty()
+    }
+
+    /// The bindings that hold for an origin, in the order of the configuration.
+    pub(super) fn of(&self, origin: &Origin) -> Vec<&Arc<Bound>> {
+        let mut found = self.of_host(&origin.authority.host);
+        found.retain(|bound| {
+            bound
+                .binding
+                .origins
+                .iter()
+                .any(|pattern| pattern.matches(origin))
+        });
+        found
+    }
+
+    /// The bindings that hold for a host on whatever scheme and port.
+    pub(super) fn of_host(&self, host: &Host) -> Vec<&Arc<Bound>> {
+        let mut found: Vec<&Arc<Bound>> = self.exact.get(host).into_iter().flatten().collect();
+        if !self.below.is_empty() {
+            for domain in host.domains().skip(1) {
+                found.extend(self.below.get(domain).into_iter().flatten());
+            }
+            // There are few of them: to compare is cheaper than to hash.
+            for last in (1..found.len()).rev() {
+                if found[..last].iter().any(|bound| Arc::ptr_eq(bound, found[last])) {
+                    found.remove(last);
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Bound {
+    fn new(binding: Binding, index: usize) -> Self {
+        let mut fields: Vec<HeaderName> = binding.places.iter().filter_map(field_of).collect();
+        fields.dedup();
+        Self {
+            place_texts: binding
+                .places
+                .iter()
+                .map(|place| place.to_string().into())
+                .collect(),
+            binding,
+            index,
+            fields,
+        }
+    }
+
+    /// Whether the credential may be lent with the method, to the path.
+    pub(super) fn lends(&self, method: &Method, path: &str) -> bool {
+        let binding = &self.binding;
+        (binding.methods.is_empty() || binding.methods.contains(method))
+            && (binding.paths.is_empty() || binding.paths.iter().any(|above| is_below(path, above)))
+    }
+}
+
+/// The field in which a place stands.
+pub(super) fn field_of(place: &Place) -> Option<HeaderName> {
+    match place {
+        Place::Header { name, .. } => Some(name.clone()),
+        Place::BasicUser | Place::BasicPassword => Some(header::AUTHORIZATION),
+        Place::Cookie(_) => Some(header::COOKIE),
+        Place::Query(_) => None,
+    }
+}
+
+/// Whether a path is another or lies below it, segment by segment.
+fn is_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.is_empty() || above.ends_with('/') || rest.starts_with('/'))
+}
+
+fn check(binding: &Binding) -> Result<(), BindingMalformed> {
+    let name = || binding.credential.clone();
+    if binding.origins.is_empty() || binding.places.is_empty() {
+        return Err(BindingMalformed::Empty(name()));
+    }
+    if binding.places.len() > MAX_PLACES {
+        return Err(BindingMalformed::Places(name()));
+    }
+    if binding.paths.iter().any(|path| !path.starts_with('/')) {
+        return Err(BindingMalformed::Path(name()));
+    }
+    for origin in &binding.origins {
+        let loopback = matches!(&origin.hosts, HostPattern::Exact(host) if is_loopback(host));
+        if origin.scheme == Scheme::Http && !loopback {
+            return Err(BindingMalformed::Cleartext(name()));
+        }
+        if let HostPattern::Below(domain) = &origin.hosts
+            && !domain.as_str().contains('.')
+        {
+            return Err(BindingMalformed::TooWide(name(), domain.clone()));
+        }
+    }
+    let basic = matches!(binding.places[0], Place::BasicUser | Place::BasicPassword);
+    let usable = binding
+        .basic_user
+        .as_ref()
+        .is_some_and(|user| !user.contains(':') && !user.contains(char::is_control));
+    if binding.when == When::Always && basic && !usable {
+        return Err(BindingMalformed::BasicUser(name()));
+    }
+    Ok(())
+}
+
+fn is_loopback(host: &Host) -> bool {
+    host.as_str() == "localhost" || host.ip().is_some_and(|address| address.is_loopback())
+}
+
+/// Whether both are always put into one place of one request.
+fn clash(one: &Binding, two: &Binding) -> bool {
+    let always = one.when == When::Always && two.when == When::Always;
+    let apart = |one: &[Method], two: &[Method]| {
+        !one.is_empty() && !two.is_empty() && !one.iter().any(|method| two.contains(method))
+    };
+    let paths_apart = !one.paths.is_empty()
+        && !two.paths.is_empty()
+        && !one.paths.iter().any(|path| {
+            two.paths
+                .iter()
+                .any(|other| is_below(path, other) || is_below(other, path))
+        });
+    always
+        && field_or_place(&one.places[0]) == field_or_place(&two.places[0])
+        && one
+            .origins
+            .iter()
+            .any(|origin| two.origins.iter().any(|other| origin.overlaps(other)))
+        && !apart(&one.methods, &two.methods)
+        && !paths_apart
+}
+
+fn field_or_place(place: &Place) -> String {
+    match place {
+        Place::Cookie(_) | Place::Query(_) => place.to_string(),
+        other => field_of(other).map_or_else(|| other.to_string(), |name| name.to_string()),
+    }
+}
+
+/// The most places that one credential may have.
+pub const MAX_PLACES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Authority;
+
+    fn binding(name: &str, origin: &str, place: &str) -> Binding {
+        Binding {
+            credential: CredentialName::new(name).unwrap(),
+            reference: format!("env:{}", name.to_uppercase()).parse().unwrap(),
+            shape: None,
+            origins: vec![origin.parse().unwrap()],
+            places: vec![place.parse().unwrap()],
+            methods: vec![],
+            paths: vec![],
+            when: When::Phantom,
+            foreign: Foreign::Refuse,
+            basic_user: None,
+            variables: vec![format!("{}_VAR", name.to_uppercase())],
+        }
+    }
+
+    fn load(bindings: Vec<Binding>) -> Result<Bindings, BindingMalformed> {
+        Bindings::new(bindings)
+    }
+
+    #[test]
+    fn a_wildcard_matches_whole_labels_below_it_and_nothing_else() {
+        let pattern: OriginPattern = "https://*.good.example".parse().unwrap();
+        for (host, fits) in [
+            ("a.good.example", true),
+            ("a.b.good.example", true),
+            ("good.example", false),
+            ("evilgood.example", false),
+            ("good.example.evil", false),
+            ("x-good.example", false),
+        ] {
+            let authority = Authority {
+                host: Host::parse(host.as_bytes()).unwrap(),
+                port: 443,
+            };
+            let origin = Origin {
+                scheme: Scheme::Https,
+                authority,
+            };
+            assert_eq!(pattern.matches(&origin), fits, "{host}");
+        }
+        assert_eq!(pattern.to_string(), "https://*.good.example");
+    }
+
+    #[test]
+    fn weak_and_ambiguous_bindings_are_refused_at_load() {
+        let ok = binding("one", "https://a.example", "header:x-api-key");
+        assert!(load(vec![ok.clone()]).is_ok());
+        let name = ok.credential.clone();
+        for (origin, cause) in [
+            ("http://a.example", BindingMalformed::Cleartext(name.clone())),
+            (
+                "https://*.com",
+                BindingMalformed::TooWide(name.clone(), Host::parse(b"com").unwrap()),
+            ),
+        ] {
+            assert_eq!(
+                load(vec![binding("one", origin, "header:x-api-key")]).err(),
+                Some(cause)
+            );
+        }
+        assert!(load(vec![binding("one", "http://127.0.0.1:8080", "header:x-api-key")]).is_ok());
+        assert_eq!(
+            load(vec![ok.clone(), ok.clone()]).err(),
+            Some(BindingMalformed::Twice(name.clone()))
+        );
+        let bare = Binding {
+            places: vec![],
+            ..ok.clone()
+        };
+        assert_eq!(
+            load(vec![bare]).err(),
+            Some(BindingMalformed::Empty(name.clone()))
+        );
+        let many = Binding {
+            places: vec![Place::BasicUser; MAX_PLACES + 1],
+            ..ok.clone()
+        };
+        assert_eq!(
+            load(vec![many]).err(),
+            Some(BindingMalformed::Places(name.clone()))
+        );
+        let basic = Binding {
+            when: When::Always,
+            places: vec![Place::BasicPassword],
+            ..ok.clone()
+        };
+        assert_eq!(
+            load(vec![basic]).err(),
+            Some(BindingMalformed::BasicUser(name.clone()))
+        );
+        let path = Binding {
+            paths: vec!["v1".into()],
+            ..ok.clone()
+        };
+        assert_eq!(load(vec![path]).err(), Some(BindingMalformed::Path(name)));
+    }
+
+    #[test]
+    fn two_that_are_always_put_into_one_place_clash_unless_nothing_takes_both() {
+        let always = |name: &str, origin: &str| Binding {
+            when: When::Always,
+            ..binding(name, origin, "header:authorization:Bearer")
+        };
+        let one = always("one", "https://*.a.example");
+        assert!(matches!(
+            load(vec![one.clone(), always("two", "https://x.a.example")]),
+            Err(BindingMalformed::Clash(..))
+        ));
+        assert!(load(vec![one.clone(), always("two", "https://b.example")]).is_ok());
+        let reads = Binding {
+            methods: vec![Method::GET],
+            ..one
+        };
+        let writes = Binding {
+            methods: vec![Method::POST],
+            ..always("two", "https://x.a.example")
+        };
+        assert!(load(vec![reads, writes]).is_ok());
+    }
+
+    #[test]
+    fn a_path_takes_in_what_lies_below_it_segment_by_segment() {
+        for (path, above, fits) in [
+            ("/v1", "/v1", true),
+            ("/v1/x", "/v1", true),
+            ("/v1x", "/v1", false),
+            ("/v1/", "/v1/", true),
+            ("/v1", "/v1/", false),
+            ("/anything", "/", true),
+        ] {
+            assert_eq!(is_below(path, above), fits, "{path} below {above}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The live sessions, and the proof that a request belongs to one of them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use super::binding::Bindings;
+use super::locate::Lend;
+use super::phantom::{Phantoms, Registry};
+use super::refusal::CredentialRefusal;
+use crate::audit::Conceal;
+use crate::body::{Content, Meter};
+use crate::intercept::{Accepted, Arrival, Upgrade};
+use crate::message::RequestHead;
+use crate::names::SessionId;
+
+/// One workload: what it may present, and until when.
+pub struct Session {
+    id: SessionId,
+    groups: Arc<[Arc<str>]>,
+    bindings: Arc<Bindings>,
+    phantoms: Phantoms,
+    ends: Option<Instant>,
+    connections: AtomicUsize,
+    exchanges: AtomicUsize,
+}
+
+/// Why a request belongs to no session, or may not be made in it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The listener's session is not known.
+    #[error("the session is unknown")]
+    Unknown,
+    /// The session is over.
+    #[error("the session has ended")]
+    Ended,
+    /// A phantom, or a foreign credential, stands where it may not.
+    #[error(transparent)]
+    Misplaced(#[from] CredentialRefusal),
+}
+
+impl Error {
+    /// The reason code in refusals and audit.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Unknown => "session_unknown",
+            Self::Ended => "session_ended",
+            Self::Misplaced(why) => why.reason(),
+        }
+    }
+}
+
+impl Session {
+    /// A session that may present what `bindings` name, by the phantoms that were issued for it.
+    #[must_use]
+    pub fn new(
+        id: SessionId,
+        groups: Vec<Arc<str>>,
+        bindings: Arc<Bindings>,
+        phantoms: Phantoms,
+        ends: Option<Instant>,
+    ) -> Self {
+        Self {
+            id,
+            groups: groups.into(),
+            bindings,
+            phantoms,
+            ends,
+            connections: AtomicUsize::new(0),
+            exchanges: AtomicUsize::new(0),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// The groups that it is in.
+    #[must_use]
+    pub fn groups(&self) -> &[Arc<str>] {
+        &self.groups
+    }
+
+    /// The phantoms that its workload holds.
+    #[must_use]
+    pub fn phantoms(&self) -> &Phantoms {
+        &self.phantoms
+    }
+
+    /// What it may present.
+    #[must_use]
+    pub fn bindings(&self) -> &Bindings {
+        &self.bindings
+    }
+
+    /// Whether its time has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ends.is_some_and(|ends| Instant::now() >= ends)
+    }
+
+    /// A place among the session's connections; `None` where `most` are open.
+    #[must_use]
+    pub fn connect(self: &Arc<Self>, most: usize) -> Option<Connected> {
+        let before = self.connections.fetch_add(1, Ordering::Relaxed);
+        let connected = Connected(self.clone());
+        (before < most && !self.is_over()).then_some(connected)
+    }
+}
+
+impl Session {
+    /// A place among the session's exchanges; `None` where `most` are under way.
+    #[must_use]
+    pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
+        let before = self.exchanges.fetch_add(1, Ordering::Relaxed);
+        let underway = Underway(self.clone());
+        (before < most).then_some(underway)
+    }
+}
+
+/// One of a session's exchanges under way; it is given back when this is dropped.
+pub struct Underway(Arc<Session>);
+
+impl Underway {
+    /// Whose exchange it is.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.0
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.exchanges.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One of a session's connections; it is given back when this is dropped.
+pub struct Connected(Arc<Session>);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Audit records hold no phantom.
+impl Conceal for Session {
+    fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
+        if text.len() < self.phantoms.shortest() {
+            return;
+        }
+        places.extend(self.phantoms.find(text).map(|sighting| sighting.at));
+    }
+}
+
+/// The sessions that are live, by name.
+#[derive(Default)]
+pub struct Sessions {
+    live: RwLock<HashMap<SessionId, Arc<Session>>>,
+    /// Every phantom of every session, so that one is known in another's hands (threats H11).
+    registry: Registry,
+}
+
+impl Sessions {
+    /// Makes a session known.
+    pub fn enter(&self, session: Arc<Session>) {
+        self.registry.enter(&session.id, &session.phantoms);
+        self.live
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(session.id.clone(), session);
+    }
+
+    /// A session by name.
+    #[must_use]
+    pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
+        self.live
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .cloned()
+    }
+
+    /// Ends a session: its next request is refused.
+    pub fn end(&self, id: &SessionId) {
+        self.live
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id);
+    }
+
+    /// Says whose request it is, and which credentials it presents in which places.
+    ///
+    /// # Errors
+    /// [`Error`] by cause. No secret is touched: what is looked for are phantoms.
+    pub fn identify(&self, mut accepted: Accepted) -> Result<Identified, Error> {
+        let session = self.get(&accepted.arrival().session).ok_or(Error::Unknown)?;
+        if session.is_over() {
+            return Err(Error::Ended);
+        }
+        let presented = session
+            .bindings
+            .locate(accepted.head(), &session.phantoms, &self.registry)?;
+        // Foreign credentials go before policy looks, so that it judges what the origin will see.
+        accepted.remove_fields(presented.strip());
+        Ok(Identified {
+            accepted,
+            session,
+            lends: presented.into_lends(),
+        })
+    }
+}
+
+/// A request of a live session, with what it presents.
+pub struct Identified {
+    accepted: Accepted,
+    session: Arc<Session>,
+    lends: Vec<Lend>,
+}
+
+/// The pieces of an identified request.
+pub(crate) struct IdentifiedParts {
+    pub(crate) arrival: Arc<Arrival>,
+    pub(crate) head: RequestHead,
+    pub(crate) content: Content,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) upgrade: Option<Upgrade>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) lends: Vec<Lend>,
+}
+
+impl Identified {
+    /// Whose it is.
+    #[must_use]
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Takes the request apart, for the room that judges.
+    pub(crate) fn into_parts(self) -> IdentifiedParts {
+        let Self {
+            accepted,
+            session,
+            lends,
+        } = self;
+        let (arrival, head, content, meter, upgrade) = accepted.into_parts();
+        IdentifiedParts {
+            arrival,
+            head,
+            content,
+            meter,
+            upgrade,
+            session,
+            lends,
+        }
+    }
+}

@@ -1,0 +1,603 @@
+//! Finds what a request presents: each phantom in its place, and everything that must not be there.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::{HeaderName, HeaderValue, header};
+use zeroize::Zeroizing;
+
+use super::binding::{Bindings, Bound, Foreign, When};
+use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
+use super::refusal::{CredentialRefusal, Part};
+use crate::message::fields::reads_as;
+use crate::message::{Place, RequestHead, Scheme};
+use crate::names::CredentialName;
+
+/// What a request asks to have lent, at most one of each credential, and what must be removed from it.
+///
+/// Made by [`Bindings::locate`] alone. Nothing is fetched and nothing is changed yet: policy judges it first.
+#[derive(Debug, Default)]
+pub struct Presented {
+    lends: Vec<Lend>,
+    strip: Vec<HeaderName>,
+}
+
+/// One credential at one place of one request.
+#[derive(Clone)]
+pub struct Lend {
+    pub(super) bound: Arc<Bound>,
+    pub(super) place: usize,
+    pub(super) spot: Spot,
+    pub(super) phantom: Phantom,
+}
+
+/// Where exactly the phantom stands.
+#[derive(Clone)]
+pub(crate) enum Spot {
+    /// It is a field's whole value, after its scheme.
+    Field,
+    /// It is one half of Basic credentials; this is the other.
+    Basic(Zeroizing<Vec<u8>>),
+    /// It is these bytes of the cookie field.
+    Cookie(std::ops::Range<usize>),
+    /// It is the value of the query parameter of this index.
+    Query(usize),
+    /// It stands nowhere: the credential is always put in.
+    Absent,
+}
+
+impl Presented {
+    /// The credentials that are to be lent, in the order in which they were found.
+    #[must_use]
+    pub fn lends(&self) -> &[Lend] {
+        &self.lends
+    }
+
+    /// The credentials that are to be lent, for the next stage.
+    #[must_use]
+    pub fn into_lends(self) -> Vec<Lend> {
+        self.lends
+    }
+
+    /// The fields with foreign credentials, which are removed before anything is forwarded.
+    #[must_use]
+    pub fn strip(&self) -> &[HeaderName] {
+        &self.strip
+    }
+}
+
+impl Lend {
+    /// The credential.
+    #[must_use]
+    pub fn credential(&self) -> &CredentialName {
+        &self.bound.binding.credential
+    }
+
+    /// The place, whose text form policy and audit see.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.bound.binding.places[self.place]
+    }
+
+    /// The place's text form.
+    #[must_use]
+    pub fn place_text(&self) -> &str {
+        &self.bound.place_texts[self.place]
+    }
+
+    /// The session's phantom, which an echo of the secret becomes again.
+    #[must_use]
+    pub fn phantom(&self) -> &Phantom {
+        &self.phantom
+    }
+
+    /// Which binding it is, in the order of the configuration.
+    pub(crate) fn index(&self) -> usize {
+        self.bound.index
+    }
+
+    /// Which of the binding's places it is.
+    pub(crate) fn place_index(&self) -> usize {
+        self.place
+    }
+
+    /// All places of the binding.
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.bound.binding.places
+    }
+
+    /// The user beside a Basic password that is always put in.
+    pub(crate) fn basic_user(&self) -> Option<&str> {
+        self.bound.binding.basic_user.as_deref()
+    }
+
+    /// Where exactly the phantom stands.
+    pub(crate) fn spot(&self) -> &Spot {
+        &self.spot
+    }
+}
+
+impl std::fmt::Debug for Lend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lend({} at {})", self.credential(), self.place())
+    }
+}
+
+impl Bindings {
+    /// Finds what a request presents, in one pass over host, target and fields.
+    ///
+    /// A phantom that is exactly the value of a place of its credential, at an origin, method and path to which that is
+    /// bound, is to be lent. A phantom anywhere else, in whatever form, and a foreign credential at a managed origin refuse
+    /// the request. Content is not looked at: there a phantom is inert. `Cookie` fields must have been joined before.
+    ///
+    /// # Errors
+    /// [`CredentialRefusal`] by cause; the first that is met.
+    pub fn locate(
+        &self,
+        head: &RequestHead,
+        phantoms: &Phantoms,
+        registry: &Registry,
+    ) -> Result<Presented, CredentialRefusal> {
+        let bound = self.of(&head.origin);
+        let mut search = Search {
+            bindings: self,
+            head,
+            phantoms,
+            registry,
+            bound: &bound,
+            found: Presented::default(),
+        };
+        search.host()?;
+        for (name, value) in &head.fields {
+            search.field(name, value)?;
+        }
+        search.target()?;
+        search.always();
+        Ok(search.found)
+    }
+}
+
+/// One request being searched.
+struct Search<'a> {
+    bindings: &'a Bindings,
+    head: &'a RequestHead,
+    phantoms: &'a Phantoms,
+    registry: &'a Registry,
+    /// The bindings that hold for the origin; it is managed if there is one.
+    bound: &'a [&'a Arc<Bound>],
+    found: Presented,
+}
+
+impl<'a> Search<'a> {
+    fn host(&self) -> Result<(), CredentialRefusal> {
+        self.folded(self.head.origin.authority.host.as_str(), Part::Host)
+    }
+
+    /// Host and field names lose their case on the way, so phantoms are looked for without it (H10).
+    fn folded(&self, text: &str, part: Part) -> Result<(), CredentialRefusal> {
+        if text.len() < self.phantoms.shortest() {
+            return Ok(());
+        }
+        match self.phantoms.find_folded(text.as_bytes()) {
+            Some(sighting) => Err(self.misplaced(&sighting, part)),
+            None => self.clean(text.as_bytes(), part),
+        }
+    }
+
+    fn field(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), CredentialRefusal> {
+        self.folded(name.as_str(), Part::FieldName)?;
+        let value = value.as_bytes();
+        if *name == header::COOKIE {
+            return self.cookies(value);
+        }
+        if !self.carries_credentials(name) {
+            return self.clean(value, Part::Field);
+        }
+        if let Some(encoded) = after_scheme(value, "Basic")
+            && *name == header::AUTHORIZATION
+        {
+            return self.basic(name, encoded);
+        }
+        for bound in self.bound {
+            for (place, token) in tokens(bound, name, value) {
+                if let Some(phantom) = self.is_phantom(bound, token) {
+                    return self.lend(bound, place, Spot::Field, phantom, Part::Field);
+                }
+            }
+        }
+        self.clean(value, Part::Field)?;
+        let token = value.rsplit(|byte| *byte == b' ').next().unwrap_or(value);
+        self.foreign(token, Part::Field, Some(name))
+    }
+
+    /// `Authorization: Basic` (RFC 7617): decoded strictly; each half is a place of its own (H05).
+    fn basic(&mut self, name: &HeaderName, encoded: &[u8]) -> Result<(), CredentialRefusal> {
+        let Ok(decoded) = STANDARD.decode(encoded).map(Zeroizing::new) else {
+            self.clean(encoded, Part::Basic)?;
+            let lenient = LENIENT.decode(encoded).map(Zeroizing::new).unwrap_or_default();
+            if let Some(sighting) = self.phantoms.find(&lenient).next() {
+                return Err(self.misplaced(
+                    &Sighting {
+                        form: Form::Base64,
+                        ..sighting
+                    },
+                    Part::Basic,
+                ));
+            }
+            return self.foreign(encoded, Part::Basic, Some(name));
+        };
+        let colon = memchr::memchr(b':', &decoded).unwrap_or(decoded.len());
+        let (user, password) = (&decoded[..colon], decoded.get(colon + 1..).unwrap_or_default());
+        for bound in self.bound {
+            for (place, half, other) in
+                bound
+                    .binding
+                    .places
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(at, place)| match place {
+                        Place::BasicUser => Some((at, user, password)),
+                        Place::BasicPassword => Some((at, password, user)),
+                        _ => None,
+                    })
+            {
+                if let Some(phantom) = self.is_phantom(bound, half) {
+                    if self
+                        .phantoms
+                        .find(other)
+                        .any(|sighting| sighting.form == Form::Plain)
+                    {
+                        return Err(CredentialRefusal::Count {
+                            credential: phantom.credential().clone(),
+                        });
+                    }
+                    self.clean(other, Part::Basic)?;
+                    let other = Zeroizing::new(other.to_vec());
+                    return self.lend(bound, place, Spot::Basic(other), phantom, Part::Basic);
+                }
+            }
+        }
+        self.clean(&decoded, Part::Basic)?;
+        for half in [user, password] {
+            self.other_session(half, Part::Basic)?;
+        }
+        self.foreign(encoded, Part::Basic, Some(name))
+    }
+
+    fn cookies(&mut self, value: &[u8]) -> Result<(), CredentialRefusal> {
+        let mut rest = Vec::new();
+        let mut start = 0;
+        for piece in value.split(|byte| *byte == b';') {
+            let trimmed = piece.trim_ascii();
+            let at = start + piece.len() - piece.trim_ascii_start().len();
+            start += piece.len() + 1;
+            let equals = memchr::memchr(b'=', trimmed).unwrap_or(trimmed.len());
+            let (name, content) = (&trimmed[..equals], trimmed.get(equals + 1..).unwrap_or_default());
+            let spot = at + equals + 1..at + trimmed.len();
+            match self.bound_cookie(name, content) {
+                Some((bound, place, Some(phantom))) => {
+                    self.lend(&bound, place, Spot::Cookie(spot), phantom, Part::Cookie)?;
+                }
+                Some((_, _, None)) if !content.is_empty() => {
+                    self.clean(content, Part::Cookie)?;
+                    self.foreign(content, Part::Cookie, None)?;
+                }
+                _ => rest.push(trimmed),
+            }
+        }
+        // Searched together where nothing is lent, so that no phantom hides across a semicolon.
+        if rest.len() == value.split(|byte| *byte == b';').count() {
+            return self.clean(value, Part::Cookie);
+        }
+        rest.into_iter()
+            .try_for_each(|piece| self.clean(piece, Part::Cookie))
+    }
+
+    /// The binding whose cookie this is, and the phantom if the cookie holds it.
+    fn bound_cookie(&self, name: &[u8], content: &[u8]) -> Option<(Arc<Bound>, usize, Option<Phantom>)> {
+        let mut named = None;
+        for bound in self.bound {
+            for (at, place) in bound.binding.places.iter().enumerate() {
+                if matches!(place, Place::Cookie(cookie) if cookie.as_bytes() == name) {
+                    let phantom = self.is_phantom(bound, content);
+                    if phantom.is_some() {
+                        return Some((Arc::clone(bound), at, phantom));
+                    }
+                    named = Some((Arc::clone(bound), at, None));
+                }
+            }
+        }
+        named
+    }
+
+    fn target(&mut self) -> Result<(), CredentialRefusal> {
+        let target = &self.head.target;
+        let lent = if !self.bound.is_empty() && target.query().is_some() {
+            self.query()?
+        } else {
+            Vec::new()
+        };
+        self.clean(target.path().as_bytes(), Part::Path)?;
+        if lent.is_empty() {
+            return target
+                .query()
+                .map_or(Ok(()), |query| self.clean(query.as_bytes(), Part::Query));
+        }
+        for (at, (name, value)) in target.query_pairs().enumerate() {
+            self.clean(name.as_bytes(), Part::Query)?;
+            if !lent.contains(&at) {
+                self.clean(value.as_bytes(), Part::Query)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lends what stands in query places; returns the indices of the parameters that were lent.
+    fn query(&mut self) -> Result<Vec<usize>, CredentialRefusal> {
+        let mut lent = Vec::new();
+        let head = self.head;
+        for (at, (name, value)) in head.target.query_pairs().enumerate() {
+            let mut credential_name = GENERIC_PARAMETERS
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known));
+            let mut presented = None;
+            for bound in self.bound {
+                for (index, place) in bound.binding.places.iter().enumerate() {
+                    if matches!(place, Place::Query(parameter) if *parameter == name) {
+                        credential_name = true;
+                        presented = presented.or(self
+                            .is_phantom(bound, value.as_bytes())
+                            .map(|phantom| (bound, index, phantom)));
+                    }
+                }
+            }
+            if let Some((bound, index, phantom)) = presented {
+                self.lend(bound, index, Spot::Query(at), phantom, Part::Query)?;
+                lent.push(at);
+            } else if credential_name && !value.is_empty() {
+                self.clean(value.as_bytes(), Part::Query)?;
+                self.foreign(value.as_bytes(), Part::Query, None)?;
+            }
+        }
+        Ok(lent)
+    }
+
+    /// Adds the credentials that are put in without being asked for, where the session holds them.
+    fn always(&mut self) {
+        let path = self.head.target.path();
+        for bound in self.bound {
+            let due = bound.binding.when == When::Always && bound.lends(&self.head.method, path);
+            let name = &bound.binding.credential;
+            if due
+                && let Some(phantom) = self.phantoms.of(name)
+                && !self.found.lends.iter().any(|lend| lend.credential() == name)
+            {
+                let phantom = phantom.clone();
+                self.found.lends.push(Lend {
+                    bound: Arc::clone(bound),
+                    place: 0,
+                    spot: Spot::Absent,
+                    phantom,
+                });
+            }
+        }
+    }
+
+    fn lend(
+        &mut self,
+        bound: &Arc<Bound>,
+        place: usize,
+        spot: Spot,
+        phantom: Phantom,
+        part: Part,
+    ) -> Result<(), CredentialRefusal> {
+        let credential = phantom.credential();
+        if !bound.lends(&self.head.method, self.head.target.path()) {
+            return Err(CredentialRefusal::OutOfScope {
+                credential: credential.clone(),
+                part,
+            });
+        }
+        if self
+            .found
+            .lends
+            .iter()
+            .any(|lend| lend.credential() == credential)
+        {
+            return Err(CredentialRefusal::Count {
+                credential: credential.clone(),
+            });
+        }
+        self.found.lends.push(Lend {
+            bound: Arc::clone(bound),
+            place,
+            spot,
+            phantom,
+        });
+        Ok(())
+    }
+
+    fn is_phantom(&self, bound: &Bound, token: &[u8]) -> Option<Phantom> {
+        let phantom = self.phantoms.of(&bound.binding.credential)?;
+        (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
+    }
+
+    /// Whether a field carries credentials: by its general meaning, or because a binding of the origin has a place in it.
+    /// `_` reads as `-`, as CGI and WSGI origins read it (E20, H20).
+    fn carries_credentials(&self, name: &HeaderName) -> bool {
+        if is_generic(name.as_str()) {
+            return true;
+        }
+        let underscore = name.as_str().contains('_');
+        (underscore && is_generic(&name.as_str().replace('_', "-")))
+            || self.bound.iter().any(|bound| {
+                bound
+                    .fields
+                    .iter()
+                    .any(|field| field == name || (underscore && reads_as(name, field)))
+            })
+    }
+
+    /// Refuses a text in which any phantom stands, in any form.
+    fn clean(&self, text: &[u8], part: Part) -> Result<(), CredentialRefusal> {
+        if text.len() < self.phantoms.shortest() {
+            return Ok(());
+        }
+        let mut sightings = self.phantoms.find(text);
+        let Some(first) = sightings.next() else {
+            return match self.phantoms.find_unescaped(text) {
+                Some(sighting) => Err(self.misplaced(&sighting, part)),
+                None => Ok(()),
+            };
+        };
+        let again = sightings.any(|next| next.index == first.index && next.form == Form::Plain);
+        let credential = self.phantoms.all()[first.index].credential();
+        if again && first.form == Form::Plain && self.is_bound(credential) {
+            return Err(CredentialRefusal::Count {
+                credential: credential.clone(),
+            });
+        }
+        Err(self.misplaced(&first, part))
+    }
+
+    /// The refusal for a phantom that stands where it must not.
+    fn misplaced(&self, sighting: &Sighting, part: Part) -> CredentialRefusal {
+        let credential = self.phantoms.all()[sighting.index].credential().clone();
+        let origin = &self.head.origin;
+        let cleartext = origin.scheme == Scheme::Http
+            && self
+                .bindings
+                .of_host(&origin.authority.host)
+                .iter()
+                .any(|bound| bound.binding.credential == credential);
+        match sighting.form {
+            Form::Base64 | Form::Hex | Form::Escaped => CredentialRefusal::Disguised { credential, part },
+            Form::Plain | Form::Folded if self.is_bound(&credential) => {
+                CredentialRefusal::Position { credential, part }
+            }
+            Form::Plain | Form::Folded if cleartext => CredentialRefusal::Cleartext { credential },
+            Form::Plain | Form::Folded => CredentialRefusal::OutOfScope { credential, part },
+        }
+    }
+
+    fn is_bound(&self, credential: &CredentialName) -> bool {
+        self.bound
+            .iter()
+            .any(|bound| bound.binding.credential == *credential)
+    }
+
+    /// Judges a credential that is none of the session's: another session's phantom is refused everywhere, anything else at
+    /// managed origins alone, unless each binding there has it stripped (R10, H13).
+    fn foreign(
+        &mut self,
+        token: &[u8],
+        part: Part,
+        field: Option<&HeaderName>,
+    ) -> Result<(), CredentialRefusal> {
+        self.other_session(token, part)?;
+        if self.bound.is_empty() {
+            return Ok(());
+        }
+        let stripped = self
+            .bound
+            .iter()
+            .all(|bound| bound.binding.foreign == Foreign::Strip);
+        match field.filter(|_| stripped) {
+            Some(name) => {
+                self.found.strip.push(name.clone());
+                Ok(())
+            }
+            None => Err(CredentialRefusal::Foreign { part }),
+        }
+    }
+
+    fn other_session(&self, token: &[u8], part: Part) -> Result<(), CredentialRefusal> {
+        match self.registry.owner(token) {
+            Some(owner) => Err(CredentialRefusal::ForeignSession { owner, part }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What follows an authentication scheme and one space; the scheme is compared without case (RFC 9110 §11.1).
+fn after_scheme<'v>(value: &'v [u8], scheme: &str) -> Option<&'v [u8]> {
+    let (word, rest) = value.split_at_checked(scheme.len())?;
+    word.eq_ignore_ascii_case(scheme.as_bytes())
+        .then(|| rest.strip_prefix(b" "))?
+}
+
+/// The token that each of a binding's places would find in the field.
+fn tokens<'v>(
+    bound: &'v Bound,
+    field: &HeaderName,
+    value: &'v [u8],
+) -> impl Iterator<Item = (usize, &'v [u8])> {
+    bound
+        .binding
+        .places
+        .iter()
+        .enumerate()
+        .filter_map(move |(at, place)| match place {
+            Place::Header { name, scheme: None } if name == field => Some((at, value)),
+            Place::Header {
+                name,
+                scheme: Some(scheme),
+            } if name == field => Some((at, after_scheme(value, scheme)?)),
+            _ => None,
+        })
+}
+
+/// Whether a field carries credentials whatever the origin: an attacker's own key in one would lend a managed origin to the
+/// attacker's account, even if the binding names another field.
+fn is_generic(name: &str) -> bool {
+    matches!(
+        name,
+        "authorization"
+            | "x-api-key"
+            | "api-key"
+            | "apikey"
+            | "x-goog-api-key"
+            | "x-goog-iam-authorization-token"
+            | "x-auth-token"
+            | "x-auth-key"
+            | "x-access-token"
+            | "x-authorization"
+            | "x-token"
+            | "private-token"
+            | "job-token"
+            | "x-gitlab-token"
+            | "x-vault-token"
+            | "x-amz-security-token"
+            | "dd-api-key"
+            | "dd-application-key"
+    )
+}
+
+/// Query parameters that carry credentials at many origins.
+const GENERIC_PARAMETERS: &[&str] = &[
+    "access_token",
+    "api_key",
+    "apikey",
+    "api-key",
+    "auth_token",
+    "private_token",
+    "job_token",
+    "oauth_token",
+    "client_secret",
+    "x-amz-signature",
+    "x-amz-security-token",
+    "x-goog-signature",
+];
+
+/// Reads base64 that a strict reader refuses, to see what was meant to be hidden in it.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+#[cfg(test)]
+mod tests;

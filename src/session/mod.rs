@@ -1,0 +1,20 @@
+//! Room: who asks. Live sessions, their phantoms, and which phantoms a request presents where.
+
+mod binding;
+mod live;
+mod locate;
+pub mod phantom;
+mod reference;
+mod refusal;
+#[cfg(test)]
+pub(crate) mod stage;
+
+pub use binding::{Binding, BindingMalformed, Bindings, Foreign, MAX_PLACES, When};
+pub(crate) use locate::Spot;
+pub use locate::{Lend, Presented};
+pub(crate) use reference::{CommandLine, FIXED_PATH, Keeper, MAX_TTL_SECONDS};
+pub use reference::{DEFAULT_SERVICE, Reference, ReferenceMalformed};
+pub use refusal::{CredentialRefusal, Part};
+
+pub(crate) use live::IdentifiedParts;
+pub use live::{Connected, Error, Identified, Session, Sessions, Underway};

@@ -1,0 +1,204 @@
+//! Finds phantoms in bytes, plain or disguised, with one pass of one automaton.
+
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, Input, MatchKind};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+
+/// How a phantom stands in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As it was issued.
+    Plain,
+    /// Inside base64 or base64url, at any alignment, once or twice encoded.
+    Base64,
+    /// As hexadecimal digits.
+    Hex,
+    /// Behind escapes: percent-encoding, JSON `\u`, HTML character references.
+    Escaped,
+    /// In other case than issued.
+    Folded,
+}
+
+/// One place where a phantom stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sighting {
+    /// Which phantom: its index in [`super::Phantoms::all`].
+    pub index: usize,
+    /// Where in the searched text; for [`Form::Escaped`] in the text without its escapes.
+    pub at: std::ops::Range<usize>,
+    /// How it stands there.
+    pub form: Form,
+}
+
+/// The automaton over every form of a session's phantoms.
+pub(super) struct Finder {
+    exact: Option<AhoCorasick>,
+    folded: Option<AhoCorasick>,
+    forms: Vec<(usize, Form)>,
+    shortest: usize,
+}
+
+impl Finder {
+    pub(super) fn new<'p>(phantoms: impl Iterator<Item = &'p str>) -> Self {
+        let phantoms: Vec<&str> = phantoms.collect();
+        let mut patterns: Vec<Vec<u8>> = Vec::new();
+        let mut forms = Vec::new();
+        for (index, phantom) in phantoms.iter().enumerate() {
+            for (pattern, form) in forms_of(phantom.as_bytes()) {
+                if !patterns.contains(&pattern) {
+                    patterns.push(pattern);
+                    forms.push((index, form));
+                }
+            }
+        }
+        let shortest = patterns.iter().map(Vec::len).min().unwrap_or(usize::MAX);
+        Self {
+            exact: automaton(&patterns, false),
+            folded: automaton(&phantoms, true),
+            forms,
+            shortest,
+        }
+    }
+
+    pub(super) fn shortest(&self) -> usize {
+        self.shortest
+    }
+
+    pub(super) fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = Sighting> + 'a {
+        self.exact
+            .iter()
+            .flat_map(move |exact| exact.find_iter(Input::new(text)))
+            .map(|found| {
+                let (index, form) = self.forms[found.pattern().as_usize()];
+                Sighting {
+                    index,
+                    at: found.range(),
+                    form,
+                }
+            })
+    }
+
+    pub(super) fn find_folded(&self, text: &[u8]) -> Option<Sighting> {
+        let found = self.folded.as_ref()?.find(text)?;
+        Some(Sighting {
+            index: found.pattern().as_usize(),
+            at: found.range(),
+            form: Form::Folded,
+        })
+    }
+
+    pub(super) fn find_unescaped(&self, text: &[u8]) -> Option<Sighting> {
+        let mut text = std::borrow::Cow::Borrowed(text);
+        for _ in 0..MAX_DEPTH {
+            let undone = unescape(&text)?;
+            if let Some(found) = self.find(&undone).next() {
+                return Some(Sighting {
+                    form: Form::Escaped,
+                    ..found
+                });
+            }
+            text = std::borrow::Cow::Owned(undone);
+        }
+        None
+    }
+}
+
+fn automaton<P: AsRef<[u8]>>(patterns: &[P], fold: bool) -> Option<AhoCorasick> {
+    if patterns.is_empty() {
+        return None;
+    }
+    AhoCorasickBuilder::new()
+        .match_kind(MatchKind::LeftmostLongest)
+        .ascii_case_insensitive(fold)
+        // Few, long patterns: a contiguous automaton is fast and stays small.
+        .kind(Some(AhoCorasickKind::ContiguousNFA))
+        .build(patterns)
+        .ok()
+}
+
+/// Every form of a phantom that is looked for as a pattern, the plain one first.
+fn forms_of(phantom: &[u8]) -> Vec<(Vec<u8>, Form)> {
+    let mut forms = vec![(phantom.to_vec(), Form::Plain)];
+    for once in base64_cores(phantom) {
+        forms.extend(base64_cores(&once).into_iter().map(|twice| (twice, Form::Base64)));
+        forms.push((once, Form::Base64));
+    }
+    let lower: String = phantom.iter().map(|byte| format!("{byte:02x}")).collect();
+    forms.push((lower.to_ascii_uppercase().into_bytes(), Form::Hex));
+    forms.push((lower.into_bytes(), Form::Hex));
+    forms
+}
+
+/// The digits that every base64 text around the bytes has in common, for each of the three alignments (RFC 4648 §4, §5).
+///
+/// The digits at both borders also hold bits of the neighbours, so they are left out.
+fn base64_cores(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut cores = Vec::new();
+    for lead in 0..3_usize {
+        let shifted: Vec<u8> = std::iter::repeat_n(0, lead)
+            .chain(bytes.iter().copied())
+            .collect();
+        let from = (lead * 8).div_ceil(6);
+        let to = shifted.len() * 8 / 6;
+        for engine in [&STANDARD, &URL_SAFE] {
+            let text = engine.encode(&shifted);
+            if to - from >= MIN_CORE {
+                cores.push(text.as_bytes()[from..to].to_vec());
+            }
+        }
+    }
+    cores.dedup();
+    cores
+}
+
+/// Undoes one layer of escapes; `None` where there is none.
+fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+    let escaped = memchr::memchr2(b'%', b'\\', text).is_some() || memchr::memmem::find(text, b"&#").is_some();
+    if !escaped {
+        return None;
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let (byte, width) = escape_at(&text[at..]).unwrap_or((text[at], 1));
+        out.push(byte);
+        at += width;
+    }
+    (out.len() < text.len()).then_some(out)
+}
+
+/// One escape of an ASCII character: its byte and the escape's width.
+fn escape_at(text: &[u8]) -> Option<(u8, usize)> {
+    match text {
+        [b'%', high, low, ..] => Some((hex_pair(*high, *low)?, 3)),
+        [b'\\', b'u' | b'U', b'0', b'0', high, low, ..] => Some((hex_pair(*high, *low)?, 6)),
+        [b'\\', b'x', high, low, ..] => Some((hex_pair(*high, *low)?, 4)),
+        [b'\\', b'/', ..] => Some((b'/', 2)),
+        [b'&', b'#', rest @ ..] => {
+            let width = rest.iter().take(MAX_REFERENCE).position(|byte| *byte == b';')?;
+            let digits = std::str::from_utf8(&rest[..width]).ok()?;
+            let value = match digits.strip_prefix(['x', 'X']) {
+                Some(hex) => u8::from_str_radix(hex, 16).ok()?,
+                None => digits.parse().ok()?,
+            };
+            Some((value, width + 3))
+        }
+        _ => None,
+    }
+}
+
+fn hex_pair(high: u8, low: u8) -> Option<u8> {
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    Some(digit(high)? << 4 | digit(low)?)
+}
+
+/// The fewest base64 digits that are looked for; fewer would be met by chance.
+const MIN_CORE: usize = 8;
+/// How many layers of escapes are undone.
+const MAX_DEPTH: usize = 3;
+/// The longest digits of an HTML character reference that are read.
+const MAX_REFERENCE: usize = 8;

@@ -1,0 +1,245 @@
+//! The formats that clients and scanners know by sight: prefixes, fixed marks, checksums.
+
+use super::shape::{Alphabet, CHECKSUM_DIGITS, Check, LETTERS, Slot, uuid_slots};
+
+/// What follows a known prefix.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    /// Each letter keeps its class.
+    Class,
+    /// 30 letters and their CRC-32 in base 62.
+    Checksum,
+    /// Letters of the base-32 alphabet.
+    Base32,
+}
+
+/// Prefixes that stay as they are; the longest that fits wins. Public formats, from services.md.
+const PREFIXES: &[(&str, Tail)] = &[
+    ("ghp_", Tail::Checksum),
+    ("gho_", Tail::Checksum),
+    ("ghu_", Tail::Checksum),
+    ("ghs_", Tail::Checksum),
+    ("ghr_", Tail::Checksum),
+    ("npm_", Tail::Checksum),
+    ("AKIA", Tail::Base32),
+    ("ASIA", Tail::Base32),
+    ("github_pat_", Tail::Class),
+    ("sk-ant-api03-", Tail::Class),
+    ("sk-ant-admin01-", Tail::Class),
+    ("sk-ant-oat01-", Tail::Class),
+    ("sk-ant-ort01-", Tail::Class),
+    ("sk-ant-", Tail::Class),
+    ("sk-proj-", Tail::Class),
+    ("sk-svcacct-", Tail::Class),
+    ("sk-admin-", Tail::Class),
+    ("sk-or-v1-", Tail::Class),
+    ("sk-", Tail::Class),
+    ("glpat-", Tail::Class),
+    ("gldt-", Tail::Class),
+    ("glptt-", Tail::Class),
+    ("glcbt-", Tail::Class),
+    ("glrt-", Tail::Class),
+    ("pypi-AgEI", Tail::Class),
+    ("xoxb-", Tail::Class),
+    ("xoxp-", Tail::Class),
+    ("xapp-1-", Tail::Class),
+    ("xoxe.", Tail::Class),
+    ("sk_live_", Tail::Class),
+    ("sk_test_", Tail::Class),
+    ("rk_live_", Tail::Class),
+    ("rk_test_", Tail::Class),
+    ("SG.", Tail::Class),
+    ("AIza", Tail::Class),
+    ("hf_", Tail::Class),
+    ("gsk_", Tail::Class),
+    ("xai-", Tail::Class),
+    ("pplx-", Tail::Class),
+    ("fw_", Tail::Class),
+    ("r8_", Tail::Class),
+    ("ntn_", Tail::Class),
+    ("secret_", Tail::Class),
+    ("lin_api_", Tail::Class),
+    ("ATATT3", Tail::Class),
+    ("ATBB", Tail::Class),
+    ("ATCTT3", Tail::Class),
+    ("figd_", Tail::Class),
+    ("ya29.", Tail::Class),
+    ("ABSK", Tail::Class),
+    ("cfut_", Tail::Class),
+    ("cfat_", Tail::Class),
+    ("dop_v1_", Tail::Class),
+    ("doo_v1_", Tail::Class),
+    ("vcp_", Tail::Class),
+    ("nfp_", Tail::Class),
+    ("sb_secret_", Tail::Class),
+    ("sbp_", Tail::Class),
+    ("fm2_", Tail::Class),
+    ("fo1_", Tail::Class),
+    ("HRKU-AA", Tail::Class),
+    ("dapi", Tail::Class),
+    ("cio", Tail::Class),
+    ("rubygems_", Tail::Class),
+    ("dckr_pat_", Tail::Class),
+    ("sntryu_", Tail::Class),
+    ("sntrys_", Tail::Class),
+    ("glsa_", Tail::Class),
+    ("shpat_", Tail::Class),
+    ("pat-na1-", Tail::Class),
+    ("hvs.", Tail::Class),
+    ("dp.pt.", Tail::Class),
+    ("ops_", Tail::Class),
+    ("re_", Tail::Class),
+    ("key-", Tail::Class),
+    ("LTAI", Tail::Class),
+    ("AKID", Tail::Class),
+];
+
+/// Marks that stand inside or at the end of a format and that clients look for: prefix, mark, whether it ends the value.
+const MARKS: &[(&str, &str, bool)] = &[("sk-", "T3BlbkFJ", false), ("sk-ant-api03-", "AA", true)];
+
+/// The positions of a credential that is no JWT.
+pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
+    let known = PREFIXES
+        .iter()
+        .filter(|(prefix, _)| {
+            credential.starts_with(prefix.as_bytes()) && credential.len() >= prefix.len() + 8
+        })
+        .max_by_key(|(prefix, _)| prefix.len());
+    let (prefix, tail) = known.map_or(("", Tail::Class), |(prefix, tail)| (*prefix, *tail));
+    let rest = &credential[prefix.len()..];
+    let mut slots: Vec<Slot> = prefix.bytes().map(Slot::Fixed).collect();
+    let mut check = None;
+    match tail {
+        Tail::Checksum if rest.len() == 36 && rest.iter().all(u8::is_ascii_alphanumeric) => {
+            slots.extend(std::iter::repeat_n(Slot::Draw(Alphabet::Alnum), rest.len()));
+            check = Some(Check {
+                over: prefix.len()..credential.len() - CHECKSUM_DIGITS,
+            });
+        }
+        Tail::Base32 if rest.iter().all(|byte| Alphabet::Base32.letters().contains(byte)) => {
+            slots.extend(std::iter::repeat_n(Slot::Draw(Alphabet::Base32), rest.len()));
+        }
+        Tail::Checksum | Tail::Base32 | Tail::Class => slots.extend(free_slots(rest)),
+    }
+    keep_marks(credential, &mut slots);
+    (slots, check)
+}
+
+/// The positions of text without a known format: a UUID, one run of hexadecimal digits, base64, or letter by letter.
+fn free_slots(text: &[u8]) -> Vec<Slot> {
+    if let Some(slots) = uuid(text) {
+        return slots;
+    }
+    if let Some(hex) = hex_alphabet(text).filter(|_| text.len() >= 16) {
+        return vec![Slot::Draw(hex); text.len()];
+    }
+    let mut slots: Vec<Slot> = text.iter().map(|byte| Slot::of_class(*byte)).collect();
+    // The digit before the padding carries unused bits that a strict decoder checks (RFC 4648 §3.5), so it stays.
+    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
+    if (1..=2).contains(&padding) && text.len() > 8 {
+        let last = text.len() - padding - 1;
+        slots[last] = Slot::Fixed(text[last]);
+    }
+    slots
+}
+
+fn uuid(text: &[u8]) -> Option<Vec<Slot>> {
+    let shaped = text.len() == 36
+        && text.iter().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        });
+    let digits: Vec<u8> = text.iter().copied().filter(u8::is_ascii_hexdigit).collect();
+    let hex = hex_alphabet(&digits).filter(|_| shaped)?;
+    Some(uuid_slots(hex, text[14]))
+}
+
+/// Hexadecimal digits of one case; digits alone are decimal, not hexadecimal.
+fn hex_alphabet(text: &[u8]) -> Option<Alphabet> {
+    let lettered = text.iter().any(u8::is_ascii_alphabetic);
+    [Alphabet::HexLower, Alphabet::HexUpper]
+        .into_iter()
+        .find(|hex| lettered && text.iter().all(|byte| hex.letters().contains(byte)))
+}
+
+fn keep_marks(credential: &[u8], slots: &mut [Slot]) {
+    for (prefix, mark, ends) in MARKS {
+        if !credential.starts_with(prefix.as_bytes()) {
+            continue;
+        }
+        let at = if *ends {
+            credential
+                .ends_with(mark.as_bytes())
+                .then(|| credential.len() - mark.len())
+        } else {
+            memchr::memmem::find(credential, mark.as_bytes())
+        };
+        if let Some(at) = at {
+            for (slot, byte) in slots[at..].iter_mut().zip(mark.bytes()) {
+                *slot = Slot::Fixed(byte);
+            }
+        }
+    }
+}
+
+/// CRC-32 (IEEE 802.3) as six base-62 digits: the checksum that ends GitHub's and npm's tokens.
+pub(super) fn base62_crc32(bytes: &[u8]) -> [u8; CHECKSUM_DIGITS] {
+    let mut sum = bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            (sum >> 1) ^ (0xEDB8_8320 & (sum & 1).wrapping_neg())
+        })
+    });
+    sum = !sum;
+    let mut digits = [b'0'; CHECKSUM_DIGITS];
+    for digit in digits.iter_mut().rev() {
+        *digit = LETTERS[(sum % 62) as usize];
+        sum /= 62;
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_of_a_published_revoked_token_is_its_own() {
+        // A long-revoked token that circulates as the worked example of the format.
+        assert_eq!(&base62_crc32(b"zQWBuTSOoRi4A9spHcVY5ncnsDkxkJ"), b"0mLq17");
+    }
+
+    #[test]
+    fn the_checksum_is_the_common_crc_32() {
+        let value = u64::from(0xCBF4_3926_u32); // the check value of CRC-32/ISO-HDLC over "123456789"
+        let text = base62_crc32(b"123456789");
+        let back = text.iter().fold(0_u64, |sum, digit| {
+            sum * 62 + LETTERS.iter().position(|letter| letter == digit).unwrap() as u64
+        });
+        assert_eq!(back, value);
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_and_marks_stay() {
+        let secret = b"sk-proj-abcdefghABCDEFGH01234567T3BlbkFJabcdefghABCDEFGH01234567";
+        let (slots, _) = slots_of(secret);
+        let fixed: Vec<u8> = slots
+            .iter()
+            .filter_map(|slot| {
+                if let Slot::Fixed(byte) = slot {
+                    Some(*byte)
+                } else {
+                    None
+                }
+            })
+            .collect();
+        assert_eq!(fixed, b"sk-proj-T3BlbkFJ");
+    }
+
+    #[test]
+    fn padding_and_the_digit_before_it_stay() {
+        let (slots, _) = slots_of(b"dGhpcyBpcyBhIGtleQ==");
+        assert!(matches!(slots[17], Slot::Fixed(b'Q')));
+        assert!(matches!(slots[18], Slot::Fixed(b'=')));
+        assert!(matches!(slots[16], Slot::Draw(_)));
+    }
+}

@@ -1,0 +1,93 @@
+//! Whose phantom is this? Knows the phantoms of every live session and of those that ended lately.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Phantoms;
+use crate::names::SessionId;
+
+/// All phantoms of a gateway by their whole text, so that one session's use of another's is told from a foreign key.
+///
+/// It holds at most a fixed number and forgets the oldest; what it has forgotten is still refused, as foreign.
+#[derive(Default)]
+pub struct Registry {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    owners: HashMap<Arc<str>, SessionId>,
+    order: VecDeque<Arc<str>>,
+}
+
+impl Registry {
+    /// Notes a session's phantoms; they stay known after the session's end.
+    pub fn enter(&self, session: &SessionId, phantoms: &Phantoms) {
+        let mut known = self.known();
+        for phantom in phantoms.all() {
+            if known
+                .owners
+                .insert(Arc::clone(&phantom.text), session.clone())
+                .is_none()
+            {
+                known.order.push_back(Arc::clone(&phantom.text));
+            }
+        }
+        while known.order.len() > MAX_KNOWN {
+            if let Some(oldest) = known.order.pop_front() {
+                known.owners.remove(&oldest);
+            }
+        }
+    }
+
+    /// The session to which a text was issued as a phantom.
+    #[must_use]
+    pub fn owner(&self, text: &[u8]) -> Option<SessionId> {
+        let text = std::str::from_utf8(text).ok()?;
+        self.known().owners.get(text).cloned()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // Every change leaves the map whole, so a panic elsewhere must not stop the gateway.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const MAX_KNOWN: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Issue, PhantomKey, Shape};
+    use super::*;
+    use crate::names::CredentialName;
+
+    fn phantoms(key: u8) -> Phantoms {
+        let key = PhantomKey::from_bytes([key; 32]);
+        let mut issue = Issue::new(&key);
+        let name = CredentialName::new("github").unwrap();
+        issue
+            .issue(&name, &Shape::parse("ghp_[30 alnum][6 crc32]").unwrap(), |_| {
+                false
+            })
+            .unwrap();
+        issue.finish()
+    }
+
+    #[test]
+    fn a_phantom_is_known_by_the_session_that_it_was_issued_to() {
+        let (a, b) = (phantoms(1), phantoms(2));
+        let registry = Registry::default();
+        registry.enter(&SessionId::new("a").unwrap(), &a);
+        registry.enter(&SessionId::new("b").unwrap(), &b);
+        assert_eq!(
+            registry.owner(a.all()[0].reveal().as_bytes()),
+            Some(SessionId::new("a").unwrap())
+        );
+        assert_eq!(
+            registry.owner(b.all()[0].reveal().as_bytes()),
+            Some(SessionId::new("b").unwrap())
+        );
+        assert_eq!(registry.owner(b"ghp_unknown"), None);
+        assert_eq!(registry.owner(b"\xff"), None);
+    }
+}

@@ -1,0 +1,305 @@
+//! What a credential looks like: prefix, length, alphabet and checksum, without its value.
+
+use super::draw::Stream;
+use super::jwt::JwtShape;
+use super::known;
+
+/// What a credential looks like, so that a phantom can look the same.
+///
+/// A shape keeps the public parts (a known prefix, punctuation, a JWT's header) and, for every other position, only the
+/// alphabet that stood there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Shape(Body);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Body {
+    Slots { slots: Vec<Slot>, check: Option<Check> },
+    Jwt(JwtShape),
+}
+
+/// One position of a shape.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slot {
+    Fixed(u8),
+    Draw(Alphabet),
+}
+
+/// The letters that may stand at a position. All are unreserved in every encoding, so no alphabet changes a length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Alphabet {
+    Upper,
+    Lower,
+    Digit,
+    NonZero,
+    Alpha,
+    Alnum,
+    HexLower,
+    HexUpper,
+    Base32,
+}
+
+/// A checksum tail: CRC-32 of the bytes in `over`, as six base-62 digits that end the credential (GitHub, npm).
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Check {
+    pub(super) over: std::ops::Range<usize>,
+}
+
+/// Why a text is no shape.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeMalformed {
+    /// A bracket is not closed, or its content is not `COUNT CLASS`.
+    #[error("a shape is literal text with `[COUNT CLASS]` groups, such as `ghp_[30 alnum][6 crc32]`")]
+    Group,
+    /// The class is unknown.
+    #[error(
+        "a shape's class is upper, lower, digit, alpha, alnum, word, base64, hex, HEX, base32, uuid or crc32"
+    )]
+    Class,
+    /// A checksum is not six long, does not end the shape or follows nothing.
+    #[error("`[6 crc32]` must be the last group and must follow another group")]
+    Checksum,
+    /// It is empty, longer than 16 KiB, or has a character that is not visible ASCII.
+    #[error("a shape has 1 to 16384 visible ASCII characters")]
+    Size,
+}
+
+impl Shape {
+    /// The shape of a credential's own bytes, which must be visible ASCII.
+    ///
+    /// Known formats keep their prefix, alphabet and checksum; a JWT keeps its header and the claims that clients read;
+    /// else every letter becomes one of its own class and all punctuation stays.
+    #[must_use]
+    pub fn of(credential: &[u8]) -> Self {
+        if let Some(jwt) = JwtShape::of(credential) {
+            return Self(Body::Jwt(jwt));
+        }
+        let (slots, check) = known::slots_of(credential);
+        Self(Body::Slots { slots, check })
+    }
+
+    /// Reads a declared shape, such as `glpat-[20 alnum]` or `ghp_[30 alnum][6 crc32]`.
+    ///
+    /// `[uuid]` needs no count; `word` and `base64` stand for alphabets with punctuation, of which a phantom uses the
+    /// letters and digits alone, since punctuation would change the length of encoded forms.
+    ///
+    /// # Errors
+    /// [`ShapeMalformed`] by cause.
+    pub fn parse(text: &str) -> Result<Self, ShapeMalformed> {
+        let mut slots = Vec::new();
+        let mut check = None;
+        let mut last_group = None;
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            if check.is_some() {
+                return Err(ShapeMalformed::Checksum);
+            }
+            if first != '[' {
+                let byte = u8::try_from(first)
+                    .ok()
+                    .filter(u8::is_ascii_graphic)
+                    .ok_or(ShapeMalformed::Size)?;
+                slots.push(Slot::Fixed(byte));
+                rest = &rest[1..];
+                continue;
+            }
+            let (group, after) = rest[1..].split_once(']').ok_or(ShapeMalformed::Group)?;
+            rest = after;
+            let start = slots.len();
+            if group.trim() == "uuid" {
+                slots.extend(uuid_slots(Alphabet::HexLower, b'4'));
+            } else {
+                let (count, class) = group.trim().split_once(' ').ok_or(ShapeMalformed::Group)?;
+                let count: usize = count.parse().map_err(|_| ShapeMalformed::Group)?;
+                if count == 0 || slots.len() + count > MAX_BYTES {
+                    return Err(ShapeMalformed::Size);
+                }
+                if class.trim() == "crc32" {
+                    let over = last_group.clone().filter(|_| count == CHECKSUM_DIGITS);
+                    check = Some(Check {
+                        over: over.ok_or(ShapeMalformed::Checksum)?,
+                    });
+                }
+                slots.extend(std::iter::repeat_n(
+                    Slot::Draw(Alphabet::named(class.trim())?),
+                    count,
+                ));
+            }
+            last_group = Some(start..slots.len());
+        }
+        if slots.is_empty() || slots.len() > MAX_BYTES {
+            return Err(ShapeMalformed::Size);
+        }
+        Ok(Self(Body::Slots { slots, check }))
+    }
+
+    /// The length of every credential of this shape, in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Body::Slots { slots, .. } => slots.len(),
+            Body::Jwt(jwt) => jwt.len(),
+        }
+    }
+
+    /// Whether the shape has no position; no constructor makes such a shape.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How hard a phantom of this shape is to guess, in bits, rounded down.
+    #[must_use]
+    pub fn entropy_bits(&self) -> u32 {
+        match &self.0 {
+            Body::Slots { slots, check } => {
+                let drawn = slots.len() - check.as_ref().map_or(0, |_| CHECKSUM_DIGITS);
+                let bits: f64 = slots[..drawn].iter().map(|slot| slot.bits()).sum();
+                bits as u32
+            }
+            Body::Jwt(jwt) => jwt.entropy_bits(),
+        }
+    }
+
+    /// Fills every open position from the stream.
+    pub(super) fn fill(&self, stream: &mut Stream) -> String {
+        match &self.0 {
+            Body::Slots { slots, check } => {
+                let mut bytes = fill_slots(slots, stream);
+                if let Some(check) = check {
+                    let sum = known::base62_crc32(&bytes[check.over.clone()]);
+                    let at = bytes.len() - CHECKSUM_DIGITS;
+                    bytes[at..].copy_from_slice(&sum);
+                }
+                bytes.into_iter().map(char::from).collect()
+            }
+            Body::Jwt(jwt) => jwt.fill(stream),
+        }
+    }
+}
+
+impl std::fmt::Debug for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shape({} bytes, {} bits)", self.len(), self.entropy_bits())
+    }
+}
+
+pub(super) fn fill_slots(slots: &[Slot], stream: &mut Stream) -> Vec<u8> {
+    slots
+        .iter()
+        .map(|slot| match slot {
+            Slot::Fixed(byte) => *byte,
+            Slot::Draw(alphabet) => stream.pick(alphabet.letters()),
+        })
+        .collect()
+}
+
+/// A UUID's positions: version and variant stay, as its readers check them.
+pub(super) fn uuid_slots(hex: Alphabet, version: u8) -> Vec<Slot> {
+    let variant = if hex == Alphabet::HexUpper { b'A' } else { b'a' };
+    (0..36)
+        .map(|at| match at {
+            8 | 13 | 18 | 23 => Slot::Fixed(b'-'),
+            14 => Slot::Fixed(version),
+            19 => Slot::Fixed(variant),
+            _ => Slot::Draw(hex),
+        })
+        .collect()
+}
+
+impl Slot {
+    /// The position that keeps a byte's class: a letter or digit is drawn anew, anything else stays.
+    pub(super) fn of_class(byte: u8) -> Self {
+        match byte {
+            b'A'..=b'Z' => Self::Draw(Alphabet::Upper),
+            b'a'..=b'z' => Self::Draw(Alphabet::Lower),
+            b'0'..=b'9' => Self::Draw(Alphabet::Digit),
+            other => Self::Fixed(other),
+        }
+    }
+
+    fn bits(self) -> f64 {
+        match self {
+            Self::Fixed(_) => 0.0,
+            Self::Draw(alphabet) => (alphabet.letters().len() as f64).log2(),
+        }
+    }
+}
+
+impl Alphabet {
+    pub(super) fn letters(self) -> &'static [u8] {
+        match self {
+            Self::Upper => &LETTERS[10..36],
+            Self::Lower => &LETTERS[36..],
+            Self::Digit => &LETTERS[..10],
+            Self::NonZero => &LETTERS[1..10],
+            Self::Alpha => &LETTERS[10..],
+            Self::Alnum => LETTERS,
+            Self::HexLower => b"0123456789abcdef",
+            Self::HexUpper => b"0123456789ABCDEF",
+            Self::Base32 => b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
+        }
+    }
+
+    fn named(class: &str) -> Result<Self, ShapeMalformed> {
+        Ok(match class {
+            "upper" => Self::Upper,
+            "lower" => Self::Lower,
+            "digit" => Self::Digit,
+            "alpha" => Self::Alpha,
+            "alnum" | "word" | "base64" | "crc32" => Self::Alnum,
+            "hex" => Self::HexLower,
+            "HEX" => Self::HexUpper,
+            "base32" => Self::Base32,
+            _ => return Err(ShapeMalformed::Class),
+        })
+    }
+}
+
+/// Base 62 in the order that GitHub's and npm's checksums use.
+pub(super) const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+pub(super) const CHECKSUM_DIGITS: usize = 6;
+const MAX_BYTES: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_declared_shape_has_the_length_and_the_bits_that_it_says() {
+        let shape = Shape::parse("glpat-[20 alnum]").unwrap();
+        assert_eq!(shape.len(), 26);
+        assert_eq!(shape.entropy_bits(), 119);
+        assert_eq!(Shape::parse("[uuid]").unwrap().len(), 36);
+        assert_eq!(
+            Shape::parse("ghp_[30 alnum][6 crc32]").unwrap().entropy_bits(),
+            178
+        );
+    }
+
+    #[test]
+    fn a_malformed_shape_is_refused_by_cause() {
+        assert_eq!(Shape::parse(""), Err(ShapeMalformed::Size));
+        assert_eq!(Shape::parse("a b"), Err(ShapeMalformed::Size));
+        assert_eq!(Shape::parse("é"), Err(ShapeMalformed::Size));
+        assert_eq!(Shape::parse("x[0 alnum]"), Err(ShapeMalformed::Size));
+        assert_eq!(Shape::parse("x[20000 alnum]"), Err(ShapeMalformed::Size));
+        assert_eq!(Shape::parse("x[4 alnum"), Err(ShapeMalformed::Group));
+        assert_eq!(Shape::parse("x[alnum]"), Err(ShapeMalformed::Group));
+        assert_eq!(Shape::parse("x[4 klingon]"), Err(ShapeMalformed::Class));
+        assert_eq!(Shape::parse("x[6 crc32]"), Err(ShapeMalformed::Checksum));
+        assert_eq!(
+            Shape::parse("x[30 alnum][5 crc32]"),
+            Err(ShapeMalformed::Checksum)
+        );
+        assert_eq!(
+            Shape::parse("x[30 alnum][6 crc32]y"),
+            Err(ShapeMalformed::Checksum)
+        );
+    }
+
+    #[test]
+    fn debug_shows_sizes_and_no_letter() {
+        let shown = format!("{:?}", Shape::of(b"ghp_CanaryCanaryCanaryCanaryCanary123456"));
+        assert_eq!(shown, "Shape(40 bytes, 178 bits)");
+    }
+}

@@ -1,0 +1,124 @@
+//! Why a request's credentials are refused: the causes, their codes, and no text of the request.
+
+use std::fmt;
+
+use crate::names::{CredentialName, SessionId};
+
+/// Which part of a request something stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The host.
+    Host,
+    /// The path.
+    Path,
+    /// The query.
+    Query,
+    /// The name of a field.
+    FieldName,
+    /// The value of a field.
+    Field,
+    /// The user or password of `Authorization: Basic`.
+    Basic,
+    /// A cookie.
+    Cookie,
+}
+
+/// Why a request is refused for the credentials that it carries.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialRefusal {
+    /// A phantom goes to an origin, method or path to which its credential is not bound (H01, H02).
+    #[error(
+        "the phantom of `{credential}` stands in {part} of a request to which that credential is not bound"
+    )]
+    OutOfScope {
+        /// The credential.
+        credential: CredentialName,
+        /// Where the phantom stands.
+        part: Part,
+    },
+    /// A phantom stands where its credential has no place (H03, H07, H10).
+    #[error("the phantom of `{credential}` stands in {part}, where that credential has no place")]
+    Position {
+        /// The credential.
+        credential: CredentialName,
+        /// Where the phantom stands.
+        part: Part,
+    },
+    /// A phantom is encoded or escaped (H04, H05).
+    #[error("the phantom of `{credential}` stands in {part} in disguise")]
+    Disguised {
+        /// The credential.
+        credential: CredentialName,
+        /// Where the phantom stands.
+        part: Part,
+    },
+    /// A phantom stands more than once (H06).
+    #[error("the phantom of `{credential}` stands more than once")]
+    Count {
+        /// The credential.
+        credential: CredentialName,
+    },
+    /// A phantom would be replaced in clear text (C13).
+    #[error("credential `{credential}` is bound to https and the request is not")]
+    Cleartext {
+        /// The credential.
+        credential: CredentialName,
+    },
+    /// A phantom belongs to another session, live or ended (H11).
+    #[error("a phantom of another session stands in {part}")]
+    ForeignSession {
+        /// The session to which it was issued; for the audit record, not for the client.
+        owner: SessionId,
+        /// Where the phantom stands.
+        part: Part,
+    },
+    /// A credential that is not ours stands in a credential place of a managed origin (H13, E20).
+    #[error("a credential that this gateway did not issue stands in {part} of a request to a managed origin")]
+    Foreign {
+        /// Where it stands.
+        part: Part,
+    },
+}
+
+impl CredentialRefusal {
+    /// The short code for audit records and refusals.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::OutOfScope { .. } => "phantom_out_of_scope",
+            Self::Position { .. } => "phantom_position",
+            Self::Disguised { .. } => "phantom_disguised",
+            Self::Count { .. } => "phantom_count",
+            Self::Cleartext { .. } => "cleartext_injection",
+            Self::ForeignSession { .. } => "phantom_foreign_session",
+            Self::Foreign { .. } => "foreign_credential",
+        }
+    }
+
+    /// The credential that it is about, if it is one of the session's.
+    #[must_use]
+    pub fn credential(&self) -> Option<&CredentialName> {
+        match self {
+            Self::OutOfScope { credential, .. }
+            | Self::Position { credential, .. }
+            | Self::Disguised { credential, .. }
+            | Self::Count { credential }
+            | Self::Cleartext { credential } => Some(credential),
+            Self::ForeignSession { .. } | Self::Foreign { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "the host",
+            Self::Path => "the path",
+            Self::Query => "the query",
+            Self::FieldName => "a field's name",
+            Self::Field => "a field",
+            Self::Basic => "the Basic credentials",
+            Self::Cookie => "a cookie",
+        })
+    }
+}

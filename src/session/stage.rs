@@ -1,0 +1,176 @@
+//! For tests: bindings of a few services, phantoms of two sessions, and requests to try on them.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+
+use super::phantom::{Issue, PhantomKey, Phantoms, Registry, Shape};
+use super::{Binding, Bindings, CredentialRefusal, Foreign, Presented, When};
+use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
+use crate::names::{CredentialName, SessionId};
+
+pub(crate) const GITHUB: &str = "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";
+pub(crate) const OTHER: &str = "sk-ant-api03-CANARYcanary0123456789CANARYcanary0123456789AA";
+pub(crate) const GEMINI: &str = "AIzaCANARYcanary0123456789CANARYcanary0";
+pub(crate) const PADDED: &str = "Q0FOQVJZL2NhbmFyeSt4L3l6QUJDREVGR0hJSktMTU4=";
+
+/// Each credential's secret.
+pub(crate) const SECRETS: [(&str, &str); 4] = [
+    ("github", GITHUB),
+    ("other", OTHER),
+    ("gemini", GEMINI),
+    ("padded", PADDED),
+];
+
+/// A gateway's bindings and the phantoms of a session of it; another session's are in the registry too.
+pub(crate) struct Stage {
+    pub(crate) bindings: Bindings,
+    pub(crate) phantoms: Phantoms,
+    pub(crate) theirs: Phantoms,
+    pub(crate) registry: Registry,
+}
+
+pub(crate) fn name(text: &str) -> CredentialName {
+    CredentialName::new(text).unwrap()
+}
+
+pub(crate) fn binding(credential: &str, origins: &[&str], places: &[&str]) -> Binding {
+    Binding {
+        credential: name(credential),
+        reference: format!("env:{credential}").parse().unwrap(),
+        shape: None,
+        origins: origins.iter().map(|origin| origin.parse().unwrap()).collect(),
+        places: places.iter().map(|place| place.parse().unwrap()).collect(),
+        methods: vec![],
+        paths: vec![],
+        when: When::Phantom,
+        foreign: Foreign::Refuse,
+        basic_user: None,
+        variables: vec![],
+    }
+}
+
+pub(crate) fn usual() -> Vec<Binding> {
+    let github = [
+        "header:authorization:Bearer",
+        "header:authorization:token",
+        "basic:password",
+        "basic:user",
+    ];
+    let other = ["header:x-api-key", "header:authorization:Bearer", "cookie:sid"];
+    vec![
+        binding("github", &["https://good.example"], &github),
+        binding(
+            "other",
+            &["https://other.example", "https://*.wild.example:8443"],
+            &other,
+        ),
+        Binding {
+            methods: vec![Method::GET],
+            paths: vec!["/v1".into()],
+            ..binding(
+                "gemini",
+                &["https://gemini.example"],
+                &["header:x-goog-api-key", "query:key"],
+            )
+        },
+        binding(
+            "padded",
+            &["https://padded.example"],
+            &["query:sig", "header:x-sig", "basic:user"],
+        ),
+    ]
+}
+
+/// The phantoms of a session with the key, of the shapes that are declared or that the usual secrets have.
+pub(crate) fn issue(bindings: &Bindings, key: u8) -> Phantoms {
+    let key = PhantomKey::from_bytes([key; 32]);
+    let mut issue = Issue::new(&key);
+    for binding in bindings.all() {
+        let secret = SECRETS
+            .iter()
+            .find(|(credential, _)| *credential == binding.credential.as_str());
+        let shape = binding
+            .shape
+            .clone()
+            .or_else(|| Some(Shape::of(secret?.1.as_bytes())))
+            .unwrap();
+        issue.issue(&binding.credential, &shape, |_| false).unwrap();
+    }
+    issue.finish()
+}
+
+pub(crate) fn stage_of(bindings: Vec<Binding>) -> Stage {
+    let bindings = Bindings::new(bindings).unwrap();
+    let (phantoms, theirs) = (issue(&bindings, 1), issue(&bindings, 2));
+    let registry = Registry::default();
+    registry.enter(&SessionId::new("ours").unwrap(), &phantoms);
+    registry.enter(&SessionId::new("theirs").unwrap(), &theirs);
+    Stage {
+        bindings,
+        phantoms,
+        theirs,
+        registry,
+    }
+}
+
+pub(crate) fn stage() -> Stage {
+    stage_of(usual())
+}
+
+pub(crate) fn head(origin: &str, target: &str, fields: &[(&str, &str)]) -> RequestHead {
+    let (scheme, rest) = origin.split_once("://").unwrap();
+    let scheme = if scheme == "http" {
+        Scheme::Http
+    } else {
+        Scheme::Https
+    };
+    let mut map = HeaderMap::new();
+    for (name, value) in fields {
+        map.append(
+            HeaderName::from_bytes(name.as_bytes()).unwrap(),
+            HeaderValue::from_str(value).unwrap(),
+        );
+    }
+    let authority = Authority::parse(rest.as_bytes(), Some(scheme.default_port())).unwrap();
+    RequestHead {
+        method: Method::GET,
+        origin: Origin { scheme, authority },
+        target: RequestTarget::parse(target.as_bytes(), EncodedSlash::Keep).unwrap(),
+        fields: map,
+        version: Version::HTTP_11,
+    }
+}
+
+/// The values of a field.
+pub(crate) fn field<'h>(head: &'h RequestHead, name: &str) -> Vec<&'h str> {
+    head.fields
+        .get_all(name)
+        .iter()
+        .map(|value| value.to_str().unwrap())
+        .collect()
+}
+
+impl Stage {
+    /// A credential's phantom in our session.
+    pub(crate) fn of(&self, credential: &str) -> String {
+        self.phantoms.of(&name(credential)).unwrap().reveal().to_owned()
+    }
+
+    pub(crate) fn locate(&self, head: &RequestHead) -> Result<Presented, CredentialRefusal> {
+        self.bindings.locate(head, &self.phantoms, &self.registry)
+    }
+
+    /// The code by which a request is refused; the refusal's words are searched for secrets and phantoms.
+    pub(crate) fn refusal(&self, origin: &str, target: &str, fields: &[(&str, &str)]) -> &'static str {
+        let refused = self.locate(&head(origin, target, fields)).err();
+        let refused = refused.unwrap_or_else(|| panic!("{origin}{target} {fields:?} was let through"));
+        let shown = format!("{refused} {refused:?}");
+        let secret = SECRETS.iter().any(|(_, secret)| shown.contains(secret));
+        let phantom = self
+            .phantoms
+            .all()
+            .iter()
+            .any(|phantom| shown.contains(phantom.reveal()));
+        assert!(!secret && !phantom, "{shown}");
+        refused.reason()
+    }
+}

@@ -1,0 +1,336 @@
+//! The commands that read policies and audit logs, as a person runs them.
+
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use gateway::audit::{Blame, Conceal, Decision, Length, Log, Settings, Trail};
+use gateway::names::{CredentialName, ExchangeId, PolicyId, SessionId};
+
+/// Runs the program; gives its exit code and all that it said.
+fn gateway(arguments: &[&str], folder: &Path) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .env("HOME", folder)
+        .output()
+        .unwrap();
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    (output.status.code().unwrap(), said)
+}
+
+#[track_caller]
+fn ends_with(arguments: &[&str], folder: &Path, code: i32, parts: &[&str]) -> String {
+    let (found, said) = gateway(arguments, folder);
+    assert_eq!(found, code, "{arguments:?}\n{said}");
+    for part in parts {
+        assert!(
+            said.contains(part),
+            "{arguments:?}\nexpected {part}\nfound {said}"
+        );
+    }
+    assert!(!said.contains('\u{1b}'), "{said}");
+    said
+}
+
+const ID: [u8; 10] = [7; 10];
+
+/// A session without phantoms.
+struct Nothing;
+
+impl Conceal for Nothing {
+    fn conceal(&self, _: &[u8], _: &mut Vec<Range<usize>>) {}
+}
+
+/// An audit log with one denied request, whose path tries to steer the terminal.
+fn log_a_denial(path: &Path) {
+    log_a_denial_of(path, "/a\u{1b}[31mb\u{202e}");
+}
+
+/// An audit log with one denied request to a path.
+fn log_a_denial_of(path: &Path, target: &str) {
+    let log = Log::open(&Settings::at(path)).unwrap();
+    let mut trail = Trail::begin(&log, ExchangeId::from_bytes(ID), "proxy");
+    trail.session(&SessionId::new("agent-1").unwrap(), Arc::new(Nothing));
+    trail.method("POST");
+    trail.scheme("https");
+    trail.authority("api.example.com", 443);
+    trail.path(target);
+    trail.query("page=secret-value&per=2");
+    trail.note(
+        "phantom_in_content",
+        Some(&CredentialName::new("TOKEN").unwrap()),
+        None,
+    );
+    trail.decide(Decision::Deny, &[PolicyId::new("guard/no-writes").unwrap()], 3);
+    trail.refuse("policy_forbids", Blame::Policy);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(trail.answer(403, Length::Known(0))).unwrap();
+}
+
+#[test]
+fn why_tells_what_became_of_a_request_and_steers_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    log_a_denial(&at.join("logs/audit.jsonl"));
+    let id = ExchangeId::from_bytes(ID).to_string();
+    let arguments = ["why", &id, "--audit", "logs/audit.jsonl"];
+    ends_with(
+        &arguments,
+        at,
+        0,
+        &[
+            "POST https://api.example.com:443/a",
+            "session agent-1",
+            "refused with 403: policy_forbids",
+            "decided by guard/no-writes",
+            "noticed phantom_in_content of TOKEN",
+            "a forbid decided",
+        ],
+    );
+    let json = ends_with(
+        &["--json", "why", &id, "--audit", "logs/audit.jsonl"],
+        at,
+        0,
+        &["\"reason\":\"policy_forbids\""],
+    );
+    assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
+    ends_with(
+        &["why", "00000000000000000000", "--audit", "logs/audit.jsonl"],
+        at,
+        1,
+        &["no record has the id", "searched logs/audit.jsonl"],
+    );
+}
+
+#[test]
+fn logs_are_found_by_configuration_and_in_the_state_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    log_a_denial(&at.join(".local/state/gateway/audit/agent-1.jsonl"));
+    let id = ExchangeId::from_bytes(ID).to_string();
+    ends_with(&["why", &id], at, 0, &["policy_forbids"]);
+    ends_with(&["audit", "verify"], at, 0, &["holds: 3 records, 1 exchanges"]);
+    fs::write(at.join("gateway.toml"), "[audit]\npath = \"logs/audit.jsonl\"\n").unwrap();
+    ends_with(&["why", &id], at, 1, &["logs"]);
+    log_a_denial(&at.join("logs/audit.jsonl"));
+    ends_with(&["why", &id], at, 0, &["logs/audit.jsonl:"]);
+}
+
+#[test]
+fn a_changed_or_cut_log_does_not_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let log = at.join("logs/audit.jsonl");
+    log_a_denial(&log);
+    let said = ends_with(&["audit", "verify", "logs/audit.jsonl"], at, 0, &["holds"]);
+    let head = said
+        .split("head ")
+        .nth(1)
+        .unwrap()
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .to_owned();
+    ends_with(
+        &["audit", "verify", "--head", &head, "logs/audit.jsonl"],
+        at,
+        0,
+        &["holds"],
+    );
+    let whole = fs::read_to_string(&log).unwrap();
+    fs::write(&log, whole.replace("\"status\":403", "\"status\":200")).unwrap();
+    ends_with(
+        &["audit", "verify", "logs/audit.jsonl"],
+        at,
+        1,
+        &["does not hold", "logs/audit.jsonl:2:"],
+    );
+    let json = ends_with(
+        &["--json", "audit", "verify", "logs/audit.jsonl"],
+        at,
+        1,
+        &["\"holds\":false"],
+    );
+    assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
+    let first = whole.split_inclusive('\n').next().unwrap();
+    fs::write(&log, first).unwrap();
+    ends_with(&["audit", "verify", "logs/audit.jsonl"], at, 0, &["holds"]);
+    ends_with(
+        &["audit", "verify", "--head", &head, "logs/audit.jsonl"],
+        at,
+        1,
+        &["does not hold"],
+    );
+}
+
+const READS: &str = r#"@id("reads")
+permit(principal, action in Gateway::Action::"read", resource == Gateway::Host::"api.example.com");
+"#;
+
+#[test]
+fn policy_check_reports_every_problem_and_counts_what_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("good.cedar"), READS).unwrap();
+    ends_with(
+        &["policy", "check", "good.cedar"],
+        at,
+        0,
+        &["1 policies load, 0 warnings"],
+    );
+    fs::write(
+        at.join("bad.cedar"),
+        "permit(principal, action, resource) when { context.nothing };\n",
+    )
+    .unwrap();
+    fs::write(at.join("worse.cedar"), "permit(\n").unwrap();
+    ends_with(
+        &["policy", "check", "bad.cedar", "worse.cedar", "missing.cedar"],
+        at,
+        1,
+        &["missing.cedar: error:"],
+    );
+    ends_with(
+        &["policy", "check", "bad.cedar", "worse.cedar"],
+        at,
+        1,
+        &["bad.cedar:1:", "worse.cedar:"],
+    );
+    let json = ends_with(
+        &["--json", "policy", "check", "bad.cedar"],
+        at,
+        1,
+        &["\"holds\":false"],
+    );
+    assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
+    ends_with(&["policy", "check"], at, 2, &["no file is named"]);
+    fs::write(at.join("gateway.toml"), "[policy]\nfiles = [\"good.cedar\"]\n[[credential]]\nname = \"A\"\norigins = [\"https://api.example.com\", \"https://other.example.com\"]\n").unwrap();
+    ends_with(
+        &["policy", "check"],
+        at,
+        0,
+        &[
+            "1 policies load, 1 warnings",
+            "no policy permits anything on https://other.example.com, where `A` is bound to",
+        ],
+    );
+}
+
+#[test]
+fn policy_test_judges_decision_files_by_the_policies_beside_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::create_dir_all(at.join("policies/decisions")).unwrap();
+    fs::write(at.join("policies/decisions/reads.cedar"), READS).unwrap();
+    let decision = |method: &str, expect: &str| {
+        format!(
+            "[[decision]]\nname = \"it {method}s\"\nurl = \"https://api.example.com/\"\nmethod = \"{method}\"\nexpect = \"{expect}\"\n"
+        )
+    };
+    let file = at.join("policies/decisions/reads.toml");
+    fs::write(&file, decision("GET", "allow") + &decision("POST", "deny")).unwrap();
+    ends_with(&["policy", "test"], at, 0, &["2 of 2 decisions as expected"]);
+    fs::write(&file, decision("GET", "allow") + &decision("POST", "allow")).unwrap();
+    ends_with(
+        &["policy", "test"],
+        at,
+        1,
+        &["failed: it POSTs", "1 of 2 decisions as expected"],
+    );
+    fs::write(&file, "nothing = 1\n").unwrap();
+    ends_with(&["policy", "test"], at, 2, &["cannot be run"]);
+    fs::write(at.join("none.cedar"), "").unwrap();
+    fs::write(&file, decision("GET", "deny")).unwrap();
+    ends_with(&["policy", "test", "--policy", "none.cedar"], at, 0, &["1 of 1"]);
+}
+
+#[test]
+fn policy_why_proposes_the_policy_that_would_allow_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    log_a_denial_of(&at.join("logs/audit.jsonl"), "/v1/things");
+    fs::write(at.join("reads.cedar"), READS).unwrap();
+    let id = ExchangeId::from_bytes(ID).to_string();
+    let arguments = [
+        "policy",
+        "why",
+        &id,
+        "--audit",
+        "logs/audit.jsonl",
+        "--policy",
+        "reads.cedar",
+    ];
+    let said = ends_with(
+        &arguments,
+        at,
+        0,
+        &["guard/no-writes", "now  policy_default_deny", "`reads`", "permit"],
+    );
+    log_a_denial(&at.join("odd/audit.jsonl"));
+    let odd = [
+        "policy",
+        "why",
+        &id,
+        "--audit",
+        "odd/audit.jsonl",
+        "--policy",
+        "reads.cedar",
+    ];
+    ends_with(&odd, at, 1, &["never came before a policy"]);
+    let proposal = &said[said.find("@id").or_else(|| said.find("permit")).unwrap()..];
+    assert!(proposal.contains("api.example.com"), "{said}");
+}
+
+#[test]
+fn shipped_decision_files_hold_by_the_command_too() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    ends_with(&["policy", "test"], root, 0, &["decisions as expected"]);
+}
+
+#[test]
+fn the_help_names_every_command_and_no_hidden_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = ends_with(
+        &["--help"],
+        folder.path(),
+        0,
+        &[
+            "policy", "secret", "audit", "why", "ca", "env", "--json", "--color",
+        ],
+    );
+    assert!(!said.contains("__"), "{said}");
+}
+
+#[test]
+fn presets_are_listed_and_told_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ends_with(&["presets"], at, 0, &["github", "GITHUB_TOKEN", "anthropic"]);
+    ends_with(
+        &["presets", "github"],
+        at,
+        0,
+        &["GH_TOKEN", "api.github.com", "header:authorization:Bearer"],
+    );
+    ends_with(&["presets", "githb"], at, 2, &["did you mean `github`?"]);
+    let json = ends_with(&["--json", "presets"], at, 0, &["\"name\":\"github\""]);
+    assert!(
+        serde_json::from_str::<serde_json::Value>(&json)
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .len()
+            > 10
+    );
+}

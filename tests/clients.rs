@@ -1,0 +1,70 @@
+//! Real clients through the gateway: the matrix of `tests/clients`, which docs/clients.md shows.
+//!
+//! `GATEWAY_CLIENTS` names the directory of the installed clients; without it they are installed below the target
+//! directory (by root: in /var/cache), once (minutes, and the system's package manager for what is missing). Nothing is skipped: where namespaces
+//! are refused or a client is missing, this fails.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn every_client_gets_through_by_every_way_with_a_phantom_alone() {
+    let rig = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
+    let home = std::env::var_os("GATEWAY_CLIENTS").map_or_else(installed, PathBuf::from);
+    run(Command::new(rig.join("setup")).env("GATEWAY_CLIENTS", &home));
+    run(Command::new(rig.join("matrix"))
+        .args(["--gateway", env!("CARGO_BIN_EXE_gateway")])
+        .env("GATEWAY_CLIENTS", &home));
+}
+
+#[test]
+fn doctor_tells_a_client_that_gets_through_from_one_that_does_not_and_why() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(folder.path().join(".curlrc"), "cacert = /etc/hostname\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
+        .args(["--json", "doctor"])
+        .current_dir(folder.path())
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        // Elsewhere: a project that is the home is private to the sandbox, which would not see the file.
+        .env("HOME", "/nonexistent")
+        .env("CURL_HOME", folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let findings: Vec<serde_json::Value> =
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let of = |client: &str| findings.iter().find(|one| one["client"] == client).unwrap();
+    for client in ["wget", "git", "python urllib", "node"] {
+        assert_eq!(of(client)["verdict"], "ok", "{said}");
+    }
+    assert_eq!(of("curl")["verdict"], "fails", "{said}");
+    assert!(
+        of("curl")["why"].as_str().unwrap().contains("/etc/hostname"),
+        "{said}"
+    );
+    assert!(
+        of("curl")["remedy"].as_str().unwrap().contains("~/.curlrc"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(1), "{said}");
+}
+
+/// Where clients are installed unless somebody says otherwise: as root, where users without privileges reach them.
+fn installed() -> PathBuf {
+    match rustix::process::geteuid().is_root() {
+        true => PathBuf::from("/var/cache/gateway-clients"),
+        false => Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients"),
+    }
+}
+
+/// Runs one of the rig's programs, whose output goes where the test's does.
+#[track_caller]
+fn run(command: &mut Command) {
+    let status = command
+        .status()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(status.success(), "{command:?}: {status}");
+}

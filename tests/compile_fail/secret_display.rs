@@ -1,0 +1,5 @@
+//! A secret cannot be displayed.
+
+pub fn print(secret: &gateway::credential::Secret) {
+    println!("{secret}");
+}

@@ -1,0 +1,9 @@
+//! Only the credential room sees a secret's bytes.
+
+pub fn bytes(secret: &gateway::credential::Secret) -> &[u8] {
+    secret.expose()
+}
+
+pub fn field(secret: &gateway::credential::Secret) -> &[u8] {
+    &secret.0
+}

@@ -1,0 +1,670 @@
+//! `gateway.toml` from outside: what is refused and with which words, what is documented, and that no secret is repeated.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use gateway::config::{Config, HttpVersion, ListenerKind, Severity, Size, Sync, keys};
+use gateway::message::HostPattern;
+use gateway::session::When;
+
+const CANARY: &str = "ghp_CANARY456789abcdefghijABCDEFGHIJ012345";
+
+/// Reads a text as `gateway.toml` of an empty folder.
+fn read(text: &str) -> Result<Config, Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    read_in(folder.path(), text)
+}
+
+/// Gives each mistake as `line:column: what | why | fix`.
+fn read_in(folder: &Path, text: &str) -> Result<Config, Vec<String>> {
+    Config::from_str(text, &folder.join("gateway.toml")).map_err(|refused| {
+        let errors = refused
+            .mistakes
+            .into_iter()
+            .filter(|mistake| mistake.severity == Severity::Error);
+        errors
+            .map(|mistake| {
+                let position = mistake.position;
+                format!(
+                    "{}:{}: {} | {} | {}",
+                    position.line, position.column, mistake.what, mistake.why, mistake.remedy
+                )
+            })
+            .collect()
+    })
+}
+
+#[track_caller]
+fn refused(text: &str, expected: &[&str]) {
+    let mistakes = read(text).expect_err(text);
+    assert_eq!(mistakes.len(), expected.len(), "{text}\n{mistakes:#?}");
+    for (mistake, expected) in mistakes.iter().zip(expected) {
+        assert!(
+            mistake.starts_with(expected),
+            "{text}\nexpected {expected}\nfound    {mistake}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_file_opens_nothing() {
+    let config = read("").unwrap();
+    assert!(config.listeners.is_empty() && config.credentials.is_empty() && config.policy.files.is_empty());
+    assert!(config.allow.is_empty() && !config.sandbox.allow_userns);
+}
+
+#[test]
+fn a_whole_file_is_read_as_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("policies")).unwrap();
+    fs::write(at("policies/a.cedar"), "").unwrap();
+    fs::write(at("policies/b.cedar"), "").unwrap();
+    let certificate = rcgen::generate_simple_self_signed(vec!["corp.test".into()]).unwrap();
+    fs::write(at("corp.pem"), certificate.cert.pem()).unwrap();
+    fs::write(at("key.pem"), "x").unwrap();
+    fs::set_permissions(at("key.pem"), fs::Permissions::from_mode(0o600)).unwrap();
+    let config = read_in(
+        folder.path(),
+        r#"
+        ca = { certificate = "ca-{session}.pem", lifetime = "12h" }
+        audit = { path = "/var/log/gateway/audit.jsonl", sync = "always", rotate = "1GiB" }
+        policy = { files = ["policies/*.cedar"] }
+        runtime = { threads = 2 }
+        resolver = { servers = ["127.0.0.1", "[::1]:5353"], hosts_file = false }
+        sandbox = { hide = ["~/x"], pass_env = ["EDITOR"], write = ["/var/cache/pip"] }
+        phantoms = { file = "run/{session}.env" }
+        [limits]
+        head_timeout = "5s"
+        [[listener]]
+        kind = "proxy"
+        address = "0.0.0.0:8080"
+        session = "agent-1"
+        groups = ["agents"]
+        authentication = { user = "agent", password = "env:PROXY_PASSWORD" }
+        [[listener]]
+        kind = "tls"
+        address = "127.0.0.1:8443"
+        session = "agent-2"
+        port = 8443
+        [[credential]]
+        name = "GITHUB_TOKEN"
+        from = { command = ["/usr/bin/pass", "show", "github"], ttl = "5m" }
+        origins = ["https://api.github.com", "https://*.example.com:8443"]
+        places = ["header:authorization:Bearer", "basic:password", "cookie:sid", "query:key"]
+        env = ["GITHUB_TOKEN", "GH_TOKEN"]
+        shape = "ghp_[36 alnum]"
+        methods = ["GET"]
+        path = "/repos/o/r"
+        [[credential]]
+        name = "corp/api"
+        from = "keyring:gateway/corp"
+        origins = ["https://*.corp.test"]
+        places = ["header:x-api-key"]
+        env = ["CORP_KEY"]
+        when = "always"
+        foreign = "strip"
+        [[origin]]
+        match = "https://*.corp.test"
+        roots = ["corp.pem"]
+        only_roots = true
+        client_certificate = "corp.pem"
+        client_key = "file:key.pem"
+        addresses = ["10.1.0.0/16"]
+        http = "2"
+        encoded_slash = true
+        [[origin]]
+        match = "https://one.corp.test"
+        connect = "127.0.0.1:9443"
+        "#,
+    )
+    .unwrap();
+    assert_eq!(config.ca.certificate, Some(at("ca-{session}.pem")));
+    assert_eq!(
+        (config.audit.sync, config.audit.rotate),
+        (Sync::Always, Size::mib(1024))
+    );
+    assert_eq!(config.policy.sources().unwrap().len(), 2);
+    assert_eq!(config.runtime.threads.get(), 2);
+    assert_eq!(config.resolver.servers[0].to_string(), "127.0.0.1:53");
+    assert_eq!(
+        config.phantoms.file_of(&config.listeners[0].session),
+        Some(at("run/agent-1.env"))
+    );
+    assert!(
+        matches!(&config.listeners[0].kind, ListenerKind::Proxy { authentication: Some(known) } if known.user == "agent")
+    );
+    assert!(matches!(
+        config.listeners[1].kind,
+        ListenerKind::Tls { port: 8443 }
+    ));
+    assert_eq!(config.credentials[0].ttl().unwrap().as_secs(), 300);
+    assert_eq!(config.credentials[0].places.len(), 4);
+    assert_eq!(config.credentials[1].when, When::Always);
+    let authority = gateway::message::Authority::parse(b"one.corp.test", Some(443)).unwrap();
+    let origin = gateway::message::Origin {
+        scheme: gateway::message::Scheme::Https,
+        authority,
+    };
+    assert!(matches!(
+        config.origin_rule(&origin).unwrap().matches.hosts,
+        HostPattern::Exact(_)
+    ));
+    assert_eq!(config.origins[0].http, HttpVersion::Http2);
+    assert!(
+        config.own_files().contains(&at("policies/a.cedar")) && config.own_files().contains(&at("key.pem"))
+    );
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_reported_at_once_and_in_its_order() {
+    refused(
+        "[ca]\ncertifcate = \"x\"\nlifetime = \"24\"\n[adit]\n[audit]\nsync = \"never\"\nrotate = 5\n[[listener]]\nkind = \"http\"\nadress = \"x\"\n[limits]\nleaves = 0\n",
+        &[
+            "2:1: unknown key `certifcate` in [ca] | a key that nothing reads would be a setting that does not hold | did you mean `certificate`?",
+            "3:12: `lifetime` of [ca] is `24` | a duration needs its unit | write for example `10s`, `5m` or `24h`",
+            "4:2: unknown section or key `adit` | a section that nothing reads would be settings that do not hold | did you mean [audit]?",
+            "6:8: `sync` of [audit] is `never` | it is none of the words that stand for something | write `batch` or `always`",
+            "7:10: `rotate` of [audit] is of type integer | it takes a text in quotes | write size",
+            "8:1: [[listener]] has no `address` | there is nowhere to listen |",
+            "9:8: `kind` of [[listener]] is `http` | it is none of the words",
+            "10:1: unknown key `adress` in [[listener]] | a key that nothing reads would be a setting that does not hold | did you mean `address`?",
+            "12:10: `leaves` of [limits] is `0` | it is outside 1 to 100000 | write a number within that range",
+        ],
+    );
+}
+
+#[test]
+fn syntax_errors_stand_beside_the_other_mistakes() {
+    let mistakes = read("[ca]\nlifetime = \n[audit]\nsync = \"sometimes\"\n").unwrap_err();
+    assert!(
+        mistakes
+            .iter()
+            .any(|mistake| mistake.starts_with("2:") && mistake.contains("no valid TOML")),
+        "{mistakes:?}"
+    );
+    assert!(
+        mistakes.iter().any(|mistake| mistake.starts_with("4:8: `sync`")),
+        "{mistakes:?}"
+    );
+}
+
+#[test]
+fn a_key_in_the_wrong_section_is_told_its_place() {
+    refused(
+        "address = \"x\"\n[ca]\nthreads = 2\n[credential]\nname = \"x\"\n",
+        &[
+            "1:1: unknown section or key `address` | a section that nothing reads would be settings that do not hold | `address` belongs to [[listener]]",
+            "3:1: unknown key `threads` in [ca] | a key that nothing reads would be a setting that does not hold | `threads` belongs to [runtime]",
+            "4:2: `credential` is not written as [[credential]] | it may stand many times | write [[credential]]",
+        ],
+    );
+}
+
+#[test]
+fn open_listeners_are_refused() {
+    refused(
+        "[[listener]]\nkind = \"proxy\"\naddress = \"0.0.0.0:1\"\n[[listener]]\nkind = \"tls\"\naddress = \"[::]:2\"\n[[listener]]\nkind = \"proxy\"\naddress = \"192.168.1.2:3\"\n",
+        &[
+            "3:11: a proxy without authentication listens beyond loopback | whoever reaches that address would be this session",
+            "6:11: a `tls` listener listens on every address",
+            "9:11: a proxy without authentication listens beyond loopback",
+        ],
+    );
+    let warned = read("[[listener]]\nkind = \"tls\"\naddress = \"192.168.1.2:3\"\n").unwrap();
+    assert!(
+        warned
+            .warnings
+            .iter()
+            .any(|warning| warning.what == "a `tls` listener listens beyond loopback")
+    );
+}
+
+#[test]
+fn settings_of_a_listener_that_contradict_each_other_are_refused() {
+    refused(
+        "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\nport = 443\n[[listener]]\nkind = \"tls\"\naddress = \"127.0.0.1:1\"\nauthentication = { user = \"a:b\" }\ngroups = [\"x\"]\n",
+        &[
+            "4:8: `port` contradicts `kind = \"proxy\"`",
+            "5:1: a second listener listens on 127.0.0.1:1",
+            "5:1: the listeners of session `default` differ in `groups`",
+            "8:18: `authentication` of [[listener]] has no `password`",
+            "8:18: `authentication` contradicts `kind = \"tls\"`",
+            "8:27: `user` of `authentication` of [[listener]] is `a:b`",
+        ],
+    );
+}
+
+#[test]
+fn weak_credentials_are_refused() {
+    refused(
+        concat!(
+            "[[credential]]\nname = \"A\"\norigins = [\"http://api.test\", \"https://*.com\", \"https://*.co.uk\", \"api.test\"]\n",
+            "[[credential]]\nname = \"A\"\norigins = [\"http://127.0.0.1:80\"]\nplaces = [\"header:host\", \"header:x-key\"]\nwhen = \"always\"\nenv = [\"LD_PRELOAD\", \"https_proxy\", \"B\"]\n",
+            "[[credential]]\nname = \"no-variable\"\norigins = []\n",
+            "[[credential]]\nname = \"C\"\nfrom = \"env:C\"\npath = \"/a/../b\"\nmethods = [\"TRACE\", \"get\"]\n",
+        ),
+        &[
+            "1:1: the credential `A` would travel to http://api.test in clear text | everyone on the way could read the secret",
+            "3:31: `origins` of [[credential]] is `https://*.com` | `*.com` covers domains that anyone can register",
+            "3:48: `origins` of [[credential]] is `https://*.co.uk`",
+            "3:67: `origins` of [[credential]] is `api.test` | an origin starts with its scheme",
+            "4:1: a second credential is called `A`",
+            "4:1: the credential `A` would travel to http://127.0.0.1 in clear text | even on loopback",
+            "7:11: `places` of [[credential]] is `header:host`",
+            "9:8: `env` of [[credential]] is `LD_PRELOAD`",
+            "9:22: `env` of [[credential]] is `https_proxy`",
+            "10:1: [[credential]] has no `from`",
+            "12:11: `origins` is empty",
+            "13:1: [[credential]] has no `origins`",
+            "16:8: `path` of [[credential]] is `/a/../b`",
+            "17:12: `methods` of [[credential]] is `TRACE`",
+            "17:21: `methods` of [[credential]] is `get`",
+        ],
+    );
+}
+
+#[test]
+fn a_credential_that_is_put_in_always_shares_no_place() {
+    let credential = |name: &str, when: &str| {
+        format!(
+            "[[credential]]\nname = \"{name}\"\norigins = [\"https://*.a.test\"]\nplaces = [\"header:x-key\"]\nwhen = \"{when}\"\n"
+        )
+    };
+    let both = credential("A", "always") + &credential("B", "phantom");
+    refused(
+        &both,
+        &["6:1: `A` and `B` share a place, and one is put there always"],
+    );
+    assert!(read(&(credential("A", "phantom") + &credential("B", "phantom"))).is_ok());
+    refused(
+        "[[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\nwhen = \"always\"\n",
+        &["4:8: `when = \"always\"` needs exactly one place"],
+    );
+}
+
+#[test]
+fn weak_and_contradictory_origins_are_refused() {
+    refused(
+        concat!(
+            "[[origin]]\nmatch = \"https://*.test\"\n",
+            "[[origin]]\nmatch = \"https://a.test\"\naddresses = [\"0.0.0.0/0\", \"169.254.169.254\", \"169.254.0.0/16\", \"fd00:ec2::254\", \"10.0.0.1/8\", \"10.1.0.0/16\"]\nconnect = \"127.0.0.1:1\"\ncleartext = true\nonly_roots = true\n",
+            "[[origin]]\nmatch = \"https://a.test\"\nclient_certificate = \"/nonexistent.pem\"\n",
+            "[[origin]]\nmatch = \"http://b.test\"\ncleartext = true\nhttp = \"2\"\nroots = []\nconnect = \"169.254.169.254:80\"\n",
+        ),
+        &[
+            "2:9: `match` of [[origin]] is `https://*.test` | `*.test` covers domains that anyone can register",
+            "5:13: `addresses` contradicts `connect`",
+            "5:14: `addresses` of [[origin]] is `0.0.0.0/0` | an exception that wide",
+            "5:27: `addresses` of [[origin]] is `169.254.169.254` | it reaches 169.254.169.254, a cloud's metadata service",
+            "5:46: `addresses` of [[origin]] is `169.254.0.0/16` | it reaches",
+            "5:64: `addresses` of [[origin]] is `fd00:ec2::254` | it reaches",
+            "5:81: `addresses` of [[origin]] is `10.0.0.1/8` | bits are set behind the prefix",
+            "7:13: `cleartext` contradicts `match`",
+            "8:14: `only_roots` stands without `roots`",
+            "9:1: a second [[origin]] is for https://a.test",
+            "11:22: `client_certificate` of [[origin]] is `/nonexistent.pem` | the file cannot be read",
+            "11:22: `client_certificate` stands without `client_key`",
+            "14:13: `cleartext` is for an origin beyond loopback",
+            "15:8: `http = \"2\"` contradicts `match`",
+            "16:9: `roots` contradicts `match`",
+            "17:11: `connect` of [[origin]] is `169.254.169.254:80`",
+        ],
+    );
+}
+
+#[test]
+fn the_sandbox_never_gets_what_a_credential_or_the_gateway_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("p.cedar"), "").unwrap();
+    let text = format!(
+        "[policy]\nfiles = [\"p.cedar\"]\n[sandbox]\npass_env = [\"A\", \"B\", \"EDITOR\"]\nwrite = [\"/\", \"{0}\", \"/var/x\"]\nhide = [\"/var/x/y\"]\n[[credential]]\nname = \"A\"\nfrom = \"env:B\"\norigins = [\"https://a.test\"]\n",
+        folder.path().display()
+    );
+    let mistakes = read_in(folder.path(), &text).unwrap_err();
+    for what in [
+        "`A` is passed to the workload",
+        "`B` is passed to the workload",
+        "`/var/x/y` is hidden and writable",
+        "all of `/` is writable",
+        "gateway.toml` | the gateway's own rules",
+    ] {
+        assert!(
+            mistakes.iter().any(|mistake| mistake.contains(what)),
+            "{what}\n{mistakes:#?}"
+        );
+    }
+    assert!(!mistakes.iter().any(|mistake| mistake.contains("EDITOR")));
+}
+
+#[test]
+fn files_that_others_can_read_or_change_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for (name, mode) in [("token", 0o644), ("key.pem", 0o640), ("open.cedar", 0o666)] {
+        fs::write(at(name), "x").unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let text = "[policy]\nfiles = [\"open.cedar\", \"*.none\"]\n[[credential]]\nname = \"A\"\nfrom = \"file:token\"\norigins = [\"https://a.test\"]\n[[origin]]\nmatch = \"https://a.test\"\nclient_certificate = \"key.pem\"\nclient_key = \"file:key.pem\"\n";
+    let mistakes = read_in(folder.path(), text).unwrap_err();
+    let expected = [
+        "2:10: `files`",
+        "2:24: `files`",
+        "5:8: `from`",
+        "9:22: `client_certificate`",
+        "10:14: `client_key`",
+    ];
+    assert_eq!(mistakes.len(), expected.len(), "{mistakes:#?}");
+    for (mistake, expected) in mistakes.iter().zip(expected) {
+        assert!(mistake.starts_with(expected), "{mistake}");
+    }
+    fs::write(at("gateway.toml"), "").unwrap();
+    fs::set_permissions(at("gateway.toml"), fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(
+        Config::load(&at("gateway.toml"))
+            .unwrap_err()
+            .to_string()
+            .contains("chmod o-w")
+    );
+}
+
+#[test]
+fn several_sessions_have_a_phantoms_file_and_a_certificate_each() {
+    let listeners = "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:2\"\nsession = \"b\"\n";
+    refused(
+        &format!("{listeners}[phantoms]\nfile = \"p.env\"\n"),
+        &["8:1: one phantoms file stands for several sessions"],
+    );
+    assert!(read(&format!("{listeners}[phantoms]\nfile = \"{{session}}.env\"\n")).is_ok());
+    refused(
+        &format!("{listeners}[ca]\ncertificate = \"ca.pem\"\n"),
+        &["8:1: one CA certificate file stands for several sessions"],
+    );
+    let config = read(&format!("{listeners}[ca]\ncertificate = \"{{session}}.pem\"\n")).unwrap();
+    let of = |listener: usize| {
+        config
+            .ca
+            .certificate_of(&config.listeners[listener].session)
+            .unwrap()
+    };
+    assert!(of(1).ends_with("b.pem") && of(0) != of(1));
+}
+
+#[test]
+fn what_can_never_happen_is_warned_of() {
+    let text = "[[listener]]\nkind = \"tls\"\naddress = \"127.0.0.1:1\"\n[[credential]]\nname = \"A\"\norigins = [\"https://a.test:8443\"]\n";
+    let warnings: Vec<_> = read(text)
+        .unwrap()
+        .warnings
+        .into_iter()
+        .map(|warning| warning.what)
+        .collect();
+    assert_eq!(
+        warnings,
+        [
+            "there are listeners and no policy",
+            "nothing hands out the phantom of `A`",
+            "no listener carries https://a.test:8443 of `A`"
+        ]
+    );
+}
+
+#[test]
+fn a_preset_fills_in_what_is_left_out_and_only_what_it_knows() {
+    let config = read("[[credential]]\nname = \"hub\"\nfrom = \"env:X\"\npreset = \"github\"\n").unwrap();
+    let credential = &config.credentials[0];
+    assert!(credential.env.contains(&"GITHUB_TOKEN".to_owned()) && credential.origins.is_empty());
+    assert_eq!(credential.places_or_common(), credential.known().unwrap().places);
+    let own = read("[[credential]]\nname = \"GH_TOKEN\"\npreset = \"github\"\n").unwrap();
+    assert_eq!(own.credentials[0].env, ["GH_TOKEN"]);
+    refused(
+        concat!(
+            "[[credential]]\nname = \"A\"\npreset = \"githb\"\n",
+            "[[credential]]\nname = \"B\"\npreset = \"databricks\"\n",
+            "[[credential]]\nname = \"C\"\npreset = \"datadog\"\n",
+            "[[credential]]\nname = \"D\"\norigins = [\"https://a.test\"]\nshape = \"[6 nonsense]\"\n",
+        ),
+        &[
+            "3:10: `preset` of [[credential]] is `githb` | no preset has that name | did you mean `github`?",
+            "4:1: [[credential]] has no `origins` | the preset leaves them to you: the service's host is your own",
+            "9:10: the preset does not say which credential is meant",
+            "13:9: `shape` of [[credential]] is `[6 nonsense]`",
+        ],
+    );
+}
+
+/// Where a table of the section can be opened with nothing in it but the key.
+fn one_key(key: &keys::Key, value: &str) -> String {
+    let assignment = format!("{} = {value}", key.name);
+    match key.section {
+        "listener.authentication" => format!("[[listener]]\nauthentication = {{ {assignment} }}\n"),
+        "credential.from" => format!("[[credential]]\nfrom = {{ {assignment} }}\n"),
+        section => format!("{}\n{assignment}\n", keys::heading(section)),
+    }
+}
+
+#[test]
+fn every_key_is_read_and_a_value_of_another_type_is_refused() {
+    for key in keys::KEYS {
+        let mistakes = read(&one_key(key, "1979-05-27")).expect_err(key.name);
+        assert!(
+            mistakes
+                .iter()
+                .any(|mistake| mistake.contains("is of type datetime")),
+            "{key:?}\n{mistakes:#?}"
+        );
+        assert!(
+            !mistakes.iter().any(|mistake| mistake.contains("unknown")),
+            "{key:?}\n{mistakes:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_documentation_has_exactly_the_keys_of_the_code() {
+    let mut documented = BTreeSet::new();
+    let mut section = String::new();
+    for line in include_str!("../docs/config.md").lines() {
+        if let Some(title) = line.strip_prefix("##") {
+            section = title.trim_start_matches('#').trim().to_owned();
+        } else if let Some(row) = line.strip_prefix("| `").filter(|_| section.contains('[')) {
+            documented.insert(format!("{section} | `{row}"));
+        }
+    }
+    let mut known = BTreeSet::new();
+    for key in keys::KEYS {
+        let title = match key.section {
+            "listener.authentication" => "`authentication` of `[[listener]]`".to_owned(),
+            "credential.from" => "`from` of `[[credential]]` as a table".to_owned(),
+            section => format!("`{}`", keys::heading(section)),
+        };
+        let reloads = if key.reloads { "yes" } else { "no" };
+        known.insert(format!(
+            "{title} | `{}` | {} | {} | {reloads} |",
+            key.name, key.takes, key.default
+        ));
+    }
+    let mut differences = String::new();
+    for row in documented.symmetric_difference(&known) {
+        writeln!(
+            differences,
+            "{} {row}",
+            if known.contains(row) {
+                "missing in docs:"
+            } else {
+                "not in the code:"
+            }
+        )
+        .unwrap();
+    }
+    assert!(differences.is_empty(), "{differences}");
+}
+
+#[test]
+fn a_literal_secret_anywhere_is_refused_and_never_repeated() {
+    let places = [
+        format!("[[credential]]\nname = \"A\"\nfrom = \"{CANARY}\"\norigins = [\"https://a.test\"]\n"),
+        format!("[[credential]]\nname = \"A\"\nfrom = \"env:{CANARY}\"\n"),
+        format!("[[credential]]\nname = \"{CANARY}\"\n"),
+        format!("[[credential]]\nname = \"A\"\nfrom = {{ command = [\"/bin/echo\", \"{CANARY}\"] }}\n"),
+        format!("[[credential]]\nname = \"A\"\norigins = [\"https://u:{CANARY}@a.test\"]\n"),
+        format!(
+            "[[credential]]\nname = \"A\"\nenv = [\"{CANARY}\"]\nplaces = [\"{CANARY}\"]\nshape = \"{CANARY}\"\npath = \"{CANARY}\"\n"
+        ),
+        format!(
+            "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\nauthentication = {{ user = \"a\", password = \"{CANARY}\" }}\n"
+        ),
+        format!("[ca]\n{CANARY} = \"{CANARY}\"\n"),
+        format!("{CANARY} = 1\n"),
+        format!("[{CANARY}]\n"),
+        format!("[ca]\nlifetime = \"{CANARY}\n"),
+        format!("[ca]\nlifetime = {CANARY}\n"),
+        format!("secret = {CANARY}\n"),
+        format!("[[credential]]\nname = \"A\"\nsecret = \"{CANARY}\"\n"),
+        format!("[sandbox]\npass_env = [\"{CANARY}\"]\n"),
+    ];
+    for text in places {
+        let refused = Config::from_str(&text, Path::new("/nonexistent/gateway.toml")).expect_err(&text);
+        let told = format!("{refused}\n{refused:?}\n{refused:#?}");
+        assert!(!told.contains("CANARY"), "{text}\n{told}");
+    }
+}
+
+fn gateway(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gateway"))
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .env("HOME", folder)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn ends_with(arguments: &[&str], folder: &Path, code: i32, said: &str) {
+    let output = gateway(arguments, folder);
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{text}");
+    assert!(text.contains(said), "{arguments:?}\n{text}");
+    assert!(!text.contains('\u{1b}'), "a pipe gets no colours: {text}");
+    assert!(!text.contains("CANARY"), "{arguments:?}\n{text}");
+}
+
+#[test]
+fn exit_codes_are_those_that_the_help_promises() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ends_with(&["--help"], at, 0, "Exit codes: 0 it worked");
+    ends_with(&["--version"], at, 0, "gateway 0.");
+    ends_with(&[], at, 2, "Usage: gateway");
+    ends_with(&["frobnicate"], at, 2, "frobnicate");
+    ends_with(&["why"], at, 2, "<ID>");
+    ends_with(&["why", "xyz"], at, 2, "20 hexadecimal digits");
+    ends_with(&["why", "00112233445566778899"], at, 1, "no audit log");
+    ends_with(&["audit", "verify"], at, 1, "no audit log");
+    ends_with(&["audit", "verify", "none.jsonl"], at, 1, "none.jsonl");
+    ends_with(
+        &["audit", "verify", "--head", "1:x", "none.jsonl"],
+        at,
+        2,
+        "--head",
+    );
+    ends_with(&["ca"], at, 2, "--config FILE");
+    ends_with(&["env", "--config", "none.toml"], at, 2, "none.toml");
+    fs::write(at.join("bad.toml"), format!("[ca]\ncertifcate = \"{CANARY}\"\n")).unwrap();
+    ends_with(
+        &["ca", "--config", "bad.toml"],
+        at,
+        2,
+        "bad.toml:2:1: error: unknown key `certifcate`",
+    );
+    ends_with(
+        &["--json", "ca", "--config", "bad.toml"],
+        at,
+        2,
+        "\"line\":2,\"column\":1",
+    );
+}
+
+#[test]
+fn a_secret_on_the_command_line_is_refused_and_not_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let simple = "CANARY-hunter2";
+    ends_with(&["secret", "set", "NAME", simple], at, 2, "never an argument");
+    ends_with(&["secret", "set", CANARY], at, 2, "");
+    ends_with(&["why", "00112233445566778899", simple], at, 2, "(not shown)");
+    ends_with(&["why", "00112233445566778899", CANARY], at, 2, "(not shown)");
+    ends_with(&["--color", CANARY, "ca"], at, 2, "(not shown)");
+    ends_with(&["--color", simple, "ca"], at, 2, "(not shown)");
+    ends_with(&[CANARY], at, 2, "");
+}
+
+#[test]
+fn the_certificate_and_the_variables_of_a_running_gateway_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let certificate = rcgen::generate_simple_self_signed(vec!["ca.test".into()]).unwrap();
+    let pem = certificate.cert.pem();
+    fs::write(at.join("gateway.toml"), "[ca]\ncertificate = \"ca.pem\"\n[phantoms]\nfile = \"p.env\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:8080\"\n").unwrap();
+    ends_with(&["ca"], at, 1, "is it running?");
+    fs::write(at.join("ca.pem"), "no certificate").unwrap();
+    ends_with(&["ca"], at, 1, "no certificate");
+    fs::write(at.join("ca.pem"), &pem).unwrap();
+    ends_with(&["ca"], at, 0, pem.trim());
+    ends_with(&["ca", "--path"], at, 0, "ca.pem");
+    ends_with(&["ca", "--json"], at, 0, "\"sha256\":");
+    ends_with(&["env"], at, 1, "is it running?");
+    fs::write(at.join("p.env"), "TOKEN=phantom'x\n").unwrap();
+    ends_with(&["env"], at, 0, "export HTTPS_PROXY='http://127.0.0.1:8080'");
+    ends_with(&["env"], at, 0, r"export TOKEN='phantom'\''x'");
+    ends_with(&["env", "--json"], at, 0, "\"SSL_CERT_FILE\":");
+    ends_with(&["env", "--session", "other"], at, 2, "--session");
+}
+
+#[test]
+fn the_examples_are_taken_without_a_warning() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut seen = 0;
+    for entry in fs::read_dir(&examples).unwrap() {
+        let path = entry.unwrap().path().join("gateway.toml");
+        if !path.exists() {
+            continue;
+        }
+        let config = Config::load(&path).unwrap_or_else(|refused| panic!("{refused}"));
+        assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+        let path = path.to_str().unwrap();
+        ends_with(
+            &["policy", "check", "--config", path],
+            &examples,
+            0,
+            " 0 warnings",
+        );
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn there_is_no_list_of_hosts_that_pass_by_the_policy() {
+    for key in ["no_proxy", "bypass", "passthrough", "insecure", "allow_all"] {
+        for section in keys::PARTS {
+            let text = format!("{}\n{key} = [\"localhost\"]\n", keys::heading(section.name));
+            let mistakes = read(&text).expect_err(&text);
+            assert!(
+                mistakes
+                    .iter()
+                    .any(|mistake| mistake.contains(&format!("unknown key `{key}`"))),
+                "{mistakes:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Many connections and many names.
+
+use std::time::{Duration, Instant};
+
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::client::none;
+use crate::{Setup, Stage, is_full, run};
+
+const HOST: &str = "two.origin.test";
+
+#[test]
+fn five_thousand_idle_connections_cost_little_and_are_given_back() {
+    const CONNECTIONS: usize = 5_000;
+    let stage = Stage::new(Setup {
+        limits: "connections_per_session = 6000\nidle_timeout = \"10m\"",
+        ..Setup::default()
+    });
+    run(async {
+        let (client, gateway) = (&stage.client, &stage.gateway);
+        ask_on(client, &mut client.tls(HOST, b"http/1.1").await.unwrap()).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let (resident, files, sockets) = (
+            gateway.resident_kib(),
+            gateway.descriptors(),
+            gateway.client_sockets(),
+        );
+        let began = Instant::now();
+        let mut idle = Vec::new();
+        for _ in 0..CONNECTIONS / 20 {
+            let mut few = tokio::task::JoinSet::new();
+            for _ in 0..20 {
+                let client = client.clone();
+                few.spawn(async move {
+                    let mut stream = client.tls(HOST, b"http/1.1").await.unwrap();
+                    ask_on(&client, &mut stream).await;
+                    stream
+                });
+            }
+            idle.extend(few.join_all().await);
+        }
+        let opened = began.elapsed();
+        assert!(gateway.client_sockets() >= CONNECTIONS);
+        let cost = (gateway.resident_kib() - resident) as f64 / CONNECTIONS as f64;
+        let began = Instant::now();
+        ask_on(client, &mut client.tls(HOST, b"http/1.1").await.unwrap()).await;
+        let answered = began.elapsed();
+        println!(
+            "{CONNECTIONS} idle connections: {cost:.1} KiB each, opened in {:.1} s; one more answered in {} ms",
+            opened.as_secs_f64(),
+            answered.as_millis()
+        );
+        assert!(answered < Duration::from_secs(1), "{answered:?}");
+        assert!(cost < 64.0, "{cost} KiB");
+        drop(idle);
+        let began = Instant::now();
+        while gateway.client_sockets() > sockets || gateway.descriptors() > files {
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "{}",
+                gateway.client_sockets()
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+}
+
+/// Asks and reads an answer of two bytes on a connection that then stays.
+async fn ask_on<IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
+    client: &crate::client::Client,
+    stream: &mut IO,
+) {
+    let head = client.head("GET", HOST, "/ok", "");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\nok") {
+        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+}
+
+#[test]
+fn a_flood_of_server_names_fills_no_memory_and_stops_nobody() {
+    let stage = Stage::new(Setup::default());
+    let time = Duration::from_secs(if is_full() { 20 } else { 10 });
+    run(async {
+        let (client, gateway) = (&stage.client, &stage.gateway);
+        let mut before = 0;
+        let (began, mut count, mut refused) = (Instant::now(), 0_u32, 0_u32);
+        while began.elapsed() < time {
+            let mut few = tokio::task::JoinSet::new();
+            for n in count..count + 20 {
+                let client = client.clone();
+                few.spawn(async move { client.tls(&format!("n{n}.origin.test"), b"h2").await.is_err() });
+            }
+            refused += few.join_all().await.into_iter().map(u32::from).sum::<u32>();
+            count += 20;
+            // The leaves that are kept are there by now; from here on nothing may grow.
+            if count == 2_000 {
+                before = gateway.resident_kib();
+            }
+        }
+        assert!(count > 2_000, "{count} handshakes are too few to tell");
+        let after = gateway.resident_kib();
+        let each = after.saturating_sub(before) as f64 * 1024.0 / f64::from(count - 2_000);
+        println!(
+            "{count} server names in {} s, {refused} refused; memory {before} to {after} KiB behind the first 2,000: \
+             {each:.0} bytes a name, {:.0} MiB for a million",
+            time.as_secs(),
+            each * 1e6 / 1048576.0
+        );
+        assert!(after.saturating_sub(before) < 8 << 10, "{before} to {after} KiB");
+        assert!(after < 96 << 10, "{after} KiB");
+        // A name that is kept is served at once.
+        let mut sender = client.http2("n0.origin.test", 1 << 20, 1 << 20).await;
+        drop(sender.ready().await);
+    });
+}
+
+#[test]
+fn a_session_at_its_limit_of_connections_is_refused_and_comes_back() {
+    let stage = Stage::new(Setup {
+        limits: "connections_per_session = 20",
+        ..Setup::default()
+    });
+    run(async {
+        let client = &stage.client;
+        let mut held = Vec::new();
+        for _ in 0..20 {
+            held.push(client.http2(HOST, 1 << 20, 1 << 20).await);
+        }
+        assert!(client.tls(HOST, b"h2").await.is_err());
+        // Those that are open go on.
+        let request = client.request(Method::GET, HOST, "/ok", none());
+        let response = held[7].send_request(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        response.into_body().collect().await.unwrap();
+        held.clear();
+        let began = Instant::now();
+        while client.tls(HOST, b"h2").await.is_err() {
+            assert!(began.elapsed() < Duration::from_secs(2));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+}

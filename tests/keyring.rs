@@ -1,0 +1,116 @@
+//! The key ring against a real Secret Service: gnome-keyring on a bus of its own. Fails where they are not installed.
+
+use std::process::Command;
+
+use gateway::credential::{SecretUnsafe, StoreError, Stores, ring};
+use gateway::names::CredentialName;
+use gateway::session::Reference;
+use zeroize::Zeroizing;
+
+const INNER: &str = "GATEWAY_TEST_INSIDE_BUS";
+
+/// Runs one test of this program again, on a private bus with an unlocked, empty key ring.
+fn on_a_private_bus(test: &str) {
+    let home = tempfile::tempdir().unwrap();
+    let script = r#"
+        printf password | gnome-keyring-daemon --foreground --unlock --components=secrets >/dev/null 2>&1 &
+        ring=$!
+        "$0" --exact "$1" --nocapture
+        status=$?
+        kill $ring
+        exit $status
+    "#;
+    let output = Command::new("dbus-run-session")
+        .args(["--", "sh", "-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .arg(test)
+        .env(INNER, "1")
+        .env("HOME", home.path())
+        .env("XDG_DATA_HOME", home.path())
+        .env("XDG_RUNTIME_DIR", home.path())
+        .output()
+        .expect("dbus-run-session is needed: install dbus and gnome-keyring");
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    assert!(!text.contains("CANARY"), "{text}");
+}
+
+fn value(text: &str) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(text.as_bytes().to_vec())
+}
+
+#[test]
+fn what_is_set_in_the_key_ring_is_what_its_reference_yields() {
+    if std::env::var_os(INNER).is_none() {
+        return on_a_private_bus("what_is_set_in_the_key_ring_is_what_its_reference_yields");
+    }
+    let name = CredentialName::new("github").unwrap();
+    // The daemon takes a moment to own its name on the bus.
+    let listed = (0..100).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        ring::list().ok()
+    });
+    assert_eq!(listed, Some(vec![]));
+    ring::set(&name, value("CANARY-0001")).unwrap();
+    ring::set(&name, value("CANARY-0002")).unwrap();
+    assert_eq!(ring::list().unwrap(), ["github"]);
+    assert!(matches!(
+        ring::set(&name, value("CAN\r\nARY-0003")),
+        Err(ring::RingError::Unsafe(SecretUnsafe::Character))
+    ));
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let reference: Reference = "keyring:gateway/github".parse().unwrap();
+        let absent: Reference = "keyring:gateway/none".parse().unwrap();
+        let stores = Stores::new([]);
+        let lease = stores
+            .resolve(&reference)
+            .await
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert!(lease.secret.is(b"CANARY-0002"));
+        assert!(lease.expires.is_some());
+        assert_eq!(
+            stores.resolve(&absent).await.err().unwrap().cause,
+            StoreError::Absent
+        );
+        ring::delete(&name).unwrap();
+        stores.source(&reference).forget();
+        assert_eq!(
+            stores.resolve(&reference).await.err().unwrap().cause,
+            StoreError::Absent
+        );
+    });
+    assert!(matches!(
+        ring::delete(&name),
+        Err(ring::RingError::Store(StoreError::Absent))
+    ));
+}
+
+#[test]
+fn without_a_bus_the_key_ring_is_unreachable_and_says_so() {
+    if std::env::var_os(INNER).is_some() {
+        assert!(matches!(
+            ring::list(),
+            Err(ring::RingError::Store(StoreError::Unreachable(_)))
+        ));
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "without_a_bus_the_key_ring_is_unreachable_and_says_so"])
+        .env(INNER, "1")
+        .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("1 passed"),
+        "{output:?}"
+    );
+}

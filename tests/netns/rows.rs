@@ -1,0 +1,1159 @@
+//! The rows: each a fact about the sandbox.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use gateway::enroll::Capture;
+use gateway::launch::escape;
+
+use crate::driver::{ANN, Running, Sandbox, own, plant, scratch, user};
+
+type Row = (&'static str, fn());
+
+macro_rules! rows {
+    ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name as fn())),*] };
+}
+
+pub const ROWS: &[Row] = rows![
+    every_tcp_connection_reaches_the_gateway_with_its_destination,
+    redirect_captures_what_tproxy_captures,
+    dns_questions_to_any_server_are_answered_by_the_gateway,
+    names_resolve_through_the_gateway,
+    other_udp_is_refused_at_once,
+    the_sandboxs_own_servers_work_on_loopback,
+    a_server_of_the_host_is_not_reached,
+    curl_node_and_java_trust_the_session,
+    editing_the_resolver_the_hosts_and_the_bundle_changes_nothing,
+    the_command_runs_as_the_user_and_never_as_root,
+    no_capability_is_left_nor_comes_back,
+    variables_that_carry_secrets_are_dropped_and_phantoms_set,
+    secrets_in_the_home_are_hidden,
+    a_secret_that_is_renamed_into_place_on_the_host_stays_hidden,
+    a_secret_that_appears_later_is_hidden,
+    a_store_that_a_variable_has_moved_is_hidden,
+    writes_in_the_home_vanish_and_in_the_project_stay,
+    a_home_under_tmp_works,
+    the_home_as_working_directory_does_not_persist,
+    git_hooks_and_config_are_read_only,
+    a_wished_file_is_hidden,
+    roots_own_directory_is_out_of_sight_but_the_project_in_it_is_there,
+    host_sockets_and_temporary_files_are_gone,
+    abstract_sockets_of_the_host_are_not_reached,
+    sockets_in_the_home_and_elsewhere_are_not_reached,
+    a_wished_file_that_is_renamed_into_place_stays_hidden,
+    host_processes_are_not_seen_nor_signalled,
+    no_inherited_file_reaches_the_command,
+    a_directory_as_standard_input_is_refused,
+    devices_are_few_and_terminals_are_its_own,
+    sys_is_read_only,
+    nested_user_namespaces_are_refused_unless_allowed,
+    the_command_is_pid_two_in_a_fresh_session_of_keys,
+    exit_codes_and_signals_are_the_commands_own,
+    a_missing_command_is_127_and_an_unexecutable_one_126,
+    a_terminated_launcher_forwards_the_signal,
+    a_killed_launcher_takes_the_sandbox_with_it,
+    a_killed_gateway_leaves_no_network,
+    background_children_die_with_the_command,
+    a_dead_or_refusing_gateway_means_125_and_no_command,
+    exhausted_namespaces_mean_125_and_no_command,
+    a_forbidden_mount_means_125_and_no_command,
+    a_target_user_that_cannot_be_means_125_and_no_command,
+    standard_streams_pass_through_untouched,
+    an_interactive_command_stops_and_continues_as_a_job,
+    fifty_parallel_launches_leave_no_process,
+    a_launch_takes_little_time,
+    a_sandbox_in_a_sandbox_works,
+    every_published_escape_is_held,
+    every_published_escape_is_held_where_user_namespaces_are_allowed,
+    the_probes_themselves_see_an_escape_outside_the_sandbox,
+];
+
+/// Where a destination was, whichever way the listener wrote it.
+fn plain(text: &str) -> String {
+    text.replace("[::ffff:", "").replace("]:", ":").replace('[', "")
+}
+
+fn shell(script: &str) -> [Sandbox; 2] {
+    Sandbox::by_both(&["/bin/sh", "-c", script])
+}
+
+const DESTINATIONS: [&str; 6] = [
+    "8.8.8.8:80",
+    "10.1.2.3:443",
+    "192.0.2.2:7099",
+    "[2001:db8::1]:65000",
+    "1.1.1.1:853",
+    "169.254.169.254:80",
+];
+
+fn every_tcp_connection_reaches_the_gateway_with_its_destination() {
+    for sandbox in Sandbox::probes(&[&["tcp"], &DESTINATIONS[..]].concat()) {
+        let expected: String = DESTINATIONS
+            .iter()
+            .map(|address| format!("reached {address}\n"))
+            .collect();
+        assert_eq!(plain(&sandbox.text()), plain(&expected));
+    }
+}
+
+fn redirect_captures_what_tproxy_captures() {
+    for mut sandbox in Sandbox::probes(&[&["tcp"], &DESTINATIONS[..]].concat()) {
+        sandbox.launch.capture = Some(Capture::Redirect);
+        let expected: String = DESTINATIONS
+            .iter()
+            .map(|address| format!("reached {address}\n"))
+            .collect();
+        assert_eq!(plain(&sandbox.text()), plain(&expected));
+    }
+    for mut sandbox in Sandbox::probes(&["dns", "8.8.8.8:53", "[2001:4860::8888]:53"]) {
+        sandbox.launch.capture = Some(Capture::Redirect);
+        assert_eq!(sandbox.text(), "answered [198, 18, 0, 1]\n".repeat(2));
+    }
+}
+
+fn dns_questions_to_any_server_are_answered_by_the_gateway() {
+    let servers = [
+        "8.8.8.8:53",
+        "127.0.0.53:53",
+        "127.0.0.1:53",
+        "[2001:4860::8888]:53",
+        "[::1]:53",
+    ];
+    for sandbox in Sandbox::probes(&[&["dns"], &servers[..]].concat()) {
+        assert_eq!(sandbox.text(), "answered [198, 18, 0, 1]\n".repeat(servers.len()));
+    }
+}
+
+fn names_resolve_through_the_gateway() {
+    for sandbox in Sandbox::probes(&["resolve", "whatever.test"]) {
+        let text = sandbox.text();
+        assert!(
+            text.contains("198.18.0.1:80") && text.contains("[fd65::1]:80"),
+            "{text}"
+        );
+    }
+}
+
+fn other_udp_is_refused_at_once() {
+    let addresses = [
+        "1.1.1.1:443",
+        "8.8.8.8:123",
+        "[2001:db8::1]:443",
+        "224.0.0.251:5353",
+        "192.0.2.1:40000",
+    ];
+    for sandbox in Sandbox::probes(&[&["udp"], &addresses[..]].concat()) {
+        for line in sandbox.text().lines() {
+            assert!(line.ends_with("at once: true"), "{line}");
+        }
+    }
+}
+
+fn the_sandboxs_own_servers_work_on_loopback() {
+    let script = "import socket
+for family, host in ((socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')):
+    server = socket.socket(family); server.bind((host, 80)); server.listen()
+    client = socket.create_connection((host, 80)); peer = server.accept()[0]
+    peer.send(b'own'); print(client.recv(9).decode())";
+    for sandbox in Sandbox::by_both(&["/usr/bin/env", "python3", "-c", script]) {
+        let Ok(python) = std::fs::canonicalize("/usr/bin/python3") else {
+            panic!("this row needs python3")
+        };
+        let mut sandbox = sandbox;
+        sandbox.launch.arguments = vec![python.into(), "-c".into(), script.into()];
+        assert_eq!(sandbox.text(), "own\nown\n");
+    }
+}
+
+fn a_server_of_the_host_is_not_reached() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap().to_string();
+    for sandbox in Sandbox::probes(&["tcp", &address]) {
+        assert_eq!(sandbox.text(), "ConnectionRefused\n");
+    }
+}
+
+fn curl_node_and_java_trust_the_session() {
+    for sandbox in Sandbox::by_both(&["/usr/bin/curl", "-sS", "https://trusted.test/"]) {
+        assert_eq!(sandbox.text(), "trusted\n");
+    }
+    // The bind over the system's bundle alone suffices, too.
+    for sandbox in shell("env -u SSL_CERT_FILE -u CURL_CA_BUNDLE curl -sS https://trusted.test/") {
+        assert_eq!(sandbox.text(), "trusted\n");
+    }
+    let get = "require('https').get('https://trusted.test/',r=>r.on('data',d=>process.stdout.write(d))).on('error',e=>console.log(e.code))";
+    for sandbox in Sandbox::by_both(&["/usr/bin/node", "-e", get]) {
+        assert_eq!(sandbox.text(), "trusted\n");
+    }
+    let source = "public class Get { public static void main(String[] a) throws Exception {
+        System.out.write(new java.net.URL(\"https://trusted.test/\").openStream().readAllBytes()); System.out.flush(); } }";
+    for unset in ["", "unset JAVA_TOOL_OPTIONS;"] {
+        for sandbox in shell(&format!("{unset} exec java Get.java")) {
+            plant(
+                &sandbox.directory.join("Get.java"),
+                source,
+                if sandbox.uid == 0 { 65534 } else { sandbox.uid },
+            );
+            assert_eq!(sandbox.text(), "trusted\n");
+        }
+    }
+}
+
+fn editing_the_resolver_the_hosts_and_the_bundle_changes_nothing() {
+    let script = "for f in /etc/resolv.conf /etc/hosts /run/gateway/ca-bundle.pem; do
+        (echo 'nameserver 9.9.9.9' > $f) 2>/dev/null && echo WROTE $f; done
+        curl -s --max-time 3 http://8.8.8.8:80/";
+    for sandbox in shell(script) {
+        assert_eq!(plain(&sandbox.text()), "reached 8.8.8.8:80\n");
+    }
+}
+
+fn the_command_runs_as_the_user_and_never_as_root() {
+    let [by_root, by_user] =
+        shell("id -u; id -g; id -G; echo $HOME; awk '{print $1,$2,$3}' /proc/self/uid_map");
+    assert_eq!(by_root.text(), "65534\n65534\n65534\n/tmp/home\n65534 65534 1\n");
+    let home = by_user.home.display().to_string();
+    assert_eq!(
+        by_user.text(),
+        format!("{ANN}\n{ANN}\n{ANN}\n{home}\n{ANN} {ANN} 1\n")
+    );
+    let [mut by_root, _] = shell("id -u");
+    by_root.launch.user = Some(user(4321));
+    assert_eq!(by_root.text(), "4321\n");
+    let [by_root, _] = shell("id -u");
+    let by_sudo = by_root.variable("SUDO_UID", "4322").variable("SUDO_GID", "4322");
+    assert_eq!(by_sudo.text(), "4322\n");
+    let [mut by_root, mut by_user] = shell("id -u");
+    by_root.launch.user = Some(user(0));
+    by_user.launch.user = Some(user(0));
+    assert_eq!(by_root.run().status.code(), Some(125));
+    assert_eq!(by_user.run().status.code(), Some(125));
+}
+
+fn no_capability_is_left_nor_comes_back() {
+    for sandbox in shell(
+        "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | awk '{print $2}' | sort -u | tr '\\n' ' '",
+    ) {
+        assert_eq!(sandbox.text(), "0000000000000000 1 2 ");
+    }
+    // A set-user-ID program of root gains nothing.
+    let program = scratch("setuid", 0).join("id");
+    std::fs::copy("/usr/bin/id", &program).unwrap();
+    own(&program, 0);
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    for sandbox in Sandbox::by_both(&[program.to_str().unwrap(), "-u"]) {
+        let expected = if sandbox.uid == 0 { 65534 } else { sandbox.uid };
+        assert_eq!(sandbox.text(), format!("{expected}\n"));
+    }
+}
+
+fn variables_that_carry_secrets_are_dropped_and_phantoms_set() {
+    for sandbox in shell("env | cut -d= -f1 | sort | tr '\\n' ' '; echo; echo $GITHUB_TOKEN $HTTPS_PROXY") {
+        let sandbox = sandbox
+            .variable("GITHUB_TOKEN", "ghp_real")
+            .variable("HTTPS_PROXY", "http://127.0.0.1:1")
+            .variable("SSH_AUTH_SOCK", "/x")
+            .variable("UNWANTED", "1")
+            .variable("HARMLESS", "1")
+            .variable("DATABASE_URL", "postgres://a:canary@b/c");
+        let text = sandbox.text();
+        let (names, phantom) = text.split_once('\n').unwrap();
+        let names: Vec<&str> = names.split(' ').collect();
+        for absent in [
+            "HTTPS_PROXY",
+            "SSH_AUTH_SOCK",
+            "UNWANTED",
+            "DATABASE_URL",
+            "SUDO_UID",
+            "SSL_CERT_DIR",
+        ] {
+            assert!(!names.contains(&absent), "{absent} in {names:?}");
+        }
+        for present in [
+            "HARMLESS",
+            "PATH",
+            "HOME",
+            "SSL_CERT_FILE",
+            "NODE_EXTRA_CA_CERTS",
+            "JAVA_TOOL_OPTIONS",
+        ] {
+            assert!(names.contains(&present), "no {present} in {names:?}");
+        }
+        assert_eq!(phantom, "ghp_phantom\n");
+    }
+    for mut sandbox in shell("echo $MY_TOKEN") {
+        sandbox.launch.environment.allow.push("MY_TOKEN".into());
+        assert_eq!(sandbox.variable("MY_TOKEN", "wanted").text(), "wanted\n");
+    }
+}
+
+fn secrets_in_the_home_are_hidden() {
+    let sandbox = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "cd ~; grep -rl CANARY . 2>/dev/null; cat .visible .config/other/file; ls .ssh .aws 2>&1",
+    ]);
+    for name in [
+        ".ssh/id_ed25519",
+        ".aws/credentials",
+        ".netrc",
+        ".config/gh/hosts.yml",
+        ".cargo/credentials.toml",
+        ".docker/config.json",
+    ] {
+        plant(&sandbox.home.join(name), "CANARY", ANN);
+    }
+    plant(&sandbox.home.join(".visible"), "seen\n", ANN);
+    plant(&sandbox.home.join(".config/other/file"), "seen too\n", ANN);
+    let output = sandbox.run();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("seen\nseen too\n"), "{text}");
+    assert!(
+        !text.contains("CANARY") && text.contains("No such file"),
+        "{text}"
+    );
+}
+
+fn a_secret_that_is_renamed_into_place_on_the_host_stays_hidden() {
+    let sandbox = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "echo ready; read line < fifo; cat ~/.netrc ~/.aws/credentials 2>&1",
+    ]);
+    plant(&sandbox.home.join(".netrc"), "OLD-SECRET", ANN);
+    plant(&sandbox.home.join(".aws/credentials"), "OLD-SECRET", ANN);
+    let fifo = sandbox.directory.join("fifo");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    own(&fifo, ANN);
+    let mut running = sandbox.spawn();
+    assert_eq!(running.line(), "ready");
+    plant(&sandbox.home.join("new"), "NEW-SECRET", ANN);
+    std::fs::rename(sandbox.home.join("new"), sandbox.home.join(".netrc")).unwrap();
+    std::fs::remove_dir_all(sandbox.home.join(".aws")).unwrap();
+    plant(&sandbox.home.join(".aws/credentials"), "NEW-SECRET", ANN);
+    std::fs::write(&fifo, "go\n").unwrap();
+    let text = String::from_utf8(running.finish().stdout).unwrap();
+    assert!(
+        !text.contains("SECRET") && text.matches("No such file").count() == 2,
+        "{text}"
+    );
+}
+
+fn a_secret_that_appears_later_is_hidden() {
+    let sandbox = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "echo ready; read line < fifo; cat ~/.kube/config ~/.config/gh/hosts.yml 2>&1",
+    ]);
+    let fifo = sandbox.directory.join("fifo");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    own(&fifo, ANN);
+    let mut running = sandbox.spawn();
+    assert_eq!(running.line(), "ready");
+    plant(&sandbox.home.join(".kube/config"), "NEW-SECRET", ANN);
+    plant(&sandbox.home.join(".config/gh/hosts.yml"), "NEW-SECRET", ANN);
+    std::fs::write(&fifo, "go\n").unwrap();
+    let text = String::from_utf8(running.finish().stdout).unwrap();
+    assert!(!text.contains("SECRET"), "{text}");
+}
+
+fn writes_in_the_home_vanish_and_in_the_project_stay() {
+    for sandbox in shell("echo evil >> ~/.bashrc; cat ~/.bashrc; echo kept > file") {
+        plant(&sandbox.home.join(".bashrc"), "good\n", ANN);
+        let text = sandbox.text();
+        if sandbox.uid == ANN {
+            assert_eq!(text, "good\nevil\n");
+        }
+        assert_eq!(
+            std::fs::read_to_string(sandbox.home.join(".bashrc")).unwrap(),
+            "good\n"
+        );
+        assert_eq!(
+            std::fs::read_to_string(sandbox.directory.join("file")).unwrap(),
+            "kept\n"
+        );
+    }
+    let mut sandbox = Sandbox::by_user(&["/bin/sh", "-c", "echo kept > file; pwd"]);
+    sandbox.directory = sandbox.home.join("src/app");
+    plant(&sandbox.directory.join("file"), "", ANN);
+    assert_eq!(sandbox.text(), format!("{}\n", sandbox.directory.display()));
+    assert_eq!(
+        std::fs::read_to_string(sandbox.directory.join("file")).unwrap(),
+        "kept\n"
+    );
+}
+
+fn a_home_under_tmp_works() {
+    let directory = tempfile::tempdir().unwrap();
+    own(directory.path(), ANN);
+    let home = directory.path().join("home");
+    let mut sandbox = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "cat ~/.profile; cat ~/.netrc 2>&1; pwd; ls -A /tmp",
+    ]);
+    plant(&home.join(".profile"), "mine\n", ANN);
+    plant(&home.join(".netrc"), "SECRET", ANN);
+    sandbox.variables.push(("HOME".into(), home.clone().into()));
+    sandbox.directory = home.join("app");
+    plant(&sandbox.directory.join("x"), "", ANN);
+    let text = String::from_utf8(sandbox.run().stdout).unwrap();
+    assert!(text.starts_with("mine\n") && !text.contains("SECRET"), "{text}");
+    let names = format!(
+        "{}\n{}\n",
+        sandbox.directory.display(),
+        directory.path().file_name().unwrap().display()
+    );
+    assert!(text.ends_with(&names), "{text}");
+}
+
+fn the_home_as_working_directory_does_not_persist() {
+    let mut sandbox = Sandbox::by_user(&["/bin/sh", "-c", "pwd; echo x > new && cat new"]);
+    sandbox.directory = sandbox.home.clone();
+    assert_eq!(sandbox.text(), format!("{}\nx\n", sandbox.home.display()));
+    assert!(!sandbox.home.join("new").exists());
+}
+
+fn git_hooks_and_config_are_read_only() {
+    let script = "echo x > .git/config; echo x > .git/hooks/pre-commit; mv .git other; rm -rf .git/hooks; echo ok > .git/index; cat .git/config";
+    for sandbox in shell(script) {
+        let owner = if sandbox.uid == 0 { 65534 } else { sandbox.uid };
+        plant(&sandbox.directory.join(".git/config"), "mine\n", owner);
+        plant(&sandbox.directory.join(".git/hooks/sample"), "mine\n", owner);
+        assert_eq!(sandbox.text(), "mine\n");
+        assert!(!sandbox.directory.join(".git/hooks/pre-commit").exists());
+        assert!(sandbox.directory.join(".git/hooks/sample").exists());
+        assert!(sandbox.directory.join(".git/index").exists());
+    }
+}
+
+fn a_wished_file_is_hidden() {
+    for mut sandbox in shell("cat gateway.toml audit/log /srv/gateway-netns/elsewhere-secret 2>&1; true") {
+        let owner = if sandbox.uid == 0 { 65534 } else { sandbox.uid };
+        plant(&sandbox.directory.join("gateway.toml"), "SECRET", owner);
+        plant(&sandbox.directory.join("audit/log"), "SECRET", owner);
+        plant(Path::new("/srv/gateway-netns/elsewhere-secret"), "SECRET", owner);
+        sandbox.launch.hide = vec![
+            sandbox.directory.join("gateway.toml"),
+            sandbox.directory.join("audit"),
+            "/srv/gateway-netns/elsewhere-secret".into(),
+        ];
+        let text = sandbox.text();
+        assert!(!text.contains("SECRET"), "{text}");
+    }
+}
+
+fn roots_own_directory_is_out_of_sight_but_the_project_in_it_is_there() {
+    let directory = tempfile::tempdir_in("/root").unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(directory.path().join("readme"), "project\n").unwrap();
+    let mut sandbox = Sandbox::by_root(&["/bin/sh", "-c", "cat readme; ls -A /root | wc -l; pwd"]);
+    sandbox.directory = directory.path().to_owned();
+    assert_eq!(
+        sandbox.text(),
+        format!("project\n1\n{}\n", directory.path().display())
+    );
+}
+
+fn host_sockets_and_temporary_files_are_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = directory.path().join("agent.sock");
+    let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    for sandbox in Sandbox::probes(&[
+        "unix",
+        path.to_str().unwrap(),
+        "/run/dbus/system_bus_socket",
+        "/var/run/docker.sock",
+    ]) {
+        assert_eq!(sandbox.text(), "NotFound\n".repeat(3));
+    }
+    for sandbox in shell("ls -A /tmp /var/tmp /dev/shm | grep -v : | grep -v home; find /run -type s") {
+        assert_eq!(sandbox.text().trim(), "");
+    }
+}
+
+fn abstract_sockets_of_the_host_are_not_reached() {
+    use std::os::linux::net::SocketAddrExt;
+    let name = format!("gateway-netns-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+    for sandbox in Sandbox::probes(&["unix", &format!("@{name}")]) {
+        assert_eq!(sandbox.text(), "ConnectionRefused\n");
+    }
+}
+
+fn host_processes_are_not_seen_nor_signalled() {
+    let pid = std::process::id();
+    for sandbox in shell(&format!(
+        "ls -d /proc/[0-9]* | wc -l; kill -0 {pid} 2>&1 | grep -c -i 'no such'; cat /proc/1/environ 2>&1 | grep -ci denied"
+    )) {
+        let text = sandbox.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].parse::<u32>().unwrap() <= 5, "{text}");
+        assert_eq!(lines[1..], ["1", "1"], "{text}");
+    }
+}
+
+fn no_inherited_file_reaches_the_command() {
+    for sandbox in Sandbox::probes(&["fds"]) {
+        let secret = std::fs::File::open("/etc/passwd").unwrap();
+        let (number, mut command) = (secret.as_raw_fd(), sandbox.command());
+        // SAFETY: `dup2` is async-signal-safe and touches no memory.
+        unsafe {
+            command.pre_exec(move || {
+                libc::dup2(number, 9);
+                libc::dup2(number, 77);
+                Ok(())
+            })
+        };
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = Running { child }.finish();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "[0, 1, 2, 3]\n"); // 3 is the listing's own.
+    }
+}
+
+fn a_directory_as_standard_input_is_refused() {
+    for sandbox in shell("ls -la /proc/self/fd/0/") {
+        let root = std::fs::File::open("/").unwrap();
+        let output = sandbox.command().stdin(root).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("standard stream 0 is a directory"));
+    }
+}
+
+fn devices_are_few_and_terminals_are_its_own() {
+    for sandbox in shell(
+        "ls /dev; ls /dev/pts; echo x > /dev/null && head -c1 /dev/urandom | wc -c; (exec 3>/dev/ptmx) && echo pty",
+    ) {
+        assert_eq!(
+            sandbox.text().replace('\n', " "),
+            "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero ptmx 1 pty "
+        );
+    }
+}
+
+fn sys_is_read_only() {
+    for sandbox in
+        shell("awk '$5 ~ /^\\/sys/ && $6 !~ /^ro/' /proc/self/mountinfo; test -d /sys/kernel && echo there")
+    {
+        assert_eq!(sandbox.text(), "there\n");
+    }
+}
+
+fn nested_user_namespaces_are_refused_unless_allowed() {
+    for sandbox in shell("unshare -Ur true 2>&1 || echo refused") {
+        let text = sandbox.text();
+        assert!(
+            text.contains("No space left") && text.ends_with("refused\n"),
+            "{text}"
+        );
+    }
+    let wget = "curl -s --max-time 2 http://8.8.8.8/ || echo nothing";
+    for mut sandbox in shell(&format!(
+        "unshare -Unr /bin/sh -c '{wget}'; umount /run 2>/dev/null; mount -t tmpfs x /etc 2>/dev/null || echo refused"
+    )) {
+        sandbox.launch.allow_userns = true;
+        let text = String::from_utf8(sandbox.run().stdout).unwrap();
+        assert_eq!(text, "nothing\nrefused\n");
+    }
+    // In a nested user namespace, what is hidden cannot be uncovered.
+    let mut sandbox = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "unshare -Urm /bin/sh -c 'umount -l ~; umount -l /run; umount -l /tmp; mount --move /run /mnt; cat ~/.netrc; ls /run/dbus' 2>/dev/null; true",
+    ]);
+    sandbox.launch.allow_userns = true;
+    plant(&sandbox.home.join(".netrc"), "SECRET", ANN);
+    assert_eq!(sandbox.text(), "");
+}
+
+fn the_command_is_pid_two_in_a_fresh_session_of_keys() {
+    for sandbox in shell("echo $$; cat /proc/keys 2>/dev/null | grep -c _ses || true") {
+        assert!(sandbox.text().starts_with("2\n"));
+    }
+}
+
+fn exit_codes_and_signals_are_the_commands_own() {
+    for sandbox in shell("exit 42") {
+        assert_eq!(sandbox.run().status.code(), Some(42));
+    }
+    for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGINT] {
+        for sandbox in shell(&format!("kill -{signal} $$")) {
+            assert_eq!(sandbox.run().status.signal(), Some(signal));
+        }
+    }
+}
+
+fn a_missing_command_is_127_and_an_unexecutable_one_126() {
+    for sandbox in Sandbox::by_both(&["no-such-command-anywhere"]) {
+        let output = sandbox.run();
+        assert_eq!(output.status.code(), Some(127));
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("`no-such-command-anywhere`: command not found")
+        );
+    }
+    for sandbox in Sandbox::by_both(&["/etc/passwd"]) {
+        assert_eq!(sandbox.run().status.code(), Some(126));
+    }
+}
+
+fn a_terminated_launcher_forwards_the_signal() {
+    for sandbox in shell("trap 'echo got; exit 7' TERM; echo ready; while :; do sleep 0.05; done") {
+        let mut running = sandbox.spawn();
+        assert_eq!(running.line(), "ready");
+        // SAFETY: a child of ours that has not been waited for.
+        unsafe { libc::kill(running.id(), libc::SIGTERM) };
+        let output = running.finish();
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(7), b"got\n".as_slice())
+        );
+    }
+}
+
+/// Counts the processes whose command line holds a mark.
+fn processes_with(mark: &str) -> usize {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter(|entry| {
+        std::fs::read(entry.path().join("cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(mark))
+            && std::fs::read_to_string(entry.path().join("stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    })
+    .filter(|entry| entry.file_name().to_str() != Some(&std::process::id().to_string()))
+    .count()
+}
+
+/// The command lines of the other processes of this very test program: its launchers and gateways.
+fn own_processes() -> Vec<String> {
+    let own = std::fs::read_link("/proc/self/exe").unwrap();
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter(|entry| std::fs::read_link(entry.path().join("exe")).is_ok_and(|exe| exe == own))
+        .filter(|entry| entry.file_name().to_str() != Some(&std::process::id().to_string()))
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(" __"))
+        .collect()
+}
+
+fn within(limit: Duration, what: &str, condition: impl Fn() -> bool) {
+    let until = Instant::now() + limit;
+    while !condition() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn a_killed_launcher_takes_the_sandbox_with_it() {
+    for sandbox in shell("echo ready; sleep 4711.5 & sleep 4711.5") {
+        let mut running = sandbox.spawn();
+        assert_eq!(running.line(), "ready");
+        running.child.kill().unwrap();
+        running.child.wait().unwrap();
+        within(
+            Duration::from_secs(2),
+            "the sandbox outlives its launcher",
+            || processes_with("4711.5") == 0,
+        );
+    }
+}
+
+fn a_killed_gateway_leaves_no_network() {
+    for mut sandbox in Sandbox::probes(&["wait-tcp", "8.8.8.8:80"]) {
+        let file = sandbox.directory.join("gateway.pid");
+        sandbox.launch.environment.allow.push("TEST_*".into());
+        let sandbox = sandbox.variable("TEST_GATEWAY_PID_FILE", file.to_str().unwrap());
+        let mut running = sandbox.spawn();
+        assert_eq!(plain(&running.line()), "reached 8.8.8.8:80");
+        let pid: i32 = std::fs::read_to_string(&file).unwrap().parse().unwrap();
+        // SAFETY: the gateway of this very sandbox, which lives as long as nothing ends it.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        let text = String::from_utf8(running.finish().stdout).unwrap();
+        assert!(
+            text.starts_with("ConnectionRefused / ") && !text.contains("answered") && !text.contains("sent"),
+            "{text}"
+        );
+    }
+}
+
+fn background_children_die_with_the_command() {
+    for sandbox in
+        shell("setsid sleep 4712.5 >/dev/null 2>&1 & (setsid sleep 4712.5 >/dev/null 2>&1 &); exit 3")
+    {
+        assert_eq!(sandbox.run().status.code(), Some(3));
+        within(Duration::from_secs(2), "children outlive the command", || {
+            processes_with("4712.5") == 0
+        });
+    }
+}
+
+fn a_dead_or_refusing_gateway_means_125_and_no_command() {
+    for (manner, message) in [("die", "gateway"), ("refuse", "no session for you")] {
+        for mut sandbox in shell("touch started") {
+            sandbox.manner = manner;
+            let output = sandbox.run();
+            assert_eq!(output.status.code(), Some(125));
+            assert!(String::from_utf8_lossy(&output.stderr).contains(message));
+            assert!(!sandbox.directory.join("started").exists());
+        }
+    }
+}
+
+fn exhausted_namespaces_mean_125_and_no_command() {
+    let sandbox = Sandbox::by_user(&["/bin/sh", "-c", "touch started"]);
+    let inner = sandbox.command();
+    let mut outer = std::process::Command::new("setpriv");
+    outer.args([
+        "--reuid=12345",
+        "--regid=12345",
+        "--clear-groups",
+        "unshare",
+        "-U",
+        "--map-current-user",
+        "--keep-caps",
+    ]);
+    outer.args([
+        "/bin/sh",
+        "-c",
+        "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"",
+        "sh",
+    ]);
+    outer
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .current_dir(&sandbox.directory);
+    outer.env_clear().envs(sandbox.variables.iter().cloned());
+    let output = outer.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{errors}");
+    assert!(!sandbox.directory.join("started").exists());
+    assert!(
+        errors.contains("new namespaces (clone3)") && errors.contains("`user.max_user_namespaces`"),
+        "{errors}"
+    );
+}
+
+fn a_forbidden_mount_means_125_and_no_command() {
+    // A masked /proc, as in a container: no fresh one may be mounted.
+    let sandbox = Sandbox::by_user(&["/bin/sh", "-c", "touch started"]);
+    let inner = sandbox.command();
+    let mut outer = std::process::Command::new("unshare");
+    let script = "mount -t tmpfs none /proc/scsi 2>/dev/null || mount -t tmpfs none /proc/acpi 2>/dev/null || mount -t tmpfs none /proc/bus; \
+                  exec setpriv --reuid=12345 --regid=12345 --clear-groups \"$@\"";
+    outer
+        .args(["-m", "/bin/sh", "-c", script, "sh"])
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    outer
+        .current_dir(&sandbox.directory)
+        .env_clear()
+        .envs(sandbox.variables.iter().cloned());
+    let output = outer.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{errors}");
+    assert!(
+        errors.contains("fresh /proc") && errors.contains("systempaths=unmasked"),
+        "{errors}"
+    );
+    assert!(!sandbox.directory.join("started").exists());
+}
+
+fn a_target_user_that_cannot_be_means_125_and_no_command() {
+    let sandbox = Sandbox::by_user(&["/bin/sh", "-c", "touch started"]);
+    let mut sandbox = sandbox;
+    sandbox.launch.user = Some(user(1));
+    let output = sandbox.run();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(!sandbox.directory.join("started").exists());
+}
+
+fn standard_streams_pass_through_untouched() {
+    use std::io::Write;
+    for sandbox in shell("cat; echo error >&2") {
+        let mut command = sandbox.command();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let writer = std::thread::spawn(move || input.write_all(&vec![b'x'; 300_000]).unwrap());
+        let output = Running { child }.finish();
+        writer.join().unwrap();
+        assert_eq!(
+            (output.stdout.len(), output.stderr.as_slice()),
+            (300_000, b"error\n".as_slice())
+        );
+    }
+}
+
+/// Drives an interactive shell on a pseudo-terminal, whose job the sandbox is.
+fn an_interactive_command_stops_and_continues_as_a_job() {
+    use std::io::{Read, Write};
+    for sandbox in shell("echo in-the-sandbox; read line; echo got-$line; sleep ${NAP:-30}") {
+        let command = sandbox.command();
+        let mut words = vec![command.get_program().to_owned()];
+        words.extend(command.get_args().map(ToOwned::to_owned));
+        let quoted: Vec<String> = words
+            .iter()
+            .map(|word| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''")))
+            .collect();
+        let (master, slave) = pseudo_terminal();
+        let mut shell = std::process::Command::new("/bin/bash");
+        shell
+            .args(["--norc", "--noprofile", "-i"])
+            .env_clear()
+            .envs(sandbox.variables.iter().cloned())
+            .env("PS1", "$ ");
+        shell
+            .current_dir(&sandbox.directory)
+            .stdin(slave.try_clone().unwrap())
+            .stdout(slave.try_clone().unwrap())
+            .stderr(slave);
+        if sandbox.uid != 0 {
+            shell.uid(sandbox.uid).gid(sandbox.uid);
+        }
+        // SAFETY: both calls are async-signal-safe, and touch no memory.
+        unsafe {
+            shell.pre_exec(|| {
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                Ok(())
+            })
+        };
+        let mut shell = shell.spawn().unwrap();
+        let (said, hears) = std::sync::mpsc::channel();
+        let mut reading = master.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 1024];
+            while let Ok(count) = reading.read(&mut bytes) {
+                if count == 0
+                    || said
+                        .send(String::from_utf8_lossy(&bytes[..count]).into_owned())
+                        .is_err()
+                {
+                    break;
+                }
+            }
+        });
+        let mut heard = String::new();
+        let mut expect = |wanted: &str| {
+            let until = Instant::now() + Duration::from_secs(10);
+            while !heard.contains(wanted) {
+                let left = until.saturating_duration_since(Instant::now());
+                heard += &hears
+                    .recv_timeout(left)
+                    .unwrap_or_else(|_| panic!("no `{wanted}` in {heard:?}"));
+            }
+            heard.clear();
+        };
+        let mut typing = master;
+        let mut say = |text: &str| typing.write_all(text.as_bytes()).unwrap();
+        say(&format!("{}\n", quoted.join(" ")));
+        expect("in-the-sandbox\r\n");
+        say("hello\n");
+        expect("got-hello\r\n");
+        // dash forks by vfork, which a stop between its two halves leaves hanging, with or without a sandbox.
+        std::thread::sleep(Duration::from_millis(300));
+        say("\x1a");
+        expect("Stopped");
+        say("echo the-shell-is-$((40+2))\n");
+        expect("the-shell-is-42\r\n");
+        say("fg\n");
+        expect("__driver"); // The shell names the job that it continues.
+        std::thread::sleep(Duration::from_millis(200));
+        say("\x03");
+        say("echo ended-with-$?\n");
+        expect("ended-with-130\r\n");
+        // In a pipeline the terminal is the neighbours' as well.
+        let quoted = format!("NAP=1 {}", quoted.join(" "));
+        say(&format!(
+            "{{ sleep 0.2; echo line; sleep 0.2; }} | {quoted} | {{ cat; read answer < /dev/tty; echo neighbour-$answer; }}\n"
+        ));
+        expect("got-line\r\n");
+        say("reads\n");
+        expect("neighbour-reads\r\n");
+        say("exit\n");
+        shell.wait().unwrap();
+    }
+}
+
+fn pseudo_terminal() -> (std::fs::File, std::fs::File) {
+    let master = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/ptmx")
+        .unwrap();
+    let (unlocked, mut number) = (0_i32, 0_i32);
+    // SAFETY: each request reads or writes one `i32`.
+    unsafe {
+        assert_eq!(
+            libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked),
+            0
+        );
+        assert_eq!(
+            libc::ioctl(master.as_raw_fd(), libc::TIOCGPTN, &raw mut number),
+            0
+        );
+    }
+    let path = format!("/dev/pts/{number}");
+    std::os::unix::fs::chown(&path, Some(ANN), None).unwrap();
+    let slave = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    (master, slave)
+}
+
+fn fifty_parallel_launches_leave_no_process() {
+    let sandboxes: Vec<Sandbox> = (0..25).flat_map(|_| shell("exit 5")).collect();
+    let running: Vec<Running> = sandboxes.iter().map(Sandbox::spawn).collect();
+    for sandbox in running {
+        assert_eq!(sandbox.finish().status.code(), Some(5));
+    }
+    let until = Instant::now() + Duration::from_secs(5);
+    while !own_processes().is_empty() {
+        assert!(Instant::now() < until, "processes remain: {:?}", own_processes());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn a_launch_takes_little_time() {
+    let mut times: Vec<Duration> = (0..15)
+        .map(|_| {
+            let mut sandbox = Sandbox::by_user(&["/bin/true"]);
+            sandbox.manner = "plain";
+            let begun = Instant::now();
+            assert!(sandbox.run().status.success());
+            begun.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    println!("    median launch, with the processes around it: {:?}", times[7]);
+    assert!(times[7] < Duration::from_millis(500));
+}
+
+fn escapes(sandbox: Sandbox) -> String {
+    let home = if sandbox.uid == 0 {
+        None
+    } else {
+        Some(sandbox.home.clone())
+    };
+    plant(&sandbox.home.join(".ssh/id_ed25519"), "SECRET", ANN);
+    plant(&sandbox.home.join(".local/state/gateway/x"), "x", ANN);
+    plant(
+        &sandbox.directory.join(".git/config"),
+        "",
+        if sandbox.uid == 0 { 65534 } else { ANN },
+    );
+    plant(
+        &sandbox.directory.join(".git/hooks/x"),
+        "",
+        if sandbox.uid == 0 { 65534 } else { ANN },
+    );
+    let (targets, mut guard) = escape::plant(home.as_deref()).unwrap();
+    let mut sandbox = sandbox.variable(
+        escape::TARGETS_VARIABLE,
+        &serde_json::to_string(&targets).unwrap(),
+    );
+    sandbox.launch.own_program = true;
+    sandbox
+        .launch
+        .environment
+        .allow
+        .push(escape::TARGETS_VARIABLE.into());
+    let output = sandbox.run();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "by {}: {}\n{text}{}",
+        sandbox.uid,
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(guard.breaches(), Vec::<String>::new());
+    if std::env::var_os("SHOW_ESCAPES").is_some() {
+        println!("{text}");
+    }
+    assert_eq!(text.lines().count(), escape::probes().len(), "{text}");
+    text
+}
+
+fn every_published_escape_is_held() {
+    for sandbox in Sandbox::by_both(&["gateway", escape::SUBCOMMAND]) {
+        let by_user = sandbox.uid != 0;
+        let text = escapes(sandbox);
+        // A probe that finds nothing to try proves nothing.
+        let idle: Vec<&str> = text.lines().filter(|line| line.starts_with("n/a")).collect();
+        let expected = if by_user { 0 } else { 1 }; // Nobody's home has no credential stores.
+        assert_eq!(idle.len(), expected, "{idle:?}");
+    }
+}
+
+fn every_published_escape_is_held_where_user_namespaces_are_allowed() {
+    for mut sandbox in Sandbox::by_both(&["gateway", escape::SUBCOMMAND]) {
+        sandbox.launch.allow_userns = true;
+        let text = escapes(sandbox);
+        assert!(text.contains("nothing was uncovered or reached"), "{text}");
+    }
+}
+
+fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
+    let (targets, mut guard) = escape::plant(None).unwrap();
+    let mut outside = std::process::Command::new(std::env::current_exe().unwrap());
+    outside
+        .arg(escape::SUBCOMMAND)
+        .env(escape::TARGETS_VARIABLE, serde_json::to_string(&targets).unwrap());
+    outside.uid(ANN).gid(ANN).current_dir("/");
+    let output = outside.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success());
+    for name in [
+        "tcp-host",
+        "udp-host",
+        "abstract-sockets",
+        "path-sockets",
+        "canary-files",
+        "host-processes",
+        "32-bit-calls",
+        "capabilities",
+    ] {
+        assert!(
+            text.lines()
+                .any(|line| line.starts_with("ESCAPED") && line.contains(name)),
+            "{name} saw nothing:\n{text}"
+        );
+    }
+    let breaches = guard.breaches();
+    assert!(breaches.len() >= 3, "{breaches:?}");
+}
+
+fn listen(path: &Path) -> std::os::unix::net::UnixListener {
+    let socket = std::os::unix::net::UnixListener::bind(path).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    socket
+}
+
+fn sockets_in_the_home_and_elsewhere_are_not_reached() {
+    let elsewhere = scratch("daemon", 0);
+    let path = elsewhere.join("daemon.sock");
+    let _daemon = listen(&path);
+    let probe = |seconds: &str| {
+        Sandbox::probes(&[
+            "unix-after",
+            seconds,
+            path.to_str().unwrap(),
+            elsewhere.join("late.sock").to_str().unwrap(),
+        ])
+    };
+    for sandbox in probe("0") {
+        assert_eq!(sandbox.text(), "NotFound\nNotFound\n");
+    }
+    // Nor one that is made there after the launch.
+    for sandbox in probe("0.5") {
+        let mut running = sandbox.spawn();
+        assert_eq!(running.line(), "waiting");
+        let late = listen(&elsewhere.join("late.sock"));
+        let text = String::from_utf8(running.finish().stdout).unwrap();
+        assert!(!text.contains("CONNECTED"), "{text}");
+        drop(late);
+        std::fs::remove_file(elsewhere.join("late.sock")).unwrap();
+    }
+    let [_, mut sandbox] = Sandbox::probes(&["unix-after", "0"]);
+    let path = sandbox.home.join("agent.sock");
+    let _agent = listen(&path);
+    sandbox.launch.arguments.push(path.into());
+    let text = sandbox.text();
+    assert!(!text.contains("CONNECTED") && text.lines().count() == 1, "{text}");
+}
+
+fn a_wished_file_that_is_renamed_into_place_stays_hidden() {
+    for mut sandbox in shell("echo ready; read line < fifo; cat $SECRET_PLACE 2>&1; true") {
+        let owner = if sandbox.uid == 0 { 65534 } else { ANN };
+        let place = scratch("config", sandbox.uid);
+        let file = place.join("secrets.toml");
+        plant(&file, "OLD-SECRET", owner);
+        sandbox.launch.hide.push(file.clone());
+        sandbox.launch.environment.allow.push("SECRET_PLACE".into());
+        let fifo = sandbox.directory.join("fifo");
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&fifo)
+                .status()
+                .unwrap()
+                .success()
+        );
+        own(&fifo, owner);
+        let mut running = sandbox.variable("SECRET_PLACE", file.to_str().unwrap()).spawn();
+        assert_eq!(running.line(), "ready");
+        plant(&place.join("new"), "NEW-SECRET", owner);
+        std::fs::rename(place.join("new"), &file).unwrap();
+        std::fs::write(&fifo, "go\n").unwrap();
+        let text = String::from_utf8(running.finish().stdout).unwrap();
+        assert!(
+            text.contains("No such file") && !text.contains("-SECRET"),
+            "{text}"
+        );
+    }
+}
+
+fn a_sandbox_in_a_sandbox_works() {
+    let script = "curl -sS http://8.8.8.8/ | tr -d '\\n'; cat ~/.netrc 2>/dev/null; ls ~/.local/bin; echo x > ~/new && echo wrote";
+    let inner = Sandbox::by_user(&["/bin/sh", "-c", script]);
+    let command = inner.command();
+    let mut outer = Sandbox::by_user(&[]);
+    outer.launch.arguments = [command.get_program()]
+        .into_iter()
+        .chain(command.get_args())
+        .map(Into::into)
+        .collect();
+    outer.launch.allow_userns = true;
+    plant(&outer.home.join(".netrc"), "SECRET", ANN);
+    plant(&outer.home.join(".local/bin/tool"), "", ANN);
+    assert_eq!(plain(&outer.text()), "reached 8.8.8.8:80tool\nwrote\n");
+}
+
+fn a_store_that_a_variable_has_moved_is_hidden() {
+    let sandbox = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "cat $XDG_CONFIG_HOME/gh/hosts.yml $KUBECONFIG ~/keys.json 2>&1; cat $XDG_CONFIG_HOME/app",
+    ]);
+    let moved = scratch("config", ANN);
+    plant(&moved.join("gh/hosts.yml"), "SECRET", ANN);
+    plant(&moved.join("app"), "seen\n", ANN);
+    plant(&sandbox.home.join("keys.json"), "SECRET", ANN);
+    let (moved, keys) = (
+        moved.display().to_string(),
+        sandbox.home.join("keys.json").display().to_string(),
+    );
+    let text = sandbox
+        .variable("XDG_CONFIG_HOME", &moved)
+        .variable("GOOGLE_APPLICATION_CREDENTIALS", &keys)
+        .text();
+    assert!(!text.contains("SECRET") && text.ends_with("seen\n"), "{text}");
+}

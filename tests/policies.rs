@@ -1,0 +1,100 @@
+//! The shipped policies: each loads without a lint, and decides as its decision file says.
+
+use std::path::{Path, PathBuf};
+
+use gateway::policy::{Policies, SCHEMA, Source, decisions};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("policies")
+}
+
+/// The default policies, and the ones beside a decision file.
+fn load(decisions: &Path) -> Policies {
+    let mut sources = Source::read(&folder().join("default.cedar")).unwrap();
+    let beside = decisions.with_extension("cedar");
+    if beside.exists() {
+        sources.extend(Source::read(&beside).unwrap());
+    }
+    Policies::load(&sources).unwrap_or_else(|problems| panic!("{}:\n{problems}", beside.display()))
+}
+
+fn decision_files() -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder().join("decisions"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn shipped_policies_decide_as_their_decision_files_say() {
+    let files = decision_files();
+    assert!(files.len() >= 4, "{files:?}");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let report = decisions::run(&load(&file).current(), &text)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert!(
+            report.failed.is_empty(),
+            "{}: {:#?}",
+            file.display(),
+            report.failed
+        );
+        assert!(report.passed > 0, "{}", file.display());
+    }
+}
+
+#[test]
+fn shipped_policies_have_no_lint() {
+    for file in decision_files() {
+        let policies = load(&file);
+        assert!(
+            policies.current().lints().is_empty(),
+            "{}: {:#?}",
+            file.display(),
+            policies.current().lints()
+        );
+    }
+}
+
+#[test]
+fn each_shipped_policy_file_has_decisions() {
+    for entry in std::fs::read_dir(folder().join("decisions")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "cedar") {
+            assert!(path.with_extension("toml").exists(), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_attribute_is_documented() {
+    let docs = std::fs::read_to_string(folder().parent().unwrap().join("docs/policy.md")).unwrap();
+    let attributes = SCHEMA.lines().filter_map(|line| {
+        let (name, kind) = line.strip_prefix("    ")?.split_once(": ")?;
+        kind.ends_with(',').then_some(name)
+    });
+    let mut count = 0;
+    for name in attributes {
+        count += 1;
+        assert!(docs.contains(&format!("`{name}`")), "{name}");
+    }
+    assert!(count > 40, "{count}");
+}
+
+#[test]
+fn the_examples_in_the_documentation_load() {
+    let docs = std::fs::read_to_string(folder().parent().unwrap().join("docs/policy.md")).unwrap();
+    let examples: Vec<&str> = docs
+        .split("```cedar\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(examples.len() >= 4);
+    for example in examples {
+        let loaded = Policies::load(&[Source::new("policy.md", example)]);
+        assert!(loaded.is_ok(), "{example}\n{}", loaded.unwrap_err());
+    }
+}

@@ -1,0 +1,766 @@
+//! The rig of the attack matrix: the real program between an attacker's client and the test's origins.
+//!
+//! One `gateway serve` with proxy and TLS listeners of two sessions, and one `gateway exec` whose command is a relay, so
+//! that raw bytes come in by capture too. After every case [`Rig::settle`] checks the invariants I1 to I4 of the threat
+//! catalogue.
+
+pub mod canary;
+pub mod certificates;
+pub mod frames;
+pub mod gate;
+pub mod names;
+pub mod origin;
+pub mod relay;
+pub mod way;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use canary::Canary;
+use certificates::Authority;
+use frames::Frames;
+use gate::Gate;
+use names::Names;
+use origin::{Origins, Seen};
+use relay::Relay;
+use way::{Raw, Response, Way, Wire};
+
+/// A host that is allowed and managed: all credentials but `other` are bound to it.
+pub const GOOD: &str = "good.rig.test";
+/// A host that is allowed, and to which no credential is bound.
+pub const OTHER: &str = "other.rig.test";
+/// A host that is allowed, and to which only `other` is bound.
+pub const SECOND: &str = "second.rig.test";
+/// As `GOOD`, over HTTP/2.
+pub const H2: &str = "h2.rig.test";
+/// A host that is not allowed; its address is X.
+pub const EVIL: &str = "evil.rig.test";
+/// The password of the proxy that asks for one.
+pub const PROXY_PASSWORD: &str = "proxy-password-canary";
+
+/// Everything together.
+pub struct Rig {
+    /// Its files.
+    pub dir: tempfile::TempDir,
+    /// The name server.
+    pub names: Names,
+    /// E and X.
+    pub origins: Origins,
+    /// The secrets.
+    pub canaries: Vec<Canary>,
+    /// `gateway serve`.
+    pub served: Gate,
+    /// `gateway exec`.
+    pub sandboxed: Gate,
+    /// The relay inside the sandbox.
+    pub relay: Relay,
+    /// Phantoms of session B.
+    pub phantoms_b: std::collections::HashMap<String, String>,
+    /// Listeners.
+    pub ports: Ports,
+    /// What the sandbox has seen since the last settlement.
+    pub visible: Arc<Mutex<Vec<u8>>>,
+    books: Mutex<Books>,
+}
+
+/// Where the listeners are.
+#[derive(Clone, Copy)]
+pub struct Ports {
+    /// Session A's proxy.
+    pub proxy: SocketAddr,
+    /// Session A's TLS listener.
+    pub tls: SocketAddr,
+    /// Session A's proxy that asks for a password.
+    pub guarded: SocketAddr,
+    /// Session B's proxy.
+    pub proxy_b: SocketAddr,
+    /// Session B's TLS listener.
+    pub tls_b: SocketAddr,
+}
+
+#[derive(Default)]
+struct Books {
+    served: VecDeque<Value>,
+    sandboxed: VecDeque<Value>,
+    ends: Vec<Value>,
+    lent: usize,
+    reached: usize,
+    perhaps_reached: usize,
+    seen: Vec<Seen>,
+    requests: usize,
+    text: String,
+}
+
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn file(path: &Path, mode: u32, content: &str) {
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(path)
+        .unwrap();
+    file.write_all(content.as_bytes()).unwrap();
+}
+
+/// Variables of a phantoms file, as the credentials of the same order.
+fn phantoms(pair: impl Fn(&str) -> Option<String>) -> std::collections::HashMap<String, String> {
+    CREDENTIALS
+        .iter()
+        .map(|(name, ..)| {
+            (
+                (*name).to_owned(),
+                pair(&variable(name)).expect("a phantom for each credential"),
+            )
+        })
+        .collect()
+}
+
+fn variable(credential: &str) -> String {
+    format!("{}_TOKEN", credential.to_uppercase())
+}
+
+/// Name, pattern of the secret, place, origins beside `GOOD`.
+const CREDENTIALS: [(&str, &str, &str, &[&str]); 6] = [
+    (
+        "bearer",
+        "sk-live-%%",
+        "header:authorization:Bearer",
+        &["https://h2.rig.test"],
+    ),
+    ("xkey", "xk/%+%", "header:x-api-key", &["https://h2.rig.test"]),
+    ("basic", "bp-%", "basic:password", &[]),
+    ("cookie", "ck-%", "cookie:sid", &["https://h2.rig.test"]),
+    ("query", "qk/%+%", "query:key", &["https://h2.rig.test"]),
+    ("other", "ot-%%", "header:authorization:Bearer", &[]),
+];
+
+/// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's name server.
+pub const ALLOWED: [&str; 25] = [
+    GOOD,
+    OTHER,
+    SECOND,
+    H2,
+    "tls12.rig.test",
+    "expired.rig.test",
+    "selfsigned.rig.test",
+    "wrongname.rig.test",
+    "wrongusage.rig.test",
+    "flip.dns.test",
+    "mixed.dns.test",
+    "mapped.dns.test",
+    "translated.dns.test",
+    "private.dns.test",
+    "nothing.dns.test",
+    "metadata.dns.test",
+    "127.0.0.1",
+    "10.0.0.1",
+    "169.254.169.254",
+    "100.100.100.200",
+    "::1",
+    "fd00:ec2::254",
+    "64:ff9b::7f00:1",
+    "2002:7f00:1::",
+    "metadata.google.internal",
+];
+
+/// The policies of the rig.
+pub fn policies() -> String {
+    let mut text = String::new();
+    for (at, host) in ALLOWED.iter().enumerate() {
+        text.push_str(&format!(
+            "@id(\"rig/allow-{at}\")\npermit(principal, action in Gateway::Action::\"ask\", \
+             resource == Gateway::Host::\"{host}\") when {{ context.port != 22 }};\n"
+        ));
+    }
+    for (name, ..) in CREDENTIALS {
+        text.push_str(&format!(
+            "@id(\"rig/lend-{name}\")\npermit(principal, action == Gateway::Action::\"lend\", \
+             resource == Gateway::Credential::\"{name}\") when {{ context.origin in Gateway::Domain::\"rig.test\" }};\n"
+        ));
+    }
+    text.push_str(FORBIDS);
+    text
+}
+
+const FORBIDS: &str = r#"
+@id("rig/no-secret")
+forbid(principal, action, resource) when { context.prefixes.contains("/secret") };
+@id("rig/no-admin")
+forbid(principal, action, resource in Gateway::Domain::"rig.test") when { context.segments.contains("0:admin") };
+@id("rig/no-delete")
+forbid(principal, action == Gateway::Action::"DELETE", resource);
+@id("rig/no-other")
+forbid(principal, action == Gateway::Action::"other", resource);
+@id("rig/no-bad-repo")
+forbid(principal, action, resource) when { context.query.contains("repo=bad") };
+@id("rig/no-role")
+forbid(principal, action, resource) when { context.fields.contains("x-role: admin") };
+"#;
+
+impl Rig {
+    /// Starts everything.
+    pub fn start() -> Self {
+        let dir = tempfile::Builder::new().prefix("rig").tempdir().unwrap();
+        let at = dir.path().to_owned();
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o755)).unwrap();
+        for name in ["audit", "secrets", "work"] {
+            fs::create_dir(at.join(name)).unwrap();
+            let mode = if name == "work" { 0o755 } else { 0o700 };
+            fs::set_permissions(at.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let authority = Arc::new(Authority::new());
+        file(&at.join("origins.pem"), 0o644, &authority.pem);
+        let names = Names::start();
+        let origins = Origins::start(&authority);
+        let canaries: Vec<Canary> = CREDENTIALS
+            .iter()
+            .map(|(name, pattern, ..)| Canary::new(name, pattern))
+            .collect();
+        for canary in &canaries {
+            file(&at.join("secrets").join(canary.name), 0o600, &canary.secret);
+        }
+        file(&at.join("secrets/proxy"), 0o600, PROXY_PASSWORD);
+        file(&at.join("rig.cedar"), 0o644, &policies());
+        fs::copy(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/policies/default.cedar"),
+            at.join("default.cedar"),
+        )
+        .unwrap();
+        let ports = Ports {
+            proxy: free(),
+            tls: free(),
+            guarded: free(),
+            proxy_b: free(),
+            tls_b: free(),
+        };
+        let shared = settings(&origins, &names);
+        file(
+            &at.join("serve.toml"),
+            0o644,
+            &format!("{}{shared}", listeners(&ports)),
+        );
+        file(
+            &at.join("exec.toml"),
+            0o644,
+            &format!("[audit]\npath = \"audit/exec.jsonl\"\n{shared}"),
+        );
+        let bearer = &canaries[0].secret;
+        let served = serve(&at, "serve.toml", bearer);
+        let mut served = Gate::new(served, at.join("audit/serve.jsonl"), at.join("serve.log"));
+        served.wait_for_log(&ports.tls_b.to_string());
+        let (sandboxed, relay) = exec(&at, bearer);
+        let mut sandboxed = Gate::new(sandboxed, at.join("audit/exec.jsonl"), at.join("exec.log"));
+        let read = |session: &str| {
+            let text = fs::read_to_string(at.join(format!("phantoms-{session}.env"))).unwrap();
+            phantoms(|name| {
+                text.lines()
+                    .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+            })
+        };
+        served.phantoms = read("a");
+        let phantoms_b = read("b");
+        sandboxed.phantoms = phantoms(|name| relay.environment.get(name).cloned());
+        let rig = Self {
+            dir,
+            names,
+            origins,
+            canaries,
+            served,
+            sandboxed,
+            relay,
+            phantoms_b,
+            ports,
+            visible: Arc::default(),
+            books: Mutex::default(),
+        };
+        rig.visible
+            .lock()
+            .unwrap()
+            .extend_from_slice(&rig.relay.environment_bytes);
+        rig
+    }
+
+    /// The gateway behind a way.
+    pub fn gate(&self, way: Way) -> &Gate {
+        if way.is_transparent() {
+            &self.sandboxed
+        } else {
+            &self.served
+        }
+    }
+
+    /// The phantom that the client of a way holds.
+    pub fn phantom(&self, way: Way, credential: &str) -> &str {
+        &self.gate(way).phantoms[credential]
+    }
+
+    /// The secret of a credential.
+    pub fn secret(&self, credential: &str) -> &str {
+        &self
+            .canaries
+            .iter()
+            .find(|canary| canary.name == credential)
+            .unwrap()
+            .secret
+    }
+
+    /// Connects to a listener.
+    pub fn dial(&self, address: SocketAddr) -> Wire {
+        Wire::clear(Raw::Tcp(TcpStream::connect(address).unwrap()), &self.visible)
+    }
+
+    /// Connects from inside the sandbox.
+    pub fn inside(&self, to: &str) -> Result<Wire, String> {
+        Ok(Wire::clear(Raw::Relay(self.relay.connect(to)?), &self.visible))
+    }
+
+    /// Reaches the point behind which the bytes of a connection to `host:port` stand.
+    ///
+    /// # Errors
+    /// What the gateway said instead.
+    pub fn tunnel(&self, way: Way, host: &str, port: u16) -> Result<Wire, Response> {
+        match way {
+            Way::Connect | Way::ConnectClear => {
+                let mut wire = self.dial(self.ports.proxy);
+                wire.send(
+                    format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").as_bytes(),
+                );
+                let head = wire.line(b"\r\n\r\n").unwrap_or_default();
+                if head.starts_with(b"HTTP/1.1 200 ") {
+                    return Ok(wire);
+                }
+                let head = String::from_utf8_lossy(&head).into_owned();
+                let (body, _) = wire.rest();
+                let status = head
+                    .split(' ')
+                    .nth(1)
+                    .and_then(|word| word.parse().ok())
+                    .unwrap_or(0);
+                Err(Response {
+                    status,
+                    head,
+                    body,
+                    ..Response::default()
+                })
+            }
+            Way::Socks | Way::SocksClear => {
+                let mut wire = self.dial(self.ports.proxy);
+                match self.socks(&mut wire, host.as_bytes(), port) {
+                    0 => Ok(wire),
+                    code => Err(Response {
+                        status: code.into(),
+                        ..Response::default()
+                    }),
+                }
+            }
+            Way::Tls => Ok(self.dial(self.ports.tls)),
+            Way::Forward => Ok(self.dial(self.ports.proxy)),
+            Way::Transparent | Way::TransparentClear => self
+                .inside(&format!("{host}:{port}"))
+                .map_err(|_| Response::default()),
+        }
+    }
+
+    /// Asks for a name by SOCKS5, and gives the reply's code (255: none).
+    pub fn socks(&self, wire: &mut Wire, host: &[u8], port: u16) -> u8 {
+        wire.send(&[5, 1, 0]);
+        wire.exactly(2).expect("a method is chosen");
+        let length = u8::try_from(host.len()).unwrap();
+        wire.send(&[&[5, 1, 0, 3, length][..], host, &port.to_be_bytes()].concat());
+        wire.exactly(10).map_or(255, |reply| reply[1])
+    }
+
+    /// A connection on which requests to a host can be written.
+    pub fn open(&self, way: Way, host: &str) -> Wire {
+        self.open_with(way, host, &["http/1.1"])
+    }
+
+    fn open_with(&self, way: Way, host: &str, alpn: &[&str]) -> Wire {
+        let wire = self
+            .tunnel(way, host, way.port())
+            .unwrap_or_else(|refused| panic!("{way:?}: {refused:?}"));
+        if way.is_secure() {
+            wire.secure(Some(host), alpn)
+                .unwrap_or_else(|error| panic!("{way:?}: {error}"))
+        } else {
+            wire
+        }
+    }
+
+    /// A connection for frames by hand.
+    pub fn frames(&self, way: Way, host: &str) -> Frames {
+        Frames::begin(self.open_with(way, host, &["h2"]))
+    }
+
+    /// Fills a template: `{T}` is what stands before the path, `{H}` the host, `{PH:name}` a phantom.
+    pub fn fill(&self, way: Way, host: &str, template: &str) -> Vec<u8> {
+        let before = if way == Way::Forward {
+            format!("http://{host}")
+        } else {
+            String::new()
+        };
+        let mut text = template.replace("{T}", &before).replace("{H}", host);
+        for (name, phantom) in &self.gate(way).phantoms {
+            text = text.replace(&format!("{{PH:{name}}}"), phantom);
+        }
+        text.into_bytes()
+    }
+
+    /// Sends a filled template on a fresh connection, and reads the first answer.
+    pub fn ask(&self, way: Way, host: &str, template: &str) -> Response {
+        self.open(way, host).ask(&self.fill(way, host, template))
+    }
+
+    /// Waits for so many records of exchanges of a gateway, and takes them.
+    pub fn records(&self, way: Way, count: usize) -> Vec<Value> {
+        let until = Instant::now() + Duration::from_secs(6);
+        loop {
+            self.pull();
+            let mut books = self.books();
+            let queue = if way.is_transparent() {
+                &mut books.sandboxed
+            } else {
+                &mut books.served
+            };
+            if queue.len() >= count {
+                return queue.drain(..count).collect();
+            }
+            assert!(
+                Instant::now() < until,
+                "{way:?}: {} records of {count}: {queue:?}",
+                queue.len()
+            );
+            drop(books);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The one record of an exchange.
+    pub fn record(&self, way: Way) -> Value {
+        self.records(way, 1).remove(0)
+    }
+
+    /// Takes the `end` records so far, after waiting for one.
+    pub fn ends(&self) -> Vec<Value> {
+        let until = Instant::now() + Duration::from_secs(6);
+        loop {
+            self.pull();
+            let ends = std::mem::take(&mut self.books().ends);
+            if !ends.is_empty() || Instant::now() > until {
+                return ends;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Forgets the `end` records so far: for cases about something else.
+    pub fn ends_now(&self) {
+        self.pull();
+        self.books().ends.clear();
+    }
+
+    /// Takes all records of a gateway so far.
+    pub fn every_record(&self, way: Way) -> Vec<Value> {
+        self.pull();
+        let mut books = self.books();
+        let queue = if way.is_transparent() {
+            &mut books.sandboxed
+        } else {
+            &mut books.served
+        };
+        queue.drain(..).collect()
+    }
+
+    /// Says that so many requests at E came by another gateway than the rig's own.
+    pub fn uncounted(&self, count: usize) {
+        self.pull();
+        self.books().requests -= count;
+    }
+
+    /// Forgets the records so far, whatever they are.
+    pub fn forget_records(&self) {
+        self.pull();
+        let mut books = self.books();
+        books.served.clear();
+        books.sandboxed.clear();
+    }
+
+    /// Waits a moment, and forgets a gateway's records: for bytes that are no exchange, of which each listener tells in its own way.
+    pub fn abandon_records(&self, way: Way) {
+        std::thread::sleep(Duration::from_millis(40));
+        self.pull();
+        let mut books = self.books();
+        if way.is_transparent() {
+            books.sandboxed.clear()
+        } else {
+            books.served.clear()
+        }
+    }
+
+    /// What E has got since the last look.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.pull();
+        std::mem::take(&mut self.books().seen)
+    }
+
+    /// A case that failed may have held the lock; what it left behind is abandoned anyway.
+    fn books(&self) -> std::sync::MutexGuard<'_, Books> {
+        self.books
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn pull(&self) {
+        let mut books = self.books();
+        let seen = self.origins.take_seen();
+        books.requests += seen.len();
+        books.seen.extend(seen);
+        for (gate, served) in [(&self.served, true), (&self.sandboxed, false)] {
+            for record in gate.take_records() {
+                books.text.push_str(&record.to_string());
+                match record["kind"].as_str() {
+                    Some("exchange") => {}
+                    Some("end") => {
+                        books.ends.push(record);
+                        continue;
+                    }
+                    _ => continue,
+                }
+                books.lent += record["lent"].as_array().map_or(0, Vec::len);
+                match record["phase"].as_str() {
+                    Some("answer") => books.reached += 1,
+                    Some("attach" | "forward") => books.perhaps_reached += 1,
+                    _ => {}
+                }
+                if served {
+                    books.served.push_back(record)
+                } else {
+                    books.sandboxed.push_back(record)
+                }
+            }
+        }
+    }
+
+    /// Checks the invariants that hold after every case.
+    ///
+    /// I1: no canary where the sandbox, a log or an origin outside the pinned position could see it. I2: E has got exactly the requests
+    /// that were allowed. I3: no record that the case did not account for. I4: both gateways serve the next request.
+    pub fn settle(&self) {
+        std::thread::sleep(Duration::from_millis(15));
+        self.pull();
+        {
+            let mut books = self.books();
+            assert!(
+                books.served.is_empty(),
+                "I3: records too many: {:?}",
+                books.served
+            );
+            assert!(
+                books.sandboxed.is_empty(),
+                "I3: records too many: {:?}",
+                books.sandboxed
+            );
+            let (least, most) = (books.reached, books.reached + books.perhaps_reached);
+            assert!(
+                (least..=most).contains(&books.requests),
+                "I2: E has got {} requests, the log tells of {least} to {most}: {:?}",
+                books.requests,
+                books.seen
+            );
+            let visible = std::mem::take(&mut *self.visible.lock().unwrap());
+            let text = std::mem::take(&mut books.text);
+            for (what, bytes) in [
+                ("what the sandbox saw", visible),
+                ("the audit log", text.into_bytes()),
+                ("the log of serve", self.served.take_log()),
+                ("the log of exec", self.sandboxed.take_log()),
+            ] {
+                let leaks = canary::seen(&self.canaries, &bytes);
+                assert!(
+                    leaks.is_empty(),
+                    "I1: {what} holds {leaks:?}: {}",
+                    String::from_utf8_lossy(&bytes)
+                );
+            }
+            let at_origin = self.origins.take_raw();
+            let secrets = canary::count(&self.canaries, &at_origin);
+            assert_eq!(
+                secrets,
+                books.lent,
+                "I1: secrets at E against loans in the log: {}",
+                String::from_utf8_lossy(&at_origin)
+            );
+            assert!(
+                memchr::memmem::find(&at_origin, PROXY_PASSWORD.as_bytes()).is_none(),
+                "I1: the proxy's password is at E"
+            );
+            assert_eq!(self.origins.touched(), 0, "X was touched");
+            let asked = self.names.take_asked();
+            assert!(asked.is_empty(), "names were asked for: {asked:?}");
+            *books = Books::default();
+        }
+        for way in [Way::Connect, Way::Transparent] {
+            assert!(self.gate(way).is_alive(), "I4: the gateway of {way:?} ended");
+            let started = Instant::now();
+            let answer = self.ask(way, OTHER, "GET /alive HTTP/1.1\r\nHost: {H}\r\n\r\n");
+            assert_eq!(answer.status, 200, "I4: {answer:?}");
+            assert!(
+                started.elapsed() < Duration::from_secs(1),
+                "I4: a benign request took {:?}",
+                started.elapsed()
+            );
+            self.record(way);
+        }
+        self.pull();
+        *self.books() = Books::default();
+        self.origins.take_raw();
+        self.visible.lock().unwrap().clear();
+    }
+
+    /// Forgets what a case that failed has left behind, so that the next one is judged by itself.
+    pub fn abandon(&self) {
+        std::thread::sleep(Duration::from_millis(300));
+        self.pull();
+        *self.books() = Books::default();
+        self.origins.take_raw();
+        self.names.take_asked();
+        self.visible.lock().unwrap().clear();
+        self.served.take_log();
+        self.sandboxed.take_log();
+    }
+}
+
+fn settings(origins: &Origins, names: &Names) -> String {
+    let (e, clear, x) = (origins.tls, origins.clear, origins.x);
+    let mut text = format!(
+        "[policy]\nfiles = [\"rig.cedar\", \"default.cedar\"]\n\
+         [resolver]\nservers = [\"{}\"]\nhosts_file = false\n\
+         [limits]\nhandshake_timeout = \"2s\"\nhead_timeout = \"2s\"\nconnect_timeout = \"2s\"\nidle_timeout = \"30s\"\nprogress_timeout = \"30s\"\n",
+        names.address
+    );
+    let mut rule = |pattern: &str, connect: String, more: &str| {
+        let roots = if pattern.starts_with("https") {
+            "roots = [\"origins.pem\"]\n"
+        } else {
+            "cleartext = true\n"
+        };
+        text.push_str(&format!(
+            "[[origin]]\nmatch = \"{pattern}\"\n{connect}\n{roots}{more}"
+        ));
+    };
+    rule("https://*.rig.test", format!("connect = \"{e}\""), "");
+    rule("http://*.rig.test", format!("connect = \"{clear}\""), "");
+    rule(
+        "https://h2.rig.test",
+        format!("connect = \"{e}\""),
+        "http = \"2\"\n",
+    );
+    rule("https://evil.rig.test", format!("connect = \"{x}\""), "");
+    rule("http://evil.rig.test", format!("connect = \"{x}\""), "");
+    rule(
+        &format!("https://good.rig.test:{}", x.port()),
+        format!("connect = \"{e}\""),
+        "",
+    );
+    rule(
+        &format!("https://flip.dns.test:{}", e.port()),
+        "addresses = [\"127.0.0.1/32\"]".to_owned(),
+        "",
+    );
+    rule(
+        &format!("https://mixed.dns.test:{}", e.port()),
+        "addresses = [\"127.0.0.1/32\"]".to_owned(),
+        "",
+    );
+    for (name, _, place, more) in CREDENTIALS {
+        let host = if name == "other" { SECOND } else { GOOD };
+        let mut all = vec![format!("\"https://{host}\"")];
+        all.extend(more.iter().map(|origin| format!("\"{origin}\"")));
+        let from = if name == "bearer" {
+            "env:RIG_BEARER".to_owned()
+        } else {
+            format!("file:secrets/{name}")
+        };
+        text.push_str(&format!(
+            "[[credential]]\nname = \"{name}\"\nfrom = \"{from}\"\norigins = [{}]\nplaces = [\"{place}\"]\nenv = [\"{}\"]\n",
+            all.join(", "),
+            variable(name)
+        ));
+    }
+    text
+}
+
+fn listeners(ports: &Ports) -> String {
+    let mut text = String::from(
+        "[audit]\npath = \"audit/serve.jsonl\"\n[ca]\ncertificate = \"ca-{session}.pem\"\n[phantoms]\nfile = \"phantoms-{session}.env\"\n",
+    );
+    for (kind, address, session) in [
+        ("proxy", ports.proxy, "a"),
+        ("tls", ports.tls, "a"),
+        ("proxy", ports.guarded, "a"),
+        ("proxy", ports.proxy_b, "b"),
+        ("tls", ports.tls_b, "b"),
+    ] {
+        text.push_str(&format!(
+            "[[listener]]\nkind = \"{kind}\"\naddress = \"{address}\"\nsession = \"{session}\"\n"
+        ));
+        if address == ports.guarded {
+            text.push_str("authentication = { user = \"agent\", password = \"file:secrets/proxy\" }\n");
+        }
+    }
+    text
+}
+
+fn log(path: PathBuf) -> Stdio {
+    fs::File::create(path).unwrap().into()
+}
+
+/// Starts `gateway serve` in a folder.
+pub fn serve(at: &Path, config: &str, bearer: &str) -> std::process::Child {
+    let name = config.replace(".toml", ".log");
+    Command::new(env!("CARGO_BIN_EXE_gateway"))
+        .args(["serve", "--config", config])
+        .current_dir(at)
+        .env("RIG_BEARER", bearer)
+        .env("RUST_LOG", "trace")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log(at.join(name)))
+        .spawn()
+        .unwrap()
+}
+
+fn exec(at: &Path, bearer: &str) -> (std::process::Child, Relay) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gateway"))
+        .args(["exec", "-q", "--config", "../exec.toml", "--"])
+        .arg(std::env::current_exe().unwrap())
+        .arg("__relay")
+        .current_dir(at.join("work"))
+        .env("RIG_BEARER", bearer)
+        .env("RUST_LOG", "trace")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log(at.join("exec.log")))
+        .spawn()
+        .unwrap();
+    match Relay::new(child.stdin.take().unwrap(), child.stdout.take().unwrap()) {
+        Some(relay) => (child, relay),
+        None => panic!(
+            "the sandbox does not start: {}",
+            fs::read_to_string(at.join("exec.log")).unwrap()
+        ),
+    }
+}

@@ -1,0 +1,425 @@
+//! The test's origins: E keeps every byte it gets and answers by script; X must never be touched.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::LazyConfigAcceptor;
+
+use super::certificates::{Authority, ByName};
+
+/// One request as an origin got it.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Which connection, counted from 1.
+    pub connection: u64,
+    /// The name in the gateway's ClientHello; empty without TLS.
+    pub sni: String,
+    /// The method.
+    pub method: String,
+    /// The target as it stood in the request line, or `:path`.
+    pub target: String,
+    /// Host, or `:authority`.
+    pub host: String,
+    /// The fields in order, names in lower case.
+    pub fields: Vec<(String, String)>,
+    /// The content without its framing.
+    pub body: Vec<u8>,
+    /// Every byte of it, as far as HTTP/1.1 has them.
+    pub raw: Vec<u8>,
+    /// Whether it came over HTTP/2.
+    pub http2: bool,
+}
+
+impl Seen {
+    /// The values of a field.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        self.fields
+            .iter()
+            .filter(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+            .collect()
+    }
+}
+
+/// What E does with a request.
+#[derive(Clone)]
+pub enum Step {
+    /// Writes bytes, and flushes them.
+    Bytes(Vec<u8>),
+    /// Waits.
+    Pause(u64),
+    /// Gives every byte back that comes from now on.
+    Echo,
+    /// Closes the connection.
+    Close,
+}
+
+/// What E answers over HTTP/2.
+#[derive(Clone, Default)]
+pub struct Answer {
+    /// The status; 200 unless given.
+    pub status: u16,
+    /// Fields.
+    pub fields: Vec<(&'static str, String)>,
+    /// Content, a frame each.
+    pub data: Vec<Vec<u8>>,
+    /// Trailers.
+    pub trailers: Vec<(&'static str, String)>,
+}
+
+type Script = Arc<dyn Fn(&Seen) -> Vec<Step> + Send + Sync>;
+type Script2 = Arc<dyn Fn(&Seen) -> Answer + Send + Sync>;
+
+/// E and X.
+#[derive(Clone)]
+pub struct Origins {
+    /// Where E speaks TLS.
+    pub tls: SocketAddr,
+    /// Where E speaks without.
+    pub clear: SocketAddr,
+    /// Where X is.
+    pub x: SocketAddr,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    scripts: Mutex<HashMap<String, Script>>,
+    scripts2: Mutex<HashMap<String, Script2>>,
+    seen: Mutex<Vec<Seen>>,
+    raw: Mutex<Vec<u8>>,
+    connections: AtomicU64,
+    touched: AtomicU64,
+}
+
+impl Origins {
+    /// Starts both.
+    pub fn start(authority: &Arc<Authority>) -> Self {
+        let bind = |address: &str| {
+            let listener = std::net::TcpListener::bind(address).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            listener
+        };
+        let (tls, clear, x) = (bind("127.0.0.1:0"), bind("127.0.0.1:0"), bind("0.0.0.0:0"));
+        let origins = Self {
+            tls: tls.local_addr().unwrap(),
+            clear: clear.local_addr().unwrap(),
+            x: SocketAddr::new("127.0.0.66".parse().unwrap(), x.local_addr().unwrap().port()),
+            state: Arc::default(),
+        };
+        let (state, names) = (origins.state.clone(), Arc::new(ByName(authority.clone())));
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async move {
+                let untouchable = TcpListener::from_std(x).unwrap();
+                let counted = state.clone();
+                tokio::spawn(async move {
+                    while let Ok(_touch) = untouchable.accept().await {
+                        counted.touched.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+                let plain = TcpListener::from_std(clear).unwrap();
+                let shared = state.clone();
+                tokio::spawn(async move {
+                    while let Ok((stream, _)) = plain.accept().await {
+                        let number = shared.connections.fetch_add(1, Ordering::SeqCst) + 1;
+                        tokio::spawn(http1(stream, shared.clone(), number, String::new()));
+                    }
+                });
+                let secure = TcpListener::from_std(tls).unwrap();
+                while let Ok((stream, _)) = secure.accept().await {
+                    tokio::spawn(handshake(stream, state.clone(), names.clone()));
+                }
+            });
+        });
+        origins
+    }
+
+    /// Says how E answers requests for a path over HTTP/1.1.
+    pub fn on(&self, path: &str, script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) {
+        self.state
+            .scripts
+            .lock()
+            .unwrap()
+            .insert(path.to_owned(), Arc::new(script));
+    }
+
+    /// Says how E answers requests for a path over HTTP/2.
+    pub fn on2(&self, path: &str, script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) {
+        self.state
+            .scripts2
+            .lock()
+            .unwrap()
+            .insert(path.to_owned(), Arc::new(script));
+    }
+
+    /// What E has got since the last look.
+    pub fn take_seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.state.seen.lock().unwrap())
+    }
+
+    /// Every byte that E has got since the last look, behind TLS.
+    pub fn take_raw(&self) -> Vec<u8> {
+        std::mem::take(&mut self.state.raw.lock().unwrap())
+    }
+
+    /// Forgets that X was touched: for the test that touches it itself.
+    pub fn forget_touches(&self) {
+        self.state.touched.store(0, Ordering::SeqCst);
+    }
+
+    /// How often X was touched.
+    pub fn touched(&self) -> u64 {
+        self.state.touched.load(Ordering::SeqCst)
+    }
+}
+
+/// An answer of HTTP/1.1 with a length.
+pub fn ok(fields: &str, body: &[u8]) -> Vec<Step> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n",
+        body.len()
+    );
+    vec![Step::Bytes([head.as_bytes(), body].concat())]
+}
+
+async fn handshake(stream: TcpStream, state: Arc<State>, names: Arc<ByName>) {
+    let number = state.connections.fetch_add(1, Ordering::SeqCst) + 1;
+    let Ok(start) = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await else {
+        return;
+    };
+    let sni = start.client_hello().server_name().unwrap_or_default().to_owned();
+    let versions: &[&rustls::SupportedProtocolVersion] = if sni.starts_with("tls12") {
+        &[&rustls::version::TLS12]
+    } else {
+        rustls::ALL_VERSIONS
+    };
+    let mut config = ServerConfig::builder_with_protocol_versions(versions)
+        .with_no_client_auth()
+        .with_cert_resolver(names);
+    let http2 = sni.starts_with("h2");
+    config.alpn_protocols = vec![if http2 {
+        b"h2".to_vec()
+    } else {
+        b"http/1.1".to_vec()
+    }];
+    let Ok(stream) = start.into_stream(Arc::new(config)).await else {
+        return;
+    };
+    if http2 {
+        speak2(stream, state, number, sni).await;
+    } else {
+        http1(stream, state, number, sni).await;
+    }
+}
+
+async fn http1(mut io: impl AsyncRead + AsyncWrite + Unpin, state: Arc<State>, connection: u64, sni: String) {
+    let mut buffer = Vec::new();
+    loop {
+        let Some(mut seen) = request(&mut io, &mut buffer, &state).await else {
+            return;
+        };
+        seen.connection = connection;
+        seen.sni.clone_from(&sni);
+        let path = seen.target.split('?').next().unwrap_or_default().to_owned();
+        let script = state.scripts.lock().unwrap().get(&path).cloned();
+        let steps = script.map_or_else(|| ok("", b"E answers\n"), |script| script(&seen));
+        state.seen.lock().unwrap().push(seen);
+        for step in steps {
+            match step {
+                Step::Bytes(bytes) => {
+                    if io.write_all(&bytes).await.is_err() || io.flush().await.is_err() {
+                        return;
+                    }
+                }
+                Step::Pause(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+                Step::Echo => {
+                    let mut bytes = [0; 4096];
+                    while let Ok(count @ 1..) = io.read(&mut bytes).await {
+                        state.raw.lock().unwrap().extend_from_slice(&bytes[..count]);
+                        if io.write_all(&bytes[..count]).await.is_err() || io.flush().await.is_err() {
+                            return;
+                        }
+                    }
+                    return;
+                }
+                Step::Close => {
+                    let _ = io.shutdown().await;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Reads bytes until `enough` gives how many of them belong together.
+async fn until(
+    io: &mut (impl AsyncRead + Unpin),
+    buffer: &mut Vec<u8>,
+    state: &State,
+    enough: impl Fn(&[u8]) -> Option<usize>,
+) -> Option<usize> {
+    loop {
+        if let Some(length) = enough(buffer) {
+            return Some(length);
+        }
+        let mut bytes = [0; 16384];
+        let count = io.read(&mut bytes).await.ok().filter(|count| *count > 0)?;
+        state.raw.lock().unwrap().extend_from_slice(&bytes[..count]);
+        buffer.extend_from_slice(&bytes[..count]);
+    }
+}
+
+/// Reads one request, as leniently as an origin may: what stands behind it is the next one.
+async fn request(io: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>, state: &State) -> Option<Seen> {
+    let find = |bytes: &[u8], what: &[u8]| memchr::memmem::find(bytes, what);
+    let head_length = until(io, buffer, state, |bytes| {
+        find(bytes, b"\r\n\r\n").map(|at| at + 4)
+    })
+    .await?;
+    let head = String::from_utf8_lossy(&buffer[..head_length]).into_owned();
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next()?.splitn(3, ' ');
+    let mut seen = Seen {
+        method: words.next()?.to_owned(),
+        target: words.next().unwrap_or_default().to_owned(),
+        ..Seen::default()
+    };
+    for line in lines.take_while(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        seen.fields.push((name.to_lowercase(), value.trim().to_owned()));
+    }
+    seen.host = seen.all("host").join("|");
+    let mut end = head_length;
+    if seen.all("transfer-encoding").contains(&"chunked") {
+        loop {
+            let line = until(io, buffer, state, |bytes| {
+                find(&bytes[end..], b"\r\n").map(|at| end + at)
+            })
+            .await?;
+            let size =
+                usize::from_str_radix(std::str::from_utf8(&buffer[end..line]).ok()?.trim(), 16).ok()?;
+            let data = line + 2;
+            if size == 0 {
+                let trailers = until(io, buffer, state, |bytes| {
+                    if bytes.get(data..data + 2)? == b"\r\n" {
+                        return Some(data + 2);
+                    }
+                    find(&bytes[data..], b"\r\n\r\n").map(|at| data + at + 4)
+                })
+                .await?;
+                end = trailers;
+                break;
+            }
+            until(io, buffer, state, |bytes| {
+                (bytes.len() >= data + size + 2).then_some(0)
+            })
+            .await?;
+            seen.body.extend_from_slice(&buffer[data..data + size]);
+            end = data + size + 2;
+        }
+    } else if let Some(length) = seen
+        .all("content-length")
+        .first()
+        .and_then(|length| length.parse::<usize>().ok())
+    {
+        until(io, buffer, state, |bytes| {
+            (bytes.len() >= head_length + length).then_some(0)
+        })
+        .await?;
+        end += length;
+        seen.body = buffer[head_length..end].to_vec();
+    }
+    seen.raw = buffer.drain(..end).collect();
+    Some(seen)
+}
+
+async fn speak2(io: impl AsyncRead + AsyncWrite + Unpin, state: Arc<State>, connection: u64, sni: String) {
+    let Ok(mut serving) = h2::server::handshake(io).await else {
+        return;
+    };
+    while let Some(Ok((request, respond))) = serving.accept().await {
+        tokio::spawn(stream2(request, respond, state.clone(), connection, sni.clone()));
+    }
+}
+
+async fn stream2(
+    request: http::Request<h2::RecvStream>,
+    mut respond: h2::server::SendResponse<Bytes>,
+    state: Arc<State>,
+    connection: u64,
+    sni: String,
+) {
+    let (parts, mut content) = request.into_parts();
+    let mut seen = Seen {
+        connection,
+        sni,
+        method: parts.method.to_string(),
+        target: parts
+            .uri
+            .path_and_query()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        host: parts.uri.authority().map(ToString::to_string).unwrap_or_default(),
+        http2: true,
+        ..Seen::default()
+    };
+    for (name, value) in &parts.headers {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        seen.fields.push((name.to_string(), value));
+    }
+    while let Some(Ok(data)) = content.data().await {
+        let _ = content.flow_control().release_capacity(data.len());
+        seen.body.extend_from_slice(&data);
+    }
+    let mut raw = format!("{} {} {}\n", seen.method, seen.target, seen.host).into_bytes();
+    for (name, value) in &seen.fields {
+        raw.extend_from_slice(format!("{name}: {value}\n").as_bytes());
+    }
+    raw.extend_from_slice(&seen.body);
+    state.raw.lock().unwrap().extend_from_slice(&raw);
+    let path = seen.target.split('?').next().unwrap_or_default().to_owned();
+    let script = state.scripts2.lock().unwrap().get(&path).cloned();
+    let answer = script.map_or_else(
+        || Answer {
+            data: vec![b"E answers over h2\n".to_vec()],
+            ..Answer::default()
+        },
+        |script| script(&seen),
+    );
+    state.seen.lock().unwrap().push(seen);
+    let mut response = http::Response::new(());
+    *response.status_mut() = StatusCode::from_u16(answer.status.max(200)).unwrap();
+    for (name, value) in &answer.fields {
+        response.headers_mut().append(*name, value.parse().unwrap());
+    }
+    let over = answer.data.is_empty() && answer.trailers.is_empty();
+    let Ok(mut send) = respond.send_response(response, over) else {
+        return;
+    };
+    let last = answer.data.len();
+    for (at, data) in answer.data.into_iter().enumerate() {
+        let end = at + 1 == last && answer.trailers.is_empty();
+        if send.send_data(data.into(), end).is_err() {
+            return;
+        }
+    }
+    if !answer.trailers.is_empty() {
+        let mut trailers = HeaderMap::new();
+        for (name, value) in &answer.trailers {
+            trailers.append(*name, value.parse().unwrap());
+        }
+        let _ = send.send_trailers(trailers);
+    }
+}
