@@ -4,16 +4,19 @@ mod attach;
 mod echo;
 mod inject;
 pub mod preset;
+mod recodes;
 pub mod ring;
 pub mod scrub;
 mod secret;
 mod store;
+mod verify;
 
 pub(crate) use attach::CredentialedParts;
 pub use attach::{Credentialed, Credentials, Error, IssueFailure, Lent};
 pub use inject::AttachFailure;
 pub use scrub::{Echoes, FrameFault, Replaced, ScrubBody, ScrubFrames, Scrubber};
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
+pub use verify::{Holding, Verified};
 pub use store::{
     EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore, Source,
     StoreError, Stores, Unavailable,
