@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const ROOMS: [(&str, &[&str]); 16] = [
     ("names", &[]),
     ("message", &["names"]),
+    ("signature", &["names", "message"]),
     ("body", &["names", "message"]),
     ("enroll", &[]),
     ("signature", &["names", "message"]),
