@@ -118,7 +118,11 @@ impl Held {
         match self.pieces.len() {
             0 => Bytes::new(),
             1 => self.pieces[0].clone(),
-            _ => self.pieces.iter().flat_map(|piece| piece.iter().copied()).collect(),
+            _ => self
+                .pieces
+                .iter()
+                .flat_map(|piece| piece.iter().copied())
+                .collect(),
         }
     }
 

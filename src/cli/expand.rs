@@ -239,7 +239,8 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
     let refused =
         |why: String| Failure::usage(format!("credential `{}` is refused", credential.name)).because(why);
     let name = |part: &str| {
-        CredentialName::new(&format!("{}.{part}", credential.name)).map_err(|error| refused(error.to_string()))
+        CredentialName::new(&format!("{}.{part}", credential.name))
+            .map_err(|error| refused(error.to_string()))
     };
     let others = signing.parts.iter().skip(1);
     let parts = others.map(|part| Ok((part.name, name(part.name)?)));
@@ -259,7 +260,11 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
                 0 => credential.name.clone(),
                 _ => name(part.name)?,
             },
-            reference: if credential.allow_short { kept.allowing_short() } else { kept },
+            reference: if credential.allow_short {
+                kept.allowing_short()
+            } else {
+                kept
+            },
             shape: None,
             origins: origins.clone(),
             places: match at {

@@ -106,7 +106,9 @@ impl Credential {
     /// The origins that it is for: its own, and those of its endpoints.
     pub fn own_origins(&self) -> impl Iterator<Item = &OriginPattern> {
         let endpoints = self.signing.iter().flat_map(|signing| &signing.endpoints);
-        self.origins.iter().chain(endpoints.map(|endpoint| &endpoint.origin))
+        self.origins
+            .iter()
+            .chain(endpoints.map(|endpoint| &endpoint.origin))
     }
 
     /// How long a secret from a command is kept.
@@ -167,7 +169,11 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
     let methods = values(section.each("methods", method));
     let read = Credential {
         env: match &signing {
-            Some(signing) => signing.parts.iter().filter_map(|part| part.variable.clone()).collect(),
+            Some(signing) => signing
+                .parts
+                .iter()
+                .filter_map(|part| part.variable.clone())
+                .collect(),
             None => env(section, name.as_ref().map(Spanned::get_ref), preset.as_deref()),
         },
         name: name.clone().map_or_else(

@@ -201,7 +201,9 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
     for variable in &config.sandbox.pass_env {
         let holds = config.credentials.iter().find(|credential| {
             credential.env.contains(variable)
-                || credential.references().any(|from| *from == Reference::Env(variable.clone()))
+                || credential
+                    .references()
+                    .any(|from| *from == Reference::Env(variable.clone()))
         });
         if let Some(credential) = holds {
             let what = format!("`{variable}` is passed to the workload");

@@ -109,16 +109,16 @@ fn parts(section: &Section<'_, '_>) -> Option<Vec<Part>> {
             true => variables.get(at).cloned(),
             false => Some(usual.to_owned()),
         };
-        parts.push(Part {
-            name,
-            from,
-            variable,
-        });
+        parts.push(Part { name, from, variable });
     }
     if section.has("env") && variables.len() != parts.len() {
         let doubt = Doubt::new(
             "each part stands in a variable of its own",
-            format!("name {} variables, in the order {}", parts.len(), SIGV4_PARTS.join(", ")),
+            format!(
+                "name {} variables, in the order {}",
+                parts.len(),
+                SIGV4_PARTS.join(", ")
+            ),
         );
         section.error("env", "`env` does not name a variable for each part", doubt);
     }

@@ -9,7 +9,7 @@ use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use http::{HeaderMap, Method};
 
 use super::inject::{AttachFailure, Prepared, inject};
-use super::recodes::{Checked, Chunks, LONGEST_CHUNK, Messages};
+use super::recodes::{Checked, Chunks, LONGEST_CHUNK};
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
 use super::secret::Secret;
 use super::store::{Lease, Source, Stores, Unavailable};
@@ -315,7 +315,9 @@ impl Credentials {
                 Some((secret.expose(), secret.stand_in(phantom)))
             })
             .collect();
-        let pairs = stand_ins.iter().map(|(secret, stand_in)| (*secret, &stand_in[..]));
+        let pairs = stand_ins
+            .iter()
+            .map(|(secret, stand_in)| (*secret, &stand_in[..]));
         let echoes = Arc::new(Echoes::new(pairs).map_err(Error::Unscrubbable)?);
         sessions.insert(
             session.id().clone(),
@@ -385,11 +387,7 @@ fn sign(
                 content.recode(Box::new(Chunks(chunks)));
             }
         }
-        Payload::Events => {
-            if let Some(events) = signed.events() {
-                content.recode(Box::new(Messages(events)));
-            }
-        }
+        Payload::Events => return Err(Error::Signature(sigv4::Fault::Payload)),
         Payload::Hash(_) | Payload::Unsigned | Payload::Absent => {}
     }
     Ok(())

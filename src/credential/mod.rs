@@ -16,8 +16,8 @@ pub use attach::{Credentialed, Credentials, Error, IssueFailure, Lent};
 pub use inject::AttachFailure;
 pub use scrub::{Echoes, FrameFault, Replaced, ScrubBody, ScrubFrames, Scrubber};
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
-pub use verify::{Holding, Verified};
 pub use store::{
     EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore, Source,
     StoreError, Stores, Unavailable,
 };
+pub use verify::{Holding, Verified};

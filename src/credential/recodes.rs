@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 
 use crate::body::{Recode, RecodeFault};
-use crate::signature::sigv4::{Events, Fault, Rechain};
+use crate::signature::sigv4::{Fault, Rechain};
 
 /// Content that must have a hash: its last piece goes on only where it has.
 pub(super) struct Checked {
@@ -15,9 +15,6 @@ pub(super) struct Checked {
 
 /// aws-chunked content, signed again.
 pub(super) struct Chunks(pub(super) Rechain);
-
-/// Signed messages, signed again.
-pub(super) struct Messages(pub(super) Events);
 
 impl Checked {
     pub(super) fn new(expected: [u8; 32]) -> Self {
@@ -50,16 +47,6 @@ impl Recode for Checked {
 }
 
 impl Recode for Chunks {
-    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
-        self.0.push(piece, out).map_err(told)
-    }
-
-    fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
-        self.0.finish().map_err(told)
-    }
-}
-
-impl Recode for Messages {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
         self.0.push(piece, out).map_err(told)
     }

@@ -78,14 +78,15 @@ impl Credentials {
     /// # Errors
     /// [`Error::Signature`], [`Error::Skewed`], [`Error::Expired`] and [`Error::Held`]; the request is gone then.
     pub async fn verify(&self, authorized: Authorized) -> Result<Verified, Error> {
-        let signed = authorized
-            .grants()
-            .iter()
-            .enumerate()
-            .find_map(|(at, grant)| match grant.lend().spot() {
-                Spot::SigV4(claim) => Some((at, claim.clone())),
-                _ => None,
-            });
+        let signed =
+            authorized
+                .grants()
+                .iter()
+                .enumerate()
+                .find_map(|(at, grant)| match grant.lend().spot() {
+                    Spot::SigV4(claim) => Some((at, claim.clone())),
+                    _ => None,
+                });
         match signed {
             None => Ok(Verified {
                 authorized,

@@ -61,7 +61,10 @@ impl Manner {
     #[must_use]
     pub fn write(self, told: &Told<'_>) -> (HeaderMap, Bytes) {
         let code = self.code(told.status, told.reason);
-        let message = format!("{} [gateway: {}; gateway why {}]", told.message, told.reason, told.id);
+        let message = format!(
+            "{} [gateway: {}; gateway why {}]",
+            told.message, told.reason, told.id
+        );
         let (kind, content) = match self {
             Self::S3 => ("application/xml", s3(code, &message, told.id)),
             Self::Query => ("text/xml", query(code, &message, told.id)),
@@ -220,12 +223,42 @@ mod tests {
     fn each_protocol_has_its_manner() {
         for (service, target, fields, manner) in [
             ("s3", "/b/k", &[][..], Manner::S3),
-            ("sts", "/", &[("content-type", "application/x-www-form-urlencoded; charset=utf-8")], Manner::Query),
-            ("sts", "/?Action=GetCallerIdentity&Version=2011-06-15", &[], Manner::Query),
-            ("ec2", "/", &[("content-type", "application/x-www-form-urlencoded")], Manner::Ec2),
-            ("dynamodb", "/", &[("x-amz-target", "DynamoDB_20120810.GetItem")], Manner::Json),
-            ("bedrock", "/model/x/invoke", &[("content-type", "application/json")], Manner::Json),
-            ("cloudwatch", "/service/X/operation/Y", &[("smithy-protocol", "rpc-v2-cbor")], Manner::Cbor),
+            (
+                "sts",
+                "/",
+                &[("content-type", "application/x-www-form-urlencoded; charset=utf-8")],
+                Manner::Query,
+            ),
+            (
+                "sts",
+                "/?Action=GetCallerIdentity&Version=2011-06-15",
+                &[],
+                Manner::Query,
+            ),
+            (
+                "ec2",
+                "/",
+                &[("content-type", "application/x-www-form-urlencoded")],
+                Manner::Ec2,
+            ),
+            (
+                "dynamodb",
+                "/",
+                &[("x-amz-target", "DynamoDB_20120810.GetItem")],
+                Manner::Json,
+            ),
+            (
+                "bedrock",
+                "/model/x/invoke",
+                &[("content-type", "application/json")],
+                Manner::Json,
+            ),
+            (
+                "cloudwatch",
+                "/service/X/operation/Y",
+                &[("smithy-protocol", "rpc-v2-cbor")],
+                Manner::Cbor,
+            ),
         ] {
             assert_eq!(Manner::of(service, &head(target, fields)), manner, "{service}");
         }
@@ -235,12 +268,24 @@ mod tests {
     fn an_error_has_the_services_shape_with_our_reason_and_id() {
         let (fields, content) = Manner::S3.write(&DENIED);
         let text = std::str::from_utf8(&content).unwrap();
-        assert!(text.contains("<Code>AccessDenied</Code>") && text.contains("&lt;it&gt;"), "{text}");
-        assert!(text.contains("policy_default_deny") && text.contains("gateway why 00ff"), "{text}");
+        assert!(
+            text.contains("<Code>AccessDenied</Code>") && text.contains("&lt;it&gt;"),
+            "{text}"
+        );
+        assert!(
+            text.contains("policy_default_deny") && text.contains("gateway why 00ff"),
+            "{text}"
+        );
         assert_eq!(fields["x-amz-request-id"], "00ff");
         let (fields, content) = Manner::Json.write(&DENIED);
         let read: serde_json::Value = serde_json::from_slice(&content).unwrap();
-        assert_eq!((&read["__type"], &fields["x-amzn-errortype"]), (&json!("AccessDeniedException"), &HeaderValue::from_static("AccessDeniedException")));
+        assert_eq!(
+            (&read["__type"], &fields["x-amzn-errortype"]),
+            (
+                &json!("AccessDeniedException"),
+                &HeaderValue::from_static("AccessDeniedException")
+            )
+        );
         let (_, content) = Manner::Query.write(&DENIED);
         assert!(content.starts_with(b"<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code>"));
         let (_, content) = Manner::Ec2.write(&DENIED);

@@ -170,7 +170,9 @@ impl Refusal {
             }
             Self::Session(session::Error::Misplaced(
                 CredentialRefusal::Signature { .. } | CredentialRefusal::Unsignable { .. },
-            )) => "Sign with the credential that the environment holds, for the host that the request goes to.",
+            )) => {
+                "Sign with the credential that the environment holds, for the host that the request goes to."
+            }
             Self::Credential(credential::Error::Signature(_)) => {
                 "Sign with the access key and the secret key that the environment holds."
             }
@@ -311,12 +313,8 @@ fn credential_row(why: &credential::Error) -> Row {
         }
         E::Signature(fault) => row(signature(fault), Blame::Credential, "http_request_denied"),
         E::Skewed | E::Expired => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
-        E::Held(HoldFault::TooLong(_)) => {
-            row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error")
-        }
-        E::Held(HoldFault::Busy) => {
-            row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "connection_limit_reached")
-        }
+        E::Held(HoldFault::TooLong(_)) => row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error"),
+        E::Held(HoldFault::Busy) => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "connection_limit_reached"),
         E::Held(HoldFault::Client(_)) => row(S::BAD_REQUEST, Blame::Client, "http_request_error"),
     }
 }

@@ -726,7 +726,10 @@ mod tests {
             assert_eq!(parsed_with(text.as_bytes(), EncodedSlash::Key), form, "{text}");
         }
         for text in ["/b/%00", "/b/%c0%ae", "/b/%zz", "/b/a b"] {
-            assert!(RequestTarget::parse(text.as_bytes(), EncodedSlash::Key).is_err(), "{text}");
+            assert!(
+                RequestTarget::parse(text.as_bytes(), EncodedSlash::Key).is_err(),
+                "{text}"
+            );
         }
     }
 

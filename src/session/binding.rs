@@ -132,7 +132,8 @@ impl Bindings {
         for binding in &bindings {
             let parts = binding.signing().into_iter().flat_map(|signing| &signing.parts);
             for (_, part) in parts {
-                let kept = |other: &&Binding| other.credential == *part && matches!(other.role, Role::Part(_));
+                let kept =
+                    |other: &&Binding| other.credential == *part && matches!(other.role, Role::Part(_));
                 if bindings.iter().filter(kept).count() != 1 {
                     return Err(BindingMalformed::Part(binding.credential.clone()));
                 }

@@ -232,12 +232,14 @@ impl<'a> Search<'a> {
             }
         }
         match &signing.signer {
-            Signer::SigV4(sigv4) => sigv4.permits(&self.head.origin, &claim).map_err(|why| {
-                CredentialRefusal::Unsignable {
-                    credential: phantom.credential().clone(),
-                    why,
-                }
-            })?,
+            Signer::SigV4(sigv4) => {
+                sigv4
+                    .permits(&self.head.origin, &claim)
+                    .map_err(|why| CredentialRefusal::Unsignable {
+                        credential: phantom.credential().clone(),
+                        why,
+                    })?
+            }
         }
         self.signed = signed;
         self.lend(bound, 0, Spot::SigV4(Arc::new(claim)), phantom, part)

@@ -57,7 +57,9 @@ pub struct OwnEndpoint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfScope {
     /// The signature is for another service than the host's (J01).
-    #[error("the signature is for another service or region than the host's, which is `{service}` in `{region}`")]
+    #[error(
+        "the signature is for another service or region than the host's, which is `{service}` in `{region}`"
+    )]
     Endpoint {
         /// The host's service.
         service: String,

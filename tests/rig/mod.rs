@@ -369,7 +369,10 @@ impl Rig {
     /// What an origin verifies with.
     pub fn real_key(&self, name: &str) -> sigv4::Key {
         let part = |part: &str| {
-            let known = self.canaries.iter().find(|canary| canary.name == format!("{name}{part}"));
+            let known = self
+                .canaries
+                .iter()
+                .find(|canary| canary.name == format!("{name}{part}"));
             known.map(|canary| canary.secret.clone())
         };
         sigv4::Key {

@@ -108,12 +108,18 @@ fn canonical_query(query: &str) -> String {
         .filter(|pair| !pair.is_empty())
         .map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (percent(&decode(name), unreserved), percent(&decode(value), unreserved))
+            (
+                percent(&decode(name), unreserved),
+                percent(&decode(value), unreserved),
+            )
         })
         .filter(|(name, _)| name != "X-Amz-Signature")
         .collect();
     pairs.sort();
-    let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let pairs: Vec<String> = pairs
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     pairs.join("&")
 }
 
@@ -121,7 +127,11 @@ fn canonical_path(path: &str, service: &str) -> String {
     let decoded: Vec<u8> = percent_encoding::percent_decode_str(path).collect();
     let kept = |byte: u8| unreserved(byte) || byte == b'/';
     let once = percent(&decoded, kept);
-    if service == "s3" { once } else { percent(once.as_bytes(), kept) }
+    if service == "s3" {
+        once
+    } else {
+        percent(once.as_bytes(), kept)
+    }
 }
 
 /// The canonical request; `fields` are looked up by name.
@@ -202,11 +212,7 @@ impl Ask {
             out.push_str(&format!("{name}: {value}\r\n"));
         }
         out.push_str("\r\n");
-        let seed = Seed {
-            signature,
-            at,
-            scope,
-        };
+        let seed = Seed { signature, at, scope };
         ([out.as_bytes(), &self.body].concat(), seed)
     }
 
@@ -219,7 +225,10 @@ impl Ask {
             percent(format!("{}/{scope}", key.id).as_bytes(), unreserved)
         );
         if let Some(token) = &key.token {
-            query.push_str(&format!("&X-Amz-Security-Token={}", percent(token.as_bytes(), unreserved)));
+            query.push_str(&format!(
+                "&X-Amz-Security-Token={}",
+                percent(token.as_bytes(), unreserved)
+            ));
         }
         if !self.query.is_empty() {
             query = format!("{}&{query}", self.query);
@@ -276,8 +285,15 @@ pub fn judge(seen: &Seen, key: &Key) -> Result<Judged, String> {
     let (path, query) = seen.target.split_once('?').unwrap_or((&seen.target, ""));
     let presigned = query.contains("X-Amz-Signature=");
     let parameter = |name: &str| {
-        let found = query.split('&').filter_map(|pair| pair.split_once('=')).find(|(known, _)| *known == name);
-        found.map(|(_, value)| percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned())
+        let found = query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|(known, _)| *known == name);
+        found.map(|(_, value)| {
+            percent_encoding::percent_decode_str(value)
+                .decode_utf8_lossy()
+                .into_owned()
+        })
     };
     let once = |name: &str| match seen.all(name)[..] {
         [one] => Ok(one.to_owned()),
@@ -297,7 +313,12 @@ pub fn judge(seen: &Seen, key: &Key) -> Result<Judged, String> {
             let rest = text.split(name).nth(1).ok_or_else(|| format!("no {name}"))?;
             Ok::<_, String>(rest.split([',', ' ']).next().unwrap_or_default().to_owned())
         };
-        (take("Credential=")?, take("SignedHeaders=")?, take("Signature=")?, once("x-amz-date")?)
+        (
+            take("Credential=")?,
+            take("SignedHeaders=")?,
+            take("Signature=")?,
+            once("x-amz-date")?,
+        )
     };
     let (id, scope) = credential.split_once('/').ok_or("no scope")?;
     if id != key.id {
@@ -305,7 +326,10 @@ pub fn judge(seen: &Seen, key: &Key) -> Result<Judged, String> {
     }
     let token = match presigned {
         true => parameter("X-Amz-Security-Token"),
-        false => seen.all("x-amz-security-token").first().map(|token| (*token).to_owned()),
+        false => seen
+            .all("x-amz-security-token")
+            .first()
+            .map(|token| (*token).to_owned()),
     };
     if token != key.token {
         return Err("another session token".into());
@@ -317,7 +341,10 @@ pub fn judge(seen: &Seen, key: &Key) -> Result<Judged, String> {
         }
     }
     let service = scope.split('/').nth(2).ok_or("no service")?;
-    let said = seen.all("x-amz-content-sha256").first().map(|said| (*said).to_owned());
+    let said = seen
+        .all("x-amz-content-sha256")
+        .first()
+        .map(|said| (*said).to_owned());
     let payload = match said {
         Some(said) => said,
         None if presigned => "UNSIGNED-PAYLOAD".into(),
@@ -382,7 +409,10 @@ fn unchunk(mut body: &[u8], secret: &str, mut seed: Seed) -> Result<Vec<u8>, Str
         );
         seed.signature = signature(secret, &seed.scope, &text);
         if seed.signature != given {
-            return Err(format!("the signature of the chunk at {} does not match", out.len()));
+            return Err(format!(
+                "the signature of the chunk at {} does not match",
+                out.len()
+            ));
         }
         out.extend_from_slice(data);
         body = &body[end + 2 + size + 2..];

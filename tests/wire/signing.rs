@@ -6,9 +6,7 @@ use crate::rig::way::{Response, Way};
 use crate::rig::{DB, OTHER, Rig, S3};
 use crate::rows;
 
-rows![
-    a_signed_request_is_signed_again_with_the_real_key,
-];
+rows![a_signed_request_is_signed_again_with_the_real_key,];
 
 /// Sends bytes, and gives the answer.
 fn send(rig: &Rig, way: Way, host: &str, bytes: &[u8]) -> Response {
