@@ -88,7 +88,9 @@ pub enum NotFirstParty {
     #[error("the host is a website of S3, which takes no signature")]
     Website,
     /// A host under AWS's suffixes at which customers answer, or a service that is in no table.
-    #[error("the host is no endpoint of a service that AWS itself answers; name it with service and region to sign for it")]
+    #[error(
+        "the host is no endpoint of a service that AWS itself answers; name it with service and region to sign for it"
+    )]
     Service,
 }
 
@@ -164,6 +166,11 @@ impl Endpoint {
     /// How it says which resource is meant.
     pub fn style(&self) -> &Style {
         &self.style
+    }
+
+    /// Whether the operator named it, and AWS does not answer.
+    pub fn is_own(&self) -> bool {
+        self.apis == Apis::OfService
     }
 
     /// The account that the host itself names.
