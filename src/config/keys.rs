@@ -141,7 +141,7 @@ pub const KEYS: &[Key] = &[
     key("credential", "name", "name", "required"),
     key("credential", "from", "reference", "`env:` and the name"),
     key("credential.from", "command", "list of texts", "required"),
-    key("credential.from", "ttl", "duration", "the session"),
+    key("credential.from", "ttl", "duration", "5m"),
     key("credential", "preset", "name", "none"),
     key("credential", "origins", "list of origins", "those of the preset"),
     key(
