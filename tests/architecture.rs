@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Each room and the rooms that it may use. One that stands in no list is used by nobody.
-const ROOMS: [(&str, &[&str]); 15] = [
+const ROOMS: [(&str, &[&str]); 16] = [
     ("names", &[]),
     ("message", &["names"]),
+    ("signature", &["names", "message"]),
     ("body", &["names", "message"]),
     ("enroll", &[]),
     ("audit", &["names", "message", "body"]),

@@ -197,6 +197,23 @@ impl RequestTarget {
         ))
     }
 
+    /// The same path, byte for byte, with another query, which must be escaped already.
+    ///
+    /// # Errors
+    /// [`TargetMalformed::TooLong`], [`TargetMalformed::TooManyParameters`], or [`TargetMalformed::Character`] for a query
+    /// that holds what no query may.
+    pub fn with_query(&self, query: &str) -> Result<RequestTarget, TargetMalformed> {
+        let text = format!("{}?{query}", self.path());
+        check_shape(text.as_bytes())?;
+        if !query
+            .bytes()
+            .all(|byte| CLASS[usize::from(byte)] == Class::Plain || byte == b'%')
+        {
+            return Err(TargetMalformed::Character);
+        }
+        RequestTarget::from_canonical(text.into_bytes())
+    }
+
     /// Encoded slashes that stand in it were allowed when it was first read.
     fn again(&self, text: String) -> Result<RequestTarget, TargetMalformed> {
         RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep)
