@@ -282,7 +282,7 @@ fn a_presigned_request_is_signed_anew_and_short_lived(rig: &Rig) {
         ..Ask::default()
     };
     let bytes = line(old.presign(S3, &key, 60));
-    refused(rig, Way::Connect, S3, bytes.as_bytes(), 403, "sigv4_expired");
+    refused(rig, Way::Connect, S3, bytes.as_bytes(), 403, "signature_expired");
     let bytes = line(Ask::default().presign(S3, &key, 604_801));
     refused(rig, Way::Connect, S3, bytes.as_bytes(), 400, "sigv4_expiry");
     let bytes = line(Ask::default().presign(S3, &key, 60)).replace("key?", "other?");
@@ -375,7 +375,7 @@ fn a_signature_of_another_time_is_refused_and_of_nearly_now_is_not(rig: &Rig) {
             ..Ask::default()
         };
         let bytes = ask.write(S3, &rig.key(Way::Connect, "aws"), "");
-        let answer = refused(rig, Way::Connect, S3, &bytes, 403, "sigv4_skew");
+        let answer = refused(rig, Way::Connect, S3, &bytes, 403, "signature_skew");
         assert!(
             answer.text().contains("<Code>RequestTimeTooSkewed</Code>"),
             "{answer:?}"
@@ -483,11 +483,7 @@ fn a_request_without_a_signature_gets_none(rig: &Rig) {
     for way in [Way::Connect, Way::Transparent] {
         let answer = rig.ask(way, S3, "GET {T}/bucket/../public HTTP/1.1\r\nHost: {H}\r\n\r\n");
         let record = rig.record(way);
-        assert_eq!(
-            (answer.status, record["lent"].is_null()),
-            (200, true),
-            "{record}"
-        );
+        assert_eq!((answer.status, record["lent"].is_null()), (200, true), "{record}");
         let seen = rig.seen().remove(0);
         assert!(seen.all("authorization").is_empty());
         assert_eq!(
