@@ -357,12 +357,8 @@ impl Rig {
 
     /// The secret of a credential.
     pub fn secret(&self, credential: &str) -> &str {
-        &self
-            .canaries
-            .iter()
-            .find(|canary| canary.name == credential)
-            .unwrap()
-            .secret
+        let known = self.canaries.iter().find(|canary| canary.name == credential);
+        known.map_or(&self.temp_id, |canary| &canary.secret)
     }
 
     /// What a client signs with: `aws`, or `temp` with its session token.
