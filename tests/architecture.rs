@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 const ROOMS: [(&str, &[&str]); 16] = [
     ("names", &[]),
     ("message", &["names"]),
-    ("signature", &["names", "message"]),
     ("body", &["names", "message"]),
     ("enroll", &[]),
+    ("signature", &["names", "message"]),
     ("audit", &["names", "message", "body"]),
     ("intercept", &["names", "message", "body", "audit"]),
-    ("session", &["names", "message", "body", "audit", "intercept"]),
+    (
+        "session",
+        &["names", "signature", "message", "body", "audit", "intercept"],
+    ),
     (
         "policy",
         &["names", "message", "body", "audit", "intercept", "session"],
@@ -22,6 +25,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
         "credential",
         &[
             "names",
+            "signature",
             "message",
             "body",
             "audit",
@@ -46,6 +50,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
         "gateway",
         &[
             "names",
+            "signature",
             "message",
             "body",
             "audit",
