@@ -246,10 +246,45 @@ fn ed25519(key: &[u8]) -> Result<Ed25519KeyPair, KeyUnfit> {
 
 fn rsa(key: &[u8]) -> Result<RsaKeyPair, KeyUnfit> {
     match PrivateKey::read(key)? {
-        PrivateKey::Pkcs8(der) => RsaKeyPair::from_pkcs8(&der).map_err(|_| KeyUnfit),
+        PrivateKey::Pkcs8(der) => match inner_of_pss(&der) {
+            Some(inner) => RsaKeyPair::from_der(inner).map_err(|_| KeyUnfit),
+            None => RsaKeyPair::from_pkcs8(&der).map_err(|_| KeyUnfit),
+        },
         PrivateKey::Traditional(der) => RsaKeyPair::from_der(&der).map_err(|_| KeyUnfit),
         PrivateKey::Raw(_) => Err(KeyUnfit),
     }
+}
+
+/// The RSA key inside of a PKCS #8 key that is marked for PSS alone (RFC 4055 §1.2), which aws-lc does not read.
+///
+/// DER: a sequence of the version 0, a sequence with the algorithm's name, and the key as an octet string.
+fn inner_of_pss(der: &[u8]) -> Option<&[u8]> {
+    const ID_RSASSA_PSS: [u8; 11] = [0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0a];
+    let (whole, _) = element(der, 0x30)?;
+    let (_, rest) = element(whole, 0x02)?;
+    let (algorithm, rest) = element(rest, 0x30)?;
+    let (key, _) = element(rest, 0x04)?;
+    algorithm.starts_with(&ID_RSASSA_PSS).then_some(key)
+}
+
+/// The content of a DER element of this tag, and what follows it.
+fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let rest = der.strip_prefix(&[tag])?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81 | 0x82 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(first & 3))?;
+            (
+                bytes
+                    .iter()
+                    .fold(0, |length, byte| length << 8 | usize::from(*byte)),
+                rest,
+            )
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(length)
 }
 
 fn rsa_sign(

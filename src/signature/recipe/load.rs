@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::algorithm::Algorithm;
 use super::canonical::Selection;
+use super::components::Components;
 use super::filter::Filter;
 use super::moment::{Form, NonceForm};
 use super::place::Slot;
@@ -58,6 +59,8 @@ struct RawPart {
     read: Option<String>,
     #[serde(default)]
     optional: bool,
+    #[serde(default)]
+    open: bool,
     shape: Option<String>,
     #[serde(default)]
     variables: Vec<String>,
@@ -75,6 +78,8 @@ struct RawValue {
     parameters: Option<String>,
     kept: Option<Vec<String>>,
     made: Option<String>,
+    components: Option<String>,
+    algorithm: Option<String>,
     read: Option<String>,
 }
 
@@ -164,15 +169,31 @@ impl Loader {
             raw.parameters.is_some(),
             raw.kept.is_some(),
             raw.made.is_some(),
+            raw.components.is_some(),
         ];
         if kinds.iter().filter(|kind| **kind).count() != 1 {
             self.wrong(
                 &at,
-                "a value is one of `time`, `expiry`, `nonce`, `fields`, `parameters`, `kept`, `made`",
+                "a value is one of `time`, `expiry`, `nonce`, `fields`, `parameters`, `kept`, `made`, `components`",
             );
         }
-        if raw.longest_seconds.is_some() != raw.expiry.is_some() {
-            self.wrong(&at, "`expiry` and `longest_seconds` go together");
+        if raw.longest_seconds.is_some() != (raw.expiry.is_some() || raw.components.is_some()) {
+            self.wrong(
+                &at,
+                "`longest_seconds` goes with `expiry` or `components`, and they with it",
+            );
+        }
+        if raw.algorithm.is_some() != raw.components.is_some() {
+            self.wrong(&at, "`components` and `algorithm` go together");
+        }
+        if let (Some(wanted), Some(algorithm), Some(longest)) =
+            (&raw.components, &raw.algorithm, raw.longest_seconds)
+        {
+            return ValueKind::Components(Components {
+                wanted: wanted.split_whitespace().map(str::to_owned).collect(),
+                algorithm: algorithm.clone(),
+                longest,
+            });
         }
         if raw.separator.is_some() != raw.fields.is_some() {
             self.wrong(&at, "`fields` and `separator` go together");
@@ -334,11 +355,14 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
             "secret" => Role::Secret,
             _ => {
                 loader.wrong(&at, "a part's role is `id`, `sent` or `secret`");
-                Role::Secret
+                Role::Sent
             }
         };
         if part.optional && role == Role::Id {
             loader.wrong(&at, "a key's id cannot be optional");
+        }
+        if part.open && role == Role::Secret {
+            loader.wrong(&at, "a secret cannot be open");
         }
         let signs = role == Role::Secret && !matches!(algorithm, Algorithm::Hmac(_));
         Part {
@@ -346,6 +370,7 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
             role,
             read: part.read.as_ref().map(|read| loader.template(&at, read)),
             optional: part.optional,
+            open: part.open,
             shape: part.shape.clone(),
             variables: part.variables.clone(),
             key_of: signs.then_some(algorithm),
@@ -445,7 +470,9 @@ fn endless(recipe: &Recipe) -> Option<String> {
 fn check(recipe: &Recipe, loader: &mut Loader) {
     let is_secret =
         |name: Name| matches!(name, Name::Part(index) if recipe.parts[index].role == Role::Secret);
-    if !rests_on(recipe, &recipe.key, &is_secret) {
+    let is_always =
+        |name: Name| matches!(name, Name::Part(index) if !recipe.parts[index].optional) && is_secret(name);
+    if !rests_on(recipe, &recipe.key, &is_always) {
         loader.wrong(
             "sign.key",
             "the key must come from a part that is `secret` and not optional",
@@ -507,11 +534,8 @@ fn check(recipe: &Recipe, loader: &mut Loader) {
         .iter()
         .filter(|value| matches!(value.kind, ValueKind::Time(_)))
         .count();
-    let nonces = recipe
-        .values
-        .iter()
-        .filter(|value| matches!(value.kind, ValueKind::Nonce(_)))
-        .count();
+    let is_nonce = |kind: &ValueKind| matches!(kind, ValueKind::Nonce(_) | ValueKind::Components(_));
+    let nonces = recipe.values.iter().filter(|value| is_nonce(&value.kind)).count();
     if times > 1 || nonces > 1 {
         loader.wrong("value", "there may be one time and one nonce");
     }

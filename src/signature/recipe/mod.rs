@@ -8,6 +8,7 @@
 
 mod algorithm;
 mod canonical;
+mod components;
 mod filter;
 mod json;
 mod load;
@@ -32,6 +33,7 @@ pub use preset::{preset, presets};
 
 use crate::message::{OriginPattern, RequestHead};
 use canonical::Selection;
+use components::{Components, Fresh};
 use moment::{Form, Moment, NonceForm};
 use place::Slot;
 use scene::{Known, Scene};
@@ -65,6 +67,9 @@ pub struct Part {
     pub role: Role,
     /// Whether a credential may be without it, as a session token.
     pub optional: bool,
+    /// Whether it is no secret, as the name of an account that stands in the host: the client holds it as it is, and no phantom
+    /// is needed.
+    pub open: bool,
     /// The shape in which the service issues it, where it is known.
     pub shape: Option<String>,
     /// The variables from which clients read it.
@@ -119,6 +124,8 @@ enum ValueKind {
     },
     /// Made of the request.
     Made(Template),
+    /// What a signature of RFC 9421 covers, with its parameters.
+    Components(Components),
 }
 
 impl ValueKind {
@@ -339,6 +346,7 @@ impl Recipe {
     pub fn nonce(&self) -> NonceKind {
         let kinds = self.values.iter().find_map(|value| match value.kind {
             ValueKind::Nonce(form) => Some(form.kind()),
+            ValueKind::Components(_) => Some(NonceKind::Random),
             _ => None,
         });
         kinds.unwrap_or(NonceKind::None)
@@ -471,7 +479,7 @@ impl Recipe {
             return Err(Fault::Content);
         }
         let moment = Moment::of(now).ok_or(Fault::Time)?;
-        let values = self.new_values(claim, moment, nonce)?;
+        let values = self.new_values(claim, head, secrets, moment, nonce)?;
         let original = content.clone();
         let mut content = content;
         for slot in &self.strip {
@@ -644,7 +652,18 @@ impl Recipe {
     }
 
     /// The values that do not depend on the request as it will be signed.
-    fn new_values(&self, claim: &Claim, now: Moment, nonce: &Nonce) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+    fn new_values(
+        &self,
+        claim: &Claim,
+        head: &RequestHead,
+        secrets: &Parts<'_>,
+        now: Moment,
+        nonce: &Nonce,
+    ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        let key_id = self.parts.iter().find(|part| part.role == Role::Id);
+        let key_id = key_id
+            .and_then(|part| secrets.get(&part.name))
+            .unwrap_or_default();
         let values = self.values.iter().zip(&claim.values).map(|(value, claimed)| {
             Ok(match &value.kind {
                 ValueKind::Time(form) => Some(form.write(now).into_bytes()),
@@ -660,6 +679,15 @@ impl Recipe {
                         None => longest,
                     };
                     Some(form.write(wanted.min(longest)).into_bytes())
+                }
+                ValueKind::Components(components) => {
+                    let claimed = std::str::from_utf8(claimed.as_deref().unwrap_or_default());
+                    let claimed = claimed.map_err(|_| Fault::Undecodable)?;
+                    Some(
+                        components
+                            .renewed(claimed, head, &Fresh { key_id, now, nonce })?
+                            .into_bytes(),
+                    )
                 }
                 ValueKind::Fields { .. } | ValueKind::Parameters { .. } | ValueKind::Made(_) => None,
             })

@@ -1,6 +1,10 @@
 //! Every preset against its judge: the service's own published example, or what its own library signed.
 
+mod made;
+mod refused;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -20,7 +24,14 @@ struct Judged {
     url: String,
     headers: BTreeMap<String, String>,
     content: String,
+    /// How often the content stands there.
+    #[serde(default = "once")]
+    repeat: usize,
     parts: BTreeMap<String, String>,
+}
+
+fn once() -> usize {
+    1
 }
 
 impl Judged {
@@ -69,7 +80,7 @@ impl Judged {
     }
 
     fn content(&self) -> Bytes {
-        Bytes::from(self.content.clone().into_bytes())
+        Bytes::from(self.content.repeat(self.repeat).into_bytes())
     }
 
     fn verified(&self, head: &RequestHead, content: &Bytes, parts: &Parts<'_>) -> Result<Verified, Fault> {
@@ -80,12 +91,11 @@ impl Judged {
     }
 }
 
-use std::sync::Arc;
-
 fn judged() -> Vec<Judged> {
     let texts = [
         include_str!("../../../../tests/signing_recipes/published.json"),
         include_str!("../../../../tests/signing_recipes/recorded.json"),
+        include_str!("../../../../tests/signing_recipes/recorded-js.json"),
     ];
     texts
         .iter()
