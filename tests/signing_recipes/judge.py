@@ -180,7 +180,7 @@ def azure():
     from azure.storage.blob import BlobServiceClient, generate_account_sas, generate_blob_sas, generate_container_sas
     from azure.storage.fileshare import ShareServiceClient
     from azure.storage.queue import QueueServiceClient
-    parts = {"account": "myaccount", "key": KEY64}
+    parts = {"key": KEY64}
     named = {"account_name": "myaccount", "account_key": KEY64}
     blobs = BlobServiceClient("https://myaccount.blob.core.windows.net", named)
     package = "azure-storage-blob"
@@ -213,7 +213,7 @@ def azure():
         token = _generate_sas_token(uri, "RootManageSharedAccessKey", "kfwfB2vMvGrFbUhU4WbNcPpL3oPSoQkJq1rCf2v0SZ4=")
         record("azure-service-bus-sas", "azure-servicebus", "POST", "https://ns.servicebus.windows.net/queue/messages",
                {"Authorization": text(token.token), "Content-Type": "text/plain"}, "hi",
-               policy="RootManageSharedAccessKey", key="kfwfB2vMvGrFbUhU4WbNcPpL3oPSoQkJq1rCf2v0SZ4=")
+               key="kfwfB2vMvGrFbUhU4WbNcPpL3oPSoQkJq1rCf2v0SZ4=")
 
 
 def exchanges():

@@ -259,3 +259,17 @@ fn another_scheme_in_authorization_is_nobodys_signature() {
         Err(Fault::Malformed(_))
     ));
 }
+
+#[test]
+fn a_phantom_is_in_its_place_wherever_a_part_stands_or_is_read_from() {
+    let slots = |name: &str| {
+        preset(name)
+            .unwrap()
+            .slots()
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(slots("oauth1").contains("header:authorization"));
+    assert!(slots("http-signature-hmac").contains("header:signature-input"));
+    assert!(slots("alibaba-rpc").contains("query:AccessKeyId"));
+    assert!(!slots("kraken").contains("header:api-sign"));
+}

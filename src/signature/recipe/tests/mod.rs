@@ -5,14 +5,14 @@ mod refused;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use serde::Deserialize;
 
 use super::*;
-use crate::message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme};
+use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 
 /// A signed request and who vouches for it.
 #[derive(Debug, Clone, Deserialize)]

@@ -68,11 +68,6 @@ fn what_is_wrong_in_a_description_is_said() {
         ),
         (
             "role = \"secret\"",
-            "role = \"secret\"\nopen = true",
-            "cannot be open",
-        ),
-        (
-            "role = \"secret\"",
             "role = \"secret\"\noptional = true",
             "not optional",
         ),
