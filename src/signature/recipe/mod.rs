@@ -178,12 +178,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A new private key for a part whose [`Part::key_of`] says so: a phantom that signs, and opens nothing.
+/// A private key for a part whose [`Part::key_of`] says so, made of a seed: a phantom that signs, and opens nothing.
 ///
-/// # Errors
-/// [`Fault::Key`] for an algorithm whose keys are any bytes.
-pub fn phantom_key(algorithm: Algorithm) -> Result<Zeroizing<String>, Fault> {
-    algorithm::new_key(algorithm).map_err(|_| Fault::Key("phantom".to_owned()))
+/// `None` for RSA, whose keys are searched for and not drawn, and for the one seed in billions that is no key.
+#[must_use]
+pub fn phantom_key(algorithm: Algorithm, seed: &[u8; 32]) -> Option<Zeroizing<String>> {
+    algorithm::key_of_seed(algorithm, seed)
 }
 
 impl Recipe {
