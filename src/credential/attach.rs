@@ -5,11 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use tokio::time::Instant;
+use zeroize::Zeroizing;
 
 use super::inject::{AttachFailure, Prepared, inject};
+use super::mint::{Kept, MintFailure, Minting};
 use super::recodes::{Checked, Chunks, LONGEST_CHUNK};
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
 use super::secret::{Secret, SecretUnsafe};
@@ -57,6 +60,9 @@ pub enum Error {
     /// The request could not be signed with the credential.
     #[error("the request cannot be signed with the credential")]
     Signing(#[source] sigv4::Fault),
+    /// The temporary credentials of the answer could not be kept.
+    #[error("the temporary credentials of the answer cannot be kept")]
+    Minted(#[from] MintFailure),
 }
 
 impl Error {
@@ -73,6 +79,7 @@ impl Error {
             Self::Skewed => "sigv4_skew",
             Self::Expired => "sigv4_expired",
             Self::Held(why) => why.reason(),
+            Self::Minted(why) => why.reason(),
         }
     }
 }
@@ -82,6 +89,7 @@ pub struct Credentials {
     bindings: Arc<Bindings>,
     slots: Vec<Slot>,
     sessions: Mutex<HashMap<SessionId, Arc<Lending>>>,
+    kept: Kept,
     holding: Holding,
 }
 
@@ -127,6 +135,7 @@ impl Credentials {
             bindings,
             slots,
             sessions: Mutex::default(),
+            kept: Kept::default(),
             holding: Holding::default(),
         }
     }
@@ -135,6 +144,10 @@ impl Credentials {
     #[must_use]
     pub fn with_holding(self, holding: Holding) -> Self {
         Self { holding, ..self }
+    }
+
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     pub(super) fn holding(&self) -> &Holding {
@@ -215,6 +228,10 @@ impl Credentials {
                 return Err(Error::Unknown);
             }
             let lend = grant.lend();
+            if proof.as_ref().is_some_and(|proof| proof.request.minted.is_some()) && lend.signing().is_some()
+            {
+                continue;
+            }
             fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
             if lend.signing().is_some() {
                 self.fetch_parts(lend, &mut fetched).await?;
@@ -241,10 +258,33 @@ impl Credentials {
             let accepted = body::accept_encoding(&head.fields);
             head.fields.insert(ACCEPT_ENCODING, accepted);
         }
+        let mut minting = None;
         if let Some(proof) = proof {
             let lend = grants.get(proof.grant).ok_or(Error::Unknown)?.lend();
+            if proof.action.mints() {
+                // What is to be read is asked for without a coding.
+                head.fields
+                    .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+                minting = Some(Minting {
+                    session: session.clone(),
+                    parent: lend.credential().clone(),
+                });
+            }
+            let kept = match &proof.request.minted {
+                Some(minted) if minted.is_over() => return Err(Error::Unfit(AttachFailure::Expired)),
+                Some(minted) => Some(self.kept.of(session.id(), minted).ok_or(Error::Unknown)?),
+                None => None,
+            };
+            let keys = match &kept {
+                Some([id, secret, token]) => Keys {
+                    access_key: id,
+                    secret,
+                    token: Some(token),
+                },
+                None => Keys::fetched(lend, &fetched)?,
+            };
             // Last of all: what is signed is what goes out.
-            sign(&mut head, &mut content, *proof, lend, &fetched)?;
+            sign(&mut head, &mut content, *proof, lend, &keys)?;
             if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
                 lent.signed = true;
             }
@@ -259,6 +299,7 @@ impl Credentials {
             grants,
             identity,
             lent,
+            minting,
         })
     }
 
@@ -314,29 +355,46 @@ impl Credentials {
         // A rotated secret is looked for beside its predecessors, the latest of them.
         let surplus = lent.len().saturating_sub(MOST_REMEMBERED);
         lent.drain(..surplus);
-        let stand_ins: Vec<_> = lent
-            .iter()
-            .filter_map(|(name, secret)| {
-                let phantom = session.phantoms().of(name)?;
-                Some((secret.expose(), secret.stand_in(phantom)))
-            })
-            .collect();
-        let pairs = stand_ins
-            .iter()
-            .map(|(secret, stand_in)| (*secret, &stand_in[..]));
-        let echoes = Arc::new(Echoes::new(pairs).map_err(Error::Unscrubbable)?);
-        sessions.insert(
-            session.id().clone(),
-            Arc::new(Lending {
-                lent,
-                echoes: echoes.clone(),
-            }),
-        );
+        let lending = self.lending(session, lent)?;
+        let echoes = lending.echoes.clone();
+        sessions.insert(session.id().clone(), lending);
         Ok(Some(Lent {
             echoes,
             strict,
             signed: false,
         }))
+    }
+
+    /// What was lent, and what is kept of minted credentials, with the search for both.
+    fn lending(
+        &self,
+        session: &Session,
+        lent: Vec<(CredentialName, Arc<Secret>)>,
+    ) -> Result<Arc<Lending>, Error> {
+        let kept = self.kept.pairs(session.id());
+        let issued = lent
+            .iter()
+            .filter_map(|(name, secret)| Some((session.phantoms().of(name)?, secret)));
+        let minted = kept.iter().map(|(phantom, secret)| (phantom, secret));
+        let stand_ins: Vec<_> = issued
+            .chain(minted)
+            .map(|(phantom, secret)| (secret.expose(), secret.stand_in(phantom)))
+            .collect();
+        let pairs = stand_ins
+            .iter()
+            .map(|(secret, stand_in)| (*secret, &stand_in[..]));
+        let echoes = Arc::new(Echoes::new(pairs).map_err(Error::Unscrubbable)?);
+        Ok(Arc::new(Lending { lent, echoes }))
+    }
+
+    /// Has answers of the session searched for the minted credentials that are kept for it, too.
+    pub(super) fn look_for_kept(&self, session: &Session) -> Result<(), Error> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sessions.get(session.id());
+        let lent = known.map_or_else(Vec::new, |known| known.lent.clone());
+        let lending = self.lending(session, lent)?;
+        sessions.insert(session.id().clone(), lending);
+        Ok(())
     }
 
     /// Forgets what a session was lent, with the session.
@@ -345,6 +403,31 @@ impl Credentials {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(session);
+        self.kept.forget(session);
+    }
+}
+
+/// The real parts with which a request is signed.
+struct Keys<'k> {
+    access_key: &'k Secret,
+    secret: &'k Secret,
+    token: Option<&'k Secret>,
+}
+
+impl<'k> Keys<'k> {
+    /// Those that were fetched for a lend.
+    fn fetched(lend: &Lend, fetched: &'k [(CredentialName, Lease)]) -> Result<Keys<'k>, Error> {
+        let signing = lend.signing().ok_or(Error::Unknown)?;
+        let part = |name: &str| match signing.part(name) {
+            Some(part) => leased(fetched, part).map(|lease| Some(&*lease.secret)),
+            None => Ok(None),
+        };
+        let [_, secret, token] = SIGV4_PARTS;
+        Ok(Keys {
+            access_key: &leased(fetched, lend.credential())?.secret,
+            secret: part(secret)?.ok_or(Error::Unknown)?,
+            token: part(token)?,
+        })
     }
 }
 
@@ -376,15 +459,17 @@ fn sign(
     content: &mut Content,
     proof: Proof,
     lend: &Lend,
-    fetched: &[(CredentialName, Lease)],
+    keys: &Keys<'_>,
 ) -> Result<(), Error> {
     let signing = lend.signing().ok_or(Error::Unknown)?;
-    let part = |name: &str| match signing.part(name) {
-        Some(part) => leased(fetched, part).map(|lease| Some(lease.secret.expose())),
-        None => Ok(None),
+    let text = |secret: &'_ Secret| {
+        std::str::from_utf8(secret.expose())
+            .map(str::to_owned)
+            .map(Zeroizing::new)
+            .map_err(|_| Error::Signing(sigv4::Fault::Key))
     };
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Error::Signing(sigv4::Fault::Key));
-    let [_, secret, token] = SIGV4_PARTS;
+    let access_key = text(keys.access_key)?;
+    let token = keys.token.map(text).transpose()?;
     let Signer::SigV4(sigv4) = &signing.signer;
     let Proof {
         request,
@@ -398,9 +483,9 @@ fn sign(
         head.fields.insert(name, value);
     }
     let with = With {
-        access_key: text(leased(fetched, lend.credential())?.secret.expose())?,
-        secret: part(secret)?.ok_or(Error::Unknown)?,
-        session_token: part(token)?.map(text).transpose()?,
+        access_key: &access_key,
+        secret: keys.secret.expose(),
+        session_token: token.as_ref().map(|token| token.as_str()),
         now: SystemTime::now(),
         longest_life: LONGEST_LIFE,
         content: hash.as_ref(),
@@ -438,6 +523,7 @@ pub struct Credentialed {
     grants: Vec<Grant>,
     identity: Identity,
     lent: Option<Lent>,
+    minting: Option<Minting>,
 }
 
 /// What is looked for in the answer.
@@ -466,6 +552,18 @@ impl Lent {
     /// Replaces echoes in fields; gives their number.
     pub fn scrub_fields(&self, fields: &mut HeaderMap) -> u64 {
         self.echoes.scrub_fields(fields)
+    }
+
+    /// Replaces echoes in content that is there as a whole.
+    #[must_use]
+    pub fn scrub_whole(&self, content: Bytes) -> Bytes {
+        let mut scrubber = Scrubber::new(self.echoes.clone());
+        let settled = scrubber.push(content);
+        let rest = scrubber.finish();
+        if rest.is_empty() {
+            return settled;
+        }
+        [settled, rest].concat().into()
     }
 
     /// Replaces echoes in content as it streams.
@@ -512,6 +610,11 @@ impl Credentialed {
         (self.lent.clone(), self.head.method.clone(), self.upgrade.take())
     }
 
+    /// What keeps the temporary credentials of the answer, where it holds such; it is taken.
+    pub fn minting(&mut self) -> Option<Minting> {
+        self.minting.take()
+    }
+
     /// Takes the request apart, for the room that forwards.
     pub(crate) fn into_parts(self) -> CredentialedParts {
         let Self {
@@ -532,8 +635,6 @@ impl Credentialed {
 
 #[cfg(test)]
 mod tests {
-    use zeroize::Zeroizing;
-
     use super::*;
     use crate::session::stage::{GITHUB, binding, head, issue, name};
 

@@ -119,7 +119,10 @@ impl Credentials {
             Some(held) => Some(sha256(held.pieces())),
             None => authorized.content().is_empty().then(|| sha256([])),
         };
-        let secret = secret_phantom(&authorized, grant)?;
+        let secret = match &request.minted {
+            Some(minted) => minted.parts()[1].reveal(),
+            None => secret_phantom(&authorized, grant)?,
+        };
         let verified = claim
             .verify(authorized.head(), secret.as_bytes(), content.as_ref())
             .map_err(Error::Signature)?;

@@ -184,6 +184,9 @@ impl Refusal {
             Self::Session(session::Error::Misplaced(_)) => {
                 "Send the credential only to the hosts and in the places that its configuration names."
             }
+            Self::Credential(credential::Error::Minted(_)) => {
+                "The service answered with credentials, which are not given on; ask the operator to look at the gateway's log."
+            }
             Self::Credential(_) => "Ask the operator to look at the gateway's log; the request was not sent.",
             Self::Origin(origin::Error::Prohibited(_)) => {
                 "Private, loopback and metadata addresses are refused unless the operator excepts them in `[[origin]]`."
@@ -312,6 +315,7 @@ fn credential_row(why: &credential::Error) -> Row {
             row(S::SERVICE_UNAVAILABLE, Blame::Credential, "proxy_internal_error")
         }
         E::Signature(fault) => row(signature(fault), Blame::Credential, "http_request_denied"),
+        E::Minted(_) => row(S::BAD_GATEWAY, Blame::Origin, "http_protocol_error"),
         E::Unsignable(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
         E::Skewed | E::Expired => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
         E::Held(HoldFault::TooLong(_)) => row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error"),

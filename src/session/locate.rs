@@ -204,7 +204,7 @@ impl<'a> Search<'a> {
         }
         let unsound = |fault| CredentialRefusal::Signature { fault };
         let Some(claim) = Claim::read(self.head).map_err(unsound)? else {
-            return Ok(());
+            return self.unsigned();
         };
         let (part, signed) = match claim.location() {
             Location::Fields => (Part::Field, IN_FIELDS),
@@ -213,15 +213,22 @@ impl<'a> Search<'a> {
         let key = claim.access_key().as_bytes();
         let ours = self.bound.iter().filter(signs).find_map(|bound| {
             let signing = bound.binding.signing()?;
-            Some((*bound, signing, self.is_phantom(bound, key)?))
+            let minted = self.phantoms.minted(claim.access_key());
+            match minted.filter(|minted| *minted.parent() == bound.binding.credential) {
+                Some(minted) => Some((*bound, signing, minted.parts()[0].clone(), Some(minted))),
+                None => Some((*bound, signing, self.is_phantom(bound, key)?, None)),
+            }
         });
-        let Some((bound, signing, phantom)) = ours else {
+        let Some((bound, signing, phantom, minted)) = ours else {
             self.clean(key, part)?;
             return self.foreign(key, part, None);
         };
-        let token = signing
-            .part(SESSION_TOKEN)
-            .and_then(|token| self.phantoms.of(token));
+        let token = match &minted {
+            Some(minted) => Some(&minted.parts()[2]),
+            None => signing
+                .part(SESSION_TOKEN)
+                .and_then(|token| self.phantoms.of(token)),
+        };
         match (claim.session_token(), token) {
             (None, None) => {}
             (Some(theirs), Some(ours)) if theirs == ours.reveal() => {}
@@ -232,14 +239,33 @@ impl<'a> Search<'a> {
             }
         }
         let Signer::SigV4(sigv4) = &signing.signer;
-        let request = sigv4
-            .permits(self.head, claim)
-            .map_err(|why| CredentialRefusal::Unsignable {
-                credential: phantom.credential().clone(),
-                why,
-            })?;
+        let request =
+            sigv4
+                .permits(self.head, claim, minted)
+                .map_err(|why| CredentialRefusal::Unsignable {
+                    credential: phantom.credential().clone(),
+                    why,
+                })?;
         self.signed = signed;
         self.lend(bound, 0, Spot::SigV4(Arc::new(request)), phantom, part)
+    }
+
+    /// A request without a signature is no use of a credential; but one whose answer is a credential is refused all the
+    /// same, since that would come to the client as it is (J03).
+    fn unsigned(&self) -> Result<(), CredentialRefusal> {
+        for bound in self.bound {
+            let Some(signing) = bound.binding.signing() else {
+                continue;
+            };
+            let Signer::SigV4(sigv4) = &signing.signer;
+            sigv4
+                .permits_unsigned(self.head)
+                .map_err(|why| CredentialRefusal::Unsignable {
+                    credential: bound.binding.credential.clone(),
+                    why,
+                })?;
+        }
+        Ok(())
     }
 
     /// Host and field names lose their case on the way, so phantoms are looked for without it (H10).
