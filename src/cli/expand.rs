@@ -10,7 +10,7 @@ use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
 use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, RequestTarget, Scheme};
 use crate::names::CredentialName;
 use crate::origin::{OriginSettings, Origins};
-use crate::session::{Binding, Foreign, Reference, Role, SigV4, Signer, Signing, When};
+use crate::session::{Binding, Foreign, Reference, Role, SigV4, Signer, Signing, SigningPart, When};
 
 /// The credentials and hosts that a configuration means, presets and known variables included.
 #[derive(Default)]
@@ -243,7 +243,13 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
             .map_err(|error| refused(error.to_string()))
     };
     let others = signing.parts.iter().skip(1);
-    let parts = others.map(|part| Ok((part.name, name(part.name)?)));
+    let parts = others.map(|part| {
+        Ok(SigningPart {
+            name: part.name.to_owned(),
+            credential: name(part.name)?,
+            optional: part.optional,
+        })
+    });
     let config::SigningWay::SigV4 = signing.way;
     let signs = Arc::new(Signing {
         signer: Signer::SigV4(SigV4::new(signing.scope.clone(), signing.endpoints.clone())),
@@ -253,6 +259,10 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
     let mut bindings = Vec::with_capacity(signing.parts.len());
     for (at, part) in signing.parts.iter().enumerate() {
         let kept = reference(&part.from).map_err(|error| refused(error.to_string()))?;
+        let kept = match part.member {
+            Some(member) => kept.member(member),
+            None => kept,
+        };
         bindings.push(Binding {
             credential: match at {
                 0 => credential.name.clone(),

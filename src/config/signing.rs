@@ -1,6 +1,6 @@
 //! What of a `[[credential]]` is about signing: the way, the parts, and what may be signed.
 
-use crate::session::{OwnEndpoint, SIGV4_PARTS};
+use crate::session::{Member, OwnEndpoint, SIGV4_PARTS};
 use crate::signature::sigv4::{PinMistake, Pins, Scope};
 
 use super::credential::sandbox_variable;
@@ -38,8 +38,12 @@ pub struct Part {
     pub name: &'static str,
     /// Where it is kept.
     pub from: Reference,
+    /// Which part it is of what a program prints, where one prints all of them.
+    pub member: Option<Member>,
     /// The variable of the workload that holds its phantom.
     pub variable: Option<String>,
+    /// Whether the credential may be without it.
+    pub optional: bool,
 }
 
 impl Signing {
@@ -54,7 +58,9 @@ impl Signing {
                 .map(|(name, variable)| Part {
                     name,
                     from: Reference::Env(variable.to_owned()),
+                    member: None,
                     variable: Some(variable.to_owned()),
+                    optional: false,
                 })
                 .collect(),
             endpoints: Vec::new(),
@@ -105,21 +111,28 @@ fn parts(section: &Section<'_, '_>) -> Option<Vec<Part>> {
         .into_iter()
         .map(toml::Spanned::into_inner)
         .collect();
+    let set = set(section)?;
     let mut parts = Vec::new();
     for (at, (name, usual)) in SIGV4_PARTS.into_iter().zip(SIGV4_VARIABLES).enumerate() {
         let given = named.as_ref().filter(|named| named.has(name));
-        let from = match given {
-            Some(named) => Reference::read(named, name, "")?,
-            None if section.has("from") => Reference::read(section, "from", "credential.from")?,
+        let (from, member) = match (given, &set) {
+            (Some(named), _) => (Reference::read(named, name, "")?, None),
+            (None, Some(set)) => (set.clone(), Some(MEMBERS[at])),
             // Long-lived keys have no token, so nothing is assumed of one.
-            None if name == SIGV4_PARTS[2] => continue,
-            None => Reference::Env(usual.to_owned()),
+            (None, None) if name == SIGV4_PARTS[2] => continue,
+            (None, None) => (Reference::Env(usual.to_owned()), None),
         };
         let variable = match section.has("env") {
             true => variables.get(at).cloned(),
             false => Some(usual.to_owned()),
         };
-        parts.push(Part { name, from, variable });
+        parts.push(Part {
+            name,
+            from,
+            member,
+            variable,
+            optional: member == Some(Member::SessionToken),
+        });
     }
     if section.has("env") && variables.len() != parts.len() {
         let doubt = Doubt::new(
@@ -133,6 +146,25 @@ fn parts(section: &Section<'_, '_>) -> Option<Vec<Part>> {
         section.error("env", "`env` does not name a variable for each part", doubt);
     }
     Some(parts)
+}
+
+/// The program that prints all parts; `Some(None)` where there is none.
+fn set(section: &Section<'_, '_>) -> Option<Option<Reference>> {
+    if !section.has("from") {
+        return Some(None);
+    }
+    let from = Reference::read(section, "from", "credential.from")?;
+    match (&from, section.has("parts")) {
+        (Reference::Command { .. }, false) => Some(Some(from)),
+        _ => {
+            let doubt = Doubt::new(
+                "a signing credential has several parts, which `from` holds only as a program that prints all of them",
+                "write `from = { command = [...] }` alone, or a reference for each part in `parts`",
+            );
+            section.error("from", "`from` does not hold the parts", doubt);
+            None
+        }
+    }
 }
 
 fn pins(section: &Section<'_, '_>) -> Pins {
@@ -222,6 +254,8 @@ fn label(text: &str) -> Result<String, Doubt> {
     }
 }
 
+/// What a program prints, in the order of the parts.
+const MEMBERS: [Member; 3] = [Member::AccessKey, Member::SecretKey, Member::SessionToken];
 /// The keys of the pins.
 const PINS: [&str; 7] = [
     "partitions",

@@ -16,7 +16,7 @@ use super::mint::{Kept, MintFailure, Minting};
 use super::recodes::{Checked, Chunks, LONGEST_CHUNK};
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
 use super::secret::{Secret, SecretUnsafe};
-use super::store::{Lease, Source, Stores, Unavailable};
+use super::store::{Lease, Source, StoreError, Stores, Unavailable};
 use super::verify::{Holding, Proof, Verified};
 use crate::body::{self, Content, HoldFault, Meter};
 use crate::intercept::Upgrade;
@@ -24,7 +24,7 @@ use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity, SessionId};
 use crate::policy::{AuthorizedParts, Grant};
 use crate::session::phantom::{Issue, PhantomFailure, PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Lend, SIGV4_PARTS, Session, Signer, Unsignable};
+use crate::session::{Binding, Bindings, Lend, Role, SIGV4_PARTS, Session, Signer, SigningPart, Unsignable};
 use crate::signature::sigv4::{self, Payload, With, sign as resign};
 
 /// Why a request did not get its credential. It is not sent then.
@@ -185,7 +185,10 @@ impl Credentials {
                         credential: name.clone(),
                         cause,
                     };
-                    let lease = slot.source.resolve().await.map_err(unavailable)?;
+                    let lease = match slot.source.resolve().await {
+                        Err(cause) if cause.cause == StoreError::Absent && is_optional(binding) => continue,
+                        lease => lease.map_err(unavailable)?,
+                    };
                     issue.issue(name, &lease.secret.shape(), |text| lease.secret.is(text))?
                 }
             };
@@ -234,7 +237,8 @@ impl Credentials {
             }
             fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
             if lend.signing().is_some() {
-                self.fetch_parts(lend, &mut fetched).await?;
+                // Rarely more than a look: boxed, so that the usual exchange does not carry room for it.
+                Box::pin(self.fetch_parts(lend, &session, &mut fetched)).await?;
                 usable(&session, &fetched)?;
             }
         }
@@ -308,17 +312,41 @@ impl Credentials {
         slot.source.resolve().await.map_err(Error::Unavailable)
     }
 
-    /// The parts of a signing credential beside its first.
+    /// The parts of a signing credential beside its first, which has just been fetched; all of one run of a program, where one
+    /// prints them together.
     async fn fetch_parts(
         &self,
         lend: &Lend,
+        session: &Session,
         fetched: &mut Vec<(CredentialName, Lease)>,
     ) -> Result<(), Error> {
-        for (_, part) in lend.signing().iter().flat_map(|signing| &signing.parts) {
-            let index = self.bindings.index_of(part).ok_or(Error::Unknown)?;
-            fetched.push((part.clone(), self.lease(index).await?));
+        let first = fetched.len().saturating_sub(1);
+        let parts: Vec<&SigningPart> = lend
+            .signing()
+            .iter()
+            .flat_map(|signing| &signing.parts)
+            // What the session has no phantom of, the credential does not have.
+            .filter(|part| session.phantoms().of(&part.credential).is_some())
+            .collect();
+        for _ in 0..MOST_RUNS {
+            for part in &parts {
+                let index = self.bindings.index_of(&part.credential).ok_or(Error::Unknown)?;
+                fetched.push((part.credential.clone(), self.lease(index).await?));
+            }
+            let run = fetched[first].1.run;
+            if fetched[first..].iter().all(|(_, lease)| lease.run == run) {
+                return Ok(());
+            }
+            // One of them was renewed between two: what is older is asked for again.
+            let newest = fetched[first..].iter().filter_map(|(_, lease)| lease.run).max();
+            let old = fetched[first..].iter().filter(|(_, lease)| lease.run < newest);
+            for index in old.filter_map(|(name, _)| self.bindings.index_of(name)) {
+                self.slots.get(index).ok_or(Error::Unknown)?.source.forget();
+            }
+            fetched.truncate(first);
+            fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
         }
-        Ok(())
+        Err(Error::Unfit(AttachFailure::Expired))
     }
 
     /// Adds to what the session was lent; gives what to look for in the answer.
@@ -418,16 +446,27 @@ impl<'k> Keys<'k> {
     /// Those that were fetched for a lend.
     fn fetched(lend: &Lend, fetched: &'k [(CredentialName, Lease)]) -> Result<Keys<'k>, Error> {
         let signing = lend.signing().ok_or(Error::Unknown)?;
-        let part = |name: &str| match signing.part(name) {
-            Some(part) => leased(fetched, part).map(|lease| Some(&*lease.secret)),
-            None => Ok(None),
+        let part = |name: &str| {
+            let part = signing.part(name)?;
+            Some(&*leased(fetched, part).ok()?.secret)
         };
         let [_, secret, token] = SIGV4_PARTS;
         Ok(Keys {
             access_key: &leased(fetched, lend.credential())?.secret,
-            secret: part(secret)?.ok_or(Error::Unknown)?,
-            token: part(token)?,
+            secret: part(secret).ok_or(Error::Unknown)?,
+            token: part(token),
         })
+    }
+}
+
+/// Whether a credential may be without this part of it.
+fn is_optional(binding: &Binding) -> bool {
+    match &binding.role {
+        Role::Part(signing) => signing
+            .parts
+            .iter()
+            .any(|part| part.optional && part.credential == binding.credential),
+        Role::Place | Role::Signs(_) => false,
     }
 }
 
@@ -507,6 +546,8 @@ fn sign(
     Ok(())
 }
 
+/// How often parts that do not belong together are asked for again.
+const MOST_RUNS: usize = 3;
 /// A presigned request is signed when it is made, and needs to live no longer than its journey (J04).
 const LONGEST_LIFE: Duration = Duration::from_secs(60);
 

@@ -131,9 +131,10 @@ impl Bindings {
         }
         for binding in &bindings {
             let parts = binding.signing().into_iter().flat_map(|signing| &signing.parts);
-            for (_, part) in parts {
-                let kept =
-                    |other: &&Binding| other.credential == *part && matches!(other.role, Role::Part(_));
+            for part in parts {
+                let kept = |other: &&Binding| {
+                    other.credential == part.credential && matches!(other.role, Role::Part(_))
+                };
                 if bindings.iter().filter(kept).count() != 1 {
                     return Err(BindingMalformed::Part(binding.credential.clone()));
                 }

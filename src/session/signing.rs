@@ -30,8 +30,19 @@ pub enum Role {
 pub struct Signing {
     /// How it signs, and what may be signed.
     pub signer: Signer,
-    /// The parts beside the first: each part's name, and that of the binding that keeps it.
-    pub parts: Vec<(&'static str, CredentialName)>,
+    /// The parts beside the first.
+    pub parts: Vec<SigningPart>,
+}
+
+/// A part of a signing credential beside its first.
+#[derive(Debug, Clone)]
+pub struct SigningPart {
+    /// What it is to the way of signing.
+    pub name: String,
+    /// The binding that keeps it.
+    pub credential: CredentialName,
+    /// Whether the credential may be without it, as a session token.
+    pub optional: bool,
 }
 
 /// A way of signing.
@@ -102,8 +113,8 @@ impl Signing {
     pub fn part(&self, name: &str) -> Option<&CredentialName> {
         self.parts
             .iter()
-            .find(|(part, _)| *part == name)
-            .map(|(_, credential)| credential)
+            .find(|part| part.name == name)
+            .map(|part| &part.credential)
     }
 
     /// Whether the credential may be used at an origin at all.
