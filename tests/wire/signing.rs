@@ -539,8 +539,8 @@ fn temporary_credentials_stay_in_the_gateway(rig: &Rig) {
         };
         let temp = rig.key(way, "temp");
         for (wrong, reason) in [
-            (key(&ours, &real, &ours.token), "sig_mismatch"),
-            (key(&ours, &temp, &ours.token), "sig_mismatch"),
+            (key(&ours, &real, &ours.token), "sigv4_mismatch"),
+            (key(&ours, &temp, &ours.token), "sigv4_mismatch"),
             (key(&ours, &ours, &None), "foreign_credential"),
             (key(&real, &real, &ours.token), "foreign_credential"),
         ] {
