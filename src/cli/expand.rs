@@ -45,6 +45,12 @@ impl Expanded {
         for name in &config.presets {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
+        if known_variables
+            && let Some(aws) = config::Credential::aws()
+            && let Some(signing) = &aws.signing
+        {
+            expanded.bindings.extend(bind_signing(&aws, signing)?);
+        }
         if known_variables {
             let set = preset::known_variables().filter(|(variable, ..)| is_set(variable));
             for (_, preset, credential) in set {
@@ -245,14 +251,18 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
     let others = signing.parts.iter().skip(1);
     let parts = others.map(|part| {
         Ok(SigningPart {
-            name: part.name.to_owned(),
-            credential: name(part.name)?,
+            name: part.name.clone(),
+            credential: name(&part.name)?,
             optional: part.optional,
         })
     });
-    let config::SigningWay::SigV4 = signing.way;
     let signs = Arc::new(Signing {
-        signer: Signer::SigV4(SigV4::new(signing.scope.clone(), signing.endpoints.clone())),
+        signer: match &signing.way {
+            config::SigningWay::SigV4 => {
+                Signer::SigV4(SigV4::new(signing.scope.clone(), signing.endpoints.clone()))
+            }
+            config::SigningWay::Recipe(recipe) => Signer::Recipe(recipe.clone()),
+        },
         parts: parts.collect::<Result<_, Failure>>()?,
     });
     let origins = credential.own_origins();
@@ -266,7 +276,7 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
         bindings.push(Binding {
             credential: match at {
                 0 => credential.name.clone(),
-                _ => name(part.name)?,
+                _ => name(&part.name)?,
             },
             reference: if credential.allow_short {
                 kept.allowing_short()
@@ -276,7 +286,7 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
             shape: None,
             origins: origins.clone(),
             places: match at {
-                0 => vec![Place::Signature("sigv4".to_owned())],
+                0 => vec![Place::Signature(signing.way.name().to_owned())],
                 _ => Vec::new(),
             },
             methods: credential.methods.clone(),

@@ -17,7 +17,7 @@ use super::mistake::Doubt;
 use super::page::Section;
 use super::pattern;
 use super::reference::{Reference, variable};
-use super::signing::{self, Signing};
+use super::signing::{self, SIGV4_VARIABLES, Signing, Way};
 
 /// Binds a secret to origins and places.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +71,34 @@ impl Credential {
         }
     }
 
+    /// The credentials of AWS that stand in the environment, if they do.
+    #[must_use]
+    pub fn aws() -> Option<Self> {
+        let is_set = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+        let [id, secret, token] = SIGV4_VARIABLES;
+        (is_set(id) && is_set(secret)).then(|| Self::signed(Signing::sigv4(is_set(token))))
+    }
+
+    /// The credentials of AWS that a program prints.
+    #[must_use]
+    pub fn aws_from(program: &Reference) -> Self {
+        Self::signed(Signing::sigv4_from(program))
+    }
+
+    fn signed(signing: Signing) -> Self {
+        let name = CredentialName::new("aws").expect("`aws` is a name");
+        let from = signing.parts[0].from.clone();
+        Self {
+            env: signing
+                .parts
+                .iter()
+                .filter_map(|part| part.variable.clone())
+                .collect(),
+            signing: Some(signing),
+            ..Self::named(name, from)
+        }
+    }
+
     /// The places: its own, those of its preset, or the common ones.
     #[must_use]
     pub fn places_or_common(&self) -> Vec<Place> {
@@ -104,7 +132,8 @@ impl Credential {
         std::iter::once(&self.from).chain(parts.map(|part| &part.from))
     }
 
-    /// The origins that it names: its own, and those of its endpoints; of a signing credential that names none, those of AWS.
+    /// The origins that it names: its own, and those of its endpoints; of a signing credential that names none, those of the
+    /// service.
     #[must_use]
     pub fn own_origins(&self) -> Vec<OriginPattern> {
         let Some(signing) = &self.signing else {
@@ -113,8 +142,13 @@ impl Credential {
         let mut origins = self.origins.clone();
         origins.extend(signing.endpoints.iter().map(|endpoint| endpoint.origin.clone()));
         if origins.is_empty() {
-            let domains = sigv4::domains(&signing.partitions).into_iter();
-            origins.extend(domains.filter_map(|domain| format!("https://*.{domain}").parse().ok()));
+            match &signing.way {
+                Way::SigV4 => {
+                    let domains = sigv4::domains(&signing.partitions).into_iter();
+                    origins.extend(domains.filter_map(|domain| format!("https://*.{domain}").parse().ok()));
+                }
+                Way::Recipe(recipe) => origins.extend(recipe.hosts().iter().cloned()),
+            }
         }
         origins
     }
@@ -319,6 +353,14 @@ fn path(text: &str) -> Result<String, Doubt> {
 
 fn contradictions(section: &Section<'_, '_>, read: &Credential) {
     if read.signing.is_some() {
+        if read.own_origins().is_empty() && !section.has("origins") {
+            let remedy = "add `origins = [\"https://api.example.com\"]`";
+            section.missing(
+                "origins",
+                "the recipe leaves them to you: the service's host is your own",
+                remedy,
+            );
+        }
         return;
     }
     if read.origins.is_empty() && !section.has("origins") {

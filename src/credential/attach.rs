@@ -1,31 +1,30 @@
 //! The last step before a request leaves: each grant's secret is fetched and put where its phantom stood.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, Method};
 use tokio::time::Instant;
-use zeroize::Zeroizing;
 
 use super::inject::{AttachFailure, Prepared, inject};
 use super::mint::{Kept, MintFailure, Minting};
-use super::recodes::{Checked, Chunks, LONGEST_CHUNK};
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
 use super::secret::{Secret, SecretUnsafe};
+use super::sign::{Fetched, leased, sign};
 use super::store::{Lease, Source, StoreError, Stores, Unavailable};
-use super::verify::{Holding, Proof, Verified};
+use super::verify::{Holding, Verified};
 use crate::body::{self, Content, HoldFault, Meter};
 use crate::intercept::Upgrade;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity, SessionId};
 use crate::policy::{AuthorizedParts, Grant};
-use crate::session::phantom::{Issue, PhantomFailure, PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Lend, Role, SIGV4_PARTS, Session, Signer, SigningPart, Unsignable};
-use crate::signature::sigv4::{self, Payload, With, sign as resign};
+use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
+use crate::session::{Binding, Bindings, Lend, Role, Session, SigningPart, Spot, Unsignable};
+use crate::signature::Fault;
 
 /// Why a request did not get its credential. It is not sent then.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +43,7 @@ pub enum Error {
     Unscrubbable(#[source] Unscrubbable),
     /// The client's signature is not that of the session's phantom over this request.
     #[error("the request's signature is refused: {0}")]
-    Signature(sigv4::Fault),
+    Signature(Fault),
     /// The credential may not sign what the request asks for.
     #[error("the credential may not sign this request: {0}")]
     Unsignable(Unsignable),
@@ -52,14 +51,17 @@ pub enum Error {
     #[error("the client's clock is more than 15 minutes off the gateway's")]
     Skewed,
     /// A presigned request's time is over.
-    #[error("the presigned request has expired")]
+    #[error("the presigned request, or what it is signed with, has expired")]
     Expired,
     /// The content had to be held and could not be.
     #[error(transparent)]
     Held(HoldFault),
     /// The request could not be signed with the credential.
     #[error("the request cannot be signed with the credential")]
-    Signing(#[source] sigv4::Fault),
+    Signing(#[source] Fault),
+    /// The system gives no random bytes for a number that is used once.
+    #[error("the system gives no random bytes")]
+    NoRandomness,
     /// The temporary credentials of the answer could not be kept.
     #[error("the temporary credentials of the answer cannot be kept")]
     Minted(#[from] MintFailure),
@@ -76,8 +78,9 @@ impl Error {
             Self::Unscrubbable(_) => "secret_unsafe",
             Self::Signature(fault) | Self::Signing(fault) => fault.reason(),
             Self::Unsignable(why) => why.reason(),
-            Self::Skewed => "sigv4_skew",
-            Self::Expired => "sigv4_expired",
+            Self::Skewed => "signature_skew",
+            Self::Expired => "signature_expired",
+            Self::NoRandomness => "no_randomness",
             Self::Held(why) => why.reason(),
             Self::Minted(why) => why.reason(),
         }
@@ -103,6 +106,8 @@ struct Lending {
 struct Slot {
     source: Source,
     ready: ArcSwapOption<Prepared>,
+    /// The greatest number that was used once, where signing with it takes such.
+    last: AtomicU64,
 }
 
 /// Why a session's phantoms were not issued.
@@ -129,6 +134,7 @@ impl Credentials {
         let slot = |binding: &Binding| Slot {
             source: stores.source(&binding.reference),
             ready: ArcSwapOption::empty(),
+            last: AtomicU64::new(0),
         };
         let slots = bindings.all().map(slot).collect();
         Self {
@@ -231,8 +237,7 @@ impl Credentials {
                 return Err(Error::Unknown);
             }
             let lend = grant.lend();
-            if proof.as_ref().is_some_and(|proof| proof.request.minted.is_some()) && lend.signing().is_some()
-            {
+            if minted(lend).is_some() {
                 continue;
             }
             fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
@@ -242,7 +247,7 @@ impl Credentials {
                 usable(&session, &fetched)?;
             }
         }
-        let signs = proof.as_ref().map(|proof| proof.grant);
+        let signs = proof.as_ref().map(|(grant, _)| *grant);
         // An origin that was lent something before may answer with it now: then the answer must be one that can be searched.
         let lends = grants.iter().enumerate().any(|(at, _)| Some(at) != signs);
         let strict = lends || self.bindings.manages(&head.origin);
@@ -263,9 +268,9 @@ impl Credentials {
             head.fields.insert(ACCEPT_ENCODING, accepted);
         }
         let mut minting = None;
-        if let Some(proof) = proof {
-            let lend = grants.get(proof.grant).ok_or(Error::Unknown)?.lend();
-            if proof.action.mints() {
+        if let Some((grant, mut proof)) = proof {
+            let lend = grants.get(grant).ok_or(Error::Unknown)?.lend();
+            if proof.mints() {
                 // What is to be read is asked for without a coding.
                 head.fields
                     .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -274,21 +279,12 @@ impl Credentials {
                     parent: lend.credential().clone(),
                 });
             }
-            let kept = match &proof.request.minted {
-                Some(minted) if minted.is_over() => return Err(Error::Unfit(AttachFailure::Expired)),
-                Some(minted) => Some(self.kept.of(session.id(), minted).ok_or(Error::Unknown)?),
-                None => None,
-            };
-            let keys = match &kept {
-                Some([id, secret, token]) => Keys {
-                    access_key: id,
-                    secret,
-                    token: Some(token),
-                },
-                None => Keys::fetched(lend, &fetched)?,
-            };
+            if let Some(minted) = minted(lend) {
+                proof.sign_with(self.kept.of(session.id(), minted).ok_or(Error::Unknown)?);
+            }
+            let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
-            sign(&mut head, &mut content, *proof, lend, &keys)?;
+            sign(&mut head, &mut content, proof, lend, &fetched, last)?;
             if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
                 lent.signed = true;
             }
@@ -314,12 +310,7 @@ impl Credentials {
 
     /// The parts of a signing credential beside its first, which has just been fetched; all of one run of a program, where one
     /// prints them together.
-    async fn fetch_parts(
-        &self,
-        lend: &Lend,
-        session: &Session,
-        fetched: &mut Vec<(CredentialName, Lease)>,
-    ) -> Result<(), Error> {
+    async fn fetch_parts(&self, lend: &Lend, session: &Session, fetched: &mut Fetched) -> Result<(), Error> {
         let first = fetched.len().saturating_sub(1);
         let parts: Vec<&SigningPart> = lend
             .signing()
@@ -350,12 +341,7 @@ impl Credentials {
     }
 
     /// Adds to what the session was lent; gives what to look for in the answer.
-    fn remember(
-        &self,
-        session: &Session,
-        leases: &[(CredentialName, Lease)],
-        strict: bool,
-    ) -> Result<Option<Lent>, Error> {
+    fn remember(&self, session: &Session, leases: &Fetched, strict: bool) -> Result<Option<Lent>, Error> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let known = sessions.get(session.id());
         let is_new = |lease: &Lease| {
@@ -435,27 +421,11 @@ impl Credentials {
     }
 }
 
-/// The real parts with which a request is signed.
-struct Keys<'k> {
-    access_key: &'k Secret,
-    secret: &'k Secret,
-    token: Option<&'k Secret>,
-}
-
-impl<'k> Keys<'k> {
-    /// Those that were fetched for a lend.
-    fn fetched(lend: &Lend, fetched: &'k [(CredentialName, Lease)]) -> Result<Keys<'k>, Error> {
-        let signing = lend.signing().ok_or(Error::Unknown)?;
-        let part = |name: &str| {
-            let part = signing.part(name)?;
-            Some(&*leased(fetched, part).ok()?.secret)
-        };
-        let [_, secret, token] = SIGV4_PARTS;
-        Ok(Keys {
-            access_key: &leased(fetched, lend.credential())?.secret,
-            secret: part(secret).ok_or(Error::Unknown)?,
-            token: part(token),
-        })
+/// The temporary credentials that a request is signed with, where it is.
+fn minted(lend: &Lend) -> Option<&Arc<Minted>> {
+    match lend.spot() {
+        Spot::SigV4(request) => request.minted.as_ref(),
+        _ => None,
     }
 }
 
@@ -471,7 +441,7 @@ fn is_optional(binding: &Binding) -> bool {
 }
 
 /// Whether what was fetched for a signature still serves, and is not by chance what the session holds.
-fn usable(session: &Session, fetched: &[(CredentialName, Lease)]) -> Result<(), Error> {
+fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
     for (name, lease) in fetched {
         if lease.expires.is_some_and(|end| Instant::now() >= end) {
             return Err(Error::Unfit(AttachFailure::Expired));
@@ -484,73 +454,8 @@ fn usable(session: &Session, fetched: &[(CredentialName, Lease)]) -> Result<(), 
     Ok(())
 }
 
-fn leased<'l>(fetched: &'l [(CredentialName, Lease)], name: &CredentialName) -> Result<&'l Lease, Error> {
-    fetched
-        .iter()
-        .find(|(known, _)| known == name)
-        .map(|(_, lease)| lease)
-        .ok_or(Error::Unknown)
-}
-
-/// Signs a verified request again, with the real parts, and has its content follow.
-fn sign(
-    head: &mut RequestHead,
-    content: &mut Content,
-    proof: Proof,
-    lend: &Lend,
-    keys: &Keys<'_>,
-) -> Result<(), Error> {
-    let signing = lend.signing().ok_or(Error::Unknown)?;
-    let text = |secret: &'_ Secret| {
-        std::str::from_utf8(secret.expose())
-            .map(str::to_owned)
-            .map(Zeroizing::new)
-            .map_err(|_| Error::Signing(sigv4::Fault::Key))
-    };
-    let access_key = text(keys.access_key)?;
-    let token = keys.token.map(text).transpose()?;
-    let Signer::SigV4(sigv4) = &signing.signer;
-    let Proof {
-        request,
-        verified,
-        action,
-        content: hash,
-        ..
-    } = proof;
-    let claim = &request.claim;
-    for (name, value) in sigv4.scope().additions(&action) {
-        head.fields.insert(name, value);
-    }
-    let with = With {
-        access_key: &access_key,
-        secret: keys.secret.expose(),
-        session_token: token.as_ref().map(|token| token.as_str()),
-        now: SystemTime::now(),
-        longest_life: LONGEST_LIFE,
-        content: hash.as_ref(),
-    };
-    let signed = resign(head, claim, verified, &with).map_err(Error::Signing)?;
-    match claim.payload() {
-        // What was held is known to have its hash.
-        Payload::Hash(hash) if content.held().is_none() && !content.is_empty() => {
-            content.recode(Box::new(Checked::new(hash)))
-        }
-        Payload::Streaming(_) => {
-            if let Some(chunks) = signed.rechain(head, LONGEST_CHUNK).map_err(Error::Signature)? {
-                content.recode(Box::new(Chunks(chunks)));
-            }
-        }
-        Payload::Events => return Err(Error::Signature(sigv4::Fault::Payload)),
-        Payload::Hash(_) | Payload::Unsigned | Payload::Absent => {}
-    }
-    Ok(())
-}
-
 /// How often parts that do not belong together are asked for again.
 const MOST_RUNS: usize = 3;
-/// A presigned request is signed when it is made, and needs to live no longer than its journey (J04).
-const LONGEST_LIFE: Duration = Duration::from_secs(60);
-
 /// Secrets of one session that answers are searched for.
 const MOST_REMEMBERED: usize = 256;
 
@@ -676,6 +581,8 @@ impl Credentialed {
 
 #[cfg(test)]
 mod tests {
+    use zeroize::Zeroizing;
+
     use super::*;
     use crate::session::stage::{GITHUB, binding, head, issue, name};
 
@@ -693,7 +600,7 @@ mod tests {
         let session = Session::new(id.clone(), Vec::new(), bindings.clone(), phantoms, None);
         let strict = |origin: &str| {
             let origin = head(origin, "/", &[]).origin;
-            let lent = credentials.remember(&session, &[], bindings.manages(&origin));
+            let lent = credentials.remember(&session, &Vec::new(), bindings.manages(&origin));
             lent.unwrap().map(|lent| lent.is_strict())
         };
         assert_eq!(strict("https://good.example"), None, "nothing was lent yet");

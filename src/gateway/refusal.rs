@@ -13,7 +13,7 @@ use crate::intercept::{Rejected, explicit};
 use crate::message::{Disagreement, FieldsMalformed, Host, MethodRefused};
 use crate::names::ExchangeId;
 use crate::session::CredentialRefusal;
-use crate::signature::sigv4::Fault;
+use crate::signature::Fault;
 use crate::{credential, origin, policy, session};
 
 /// RFC 9209.
@@ -177,7 +177,9 @@ impl Refusal {
                 "Sign with the access key and the secret key that the environment holds."
             }
             Self::Credential(credential::Error::Skewed) => "Set the client's clock.",
-            Self::Credential(credential::Error::Expired) => "Presign the request again.",
+            Self::Credential(credential::Error::Expired) => {
+                "Sign the request again, with new credentials if they were temporary."
+            }
             Self::Credential(credential::Error::Held(_)) => {
                 "Send the content's hash in `x-amz-content-sha256`, or less content at a time."
             }
@@ -296,14 +298,10 @@ fn rejected(why: &Rejected) -> StatusCode {
 
 /// What cannot be read in one way is malformed; what can be read and may not be is denied.
 fn signature(fault: &Fault) -> StatusCode {
-    match fault {
-        Fault::Both
-        | Fault::Twice(_)
-        | Fault::Missing(_)
-        | Fault::Malformed(_)
-        | Fault::Payload
-        | Fault::Expiry => StatusCode::BAD_REQUEST,
-        _ => StatusCode::FORBIDDEN,
+    if fault.is_malformed() {
+        StatusCode::BAD_REQUEST
+    } else {
+        StatusCode::FORBIDDEN
     }
 }
 
@@ -314,6 +312,7 @@ fn credential_row(why: &credential::Error) -> Row {
         E::Unknown | E::Unavailable(_) | E::Unfit(_) | E::Unscrubbable(_) | E::Signing(_) => {
             row(S::SERVICE_UNAVAILABLE, Blame::Credential, "proxy_internal_error")
         }
+        E::NoRandomness => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
         E::Signature(fault) => row(signature(fault), Blame::Credential, "http_request_denied"),
         E::Minted(_) => row(S::BAD_GATEWAY, Blame::Origin, "http_protocol_error"),
         E::Unsignable(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),

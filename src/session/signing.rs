@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
-use crate::message::{HostPattern, Origin, OriginPattern, RequestHead, Scheme};
+use crate::message::{EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, Scheme};
 use crate::names::CredentialName;
 use crate::session::phantom::Minted;
+use crate::signature::recipe::Recipe;
 use crate::signature::sigv4::{
     Action, ActionFault, Asked, Claim, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope, ScopeMismatch,
 };
@@ -50,6 +51,8 @@ pub struct SigningPart {
 pub enum Signer {
     /// AWS Signature Version 4 and its kin.
     SigV4(SigV4),
+    /// As a recipe says.
+    Recipe(Arc<Recipe>),
 }
 
 /// What a SigV4 credential may sign.
@@ -121,15 +124,19 @@ impl Signing {
     pub(super) fn holds(&self, origin: &Origin) -> bool {
         match &self.signer {
             Signer::SigV4(sigv4) => sigv4.endpoint(origin).is_some(),
+            Signer::Recipe(_) => true,
         }
     }
 
-    /// Whether the origin takes its paths as keys of objects.
-    pub(super) fn keeps_paths(&self, origin: &Origin) -> bool {
+    /// How the path of a request that is signed in the manner of AWS is read; `None` where this does not sign so.
+    pub(super) fn paths(&self, origin: &Origin) -> Option<EncodedSlash> {
         match &self.signer {
-            Signer::SigV4(sigv4) => sigv4
-                .endpoint(origin)
-                .is_some_and(|endpoint| endpoint.is_object_store()),
+            Signer::SigV4(sigv4) => Some(match sigv4.endpoint(origin)?.is_object_store() {
+                true => EncodedSlash::Key,
+                // ARNs in paths have their slashes encoded.
+                false => EncodedSlash::Keep,
+            }),
+            Signer::Recipe(_) => None,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Group J: requests that a credential signs. E verifies with the real key what a client signed with its phantom.
 
-use crate::rig::canary::random;
+use crate::rig::canary::{hex, random};
 use crate::rig::origin::{Seen, ok};
-use crate::rig::sigv4::{Ask, Judged, Key, chunks, hash, judge};
+use crate::rig::sigv4::{Ask, Judged, Key, chunks, hash, judge, mac};
 use crate::rig::way::{Response, Way};
-use crate::rig::{DB, OTHER, Rig, S3, STS};
+use crate::rig::{DB, EXCHANGE, OTHER, Rig, S3, STS};
 use crate::rows;
 
 rows![
@@ -24,6 +24,7 @@ rows![
     an_action_that_is_said_twice_is_refused,
     the_phantoms_of_a_signing_credential_go_nowhere_else,
     a_request_without_a_signature_gets_none,
+    a_request_is_signed_by_a_recipe,
 ];
 
 /// Sends bytes, and gives the answer.
@@ -285,7 +286,7 @@ fn a_presigned_request_is_signed_anew_and_short_lived(rig: &Rig) {
         ..Ask::default()
     };
     let bytes = line(old.presign(S3, &key, 60));
-    refused(rig, Way::Connect, S3, bytes.as_bytes(), 403, "sigv4_expired");
+    refused(rig, Way::Connect, S3, bytes.as_bytes(), 403, "signature_expired");
     let bytes = line(Ask::default().presign(S3, &key, 604_801));
     refused(rig, Way::Connect, S3, bytes.as_bytes(), 400, "sigv4_expiry");
     let bytes = line(Ask::default().presign(S3, &key, 60)).replace("key?", "other?");
@@ -378,7 +379,7 @@ fn a_signature_of_another_time_is_refused_and_of_nearly_now_is_not(rig: &Rig) {
             ..Ask::default()
         };
         let bytes = ask.write(S3, &rig.key(Way::Connect, "aws"), "");
-        let answer = refused(rig, Way::Connect, S3, &bytes, 403, "sigv4_skew");
+        let answer = refused(rig, Way::Connect, S3, &bytes, 403, "signature_skew");
         assert!(
             answer.text().contains("<Code>RequestTimeTooSkewed</Code>"),
             "{answer:?}"
@@ -474,7 +475,10 @@ fn sts_answer(key: &Key, until: &str) -> String {
 }
 
 fn element(text: &str, name: &str) -> String {
-    let rest = text.split(&format!("<{name}>")).nth(1).unwrap_or_else(|| panic!("{text}"));
+    let rest = text
+        .split(&format!("<{name}>"))
+        .nth(1)
+        .unwrap_or_else(|| panic!("{text}"));
     rest.split('<').next().unwrap().to_owned()
 }
 
@@ -490,7 +494,8 @@ fn new_key(rig: &Rig) -> Key {
 /// Has `temp` assume a role; gives what the client got.
 fn assumed(rig: &Rig, way: Way, real: &Key, until: &str) -> (Key, Response) {
     let answer = sts_answer(real, until);
-    rig.origins.on("/", move |_| ok("Content-Type: text/xml\r\n", answer.as_bytes()));
+    rig.origins
+        .on("/", move |_| ok("Content-Type: text/xml\r\n", answer.as_bytes()));
     let bytes = assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(way, "temp"), "");
     let answer = send(rig, way, STS, &bytes);
     let record = rig.record(way);
@@ -519,7 +524,10 @@ fn temporary_credentials_stay_in_the_gateway(rig: &Rig) {
             assert_ne!(ours, real);
         }
         assert!(ours.id.starts_with("ASIA"));
-        let plain = answer.text().replace(&ours.id, &real.id).replace(&ours.secret, &real.secret);
+        let plain = answer
+            .text()
+            .replace(&ours.id, &real.id)
+            .replace(&ours.secret, &real.secret);
         let plain = plain.replace(ours.token.as_ref().unwrap(), real.token.as_ref().unwrap());
         assert_eq!(plain, sts_answer(&real, &element(&plain, "Expiration")));
 
@@ -569,19 +577,35 @@ fn temporary_credentials_stay_in_the_gateway(rig: &Rig) {
     // Another credential's session, or one whose time is over, has no use of them.
     let real = new_key(rig);
     let (ours, _) = assumed(rig, Way::Connect, &real, &until(3600));
-    refused(rig, Way::Transparent, S3, &put(b"x").write(S3, &ours, ""), 403, "foreign_credential");
+    refused(
+        rig,
+        Way::Transparent,
+        S3,
+        &put(b"x").write(S3, &ours, ""),
+        403,
+        "foreign_credential",
+    );
     let real = new_key(rig);
     let (over, _) = assumed(rig, Way::Connect, &real, &until(-1));
-    let answer = send(rig, Way::Connect, S3, &put(b"x").write(S3, &over, ""));
-    let record = rig.record(Way::Connect);
-    assert_eq!((answer.status, record["reason"].as_str()), (503, Some("secret_unavailable")), "{record}");
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        &put(b"x").write(S3, &over, ""),
+        403,
+        "signature_expired",
+    );
     // Who is not named for it may not ask.
     let bytes = assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "aws"), "");
     refused(rig, Way::Connect, STS, &bytes, 403, "sigv4_action");
     let unsigned = "POST / HTTP/1.1\r\nHost: {H}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 32\r\n\r\nAction=AssumeRoleWithWebIdentity";
     let answer = rig.ask(Way::Connect, STS, unsigned);
     let record = rig.record(Way::Connect);
-    assert_eq!((answer.status, record["reason"].as_str()), (403, Some("sigv4_action")), "{record}");
+    assert_eq!(
+        (answer.status, record["reason"].as_str()),
+        (403, Some("sigv4_action")),
+        "{record}"
+    );
 }
 
 fn an_answer_with_credentials_that_cannot_be_read_is_not_given_on(rig: &Rig) {
@@ -590,13 +614,23 @@ fn an_answer_with_credentials_that_cannot_be_read_is_not_given_on(rig: &Rig) {
     let xml = "Content-Type: text/xml\r\n";
     for (fields, body) in [
         (xml, usual.replace("SessionToken", "Token")),
-        (xml, usual.replace("<Credentials>", "<Credentials><AccessKeyId>ASIAOTHEROTHEROTHER2</AccessKeyId>")),
+        (
+            xml,
+            usual.replace(
+                "<Credentials>",
+                "<Credentials><AccessKeyId>ASIAOTHEROTHEROTHER2</AccessKeyId>",
+            ),
+        ),
         (xml, format!("{usual}{}", " ".repeat(70_000))),
         ("Content-Type: text/plain\r\n", usual.clone()),
-        ("Content-Type: text/xml\r\nContent-Encoding: gzip\r\n", usual.clone()),
+        (
+            "Content-Type: text/xml\r\nContent-Encoding: gzip\r\n",
+            usual.clone(),
+        ),
     ] {
         rig.origins.on("/", move |_| ok(fields, body.as_bytes()));
-        let bytes = assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "temp"), "");
+        let bytes =
+            assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "temp"), "");
         let answer = send(rig, Way::Connect, STS, &bytes);
         let record = rig.record(Way::Connect);
         assert_eq!(
@@ -611,7 +645,10 @@ fn an_answer_with_credentials_that_cannot_be_read_is_not_given_on(rig: &Rig) {
     // An error of the service is the client's to see.
     rig.origins.on("/", |_| {
         let body = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>";
-        let head = format!("HTTP/1.1 403 Forbidden\r\nContent-Type: text/xml\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let head = format!(
+            "HTTP/1.1 403 Forbidden\r\nContent-Type: text/xml\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
         vec![crate::rig::origin::Step::Bytes(head.into_bytes())]
     });
     let bytes = assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "temp"), "");
@@ -669,16 +706,81 @@ fn a_request_without_a_signature_gets_none(rig: &Rig) {
     for way in [Way::Connect, Way::Transparent] {
         let answer = rig.ask(way, S3, "GET {T}/bucket/../public HTTP/1.1\r\nHost: {H}\r\n\r\n");
         let record = rig.record(way);
-        assert_eq!(
-            (answer.status, record["lent"].is_null()),
-            (200, true),
-            "{record}"
-        );
+        assert_eq!((answer.status, record["lent"].is_null()), (200, true), "{record}");
         let seen = rig.seen().remove(0);
         assert!(seen.all("authorization").is_empty());
         assert_eq!(
             seen.target, "/public",
             "without a signature a path is read as everywhere"
+        );
+    }
+}
+
+/// R16, J14: the gateway's time and key, over what the client sent.
+fn a_request_is_signed_by_a_recipe(rig: &Rig) {
+    let millis = |off: i64| {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
+        now + off
+    };
+    let ask = |key: &Key, at: i64, more: &str| {
+        let query = format!("symbol=BTC&timestamp={at}");
+        let signature = hex(&mac(key.secret.as_bytes(), &query));
+        format!(
+            "GET /api/v3/order?{query}&signature={signature}{more} HTTP/1.1\r\nHost: {EXCHANGE}\r\nX-MBX-APIKEY: {}\r\n\r\n",
+            key.id
+        )
+    };
+    for way in [Way::Connect, Way::Tls, Way::Transparent] {
+        let key = rig.key(way, "exchange");
+        let answer = send(rig, way, EXCHANGE, ask(&key, millis(-60_000), "").as_bytes());
+        let record = rig.record(way);
+        assert_eq!(
+            (answer.status, &record["lent"][0]["place"]),
+            (200, &"sign:binance-hmac".into()),
+            "{answer:?} {record}"
+        );
+        let seen = rig.seen().remove(0);
+        let real = rig.real_key("exchange");
+        assert_eq!(seen.all("x-mbx-apikey"), [&real.id]);
+        let query = seen.target.split_once('?').unwrap().1;
+        let (signed, signature) = query.split_once("&signature=").unwrap();
+        assert_eq!(
+            signature,
+            hex(&mac(real.secret.as_bytes(), signed)),
+            "{}",
+            seen.target
+        );
+        let at: i64 = signed.split("timestamp=").nth(1).unwrap().parse().unwrap();
+        assert!((at - millis(0)).abs() < 10_000, "the gateway's time");
+        let strange = Key {
+            id: "attackersattackersattackersattackers".into(),
+            ..key.clone()
+        };
+        let wrong = Key {
+            secret: "attackers".into(),
+            ..key.clone()
+        };
+        for (bytes, reason) in [
+            (ask(&strange, millis(0), ""), "foreign_credential"),
+            (ask(&wrong, millis(0), ""), "signature_mismatch"),
+            (ask(&key, millis(-20 * 60_000), ""), "signature_skew"),
+        ] {
+            let answer = send(rig, way, EXCHANGE, bytes.as_bytes());
+            let record = rig.record(way);
+            assert_eq!(
+                (answer.status, record["reason"].as_str()),
+                (403, Some(reason)),
+                "{answer:?} {record}"
+            );
+            assert!(rig.seen().is_empty());
+        }
+        let twice = ask(&key, millis(0), "&signature=00");
+        let answer = send(rig, way, EXCHANGE, twice.as_bytes());
+        let record = rig.record(way);
+        assert_eq!(
+            (answer.status, record["reason"].as_str()),
+            (400, Some("signature_ambiguous")),
+            "{record}"
         );
     }
 }

@@ -70,8 +70,8 @@ pub(super) enum FieldStyle {
     Lines,
     /// The same, the value in lower case (Tencent TC3).
     LowerLines,
-    /// `name:value` and a tab, white space in values collapsed (Akamai EdgeGrid).
-    Tabs,
+    /// As [`FieldStyle::Lines`], in the order in which Azure Storage sorts names.
+    AzureLines,
     /// `name=value`, escaped, joined by `&` (Tencent COS).
     UriPairs,
 }
@@ -81,32 +81,26 @@ impl FieldStyle {
         Some(match name {
             "lines" => FieldStyle::Lines,
             "lower-lines" => FieldStyle::LowerLines,
-            "tabs" => FieldStyle::Tabs,
+            "azure-lines" => FieldStyle::AzureLines,
             "uri-pairs" => FieldStyle::UriPairs,
             _ => return None,
         })
     }
 
     pub(super) fn write(self, head: &RequestHead, names: &[String]) -> Vec<u8> {
+        let mut names: Vec<&String> = names.iter().collect();
+        if self == FieldStyle::AzureLines {
+            names.sort_by_cached_key(|name| azure_order(name));
+        }
         let mut out = Vec::new();
-        for (at, name) in names.iter().enumerate() {
+        for (at, name) in names.into_iter().enumerate() {
             let value = field(head, name);
             match self {
-                FieldStyle::Lines | FieldStyle::LowerLines => {
-                    out.extend([name.as_bytes(), b":"].concat());
-                    out.extend(if self == FieldStyle::Lines {
-                        value
-                    } else {
-                        value.to_ascii_lowercase()
-                    });
-                    out.push(b'\n');
+                FieldStyle::Lines | FieldStyle::AzureLines => {
+                    out.extend([name.as_bytes(), b":", &value, b"\n"].concat());
                 }
-                FieldStyle::Tabs => {
-                    let words: Vec<&[u8]> = value
-                        .split(u8::is_ascii_whitespace)
-                        .filter(|word| !word.is_empty())
-                        .collect();
-                    out.extend([name.as_bytes(), b":", &words.join(&b' '), b"\t"].concat());
+                FieldStyle::LowerLines => {
+                    out.extend([name.as_bytes(), b":", &value.to_ascii_lowercase(), b"\n"].concat());
                 }
                 FieldStyle::UriPairs => {
                     let and = if at == 0 { "" } else { "&" };
@@ -116,6 +110,16 @@ impl FieldStyle {
         }
         out
     }
+}
+
+/// The service sorts as a dictionary does: hyphens count only between names that are equal without them, and `_` stands
+/// before digits (the tables of `azure-storage-blob`, which emulate it).
+fn azure_order(name: &str) -> (String, String) {
+    let weighed = name
+        .chars()
+        .filter(|char| *char != '-')
+        .map(|char| if char == '_' { '/' } else { char });
+    (weighed.collect(), name.to_owned())
 }
 
 /// A field's value, several joined by a comma (RFC 9110 §5.3); `host` is the origin's, whichever version carries it.

@@ -30,7 +30,7 @@ pub(super) enum Filter {
     Trim,
     /// A JSON string with its quotes.
     Json,
-    /// The text of a member of a JSON object: a string, or a number as it is written.
+    /// The text of a member of a JSON object: a string, or a number as it is written; nothing where it has no such member.
     Member(Box<str>),
     /// This text where the value is empty.
     Default(Box<str>),
@@ -44,10 +44,18 @@ pub(super) enum Filter {
     Label(usize),
     /// So many first bytes.
     First(usize),
+    /// So many first segments of a path.
+    Segments(usize),
+    /// What follows this text, or nothing.
+    After(Box<str>),
     /// Nothing, unless the method is one of these.
     Only(Vec<Box<str>>),
     /// Nothing, where what is named is empty.
     If(Name),
+    /// Nothing, where what is named is not empty.
+    Unless(Name),
+    /// Nothing, unless what is named is this text.
+    When(Name, Box<str>),
 }
 
 impl Filter {
@@ -65,10 +73,10 @@ impl Filter {
             [argument] => Ok(argument.as_str()),
             _ => Err(format!("`{name}` takes one argument")),
         };
-        let named = || {
-            let argument = one()?;
+        let known = |argument: &str| {
             resolve(argument).ok_or_else(|| format!("`{argument}` names no part, value or step"))
         };
+        let named = || known(one()?);
         let count = || {
             one()?
                 .parse::<usize>()
@@ -101,10 +109,17 @@ impl Filter {
             "ending" => Ok(Filter::Ending(one()?.into())),
             "label" => Ok(Filter::Label(count()?)),
             "first" => Ok(Filter::First(count()?)),
+            "segments" => Ok(Filter::Segments(count()?)),
+            "after" => Ok(Filter::After(one()?.into())),
             "only" => Ok(Filter::Only(
                 arguments.iter().map(|method| method.as_str().into()).collect(),
             )),
             "if" => Ok(Filter::If(named()?)),
+            "unless" => Ok(Filter::Unless(named()?)),
+            "when" => match arguments {
+                [name, text] => Ok(Filter::When(known(name)?, text.as_str().into())),
+                _ => Err("`when` takes a name and a text".to_owned()),
+            },
             _ => Err(format!("there is no filter `{name}`")),
         }
     }
@@ -112,7 +127,9 @@ impl Filter {
     /// What this filter needs of the scene.
     pub(super) fn name(&self) -> Option<Name> {
         match self {
-            Filter::Mac(_, name) | Filter::If(name) => Some(*name),
+            Filter::Mac(_, name) | Filter::If(name) | Filter::Unless(name) | Filter::When(name, _) => {
+                Some(*name)
+            }
             _ => None,
         }
     }
@@ -141,6 +158,12 @@ impl Filter {
             Filter::Ending(text) if !value.ends_with(text.as_bytes()) => [&value, text.as_bytes()].concat(),
             Filter::Label(index) => value.split(|byte| *byte == b'.').nth(*index)?.to_vec(),
             Filter::First(count) => value[..value.len().min(*count)].to_vec(),
+            Filter::Segments(count) => {
+                let slashes = value.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+                let end = slashes.map(|(at, _)| at).nth(*count).unwrap_or(value.len());
+                value[..end].to_vec()
+            }
+            Filter::After(text) => value.strip_prefix(text.as_bytes()).unwrap_or_default().to_vec(),
             Filter::Only(methods) if !methods.iter().any(|known| **known == *method) => Vec::new(),
             _ => value,
         })
@@ -198,7 +221,10 @@ fn unhex(text: &[u8]) -> Option<Vec<u8>> {
 
 fn member(object: &[u8], name: &str) -> Option<Vec<u8>> {
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(object).ok()?;
-    match object.get(name)? {
+    let Some(value) = object.get(name) else {
+        return Some(Vec::new());
+    };
+    match value {
         serde_json::Value::String(text) => Some(text.clone().into_bytes()),
         serde_json::Value::Number(number) => Some(number.to_string().into_bytes()),
         _ => None,
@@ -238,6 +264,11 @@ mod tests {
             ("ending", &["/"], "/a/", "/a/"),
             ("label", &["1"], "a.b.c", "b"),
             ("first", &["2"], "abc", "ab"),
+            ("segments", &["1"], "/a/b/c", "/a"),
+            ("segments", &["2"], "/a", "/a"),
+            ("after", &["DPoP "], "DPoP x", "x"),
+            ("after", &["DPoP "], "Bearer x", ""),
+            ("member", &["c"], "{\"a\":1}", ""),
             ("only", &["POST"], "abc", ""),
             ("json", &[], "a\"b", "\"a\\\"b\""),
             ("member", &["b"], "{\"a\":1,\"b\":\"x\"}", "x"),

@@ -54,6 +54,8 @@ struct RawRecipe {
 #[serde(deny_unknown_fields)]
 struct RawPart {
     role: String,
+    /// Where it is read from what stands in a place, rather than standing there itself.
+    read: Option<String>,
     #[serde(default)]
     optional: bool,
     shape: Option<String>,
@@ -73,6 +75,7 @@ struct RawValue {
     parameters: Option<String>,
     kept: Option<Vec<String>>,
     made: Option<String>,
+    read: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -87,9 +90,17 @@ struct RawSign {
 #[serde(deny_unknown_fields)]
 struct RawPlace {
     at: Vec<String>,
-    value: String,
+    value: Templates,
     #[serde(default)]
     optional: bool,
+}
+
+/// One template, or several between which clients choose; the first is the usual one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Templates {
+    One(String),
+    Several(Vec<String>),
 }
 
 struct Loader {
@@ -257,20 +268,22 @@ pub(super) fn load(text: &str) -> Result<Recipe, Vec<Mistake>> {
             Err(error) => loader.wrong("hosts", format!("`{host}`: {error}")),
         }
     }
+    let values = raw.value.iter().map(|(name, value)| Value {
+        name: name.clone(),
+        read: value
+            .read
+            .as_ref()
+            .map(|read| loader.template(&format!("value.{name}"), read)),
+        kind: loader.value(name, value),
+    });
+    let values = values.collect();
     let mut recipe = Recipe {
         name: raw.name.clone(),
         title: raw.title.clone(),
         source: raw.source.clone(),
         hosts,
         parts: parts(&raw, algorithm, &mut loader),
-        values: raw
-            .value
-            .iter()
-            .map(|(name, value)| Value {
-                name: name.clone(),
-                kind: loader.value(name, value),
-            })
-            .collect(),
+        values,
         steps: raw
             .steps
             .iter()
@@ -299,7 +312,11 @@ pub(super) fn load(text: &str) -> Result<Recipe, Vec<Mistake>> {
         .into_iter()
         .any(|template| recipe.reaches(template, &of_content))
         || recipe.places.iter().any(|place| {
-            recipe.reaches(&place.template, &of_content) || place.slots.iter().any(Slot::is_in_content)
+            place
+                .templates
+                .iter()
+                .any(|template| recipe.reaches(template, &of_content))
+                || place.slots.iter().any(Slot::is_in_content)
         });
     if loader.mistakes.is_empty() {
         Ok(recipe)
@@ -320,13 +337,14 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
                 Role::Secret
             }
         };
-        if part.optional && role != Role::Sent {
-            loader.wrong(&at, "only a part that is `sent` may be optional");
+        if part.optional && role == Role::Id {
+            loader.wrong(&at, "a key's id cannot be optional");
         }
         let signs = role == Role::Secret && !matches!(algorithm, Algorithm::Hmac(_));
         Part {
             name: name.clone(),
             role,
+            read: part.read.as_ref().map(|read| loader.template(&at, read)),
             optional: part.optional,
             shape: part.shape.clone(),
             variables: part.variables.clone(),
@@ -340,9 +358,19 @@ fn places(raw: &RawRecipe, loader: &mut Loader) -> Vec<Placement> {
     let places = raw.place.iter().enumerate().map(|(index, place)| {
         let at = format!("place {}", index + 1);
         let slots = loader.slots(&at, &place.at);
-        let template = loader.template(&at, &place.value);
-        let signature = template.names().any(|name| name == Name::Signature);
-        let readable = template.is_readable();
+        let templates: Vec<Template> = match &place.value {
+            Templates::One(text) => vec![loader.template(&at, text)],
+            Templates::Several(texts) => texts.iter().map(|text| loader.template(&at, text)).collect(),
+        };
+        let signs = |template: &Template| template.names().any(|name| name == Name::Signature);
+        let signature = templates.iter().any(signs);
+        let readable = templates.iter().all(Template::is_readable);
+        if templates.is_empty() || (templates.len() > 1 && !readable) {
+            loader.wrong(&at, "give one template, or several that can each be read");
+        }
+        if signature && !templates.iter().all(signs) {
+            loader.wrong(&at, "the signature stands in all of the templates or in none");
+        }
         if place.at.is_empty() {
             loader.wrong(&at, "name at least one slot in `at`");
         }
@@ -364,7 +392,7 @@ fn places(raw: &RawRecipe, loader: &mut Loader) -> Vec<Placement> {
         }
         Placement {
             slots,
-            template,
+            templates,
             optional: place.optional,
             readable,
             signature,
@@ -418,7 +446,10 @@ fn check(recipe: &Recipe, loader: &mut Loader) {
     let is_secret =
         |name: Name| matches!(name, Name::Part(index) if recipe.parts[index].role == Role::Secret);
     if !rests_on(recipe, &recipe.key, &is_secret) {
-        loader.wrong("sign.key", "the key must come from a part that is `secret`");
+        loader.wrong(
+            "sign.key",
+            "the key must come from a part that is `secret` and not optional",
+        );
     }
     if !recipe.places.iter().any(|place| place.signature) {
         loader.wrong("place", "the signature stands in no place");
@@ -432,19 +463,31 @@ fn check(recipe: &Recipe, loader: &mut Loader) {
         }
     }
     for (index, place) in recipe.places.iter().enumerate() {
-        if rests_on(recipe, &place.template, &is_secret) {
+        if place
+            .templates
+            .iter()
+            .any(|template| rests_on(recipe, template, &is_secret))
+        {
             loader.wrong(
                 format!("place {}", index + 1),
                 "a secret, or what is made of one, may not be sent",
             );
         }
     }
-    let is_read = |wanted: Name| {
-        let mut places = recipe.places.iter().filter(|place| place.readable);
-        places.any(|place| place.template.names().any(|name| name == wanted))
+    let readable = || {
+        recipe
+            .places
+            .iter()
+            .filter(|place| place.readable)
+            .flat_map(|place| &place.templates)
     };
+    let is_read = |wanted: Name| readable().any(|template| template.names().any(|name| name == wanted));
+    // What is inside of a value that was made need not be read: that value is taken as the client made it.
+    let is_inside =
+        |wanted: Name| readable().any(|template| rests_on(recipe, template, &|name| name == wanted));
     for (index, value) in recipe.values.iter().enumerate() {
-        if !is_read(Name::Value(index)) {
+        let name = Name::Value(index);
+        if !is_read(name) && value.read.is_none() && !(is_inside(name) && value.kind.is_new()) {
             loader.wrong(
                 &value.name,
                 "this value stands in no place from which it could be read",
@@ -452,7 +495,7 @@ fn check(recipe: &Recipe, loader: &mut Loader) {
         }
     }
     for (index, part) in recipe.parts.iter().enumerate() {
-        if part.role != Role::Secret && !is_read(Name::Part(index)) {
+        if part.role != Role::Secret && part.read.is_none() && !is_read(Name::Part(index)) {
             loader.wrong(
                 &part.name,
                 "this part is to be sent and stands in no place from which it could be read",

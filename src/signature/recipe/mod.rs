@@ -71,6 +71,7 @@ pub struct Part {
     pub variables: Vec<String>,
     /// The algorithm whose private key it is; its phantom must be one too, see [`phantom_key`].
     pub key_of: Option<Algorithm>,
+    read: Option<Template>,
 }
 
 /// What becomes of a part.
@@ -88,6 +89,8 @@ pub enum Role {
 struct Value {
     name: String,
     kind: ValueKind,
+    /// How it is read from another value in which it stands.
+    read: Option<Template>,
 }
 
 /// Where a value comes from when we sign; when a client has signed, it is read from its place.
@@ -118,11 +121,22 @@ enum ValueKind {
     Made(Template),
 }
 
+impl ValueKind {
+    /// Whether it is new with each signature and needs nothing of the client's.
+    fn is_new(&self) -> bool {
+        matches!(
+            self,
+            ValueKind::Time(_) | ValueKind::Expiry { .. } | ValueKind::Nonce(_)
+        )
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Placement {
     /// Alternatives; a client uses one.
     slots: Vec<Slot>,
-    template: Template,
+    /// Alternatives, too.
+    templates: Vec<Template>,
     optional: bool,
     /// Whether it can be read back; else it is a value that follows from the request.
     readable: bool,
@@ -218,10 +232,16 @@ impl Fault {
     }
 }
 
+#[derive(Clone, Copy, Default)]
+struct Used {
+    slot: usize,
+    template: usize,
+}
+
 /// What a client says of its signature; nothing of it is verified yet.
 pub struct Claim {
-    /// For each place, the alternative that the client used.
-    used: Vec<Option<usize>>,
+    /// For each place, the slot and the template that the client used.
+    used: Vec<Option<Used>>,
     parts: Vec<Option<Vec<u8>>>,
     values: Vec<Option<Vec<u8>>>,
     signature: Option<Vec<u8>>,
@@ -333,7 +353,7 @@ impl Recipe {
     /// The fields and query parameters in which a part stands, as `header:NAME` and `query:NAME`: a phantom is in its right
     /// place there.
     pub fn slots(&self) -> impl Iterator<Item = String> {
-        let with_part = |place: &&Placement| place.template.names().any(|name| matches!(name, Name::Part(_)));
+        let with_part = |place: &&Placement| place.names().any(|name| matches!(name, Name::Part(_)));
         self.places
             .iter()
             .filter(with_part)
@@ -357,6 +377,7 @@ impl Recipe {
             names: self.values.iter().map(|value| value.name.clone()).collect(),
         };
         self.gather(&mut claim, head, None)?;
+        self.read_inside(&mut claim, head)?;
         let found = claim.signature.is_some() || claim.key_id().is_some();
         Ok(found.then_some(claim))
     }
@@ -386,7 +407,7 @@ impl Recipe {
         }
         let unsigned = self.unsigned && claim.signature.is_none();
         for (place, used) in self.places.iter().zip(&claim.used) {
-            let names_a_part = place.template.names().any(|name| matches!(name, Name::Part(_)));
+            let names_a_part = place.names().any(|name| matches!(name, Name::Part(_)));
             if place.readable && !place.optional && used.is_none() && (!unsigned || names_a_part) {
                 return Err(Fault::Incomplete(place.slots[0].to_string()));
             }
@@ -474,13 +495,14 @@ impl Recipe {
             .zip(&claim.used)
             .filter(|(place, _)| !place.signature)
         {
-            let chosen = &place.slots[used.unwrap_or_default()];
-            let written = self.is_written(place, *used, secrets) && (!unsigned || used.is_some());
+            let Used { slot, template } = used.unwrap_or_default();
+            let (chosen, template) = (&place.slots[slot], &place.templates[template]);
+            let written = self.is_written(place, used.is_some(), secrets) && (!unsigned || used.is_some());
             for slot in place.slots.iter().filter(|slot| !written || *slot != chosen) {
                 slot.remove(head, &mut content)?;
             }
             if written {
-                let value = Scene::new(self, head, content.as_deref(), known(None)).write(&place.template)?;
+                let value = Scene::new(self, head, content.as_deref(), known(None)).write(template)?;
                 chosen.write(head, &mut content, &value)?;
             }
         }
@@ -495,8 +517,9 @@ impl Recipe {
                 .filter(|(place, _)| place.signature)
             {
                 let scene = Scene::new(self, head, content.as_deref(), known(Some(&signature)));
-                let value = scene.write(&place.template)?;
-                place.slots[used.unwrap_or_default()].write(head, &mut content, &value)?;
+                let Used { slot, template } = used.unwrap_or_default();
+                let value = scene.write(&place.templates[template])?;
+                place.slots[slot].write(head, &mut content, &value)?;
             }
         }
         Ok(Signed {
@@ -517,14 +540,21 @@ impl Recipe {
                 if claim.used[at].is_some() {
                     return Err(Fault::Ambiguous(slot.to_string()));
                 }
+                let mut template = 0;
                 if place.readable {
-                    let Some(read) = place.template.read(&text) else {
+                    let read = place
+                        .templates
+                        .iter()
+                        .enumerate()
+                        .find_map(|(at, template)| Some((at, template.read(&text)?)));
+                    let Some((at, read)) = read else {
                         // Another scheme in `Authorization` is another credential's, and not a broken one of ours.
-                        if content.is_none() && !self.begins_alike(place, &text) {
+                        if content.is_none() && !begins_alike(place, &text) {
                             continue;
                         }
                         return Err(slot.malformed());
                     };
+                    template = at;
                     for (name, value) in read {
                         let standing = match name {
                             Name::Part(index) => &mut claim.parts[index],
@@ -537,24 +567,52 @@ impl Recipe {
                         *standing = Some(value);
                     }
                 }
-                claim.used[at] = Some(alternative);
+                claim.used[at] = Some(Used {
+                    slot: alternative,
+                    template,
+                });
             }
         }
         Ok(())
     }
 
-    /// Whether a text begins with the first literal of a template, up to its first space.
-    fn begins_alike(&self, place: &Placement, text: &[u8]) -> bool {
-        match place.template.0.first() {
-            Some(template::Piece::Text(literal)) => match literal.split_once(' ') {
-                Some((scheme, _)) => text
-                    .split(|byte| *byte == b' ')
-                    .next()
-                    .is_some_and(|standing| standing.eq_ignore_ascii_case(scheme.as_bytes())),
-                None => true,
-            },
-            _ => true,
+    /// Reads the parts and values that stand inside of others.
+    fn read_inside(&self, claim: &mut Claim, head: &RequestHead) -> Result<(), Fault> {
+        if claim.signature.is_none() {
+            return Ok(());
         }
+        let none = Parts::default();
+        let values = claim.values.clone();
+        let scene = Scene::new(
+            self,
+            head,
+            None,
+            Known {
+                parts: &none,
+                values: &values,
+                claimed: &values,
+                moment: None,
+                signature: None,
+                signing: false,
+            },
+        );
+        let read = |read: &Option<Template>| match read {
+            Some(read) => scene
+                .write(read)
+                .map(|text| Some(text.to_vec()).filter(|text| !text.is_empty())),
+            None => Ok(None),
+        };
+        for (standing, part) in claim.parts.iter_mut().zip(&self.parts) {
+            if let Some(text) = read(&part.read)? {
+                *standing = Some(text);
+            }
+        }
+        for (standing, value) in claim.values.iter_mut().zip(&self.values) {
+            if let Some(text) = read(&value.read)? {
+                *standing = Some(text);
+            }
+        }
+        Ok(())
     }
 
     /// Checks what the client says of time and scope; gives its time.
@@ -611,17 +669,17 @@ impl Recipe {
 
     /// Whether a place is written: always, unless it is optional. Then a part decides by being there, anything else by
     /// the client's having had it.
-    fn is_written(&self, place: &Placement, used: Option<usize>, secrets: &Parts<'_>) -> bool {
+    fn is_written(&self, place: &Placement, used: bool, secrets: &Parts<'_>) -> bool {
         if !place.optional {
             return true;
         }
-        let mut parts = place.template.names().filter_map(|name| match name {
+        let mut parts = place.names().filter_map(|name| match name {
             Name::Part(index) => Some(&self.parts[index]),
             _ => None,
         });
         match parts.next() {
             Some(part) => secrets.get(&part.name).is_some(),
-            None => used.is_some(),
+            None => used,
         }
     }
 
@@ -669,4 +727,25 @@ impl Recipe {
                 _ => false,
             })
     }
+}
+
+impl Placement {
+    fn names(&self) -> impl Iterator<Item = Name> {
+        self.templates.iter().flat_map(Template::names)
+    }
+}
+
+/// Whether a text begins as one of a place's templates does, up to the first space.
+fn begins_alike(place: &Placement, text: &[u8]) -> bool {
+    let first = |text: &[u8]| {
+        text.split(|byte| *byte == b' ')
+            .next()
+            .map(<[u8]>::to_ascii_lowercase)
+    };
+    place.templates.iter().any(|template| match template.0.first() {
+        Some(template::Piece::Text(literal)) if literal.contains(' ') => {
+            first(literal.as_bytes()) == first(text)
+        }
+        _ => true,
+    })
 }

@@ -23,11 +23,36 @@ pub fn presets() -> impl Iterator<Item = &'static Recipe> {
 
 /// Each preset's name and text; a test holds the files and the table together.
 pub(super) const SIGNERS: &[(&str, &str)] = signers![
+    "akamai-edgegrid",
     "alibaba-acs3",
+    "alibaba-oss4",
+    "alibaba-rpc",
+    "azure-account-sas",
+    "azure-blob-sas",
+    "azure-service-bus-sas",
+    "azure-shared-key",
+    "azure-table-shared-key",
+    "binance-ed25519",
     "binance-hmac",
+    "binance-rsa",
+    "bitfinex",
+    "bybit",
+    "coinbase-cdp-ecdsa",
+    "coinbase-cdp-ed25519",
+    "coinbase-exchange",
+    "dpop-es256",
     "github-webhook",
+    "huawei-sdk",
     "kraken",
+    "oauth1",
+    "okx",
+    "shopify-webhook",
+    "slack-webhook",
+    "stripe-webhook",
+    "tencent-cos",
     "tencent-tc3",
+    "twilio-webhook",
+    "volcengine",
 ];
 
 static PRESETS: LazyLock<Vec<Arc<Recipe>>> = LazyLock::new(|| {

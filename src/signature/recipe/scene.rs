@@ -85,6 +85,8 @@ impl<'a> Scene<'a> {
             let result = match filter {
                 Filter::Mac(hash, key) => hash.of(&self.named(*key)?, &taken),
                 Filter::If(name) if self.named(*name)?.is_empty() => Vec::new(),
+                Filter::Unless(name) if !self.named(*name)?.is_empty() => Vec::new(),
+                Filter::When(name, text) if **self.named(*name)? != *text.as_bytes() => Vec::new(),
                 filter => {
                     let result = filter.apply(taken, self.head.method.as_str());
                     // What is not in the form of its filter is a part's, or the client's.
