@@ -1,6 +1,5 @@
 //! The last step before a request leaves: each grant's secret is fetched and put where its phantom stood.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -14,7 +13,7 @@ use super::store::{Lease, Source, Stores, Unavailable};
 use crate::body::{self, Content, Meter};
 use crate::intercept::Upgrade;
 use crate::message::{Origin, RequestHead};
-use crate::names::{CredentialName, Identity, SessionId};
+use crate::names::{CredentialName, Identity, Map, SessionId};
 use crate::policy::{Authorized, AuthorizedParts, Grant};
 use crate::session::phantom::{Issue, PhantomFailure, PhantomKey, Phantoms};
 use crate::session::{Binding, Bindings, Session};
@@ -53,7 +52,7 @@ impl Error {
 pub struct Credentials {
     bindings: Arc<Bindings>,
     slots: Vec<Slot>,
-    sessions: Mutex<HashMap<SessionId, Arc<Lending>>>,
+    sessions: Mutex<Map<SessionId, Arc<Lending>>>,
 }
 
 /// What a session was lent so far. An answer of a later exchange may still echo it, so it is looked for in all of them.
@@ -271,10 +270,10 @@ const MOST_REMEMBERED: usize = 256;
 
 /// A request that carries its secrets: it can only be forwarded on a channel to the origin that it was granted for.
 pub struct Credentialed {
-    head: RequestHead,
+    head: Box<RequestHead>,
     content: Content,
     meter: Arc<Meter>,
-    upgrade: Option<Upgrade>,
+    upgrade: Option<Box<Upgrade>>,
     upgrades: bool,
     grants: Vec<Grant>,
     identity: Identity,
@@ -315,7 +314,7 @@ impl Lent {
 
 /// The pieces of a credentialed request.
 pub(crate) struct CredentialedParts {
-    pub(crate) head: RequestHead,
+    pub(crate) head: Box<RequestHead>,
     pub(crate) content: Content,
     pub(crate) meter: Arc<Meter>,
     pub(crate) upgrades: bool,
@@ -341,7 +340,7 @@ impl Credentialed {
 
     /// What the answer is handled with: what to look for in it, the method that it answers, and the client's wish to
     /// upgrade, which is taken.
-    pub fn for_the_answer(&mut self) -> (Option<Lent>, Method, Option<Upgrade>) {
+    pub fn for_the_answer(&mut self) -> (Option<Lent>, Method, Option<Box<Upgrade>>) {
         (self.lent.clone(), self.head.method.clone(), self.upgrade.take())
     }
 
