@@ -58,14 +58,17 @@ pub struct HopByHop {
 /// # Errors
 /// By cause, see [`FieldsMalformed`].
 pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed> {
-    let size: usize = fields
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 4)
-        .sum();
+    let (mut size, mut hops) = (0, false);
+    for (name, value) in fields {
+        let name = name.as_str();
+        size += name.len() + value.len() + 4;
+        hops |= is_hop_by_hop(name);
+    }
     if fields.len() > MOST_FIELDS || size > LONGEST_SECTION {
         return Err(FieldsMalformed::TooLarge);
     }
-    if version >= Version::HTTP_2 && !is_http2(fields) {
+    // What HTTP/2 does not have is all hop-by-hop.
+    if version >= Version::HTTP_2 && hops && !is_http2(fields) {
         return Err(FieldsMalformed::Framing);
     }
     if fields.len() != fields.keys_len() {

@@ -66,7 +66,7 @@ impl Policies {
     /// # Errors
     /// [`Denied`] where any of the questions is not answered with a permit; one failed evaluation denies all.
     pub fn authorize(&self, identified: Identified) -> Result<Authorized, Box<Denied>> {
-        let generation = self.current();
+        let generation = self.look();
         let IdentifiedParts {
             arrival,
             head,
