@@ -167,8 +167,7 @@ enum Part {
 
 /// A text as a service writes it after it has read it.
 fn recoded(raw: &str, part: Part) -> Cow<'_, str> {
-    let is_itself = |byte: u8| is_unreserved(byte) || (byte == b'/' && part != Part::Query);
-    if raw.bytes().all(is_itself) {
+    if is_recoded(raw.as_bytes(), part) {
         return Cow::Borrowed(raw);
     }
     let bytes = raw.as_bytes();
@@ -196,6 +195,27 @@ fn recoded(raw: &str, part: Part) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Whether a text is what a service would write, as most clients send it.
+fn is_recoded(mut rest: &[u8], part: Part) -> bool {
+    let is_itself = |byte: u8| is_unreserved(byte) || (byte == b'/' && part != Part::Query);
+    loop {
+        match rest {
+            [] => return true,
+            [byte, after @ ..] if is_itself(*byte) => rest = after,
+            [b'%', digits @ ..] if part != Part::Escaped => match digits.split_at_checked(2) {
+                Some((digits, after))
+                    if !digits.iter().any(u8::is_ascii_lowercase)
+                        && escape(digits).is_some_and(|value| !is_itself(value)) =>
+                {
+                    rest = after;
+                }
+                _ => return false,
+            },
+            _ => return false,
+        }
+    }
 }
 
 fn escape(digits: &[u8]) -> Option<u8> {
