@@ -1,23 +1,30 @@
 //! The last step before a request leaves: each grant's secret is fetched and put where its phantom stood.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
+use tokio::time::Instant;
 
 use super::inject::{AttachFailure, Prepared, inject};
+use super::mint::{Kept, MintFailure, Minting};
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
-use super::secret::Secret;
-use super::store::{Lease, Source, Stores, Unavailable};
-use crate::body::{self, Content, Meter};
+use super::secret::{Secret, SecretUnsafe};
+use super::sign::{Fetched, leased, sign};
+use super::store::{Lease, Source, StoreError, Stores, Unavailable};
+use super::verify::{Holding, Verified};
+use crate::body::{self, Content, HoldFault, Meter};
 use crate::intercept::Upgrade;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity, SessionId};
-use crate::policy::{Authorized, AuthorizedParts, Grant};
-use crate::session::phantom::{Issue, PhantomFailure, PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Session};
+use crate::policy::{AuthorizedParts, Grant};
+use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
+use crate::session::{Binding, Bindings, Lend, Role, Session, SigningPart, Spot, Unsignable};
+use crate::signature::Fault;
 
 /// Why a request did not get its credential. It is not sent then.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +41,30 @@ pub enum Error {
     /// Echoes of the secret could not be found again.
     #[error("the credential could not be kept from coming back")]
     Unscrubbable(#[source] Unscrubbable),
+    /// The client's signature is not that of the session's phantom over this request.
+    #[error("the request's signature is refused: {0}")]
+    Signature(Fault),
+    /// The credential may not sign what the request asks for.
+    #[error("the credential may not sign this request: {0}")]
+    Unsignable(Unsignable),
+    /// The client's clock is too far off.
+    #[error("the client's clock is more than 15 minutes off the gateway's")]
+    Skewed,
+    /// A presigned request's time is over.
+    #[error("the presigned request, or what it is signed with, has expired")]
+    Expired,
+    /// The content had to be held and could not be.
+    #[error(transparent)]
+    Held(HoldFault),
+    /// The request could not be signed with the credential.
+    #[error("the request cannot be signed with the credential")]
+    Signing(#[source] Fault),
+    /// The system gives no random bytes for a number that is used once.
+    #[error("the system gives no random bytes")]
+    NoRandomness,
+    /// The temporary credentials of the answer could not be kept.
+    #[error("the temporary credentials of the answer cannot be kept")]
+    Minted(#[from] MintFailure),
 }
 
 impl Error {
@@ -45,6 +76,13 @@ impl Error {
             Self::Unavailable(_) => "secret_unavailable",
             Self::Unfit(why) => why.reason(),
             Self::Unscrubbable(_) => "secret_unsafe",
+            Self::Signature(fault) | Self::Signing(fault) => fault.reason(),
+            Self::Unsignable(why) => why.reason(),
+            Self::Skewed => "signature_skew",
+            Self::Expired => "signature_expired",
+            Self::NoRandomness => "no_randomness",
+            Self::Held(why) => why.reason(),
+            Self::Minted(why) => why.reason(),
         }
     }
 }
@@ -54,6 +92,8 @@ pub struct Credentials {
     bindings: Arc<Bindings>,
     slots: Vec<Slot>,
     sessions: Mutex<HashMap<SessionId, Arc<Lending>>>,
+    kept: Kept,
+    holding: Holding,
 }
 
 /// What a session was lent so far. An answer of a later exchange may still echo it, so it is looked for in all of them.
@@ -66,6 +106,8 @@ struct Lending {
 struct Slot {
     source: Source,
     ready: ArcSwapOption<Prepared>,
+    /// The greatest number that was used once, where signing with it takes such.
+    last: AtomicU64,
 }
 
 /// Why a session's phantoms were not issued.
@@ -92,13 +134,30 @@ impl Credentials {
         let slot = |binding: &Binding| Slot {
             source: stores.source(&binding.reference),
             ready: ArcSwapOption::empty(),
+            last: AtomicU64::new(0),
         };
         let slots = bindings.all().map(slot).collect();
         Self {
             bindings,
             slots,
             sessions: Mutex::default(),
+            kept: Kept::default(),
+            holding: Holding::default(),
         }
+    }
+
+    /// The same, with other bounds for content that is held.
+    #[must_use]
+    pub fn with_holding(self, holding: Holding) -> Self {
+        Self { holding, ..self }
+    }
+
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    pub(super) fn holding(&self) -> &Holding {
+        &self.holding
     }
 
     /// What may be lent, and where.
@@ -132,7 +191,10 @@ impl Credentials {
                         credential: name.clone(),
                         cause,
                     };
-                    let lease = slot.source.resolve().await.map_err(unavailable)?;
+                    let lease = match slot.source.resolve().await {
+                        Err(cause) if cause.cause == StoreError::Absent && is_optional(binding) => continue,
+                        lease => lease.map_err(unavailable)?,
+                    };
                     issue.issue(name, &lease.secret.shape(), |text| lease.secret.is(text))?
                 }
             };
@@ -153,14 +215,15 @@ impl Credentials {
         }
     }
 
-    /// Fetches each granted secret and puts it where its phantom stood. Nothing is fetched without a grant.
+    /// Fetches each granted secret and puts it where its phantom stood, or signs with it. Nothing is fetched without a grant.
     ///
     /// # Errors
     /// [`Error`] by cause; the request is gone then, and nothing of it was sent.
-    pub async fn attach(&self, authorized: Authorized) -> Result<Credentialed, Error> {
+    pub async fn attach(&self, verified: Verified) -> Result<Credentialed, Error> {
+        let (authorized, proof) = verified.into_parts();
         let AuthorizedParts {
             mut head,
-            content,
+            mut content,
             meter,
             upgrade,
             session,
@@ -173,15 +236,27 @@ impl Credentials {
             if *grant.origin() != head.origin {
                 return Err(Error::Unknown);
             }
-            let slot = self.slots.get(grant.lend().index()).ok_or(Error::Unknown)?;
-            fetched.push(slot.source.resolve().await.map_err(Error::Unavailable)?);
+            let lend = grant.lend();
+            if minted(lend).is_some() {
+                continue;
+            }
+            fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
+            if lend.signing().is_some() {
+                // Rarely more than a look: boxed, so that the usual exchange does not carry room for it.
+                Box::pin(self.fetch_parts(lend, &session, &mut fetched)).await?;
+                usable(&session, &fetched)?;
+            }
         }
+        let signs = proof.as_ref().map(|(grant, _)| *grant);
         // An origin that was lent something before may answer with it now: then the answer must be one that can be searched.
-        let strict = !grants.is_empty() || self.bindings.manages(&head.origin);
-        let lent = self.remember(&session, &grants, &fetched, strict)?;
-        for (grant, lease) in grants.iter().zip(&fetched) {
-            let ready = &self.slots.get(grant.lend().index()).ok_or(Error::Unknown)?.ready;
-            inject(&mut head.fields, &mut head.target, grant.lend(), lease, ready).map_err(Error::Unfit)?;
+        let lends = grants.iter().enumerate().any(|(at, _)| Some(at) != signs);
+        let strict = lends || self.bindings.manages(&head.origin);
+        let mut lent = self.remember(&session, &fetched, strict)?;
+        for grant in grants.iter().enumerate().filter(|(at, _)| Some(*at) != signs) {
+            let lend = grant.1.lend();
+            let ready = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.ready;
+            let lease = leased(&fetched, lend.credential())?;
+            inject(&mut head.fields, &mut head.target, lend, lease, ready).map_err(Error::Unfit)?;
         }
         if lent.as_ref().is_some_and(Lent::is_strict) {
             // An echo cut over two parts could not be found, so the whole is asked for (RFC 9110 §14.2: a server may
@@ -191,6 +266,28 @@ impl Credentials {
             // An answer in a coding that we cannot undo could not be scrubbed (threats I03).
             let accepted = body::accept_encoding(&head.fields);
             head.fields.insert(ACCEPT_ENCODING, accepted);
+        }
+        let mut minting = None;
+        if let Some((grant, mut proof)) = proof {
+            let lend = grants.get(grant).ok_or(Error::Unknown)?.lend();
+            if proof.mints() {
+                // What is to be read is asked for without a coding.
+                head.fields
+                    .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+                minting = Some(Minting {
+                    session: session.clone(),
+                    parent: lend.credential().clone(),
+                });
+            }
+            if let Some(minted) = minted(lend) {
+                proof.sign_with(self.kept.of(session.id(), minted).ok_or(Error::Unknown)?);
+            }
+            let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
+            // Last of all: what is signed is what goes out.
+            sign(&mut head, &mut content, proof, lend, &fetched, last)?;
+            if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
+                lent.signed = true;
+            }
         }
         let upgrades = upgrade.is_some();
         Ok(Credentialed {
@@ -202,17 +299,49 @@ impl Credentials {
             grants,
             identity,
             lent,
+            minting,
         })
     }
 
+    async fn lease(&self, index: usize) -> Result<Lease, Error> {
+        let slot = self.slots.get(index).ok_or(Error::Unknown)?;
+        slot.source.resolve().await.map_err(Error::Unavailable)
+    }
+
+    /// The parts of a signing credential beside its first, which has just been fetched; all of one run of a program, where one
+    /// prints them together.
+    async fn fetch_parts(&self, lend: &Lend, session: &Session, fetched: &mut Fetched) -> Result<(), Error> {
+        let first = fetched.len().saturating_sub(1);
+        let parts: Vec<&SigningPart> = lend
+            .signing()
+            .iter()
+            .flat_map(|signing| &signing.parts)
+            // What the session has no phantom of, the credential does not have.
+            .filter(|part| session.phantoms().of(&part.credential).is_some())
+            .collect();
+        for _ in 0..MOST_RUNS {
+            for part in &parts {
+                let index = self.bindings.index_of(&part.credential).ok_or(Error::Unknown)?;
+                fetched.push((part.credential.clone(), self.lease(index).await?));
+            }
+            let run = fetched[first].1.run;
+            if fetched[first..].iter().all(|(_, lease)| lease.run == run) {
+                return Ok(());
+            }
+            // One of them was renewed between two: what is older is asked for again.
+            let newest = fetched[first..].iter().filter_map(|(_, lease)| lease.run).max();
+            let old = fetched[first..].iter().filter(|(_, lease)| lease.run < newest);
+            for index in old.filter_map(|(name, _)| self.bindings.index_of(name)) {
+                self.slots.get(index).ok_or(Error::Unknown)?.source.forget();
+            }
+            fetched.truncate(first);
+            fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
+        }
+        Err(Error::Unfit(AttachFailure::Expired))
+    }
+
     /// Adds to what the session was lent; gives what to look for in the answer.
-    fn remember(
-        &self,
-        session: &Session,
-        grants: &[Grant],
-        leases: &[Lease],
-        strict: bool,
-    ) -> Result<Option<Lent>, Error> {
+    fn remember(&self, session: &Session, leases: &Fetched, strict: bool) -> Result<Option<Lent>, Error> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let known = sessions.get(session.id());
         let is_new = |lease: &Lease| {
@@ -223,16 +352,16 @@ impl Credentials {
                     .any(|(_, lent)| Arc::ptr_eq(lent, &lease.secret))
             })
         };
-        let new: Vec<_> = grants
+        let new: Vec<_> = leases
             .iter()
-            .zip(leases)
             .filter(|(_, lease)| is_new(lease))
-            .map(|(grant, lease)| (grant.lend().credential().clone(), lease.secret.clone()))
+            .map(|(name, lease)| (name.clone(), lease.secret.clone()))
             .collect();
         if new.is_empty() {
             return Ok(known.map(|known| Lent {
                 echoes: known.echoes.clone(),
                 strict,
+                signed: false,
             }));
         }
         let mut lent = known.map_or_else(Vec::new, |known| known.lent.clone());
@@ -240,21 +369,46 @@ impl Credentials {
         // A rotated secret is looked for beside its predecessors, the latest of them.
         let surplus = lent.len().saturating_sub(MOST_REMEMBERED);
         lent.drain(..surplus);
-        let pairs = lent.iter().filter_map(|(name, secret)| {
-            session
-                .phantoms()
-                .of(name)
-                .map(|phantom| (secret.expose(), phantom.reveal().as_bytes()))
-        });
+        let lending = self.lending(session, lent)?;
+        let echoes = lending.echoes.clone();
+        sessions.insert(session.id().clone(), lending);
+        Ok(Some(Lent {
+            echoes,
+            strict,
+            signed: false,
+        }))
+    }
+
+    /// What was lent, and what is kept of minted credentials, with the search for both.
+    fn lending(
+        &self,
+        session: &Session,
+        lent: Vec<(CredentialName, Arc<Secret>)>,
+    ) -> Result<Arc<Lending>, Error> {
+        let kept = self.kept.pairs(session.id());
+        let issued = lent
+            .iter()
+            .filter_map(|(name, secret)| Some((session.phantoms().of(name)?, secret)));
+        let minted = kept.iter().map(|(phantom, secret)| (phantom, secret));
+        let stand_ins: Vec<_> = issued
+            .chain(minted)
+            .map(|(phantom, secret)| (secret.expose(), secret.stand_in(phantom)))
+            .collect();
+        let pairs = stand_ins
+            .iter()
+            .map(|(secret, stand_in)| (*secret, &stand_in[..]));
         let echoes = Arc::new(Echoes::new(pairs).map_err(Error::Unscrubbable)?);
-        sessions.insert(
-            session.id().clone(),
-            Arc::new(Lending {
-                lent,
-                echoes: echoes.clone(),
-            }),
-        );
-        Ok(Some(Lent { echoes, strict }))
+        Ok(Arc::new(Lending { lent, echoes }))
+    }
+
+    /// Has answers of the session searched for the minted credentials that are kept for it, too.
+    pub(super) fn look_for_kept(&self, session: &Session) -> Result<(), Error> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sessions.get(session.id());
+        let lent = known.map_or_else(Vec::new, |known| known.lent.clone());
+        let lending = self.lending(session, lent)?;
+        sessions.insert(session.id().clone(), lending);
+        Ok(())
     }
 
     /// Forgets what a session was lent, with the session.
@@ -263,9 +417,45 @@ impl Credentials {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(session);
+        self.kept.forget(session);
     }
 }
 
+/// The temporary credentials that a request is signed with, where it is.
+fn minted(lend: &Lend) -> Option<&Arc<Minted>> {
+    match lend.spot() {
+        Spot::SigV4(request) => request.minted.as_ref(),
+        _ => None,
+    }
+}
+
+/// Whether a credential may be without this part of it.
+fn is_optional(binding: &Binding) -> bool {
+    match &binding.role {
+        Role::Part(signing) => signing
+            .parts
+            .iter()
+            .any(|part| part.optional && part.credential == binding.credential),
+        Role::Place | Role::Signs(_) => false,
+    }
+}
+
+/// Whether what was fetched for a signature still serves, and is not by chance what the session holds.
+fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
+    for (name, lease) in fetched {
+        if lease.expires.is_some_and(|end| Instant::now() >= end) {
+            return Err(Error::Unfit(AttachFailure::Expired));
+        }
+        let phantom = session.phantoms().of(name).ok_or(Error::Unknown)?;
+        if lease.secret.is(phantom.reveal().as_bytes()) {
+            return Err(Error::Unfit(SecretUnsafe::Shape.into()));
+        }
+    }
+    Ok(())
+}
+
+/// How often parts that do not belong together are asked for again.
+const MOST_RUNS: usize = 3;
 /// Secrets of one session that answers are searched for.
 const MOST_REMEMBERED: usize = 256;
 
@@ -279,6 +469,7 @@ pub struct Credentialed {
     grants: Vec<Grant>,
     identity: Identity,
     lent: Option<Lent>,
+    minting: Option<Minting>,
 }
 
 /// What is looked for in the answer.
@@ -286,6 +477,7 @@ pub struct Credentialed {
 pub struct Lent {
     echoes: Arc<Echoes>,
     strict: bool,
+    signed: bool,
 }
 
 impl Lent {
@@ -296,9 +488,28 @@ impl Lent {
         self.strict
     }
 
+    /// Whether the origin was given nothing but a signature, so that its codings can stay as they are: what it knows is the
+    /// access key id and the session token, which are worth nothing without the secret key.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        self.signed
+    }
+
     /// Replaces echoes in fields; gives their number.
     pub fn scrub_fields(&self, fields: &mut HeaderMap) -> u64 {
         self.echoes.scrub_fields(fields)
+    }
+
+    /// Replaces echoes in content that is there as a whole.
+    #[must_use]
+    pub fn scrub_whole(&self, content: Bytes) -> Bytes {
+        let mut scrubber = Scrubber::new(self.echoes.clone());
+        let settled = scrubber.push(content);
+        let rest = scrubber.finish();
+        if rest.is_empty() {
+            return settled;
+        }
+        [settled, rest].concat().into()
     }
 
     /// Replaces echoes in content as it streams.
@@ -345,6 +556,11 @@ impl Credentialed {
         (self.lent.clone(), self.head.method.clone(), self.upgrade.take())
     }
 
+    /// What keeps the temporary credentials of the answer, where it holds such; it is taken.
+    pub fn minting(&mut self) -> Option<Minting> {
+        self.minting.take()
+    }
+
     /// Takes the request apart, for the room that forwards.
     pub(crate) fn into_parts(self) -> CredentialedParts {
         let Self {
@@ -384,7 +600,7 @@ mod tests {
         let session = Session::new(id.clone(), Vec::new(), bindings.clone(), phantoms, None);
         let strict = |origin: &str| {
             let origin = head(origin, "/", &[]).origin;
-            let lent = credentials.remember(&session, &[], &[], bindings.manages(&origin));
+            let lent = credentials.remember(&session, &Vec::new(), bindings.manages(&origin));
             lent.unwrap().map(|lent| lent.is_strict())
         };
         assert_eq!(strict("https://good.example"), None, "nothing was lent yet");

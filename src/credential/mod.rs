@@ -3,18 +3,24 @@
 mod attach;
 mod echo;
 mod inject;
+mod mint;
 pub mod preset;
+mod recodes;
 pub mod ring;
 pub mod scrub;
 mod secret;
+mod sign;
 mod store;
+mod verify;
 
 pub(crate) use attach::CredentialedParts;
 pub use attach::{Credentialed, Credentials, Error, IssueFailure, Lent};
 pub use inject::AttachFailure;
+pub use mint::{MintFailure, Minting};
 pub use scrub::{Echoes, FrameFault, Replaced, ScrubBody, ScrubFrames, Scrubber};
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
     EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore, Source,
     StoreError, Stores, Unavailable,
 };
+pub use verify::{Holding, Verified};
