@@ -8,20 +8,39 @@ KEYS = [
 
 OPERATIONS = [
     "put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "checksums", "unsigned", "virtual host", "presigned get", "presigned put", "large",
-    "dynamodb", "sts", "sqs", "bedrock", "bedrock stream", "service error",
+    "dynamodb", "sts", "sqs", "bedrock", "bedrock stream", "service error", "stream",
+    "signed chunks", "signed trailer", "unsigned trailer", "expect", "flipped", "differential",
 ]
+OWN = OPERATIONS[-6:]
 # What says nothing of a signature of ours.
 UNSIGNED = set()
 
+# What an S3 client of its own does: no AWS SDK, no other service.
+OBJECTS = ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys"]
+
 EXPECTED = {
-    "boto3": OPERATIONS,
+    "boto3": [name for name in OPERATIONS if name not in ("stream", *OWN)],
+    "aws-cli": ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "presigned get", "dynamodb", "sts", "sqs", "service error"],
+    "js": [name for name in OPERATIONS if name not in ("unsigned", "large", *OWN)],
+    "go": [*OBJECTS, "checksums", "presigned get", "presigned put", "dynamodb", "sts", "sqs", "service error"],
+    "rclone-debian": [name for name in OBJECTS if name != "head"],
+    "rclone-newest": [name for name in OBJECTS if name != "head"],
+    "s3cmd": [name for name in OBJECTS if name not in ("range", "head")],
+    "minio": [*OBJECTS, "presigned get", "presigned put"],
+    "obstore": OBJECTS,
+    "pyarrow": OBJECTS,
+    "bytes": OWN,
 }
 
 
 def commands(home):
     python, programs = str(home / "venv/bin/python"), home / "programs"
+    program = lambda name: [python, str(programs / name)]
+    script = lambda name, *rest: ["sh", str(programs / name), *rest]
     return {
-        "boto3": [python, str(programs / "boto3_.py")],
+        "boto3": program("boto3_.py"), "aws-cli": script("awscli.sh", str(home / "venv/bin/aws")), "js": ["node", str(home / "node/aws.mjs")], "go": [str(home / "bin/awsgo")],
+        "rclone-debian": script("rclone.sh", "/usr/bin/rclone"), "rclone-newest": script("rclone.sh", str(home / "venv/bin/rclone")), "s3cmd": script("s3cmd.sh"),
+        "minio": program("minio_.py"), "obstore": program("obstore_.py"), "pyarrow": program("pyarrow_.py"), "bytes": program("raw_.py"),
     }
 
 
