@@ -22,7 +22,7 @@ use crate::origin::vet::AddressRange;
 use crate::origin::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
 use crate::policy::{HostScope, Policies, Source, quick};
 use crate::session::phantom::{PhantomKey, Phantoms};
-use crate::session::{Bindings, Session, Sessions};
+use crate::session::{Binding, Bindings, Role, Session, Sessions};
 
 /// Everything but listeners and threads, ready to serve.
 pub struct Assembly {
@@ -197,7 +197,8 @@ fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindin
         permits.insert(quick::permit_host(None, &one.host.to_string(), Some(one.port)));
     }
     if config.policy.files.is_empty() {
-        for binding in bindings.all() {
+        let lendable = |binding: &&Binding| !matches!(binding.role, Role::Part(_));
+        for binding in bindings.all().filter(lendable) {
             for origin in &binding.origins {
                 let host = origin.hosts.to_string();
                 permits.insert(quick::permit_host(None, &host, Some(origin.port)));

@@ -7,10 +7,10 @@ use super::failure::Failure;
 use super::screen::Screen;
 use crate::config::{self, Allowed, Config};
 use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
-use crate::message::{Host, HostPattern, Origin, OriginPattern, RequestTarget, Scheme};
+use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, RequestTarget, Scheme};
 use crate::names::CredentialName;
 use crate::origin::{OriginSettings, Origins};
-use crate::session::{Binding, Reference};
+use crate::session::{Binding, Foreign, Reference, Role, SigV4, Signer, Signing, When};
 
 /// The credentials and hosts that a configuration means, presets and known variables included.
 #[derive(Default)]
@@ -35,7 +35,10 @@ impl Expanded {
         };
         let mut bound: HashSet<CredentialName> = HashSet::new();
         for credential in &config.credentials {
-            expanded.bindings.push(bind(credential)?);
+            match &credential.signing {
+                Some(signing) => expanded.bindings.extend(bind_signing(credential, signing)?),
+                None => expanded.bindings.push(bind(credential)?),
+            }
             bound.insert(credential.name.clone());
         }
         let mut presets: Vec<&Preset> = Vec::new();
@@ -227,7 +230,60 @@ fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
         foreign: credential.foreign,
         basic_user: preset.and_then(|preset| preset.basic_user.clone()),
         variables: credential.env.clone(),
+        role: Role::Place,
     })
+}
+
+/// A signing credential: a binding for each part, the first of which is the one that is lent.
+fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> Result<Vec<Binding>, Failure> {
+    let refused =
+        |why: String| Failure::usage(format!("credential `{}` is refused", credential.name)).because(why);
+    let name = |part: &str| {
+        CredentialName::new(&format!("{}.{part}", credential.name))
+            .map_err(|error| refused(error.to_string()))
+    };
+    let others = signing.parts.iter().skip(1);
+    let parts = others.map(|part| Ok((part.name, name(part.name)?)));
+    let config::SigningWay::SigV4 = signing.way;
+    let signs = Arc::new(Signing {
+        signer: Signer::SigV4(SigV4 {
+            endpoints: signing.endpoints.clone(),
+        }),
+        parts: parts.collect::<Result<_, Failure>>()?,
+    });
+    let origins: Vec<OriginPattern> = credential.own_origins().cloned().collect();
+    let mut bindings = Vec::with_capacity(signing.parts.len());
+    for (at, part) in signing.parts.iter().enumerate() {
+        let kept = reference(&part.from).map_err(|error| refused(error.to_string()))?;
+        bindings.push(Binding {
+            credential: match at {
+                0 => credential.name.clone(),
+                _ => name(part.name)?,
+            },
+            reference: if credential.allow_short {
+                kept.allowing_short()
+            } else {
+                kept
+            },
+            shape: None,
+            origins: origins.clone(),
+            places: match at {
+                0 => vec![Place::Signature("sigv4".to_owned())],
+                _ => Vec::new(),
+            },
+            methods: credential.methods.clone(),
+            paths: credential.path.iter().cloned().collect(),
+            when: When::Phantom,
+            foreign: Foreign::Refuse,
+            basic_user: None,
+            variables: part.variable.iter().cloned().collect(),
+            role: match at {
+                0 => Role::Signs(signs.clone()),
+                _ => Role::Part(signs.clone()),
+            },
+        });
+    }
+    Ok(bindings)
 }
 
 /// The preset's credential that this one is: by one of its variables, or the only one.

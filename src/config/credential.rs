@@ -16,6 +16,7 @@ use super::mistake::Doubt;
 use super::page::Section;
 use super::pattern;
 use super::reference::{Reference, variable};
+use super::signing::{self, Signing};
 
 /// Binds a secret to origins and places.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub struct Credential {
     pub path: Option<String>,
     /// Whether a secret of fewer than eight bytes is taken.
     pub allow_short: bool,
+    /// How requests are signed with it, where it is not put into them.
+    pub signing: Option<Signing>,
 }
 
 impl Credential {
@@ -63,6 +66,7 @@ impl Credential {
             methods: Vec::new(),
             path: None,
             allow_short: false,
+            signing: None,
         }
     }
 
@@ -91,6 +95,20 @@ impl Credential {
             [only] => Some(only),
             several => several.iter().find(called),
         }
+    }
+
+    /// Where all that is secret of it is kept.
+    pub fn references(&self) -> impl Iterator<Item = &Reference> {
+        let parts = self.signing.iter().flat_map(|signing| &signing.parts);
+        std::iter::once(&self.from).chain(parts.map(|part| &part.from))
+    }
+
+    /// The origins that it is for: its own, and those of its endpoints.
+    pub fn own_origins(&self) -> impl Iterator<Item = &OriginPattern> {
+        let endpoints = self.signing.iter().flat_map(|signing| &signing.endpoints);
+        self.origins
+            .iter()
+            .chain(endpoints.map(|endpoint| &endpoint.origin))
     }
 
     /// How long a secret from a command is kept.
@@ -132,27 +150,32 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
         CredentialName::new(text)
             .map_err(|malformed| Doubt::new(malformed.to_string(), "write for example `GITHUB_TOKEN`"))
     });
+    let signing = signing::signing(section);
     let from = match Reference::read(section, "from", "credential.from") {
+        // Where the first part is kept; the others are in `signing`.
+        _ if section.has("sign") => signing
+            .as_ref()
+            .and_then(|signing| Some(signing.parts.first()?.from.clone())),
         Some(reference) => Some(reference),
         None if section.has("from") => None,
         None => name.as_ref().and_then(|name| from_name(section, name.get_ref())),
     };
     let preset = section.parsed("preset", known_preset).map(Spanned::into_inner);
     let origins = values(section.each("origins", pattern::origin));
-    let places = values(section.each("places", |text| {
-        text.parse::<Place>().map_err(|malformed| {
-            Doubt::new(
-                malformed.to_string(),
-                "write for example `header:authorization:Bearer`",
-            )
-        })
-    }));
+    let places = values(section.each("places", place));
     let when = section
         .choice("when", &[("phantom", When::Phantom), ("always", When::Always)])
         .unwrap_or(When::Phantom);
     let methods = values(section.each("methods", method));
     let read = Credential {
-        env: env(section, name.as_ref().map(Spanned::get_ref), preset.as_deref()),
+        env: match &signing {
+            Some(signing) => signing
+                .parts
+                .iter()
+                .filter_map(|part| part.variable.clone())
+                .collect(),
+            None => env(section, name.as_ref().map(Spanned::get_ref), preset.as_deref()),
+        },
         name: name.clone().map_or_else(
             || CredentialName::new("unnamed").ok(),
             |name| Some(name.into_inner()),
@@ -172,6 +195,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
         methods,
         path: section.parsed("path", path).map(Spanned::into_inner),
         allow_short: section.truth("allow_short").unwrap_or(false),
+        signing,
     };
     contradictions(section, &read);
     (name.is_some() && from.is_some()).then_some(read)
@@ -241,6 +265,18 @@ pub fn sandbox_variable(text: &str) -> Result<String, Doubt> {
     Ok(name)
 }
 
+fn place(text: &str) -> Result<Place, Doubt> {
+    let example = "write for example `header:authorization:Bearer`";
+    match text.parse::<Place>() {
+        Ok(Place::Signature(_)) => Err(Doubt::new(
+            "what signs a request stands in no place",
+            "write `sign = \"sigv4\"` and no `places`",
+        )),
+        Ok(place) => Ok(place),
+        Err(malformed) => Err(Doubt::new(malformed.to_string(), example)),
+    }
+}
+
 fn shape(text: &str) -> Result<String, Doubt> {
     let example = "write for example `ghp_[36 alnum]`";
     Shape::parse(text)
@@ -274,6 +310,9 @@ fn path(text: &str) -> Result<String, Doubt> {
 }
 
 fn contradictions(section: &Section<'_, '_>, read: &Credential) {
+    if read.signing.is_some() {
+        return;
+    }
     if read.origins.is_empty() && !section.has("origins") {
         no_origins(section, read);
     }

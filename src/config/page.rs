@@ -327,6 +327,25 @@ impl<'p, 't> Section<'p, 't> {
         chosen.map(Spanned::into_inner)
     }
 
+    /// The tables of a list.
+    pub fn tables(&self, key: &'static str, name: &'static str) -> Vec<Section<'p, 't>> {
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let Some(items) = value.get_ref().as_array() else {
+            self.mistyped(key, value, "list of tables in brackets");
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for item in items {
+            match item.get_ref().as_table() {
+                Some(table) => tables.push(Section::open(self.page, name, table, item.span())),
+                None => self.mistyped(key, item, "table in braces"),
+            }
+        }
+        tables
+    }
+
     /// A table within this one.
     pub fn inner(&self, key: &'static str, name: &'static str) -> Option<Section<'p, 't>> {
         let value = self.value(key)?;

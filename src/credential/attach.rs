@@ -2,22 +2,26 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use http::{HeaderMap, Method};
 
 use super::inject::{AttachFailure, Prepared, inject};
+use super::recodes::{Checked, Chunks, LONGEST_CHUNK};
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
 use super::secret::Secret;
 use super::store::{Lease, Source, Stores, Unavailable};
-use crate::body::{self, Content, Meter};
+use super::verify::{Holding, Proof, Verified};
+use crate::body::{self, Content, HoldFault, Meter};
 use crate::intercept::Upgrade;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity, SessionId};
-use crate::policy::{Authorized, AuthorizedParts, Grant};
+use crate::policy::{AuthorizedParts, Grant};
 use crate::session::phantom::{Issue, PhantomFailure, PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Session};
+use crate::session::{Binding, Bindings, Lend, SIGV4_PARTS, Session};
+use crate::signature::sigv4::{self, Payload, With};
 
 /// Why a request did not get its credential. It is not sent then.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +38,21 @@ pub enum Error {
     /// Echoes of the secret could not be found again.
     #[error("the credential could not be kept from coming back")]
     Unscrubbable(#[source] Unscrubbable),
+    /// The client's signature is not that of the session's phantom over this request.
+    #[error("the request's signature is refused: {0}")]
+    Signature(sigv4::Fault),
+    /// The client's clock is too far off.
+    #[error("the client's clock is more than 15 minutes off the gateway's")]
+    Skewed,
+    /// A presigned request's time is over.
+    #[error("the presigned request has expired")]
+    Expired,
+    /// The content had to be held and could not be.
+    #[error(transparent)]
+    Held(HoldFault),
+    /// The request could not be signed with the credential.
+    #[error("the request cannot be signed with the credential")]
+    Signing(#[source] sigv4::Fault),
 }
 
 impl Error {
@@ -45,6 +64,10 @@ impl Error {
             Self::Unavailable(_) => "secret_unavailable",
             Self::Unfit(why) => why.reason(),
             Self::Unscrubbable(_) => "secret_unsafe",
+            Self::Signature(fault) | Self::Signing(fault) => fault.reason(),
+            Self::Skewed => "sigv4_skew",
+            Self::Expired => "sigv4_expired",
+            Self::Held(why) => why.reason(),
         }
     }
 }
@@ -54,6 +77,7 @@ pub struct Credentials {
     bindings: Arc<Bindings>,
     slots: Vec<Slot>,
     sessions: Mutex<HashMap<SessionId, Arc<Lending>>>,
+    holding: Holding,
 }
 
 /// What a session was lent so far. An answer of a later exchange may still echo it, so it is looked for in all of them.
@@ -98,7 +122,18 @@ impl Credentials {
             bindings,
             slots,
             sessions: Mutex::default(),
+            holding: Holding::default(),
         }
+    }
+
+    /// The same, with other bounds for content that is held.
+    #[must_use]
+    pub fn with_holding(self, holding: Holding) -> Self {
+        Self { holding, ..self }
+    }
+
+    pub(super) fn holding(&self) -> &Holding {
+        &self.holding
     }
 
     /// What may be lent, and where.
@@ -153,14 +188,15 @@ impl Credentials {
         }
     }
 
-    /// Fetches each granted secret and puts it where its phantom stood. Nothing is fetched without a grant.
+    /// Fetches each granted secret and puts it where its phantom stood, or signs with it. Nothing is fetched without a grant.
     ///
     /// # Errors
     /// [`Error`] by cause; the request is gone then, and nothing of it was sent.
-    pub async fn attach(&self, authorized: Authorized) -> Result<Credentialed, Error> {
+    pub async fn attach(&self, verified: Verified) -> Result<Credentialed, Error> {
+        let (authorized, proof) = verified.into_parts();
         let AuthorizedParts {
             mut head,
-            content,
+            mut content,
             meter,
             upgrade,
             session,
@@ -173,15 +209,22 @@ impl Credentials {
             if *grant.origin() != head.origin {
                 return Err(Error::Unknown);
             }
-            let slot = self.slots.get(grant.lend().index()).ok_or(Error::Unknown)?;
-            fetched.push(slot.source.resolve().await.map_err(Error::Unavailable)?);
+            let lend = grant.lend();
+            fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
+            if lend.signing().is_some() {
+                self.fetch_parts(lend, &mut fetched).await?;
+            }
         }
+        let signs = proof.as_ref().map(|proof| proof.grant);
         // An origin that was lent something before may answer with it now: then the answer must be one that can be searched.
-        let strict = !grants.is_empty() || self.bindings.manages(&head.origin);
-        let lent = self.remember(&session, &grants, &fetched, strict)?;
-        for (grant, lease) in grants.iter().zip(&fetched) {
-            let ready = &self.slots.get(grant.lend().index()).ok_or(Error::Unknown)?.ready;
-            inject(&mut head.fields, &mut head.target, grant.lend(), lease, ready).map_err(Error::Unfit)?;
+        let lends = grants.iter().enumerate().any(|(at, _)| Some(at) != signs);
+        let strict = lends || self.bindings.manages(&head.origin);
+        let mut lent = self.remember(&session, &fetched, strict)?;
+        for grant in grants.iter().enumerate().filter(|(at, _)| Some(*at) != signs) {
+            let lend = grant.1.lend();
+            let ready = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.ready;
+            let lease = leased(&fetched, lend.credential())?;
+            inject(&mut head.fields, &mut head.target, lend, lease, ready).map_err(Error::Unfit)?;
         }
         if lent.as_ref().is_some_and(Lent::is_strict) {
             // An echo cut over two parts could not be found, so the whole is asked for (RFC 9110 §14.2: a server may
@@ -191,6 +234,14 @@ impl Credentials {
             // An answer in a coding that we cannot undo could not be scrubbed (threats I03).
             let accepted = body::accept_encoding(&head.fields);
             head.fields.insert(ACCEPT_ENCODING, accepted);
+        }
+        if let Some(proof) = proof {
+            let lend = grants.get(proof.grant).ok_or(Error::Unknown)?.lend();
+            // Last of all: what is signed is what goes out.
+            sign(&mut head, &mut content, *proof, lend, &fetched)?;
+            if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
+                lent.signed = true;
+            }
         }
         let upgrades = upgrade.is_some();
         Ok(Credentialed {
@@ -205,12 +256,29 @@ impl Credentials {
         })
     }
 
+    async fn lease(&self, index: usize) -> Result<Lease, Error> {
+        let slot = self.slots.get(index).ok_or(Error::Unknown)?;
+        slot.source.resolve().await.map_err(Error::Unavailable)
+    }
+
+    /// The parts of a signing credential beside its first.
+    async fn fetch_parts(
+        &self,
+        lend: &Lend,
+        fetched: &mut Vec<(CredentialName, Lease)>,
+    ) -> Result<(), Error> {
+        for (_, part) in lend.signing().iter().flat_map(|signing| &signing.parts) {
+            let index = self.bindings.index_of(part).ok_or(Error::Unknown)?;
+            fetched.push((part.clone(), self.lease(index).await?));
+        }
+        Ok(())
+    }
+
     /// Adds to what the session was lent; gives what to look for in the answer.
     fn remember(
         &self,
         session: &Session,
-        grants: &[Grant],
-        leases: &[Lease],
+        leases: &[(CredentialName, Lease)],
         strict: bool,
     ) -> Result<Option<Lent>, Error> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -223,16 +291,16 @@ impl Credentials {
                     .any(|(_, lent)| Arc::ptr_eq(lent, &lease.secret))
             })
         };
-        let new: Vec<_> = grants
+        let new: Vec<_> = leases
             .iter()
-            .zip(leases)
             .filter(|(_, lease)| is_new(lease))
-            .map(|(grant, lease)| (grant.lend().credential().clone(), lease.secret.clone()))
+            .map(|(name, lease)| (name.clone(), lease.secret.clone()))
             .collect();
         if new.is_empty() {
             return Ok(known.map(|known| Lent {
                 echoes: known.echoes.clone(),
                 strict,
+                signed: false,
             }));
         }
         let mut lent = known.map_or_else(Vec::new, |known| known.lent.clone());
@@ -240,12 +308,16 @@ impl Credentials {
         // A rotated secret is looked for beside its predecessors, the latest of them.
         let surplus = lent.len().saturating_sub(MOST_REMEMBERED);
         lent.drain(..surplus);
-        let pairs = lent.iter().filter_map(|(name, secret)| {
-            session
-                .phantoms()
-                .of(name)
-                .map(|phantom| (secret.expose(), phantom.reveal().as_bytes()))
-        });
+        let stand_ins: Vec<_> = lent
+            .iter()
+            .filter_map(|(name, secret)| {
+                let phantom = session.phantoms().of(name)?;
+                Some((secret.expose(), secret.stand_in(phantom)))
+            })
+            .collect();
+        let pairs = stand_ins
+            .iter()
+            .map(|(secret, stand_in)| (*secret, &stand_in[..]));
         let echoes = Arc::new(Echoes::new(pairs).map_err(Error::Unscrubbable)?);
         sessions.insert(
             session.id().clone(),
@@ -254,7 +326,11 @@ impl Credentials {
                 echoes: echoes.clone(),
             }),
         );
-        Ok(Some(Lent { echoes, strict }))
+        Ok(Some(Lent {
+            echoes,
+            strict,
+            signed: false,
+        }))
     }
 
     /// Forgets what a session was lent, with the session.
@@ -265,6 +341,60 @@ impl Credentials {
             .remove(session);
     }
 }
+
+fn leased<'l>(fetched: &'l [(CredentialName, Lease)], name: &CredentialName) -> Result<&'l Lease, Error> {
+    fetched
+        .iter()
+        .find(|(known, _)| known == name)
+        .map(|(_, lease)| lease)
+        .ok_or(Error::Unknown)
+}
+
+/// Signs a verified request again, with the real parts, and has its content follow.
+fn sign(
+    head: &mut RequestHead,
+    content: &mut Content,
+    proof: Proof,
+    lend: &Lend,
+    fetched: &[(CredentialName, Lease)],
+) -> Result<(), Error> {
+    let signing = lend.signing().ok_or(Error::Unknown)?;
+    let part = |name: &str| match signing.part(name) {
+        Some(part) => leased(fetched, part).map(|lease| Some(lease.secret.expose())),
+        None => Ok(None),
+    };
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Error::Signing(sigv4::Fault::Key));
+    let [_, secret, token] = SIGV4_PARTS;
+    let Proof {
+        claim,
+        verified,
+        content: hash,
+        ..
+    } = proof;
+    let with = With {
+        access_key: text(leased(fetched, lend.credential())?.secret.expose())?,
+        secret: part(secret)?.ok_or(Error::Unknown)?,
+        session_token: part(token)?.map(text).transpose()?,
+        now: SystemTime::now(),
+        longest_life: LONGEST_LIFE,
+        content: hash.as_ref(),
+    };
+    let signed = sigv4::sign(head, &claim, verified, &with).map_err(Error::Signing)?;
+    match claim.payload() {
+        Payload::Hash(hash) if !content.is_empty() => content.recode(Box::new(Checked::new(hash))),
+        Payload::Streaming(_) => {
+            if let Some(chunks) = signed.rechain(head, LONGEST_CHUNK).map_err(Error::Signature)? {
+                content.recode(Box::new(Chunks(chunks)));
+            }
+        }
+        Payload::Events => return Err(Error::Signature(sigv4::Fault::Payload)),
+        Payload::Hash(_) | Payload::Unsigned | Payload::Absent => {}
+    }
+    Ok(())
+}
+
+/// A presigned request is signed when it is made, and needs to live no longer than its journey (J04).
+const LONGEST_LIFE: Duration = Duration::from_secs(60);
 
 /// Secrets of one session that answers are searched for.
 const MOST_REMEMBERED: usize = 256;
@@ -286,6 +416,7 @@ pub struct Credentialed {
 pub struct Lent {
     echoes: Arc<Echoes>,
     strict: bool,
+    signed: bool,
 }
 
 impl Lent {
@@ -294,6 +425,13 @@ impl Lent {
     #[must_use]
     pub fn is_strict(&self) -> bool {
         self.strict
+    }
+
+    /// Whether the origin was given nothing but a signature, so that its codings can stay as they are: what it knows is the
+    /// access key id and the session token, which are worth nothing without the secret key.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        self.signed
     }
 
     /// Replaces echoes in fields; gives their number.
@@ -384,7 +522,7 @@ mod tests {
         let session = Session::new(id.clone(), Vec::new(), bindings.clone(), phantoms, None);
         let strict = |origin: &str| {
             let origin = head(origin, "/", &[]).origin;
-            let lent = credentials.remember(&session, &[], &[], bindings.manages(&origin));
+            let lent = credentials.remember(&session, &[], bindings.manages(&origin));
             lent.unwrap().map(|lent| lent.is_strict())
         };
         assert_eq!(strict("https://good.example"), None, "nothing was lent yet");

@@ -11,9 +11,11 @@ use zeroize::Zeroizing;
 use super::binding::{Bindings, Bound, Foreign, When};
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::refusal::{CredentialRefusal, Part};
+use super::signing::{SIGV4_PARTS, Signer, Signing};
 use crate::message::fields::reads_as;
 use crate::message::{Place, RequestHead, Scheme};
 use crate::names::CredentialName;
+use crate::signature::sigv4::{Claim, Location};
 
 /// What a request asks to have lent, at most one of each credential, and what must be removed from it.
 ///
@@ -46,6 +48,8 @@ pub(crate) enum Spot {
     Query(usize),
     /// It stands nowhere: the credential is always put in.
     Absent,
+    /// It is the access key of this signature, in its fields or in the query.
+    SigV4(Arc<Claim>),
 }
 
 impl Presented {
@@ -117,6 +121,11 @@ impl Lend {
     pub(crate) fn spot(&self) -> &Spot {
         &self.spot
     }
+
+    /// How the request is signed with it, where it signs.
+    pub(crate) fn signing(&self) -> Option<&Signing> {
+        self.bound.binding.signing()
+    }
 }
 
 impl std::fmt::Debug for Lend {
@@ -147,9 +156,11 @@ impl Bindings {
             phantoms,
             registry,
             bound: &bound,
+            signed: Signed::default(),
             found: Presented::default(),
         };
         search.host()?;
+        search.signature()?;
         for (name, value) in &head.fields {
             search.field(name, value)?;
         }
@@ -167,12 +178,71 @@ struct Search<'a> {
     registry: &'a Registry,
     /// The bindings that hold for the origin; it is managed if there is one.
     bound: &'a [&'a Arc<Bound>],
+    signed: Signed,
     found: Presented,
+}
+
+/// What of the request belongs to a signature that was found, and was judged with it.
+#[derive(Default)]
+struct Signed {
+    fields: &'static [&'static str],
+    parameters: &'static [&'static str],
 }
 
 impl<'a> Search<'a> {
     fn host(&self) -> Result<(), CredentialRefusal> {
         self.folded(self.head.origin.authority.host.as_str(), Part::Host)
+    }
+
+    /// Reads the signature of a request to an origin for which a credential signs (J01, J05, J11).
+    ///
+    /// The parts of it that hold a phantom are judged here, and nowhere else again.
+    fn signature(&mut self) -> Result<(), CredentialRefusal> {
+        let signs = |bound: &&&Arc<Bound>| bound.binding.signing().is_some();
+        if !self.bound.iter().any(|bound| signs(&bound)) {
+            return Ok(());
+        }
+        let unsound = |fault| CredentialRefusal::Signature { fault };
+        let Some(claim) = Claim::read(self.head).map_err(unsound)? else {
+            return Ok(());
+        };
+        let (part, signed) = match claim.location() {
+            Location::Fields => (Part::Field, IN_FIELDS),
+            Location::Query { .. } => (Part::Query, IN_QUERY),
+        };
+        let key = claim.access_key().as_bytes();
+        let ours = self.bound.iter().filter(signs).find_map(|bound| {
+            let signing = bound.binding.signing()?;
+            Some((*bound, signing, self.is_phantom(bound, key)?))
+        });
+        let Some((bound, signing, phantom)) = ours else {
+            self.clean(key, part)?;
+            return self.foreign(key, part, None);
+        };
+        let token = signing
+            .part(SESSION_TOKEN)
+            .and_then(|token| self.phantoms.of(token));
+        match (claim.session_token(), token) {
+            (None, None) => {}
+            (Some(theirs), Some(ours)) if theirs == ours.reveal() => {}
+            (theirs, _) => {
+                let theirs = theirs.unwrap_or_default().as_bytes();
+                self.clean(theirs, part)?;
+                return self.foreign(theirs, part, None);
+            }
+        }
+        match &signing.signer {
+            Signer::SigV4(sigv4) => {
+                sigv4
+                    .permits(&self.head.origin, &claim)
+                    .map_err(|why| CredentialRefusal::Unsignable {
+                        credential: phantom.credential().clone(),
+                        why,
+                    })?
+            }
+        }
+        self.signed = signed;
+        self.lend(bound, 0, Spot::SigV4(Arc::new(claim)), phantom, part)
     }
 
     /// Host and field names lose their case on the way, so phantoms are looked for without it (H10).
@@ -188,6 +258,9 @@ impl<'a> Search<'a> {
 
     fn field(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), CredentialRefusal> {
         self.folded(name.as_str(), Part::FieldName)?;
+        if self.signed.fields.contains(&name.as_str()) {
+            return Ok(());
+        }
         let value = value.as_bytes();
         if *name == header::COOKIE {
             return self.cookies(value);
@@ -339,6 +412,10 @@ impl<'a> Search<'a> {
         let mut lent = Vec::new();
         let head = self.head;
         for (at, (name, value)) in head.target.query_pairs().enumerate() {
+            if self.signed.parameters.contains(&&*name) {
+                lent.push(at);
+                continue;
+            }
             let mut credential_name = GENERIC_PARAMETERS
                 .iter()
                 .any(|known| name.eq_ignore_ascii_case(known));
@@ -574,6 +651,23 @@ fn is_generic(name: &str) -> bool {
             | "dd-application-key"
     )
 }
+
+/// The parts of a signature that the claim has read, each of which stands once.
+const IN_FIELDS: Signed = Signed {
+    fields: &["authorization", "x-amz-security-token", "x-amz-s3session-token"],
+    parameters: &[],
+};
+const IN_QUERY: Signed = Signed {
+    fields: &[],
+    parameters: &[
+        "X-Amz-Credential",
+        "X-Amz-Security-Token",
+        "X-Amz-S3session-Token",
+        "X-Amz-Signature",
+    ],
+};
+/// The name of the part that is sent beside the signature.
+const SESSION_TOKEN: &str = SIGV4_PARTS[2];
 
 /// Query parameters that carry credentials at many origins.
 const GENERIC_PARAMETERS: &[&str] = &[

@@ -6,6 +6,7 @@ mod locate;
 pub mod phantom;
 mod reference;
 mod refusal;
+mod signing;
 #[cfg(test)]
 pub(crate) mod stage;
 
@@ -15,6 +16,7 @@ pub use locate::{Lend, Presented};
 pub(crate) use reference::{CommandLine, FIXED_PATH, Keeper, MAX_TTL_SECONDS};
 pub use reference::{DEFAULT_SERVICE, Reference, ReferenceMalformed};
 pub use refusal::{CredentialRefusal, Part};
+pub use signing::{OutOfScope, OwnEndpoint, Role, SIGV4_PARTS, SigV4, Signer, Signing};
 
 pub(crate) use live::IdentifiedParts;
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::message::{OriginPattern, Place};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
-use crate::session::{Binding, Foreign, Reference, When};
+use crate::session::{Binding, Foreign, Reference, Role, When};
 
 pub use registry::{Registry, RegistryUnknown, UserConfig};
 
@@ -125,6 +125,7 @@ impl PresetCredential {
             foreign: Foreign::Refuse,
             basic_user: self.basic_user.clone(),
             variables: self.variables.clone(),
+            role: Role::Place,
         })
     }
 }
