@@ -46,8 +46,19 @@ def commands(home):
 
 def configuration(report):
     parts = ['[audit]\npath = "log/audit.jsonl"\n\n[policy]\nfiles = ["policy.cedar"]\n']
+    endpoints = []
+    for name, port in report["hosts"].items():
+        for match in [name, "*." + name] if name == "s3.test" else [name]:
+            parts.append(f'[[origin]]\nmatch = "https://{match}:{port}"\nroots = ["origins-ca.pem"]\nonly_roots = true\nconnect = "127.0.0.1:{port}"\n')
+            endpoints.append(f'    {{ origin = "https://{match}:{port}", service = "{report["services"][name]}", region = "{report["region"]}" }},')
+    secrets = ", ".join(f'{part} = "file:secrets/{secret["env"]}"' for part, secret in report["secrets"].items())
+    parts.append(f'[[credential]]\nname = "aws"\nsign = "sigv4"\nparts = {{ {secrets} }}\nendpoints = [\n' + "\n".join(endpoints) + "\n]\n")
     return "\n".join(parts)
 
 
 def policy(report):
-    return ""
+    parts = []
+    for name, port in report["hosts"].items():
+        parts.append(f'@id("signing/{name}")\npermit(principal, action in [Gateway::Action::"read", Gateway::Action::"write"], resource in Gateway::Domain::"{name}") when {{ context.port == {port} }};\n'
+                     f'@id("signing/lend/{name}")\npermit(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"aws") when {{ context.origin in Gateway::Domain::"{name}" }};\n')
+    return "\n".join(parts)

@@ -79,7 +79,7 @@ class Services:
             found = verifier.verify(request.method, request.raw_path, fields, content, self.keys)
             if SERVICES.get(host) != found["service"] or found["region"] != REGION:
                 raise verifier.Refused("InvalidSignatureException", f"Credential should be scoped to another service: {found['service']}/{found['region']}")
-            line |= {"signed": found["how"], "payload": found["payload"]}
+            line |= {"signed": found["how"], "payload": "absent" if found["implied"] else found["payload"]}
             response = await getattr(self, found["service"])(request, content, found, fields)
         except (verifier.Refused, UnicodeError, ValueError, KeyError) as error:
             code = getattr(error, "code", "ValidationException")

@@ -107,7 +107,8 @@ def verify(method, target, fields, content, keys, now=None):
     if "host" not in signed or [name for name in present if name.startswith("x-amz-") and name not in signed] or set(signed) - present:
         raise Refused("SignatureDoesNotMatch", f"signed fields are not those of the request: {names}")
     announced = dict((name.lower(), value) for name, value in fields).get("x-amz-content-sha256")
-    if announced is None:
+    implied = announced is None
+    if implied:
         announced = "UNSIGNED-PAYLOAD" if expires is not None and service == "s3" else hashlib.sha256(content or b"").hexdigest()
     canonical, text, expected = recomputed(method, target, query, fields, signed, announced, date, keys["secret_key"], region, service)
     if not hmac.compare_digest(expected, signature):
@@ -115,7 +116,7 @@ def verify(method, target, fields, content, keys, now=None):
     if content is not None and len(announced) == 64 and announced != hashlib.sha256(content).hexdigest():
         raise Refused("XAmzContentSHA256Mismatch", "the content is not what was signed")
     return {"service": service, "region": region, "signed": signed, "payload": announced if len(announced) != 64 else "hash",
-            "how": "header" if expires is None else "presigned", "seed": signature, "date": date}
+            "implied": implied, "how": "header" if expires is None else "presigned", "seed": signature, "date": date}
 
 
 def raw_request(text):

@@ -23,7 +23,7 @@ def run(operations):
             failed = True
             if "SIGNING_VERBOSE" in os.environ:
                 traceback.print_exc()
-            print(f"FAIL {name} {type(error).__name__}: {' '.join(str(error).split())}"[:600], flush=True)
+            print(f"FAIL {name} {type(error).__name__}: {' '.join(str(error).split())}"[:4000], flush=True)
     sys.exit(failed)
 
 
