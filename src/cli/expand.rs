@@ -246,12 +246,10 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
     let parts = others.map(|part| Ok((part.name, name(part.name)?)));
     let config::SigningWay::SigV4 = signing.way;
     let signs = Arc::new(Signing {
-        signer: Signer::SigV4(SigV4 {
-            endpoints: signing.endpoints.clone(),
-        }),
+        signer: Signer::SigV4(SigV4::new(signing.scope.clone(), signing.endpoints.clone())),
         parts: parts.collect::<Result<_, Failure>>()?,
     });
-    let origins: Vec<OriginPattern> = credential.own_origins().cloned().collect();
+    let origins = credential.own_origins();
     let mut bindings = Vec::with_capacity(signing.parts.len());
     for (at, part) in signing.parts.iter().enumerate() {
         let kept = reference(&part.from).map_err(|error| refused(error.to_string()))?;

@@ -10,6 +10,7 @@ use crate::message::{EncodedSlash, OriginPattern, Place, RequestTarget};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Foreign, When};
+use crate::signature::sigv4;
 
 use super::keys;
 use super::mistake::Doubt;
@@ -103,12 +104,19 @@ impl Credential {
         std::iter::once(&self.from).chain(parts.map(|part| &part.from))
     }
 
-    /// The origins that it is for: its own, and those of its endpoints.
-    pub fn own_origins(&self) -> impl Iterator<Item = &OriginPattern> {
-        let endpoints = self.signing.iter().flat_map(|signing| &signing.endpoints);
-        self.origins
-            .iter()
-            .chain(endpoints.map(|endpoint| &endpoint.origin))
+    /// The origins that it names: its own, and those of its endpoints; of a signing credential that names none, those of AWS.
+    #[must_use]
+    pub fn own_origins(&self) -> Vec<OriginPattern> {
+        let Some(signing) = &self.signing else {
+            return self.origins.clone();
+        };
+        let mut origins = self.origins.clone();
+        origins.extend(signing.endpoints.iter().map(|endpoint| endpoint.origin.clone()));
+        if origins.is_empty() {
+            let domains = sigv4::domains(&signing.partitions).into_iter();
+            origins.extend(domains.filter_map(|domain| format!("https://*.{domain}").parse().ok()));
+        }
+        origins
     }
 
     /// How long a secret from a command is kept.

@@ -129,6 +129,7 @@ fn cleartext(page: &Page<'_>, config: &Config, spans: &Spans) {
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
         for origin in credential
             .own_origins()
+            .iter()
             .filter(|origin| origin.scheme == Scheme::Http)
         {
             let declared = config.origins.iter().any(|rule| {

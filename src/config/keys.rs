@@ -175,6 +175,23 @@ pub const KEYS: &[Key] = &[
         "the usual variables",
     ),
     key("credential", "endpoints", "list of tables", "those of AWS"),
+    key("credential", "partitions", "list of names", "aws"),
+    key("credential", "regions", "list of names", "all"),
+    key("credential", "services", "list of names", "all"),
+    key("credential", "accounts", "list of numbers in quotes", "all"),
+    key(
+        "credential",
+        "buckets",
+        "list of names, with a prefix or none",
+        "all",
+    ),
+    key(
+        "credential",
+        "actions",
+        "list of actions",
+        "all but those that return credentials",
+    ),
+    key("credential", "credential_actions", "list of actions", "none"),
     key(
         "credential.parts",
         "access_key",

@@ -1,6 +1,7 @@
 //! What of a `[[credential]]` is about signing: the way, the parts, and what may be signed.
 
 use crate::session::{OwnEndpoint, SIGV4_PARTS};
+use crate::signature::sigv4::{PinMistake, Pins, Scope};
 
 use super::credential::sandbox_variable;
 use super::mistake::Doubt;
@@ -17,6 +18,10 @@ pub struct Signing {
     pub parts: Vec<Part>,
     /// Endpoints that are not those of the service itself.
     pub endpoints: Vec<OwnEndpoint>,
+    /// For what it may be used.
+    pub scope: Scope,
+    /// The partitions that are pinned.
+    pub partitions: Vec<String>,
 }
 
 /// A way of signing.
@@ -53,6 +58,8 @@ impl Signing {
                 })
                 .collect(),
             endpoints: Vec::new(),
+            scope: Scope::default(),
+            partitions: Vec::new(),
         }
     }
 }
@@ -60,7 +67,7 @@ impl Signing {
 /// Reads the keys about signing, if the credential signs.
 pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
     let Some(way) = section.choice("sign", &[("sigv4", Way::SigV4)]) else {
-        for key in ["parts", "endpoints"] {
+        for key in [&["parts", "endpoints"][..], &PINS].concat() {
             if section.has(key) && !section.has("sign") {
                 section.error(
                     key,
@@ -81,10 +88,13 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
         }
     }
     let parts = parts(section)?;
+    let pins = pins(section);
     Some(Signing {
         way,
         parts,
         endpoints: endpoints(section),
+        partitions: pins.partitions.clone(),
+        scope: scope(section, pins),
     })
 }
 
@@ -123,6 +133,51 @@ fn parts(section: &Section<'_, '_>) -> Option<Vec<Part>> {
         section.error("env", "`env` does not name a variable for each part", doubt);
     }
     Some(parts)
+}
+
+fn pins(section: &Section<'_, '_>) -> Pins {
+    let texts = |key: &'static str| {
+        let list = section.each(key, |text| Ok(text.to_owned()));
+        list.into_iter().map(toml::Spanned::into_inner).collect()
+    };
+    let [
+        partitions,
+        regions,
+        services,
+        accounts,
+        buckets,
+        actions,
+        credential_actions,
+    ] = PINS.map(texts);
+    Pins {
+        partitions,
+        regions,
+        services,
+        accounts,
+        buckets,
+        actions,
+        credential_actions,
+    }
+}
+
+fn scope(section: &Section<'_, '_>, pins: Pins) -> Scope {
+    Scope::new(pins).unwrap_or_else(|mistakes| {
+        for mistake in mistakes {
+            let key = match mistake {
+                PinMistake::Partition(_) => PINS[0],
+                PinMistake::Region(_) => PINS[1],
+                PinMistake::Service(_) => PINS[2],
+                PinMistake::Account(_) => PINS[3],
+                PinMistake::Bucket(_) => PINS[4],
+                PinMistake::Action(_) => PINS[5],
+                PinMistake::CredentialAction(_) => PINS[6],
+            };
+            let doubt = Doubt::new("it would pin nothing that there is", "correct it, or remove it");
+            section.error(key, mistake.to_string(), doubt);
+        }
+        // Not taken: a configuration with a mistake is refused as a whole.
+        Scope::default()
+    })
 }
 
 fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
@@ -167,5 +222,15 @@ fn label(text: &str) -> Result<String, Doubt> {
     }
 }
 
+/// The keys of the pins.
+const PINS: [&str; 7] = [
+    "partitions",
+    "regions",
+    "services",
+    "accounts",
+    "buckets",
+    "actions",
+    "credential_actions",
+];
 /// The variables that AWS's own clients read, in the order of the parts.
 pub const SIGV4_VARIABLES: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];

@@ -7,11 +7,12 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use http::{HeaderMap, Method};
+use tokio::time::Instant;
 
 use super::inject::{AttachFailure, Prepared, inject};
 use super::recodes::{Checked, Chunks, LONGEST_CHUNK};
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
-use super::secret::Secret;
+use super::secret::{Secret, SecretUnsafe};
 use super::store::{Lease, Source, Stores, Unavailable};
 use super::verify::{Holding, Proof, Verified};
 use crate::body::{self, Content, HoldFault, Meter};
@@ -20,8 +21,8 @@ use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity, SessionId};
 use crate::policy::{AuthorizedParts, Grant};
 use crate::session::phantom::{Issue, PhantomFailure, PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Lend, SIGV4_PARTS, Session};
-use crate::signature::sigv4::{self, Payload, With};
+use crate::session::{Binding, Bindings, Lend, SIGV4_PARTS, Session, Signer, Unsignable};
+use crate::signature::sigv4::{self, Payload, With, sign as resign};
 
 /// Why a request did not get its credential. It is not sent then.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,9 @@ pub enum Error {
     /// The client's signature is not that of the session's phantom over this request.
     #[error("the request's signature is refused: {0}")]
     Signature(sigv4::Fault),
+    /// The credential may not sign what the request asks for.
+    #[error("the credential may not sign this request: {0}")]
+    Unsignable(Unsignable),
     /// The client's clock is too far off.
     #[error("the client's clock is more than 15 minutes off the gateway's")]
     Skewed,
@@ -65,6 +69,7 @@ impl Error {
             Self::Unfit(why) => why.reason(),
             Self::Unscrubbable(_) => "secret_unsafe",
             Self::Signature(fault) | Self::Signing(fault) => fault.reason(),
+            Self::Unsignable(why) => why.reason(),
             Self::Skewed => "sigv4_skew",
             Self::Expired => "sigv4_expired",
             Self::Held(why) => why.reason(),
@@ -213,6 +218,7 @@ impl Credentials {
             fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
             if lend.signing().is_some() {
                 self.fetch_parts(lend, &mut fetched).await?;
+                usable(&session, &fetched)?;
             }
         }
         let signs = proof.as_ref().map(|proof| proof.grant);
@@ -342,6 +348,20 @@ impl Credentials {
     }
 }
 
+/// Whether what was fetched for a signature still serves, and is not by chance what the session holds.
+fn usable(session: &Session, fetched: &[(CredentialName, Lease)]) -> Result<(), Error> {
+    for (name, lease) in fetched {
+        if lease.expires.is_some_and(|end| Instant::now() >= end) {
+            return Err(Error::Unfit(AttachFailure::Expired));
+        }
+        let phantom = session.phantoms().of(name).ok_or(Error::Unknown)?;
+        if lease.secret.is(phantom.reveal().as_bytes()) {
+            return Err(Error::Unfit(SecretUnsafe::Shape.into()));
+        }
+    }
+    Ok(())
+}
+
 fn leased<'l>(fetched: &'l [(CredentialName, Lease)], name: &CredentialName) -> Result<&'l Lease, Error> {
     fetched
         .iter()
@@ -365,12 +385,18 @@ fn sign(
     };
     let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Error::Signing(sigv4::Fault::Key));
     let [_, secret, token] = SIGV4_PARTS;
+    let Signer::SigV4(sigv4) = &signing.signer;
     let Proof {
-        claim,
+        request,
         verified,
+        action,
         content: hash,
         ..
     } = proof;
+    let claim = &request.claim;
+    for (name, value) in sigv4.scope().additions(&action) {
+        head.fields.insert(name, value);
+    }
     let with = With {
         access_key: text(leased(fetched, lend.credential())?.secret.expose())?,
         secret: part(secret)?.ok_or(Error::Unknown)?,
@@ -379,9 +405,12 @@ fn sign(
         longest_life: LONGEST_LIFE,
         content: hash.as_ref(),
     };
-    let signed = sigv4::sign(head, &claim, verified, &with).map_err(Error::Signing)?;
+    let signed = resign(head, claim, verified, &with).map_err(Error::Signing)?;
     match claim.payload() {
-        Payload::Hash(hash) if !content.is_empty() => content.recode(Box::new(Checked::new(hash))),
+        // What was held is known to have its hash.
+        Payload::Hash(hash) if content.held().is_none() && !content.is_empty() => {
+            content.recode(Box::new(Checked::new(hash)))
+        }
         Payload::Streaming(_) => {
             if let Some(chunks) = signed.rechain(head, LONGEST_CHUNK).map_err(Error::Signature)? {
                 content.recode(Box::new(Chunks(chunks)));

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use super::attach::{Credentials, Error};
 use super::recodes::sha256;
-use crate::body::{HoldBudget, Limit};
+use crate::body::{Held, HoldBudget, Limit};
 use crate::message::RequestHead;
 use crate::names::Identity;
 use crate::policy::Authorized;
-use crate::session::{Lend, SIGV4_PARTS, Signer, Spot};
-use crate::signature::sigv4::{self, Claim, Location, Payload};
+use crate::session::{SIGV4_PARTS, SigV4Request, Signer, Signing, Spot};
+use crate::signature::sigv4::{self, Action, Claim, Location, Payload};
 
 /// An authorized request whose signature, if a credential of ours signs it, is that of the session's phantom.
 pub struct Verified {
@@ -22,8 +22,10 @@ pub struct Verified {
 pub(super) struct Proof {
     /// Which grant it is.
     pub(super) grant: usize,
-    pub(super) claim: Arc<Claim>,
+    pub(super) request: Arc<SigV4Request>,
     pub(super) verified: sigv4::Verified,
+    /// What the request asks for.
+    pub(super) action: Action,
     /// The hash of the content, where that is held.
     pub(super) content: Option<[u8; 32]>,
 }
@@ -84,7 +86,7 @@ impl Credentials {
                 .iter()
                 .enumerate()
                 .find_map(|(at, grant)| match grant.lend().spot() {
-                    Spot::SigV4(claim) => Some((at, claim.clone())),
+                    Spot::SigV4(request) => Some((at, request.clone())),
                     _ => None,
                 });
         match signed {
@@ -93,7 +95,7 @@ impl Credentials {
                 proof: None,
             }),
             // Large, and not for every request: boxed, so that the usual exchange does not carry room for it.
-            Some((at, claim)) => Box::pin(self.verify_sigv4(authorized, at, claim)).await,
+            Some((at, request)) => Box::pin(self.verify_sigv4(authorized, at, request)).await,
         }
     }
 
@@ -101,11 +103,13 @@ impl Credentials {
         &self,
         mut authorized: Authorized,
         grant: usize,
-        claim: Arc<Claim>,
+        request: Arc<SigV4Request>,
     ) -> Result<Verified, Error> {
-        judge_time(&claim, SystemTime::now())?;
-        let known = matches!(claim.payload(), Payload::Hash(_)) && authorized.content().is_empty();
-        if claim.payload() == Payload::Absent {
+        let claim = &request.claim;
+        judge_time(claim, SystemTime::now())?;
+        let Signer::SigV4(sigv4) = &signing(&authorized, grant)?.signer;
+        let wanted = claim.payload() == Payload::Absent || sigv4.needs_content(&request, authorized.head());
+        if wanted && !authorized.content().is_empty() {
             authorized = authorized
                 .holding(self.holding().limit, &self.holding().budget)
                 .await
@@ -113,32 +117,44 @@ impl Credentials {
         }
         let content = match authorized.content().held() {
             Some(held) => Some(sha256(held.pieces())),
-            None if known => Some(sha256([])),
-            None => None,
+            None => authorized.content().is_empty().then(|| sha256([])),
         };
-        let lend = authorized.grants()[grant].lend();
-        let secret = secret_phantom(lend, &authorized).ok_or(Error::Unknown)?;
+        let secret = secret_phantom(&authorized, grant)?;
         let verified = claim
             .verify(authorized.head(), secret.as_bytes(), content.as_ref())
             .map_err(Error::Signature)?;
+        // After the signature: what the content asks for is the client's own word by now.
+        let Signer::SigV4(sigv4) = &signing(&authorized, grant)?.signer;
+        let held = authorized.content().held();
+        let whole = held.map(Held::whole).unwrap_or_default();
+        let action = sigv4
+            .judge(&request, authorized.head(), &whole)
+            .map_err(Error::Unsignable)?;
         Ok(Verified {
             authorized,
             proof: Some(Box::new(Proof {
                 grant,
-                claim,
+                request,
                 verified,
+                action,
                 content,
             })),
         })
     }
 }
 
+fn signing(authorized: &Authorized, grant: usize) -> Result<&Signing, Error> {
+    let grant = authorized.grants().get(grant).ok_or(Error::Unknown)?;
+    grant.lend().signing().ok_or(Error::Unknown)
+}
+
 /// The key that the client signs with.
-fn secret_phantom<'a>(lend: &Lend, authorized: &'a Authorized) -> Option<&'a str> {
-    let signing = lend.signing()?;
-    let Signer::SigV4(_) = signing.signer;
-    let part = signing.part(SIGV4_PARTS[1])?;
-    Some(authorized.session().phantoms().of(part)?.reveal())
+fn secret_phantom(authorized: &Authorized, grant: usize) -> Result<&str, Error> {
+    let part = signing(authorized, grant)?
+        .part(SIGV4_PARTS[1])
+        .ok_or(Error::Unknown)?;
+    let phantom = authorized.session().phantoms().of(part).ok_or(Error::Unknown)?;
+    Ok(phantom.reveal())
 }
 
 /// The gateway signs with its own clock, so that a client's may be off a little (J09); a presigned request lives as long as

@@ -144,8 +144,8 @@ impl Worker {
     /// How the client expects to be told of an error, where a credential signs for the origin.
     fn manner(&self, accepted: &Accepted) -> Option<Manner> {
         let head = accepted.head();
-        let service = self.shared.credentials.bindings().signed_service(&head.origin)?;
-        Some(Manner::of(&service, head))
+        let paths = self.shared.credentials.bindings().signed_paths(&head.origin)?;
+        Some(Manner::of(paths == EncodedSlash::Key, head))
     }
 
     fn accept(

@@ -35,9 +35,9 @@ pub struct Told<'a> {
 }
 
 impl Manner {
-    /// The manner of the service that a signed request is for.
+    /// The manner of the service that a signed request is for; `objects` says that it is an object store.
     #[must_use]
-    pub fn of(service: &str, head: &RequestHead) -> Self {
+    pub fn of(objects: bool, head: &RequestHead) -> Self {
         let field = |name: &str| {
             head.fields
                 .get(name)
@@ -46,10 +46,12 @@ impl Manner {
         };
         let kind = field("content-type");
         let action = |(name, _): (std::borrow::Cow<'_, str>, _)| name == "Action";
-        match service {
-            "s3" | "s3express" | "s3-outposts" | "s3-object-lambda" => Self::S3,
+        let host = head.origin.authority.host.as_str();
+        match host.split('.').next().unwrap_or_default() {
+            _ if objects => Self::S3,
             _ if field("smithy-protocol") == b"rpc-v2-cbor" => Self::Cbor,
             "ec2" => Self::Ec2,
+            "s3-control" => Self::Query,
             _ if head.fields.contains_key("x-amz-target") => Self::Json,
             _ if kind.starts_with(b"application/x-www-form-urlencoded") => Self::Query,
             _ if head.method == Method::GET && head.target.query_pairs().any(action) => Self::Query,
@@ -195,7 +197,7 @@ mod tests {
     use crate::message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme};
     use http::Version;
 
-    fn head(target: &str, fields: &[(&'static str, &'static str)]) -> RequestHead {
+    fn head(host: &str, target: &str, fields: &[(&'static str, &'static str)]) -> RequestHead {
         let mut map = HeaderMap::new();
         for (name, value) in fields {
             map.insert(*name, HeaderValue::from_static(value));
@@ -204,7 +206,7 @@ mod tests {
             method: Method::GET,
             origin: Origin {
                 scheme: Scheme::Https,
-                authority: Authority::parse(b"x.test", Some(443)).unwrap(),
+                authority: Authority::parse(host.as_bytes(), Some(443)).unwrap(),
             },
             target: RequestTarget::parse(target.as_bytes(), EncodedSlash::Refuse).unwrap(),
             fields: map,
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn each_protocol_has_its_manner() {
-        for (service, target, fields, manner) in [
+        for (host, target, fields, manner) in [
             ("s3", "/b/k", &[][..], Manner::S3),
             (
                 "sts",
@@ -260,7 +262,11 @@ mod tests {
                 Manner::Cbor,
             ),
         ] {
-            assert_eq!(Manner::of(service, &head(target, fields)), manner, "{service}");
+            assert_eq!(
+                Manner::of(host == "s3", &head(host, target, fields)),
+                manner,
+                "{host}"
+            );
         }
     }
 

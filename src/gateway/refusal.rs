@@ -312,6 +312,7 @@ fn credential_row(why: &credential::Error) -> Row {
             row(S::SERVICE_UNAVAILABLE, Blame::Credential, "proxy_internal_error")
         }
         E::Signature(fault) => row(signature(fault), Blame::Credential, "http_request_denied"),
+        E::Unsignable(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
         E::Skewed | E::Expired => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
         E::Held(HoldFault::TooLong(_)) => row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error"),
         E::Held(HoldFault::Busy) => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "connection_limit_reached"),

@@ -203,20 +203,12 @@ impl Bindings {
             .position(|bound| bound.binding.credential == *credential)
     }
 
-    /// The service for whose origin a credential signs.
-    #[must_use]
-    pub fn signed_service(&self, origin: &Origin) -> Option<String> {
-        if !self.signs {
-            return None;
-        }
-        self.of(origin)
-            .iter()
-            .find_map(|bound| bound.binding.signing()?.service(origin))
-    }
-
     /// How the path of a signed request to the origin is read; `None` where no credential signs for it.
     #[must_use]
     pub fn signed_paths(&self, origin: &Origin) -> Option<EncodedSlash> {
+        if !self.signs {
+            return None;
+        }
         let bound = self.of(origin);
         let signing = bound.iter().filter_map(|bound| bound.binding.signing());
         signing

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::binding::{Bindings, Bound, Foreign, When};
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::refusal::{CredentialRefusal, Part};
-use super::signing::{SIGV4_PARTS, Signer, Signing};
+use super::signing::{SIGV4_PARTS, SigV4Request, Signer, Signing};
 use crate::message::fields::reads_as;
 use crate::message::{Place, RequestHead, Scheme};
 use crate::names::CredentialName;
@@ -49,7 +49,7 @@ pub(crate) enum Spot {
     /// It stands nowhere: the credential is always put in.
     Absent,
     /// It is the access key of this signature, in its fields or in the query.
-    SigV4(Arc<Claim>),
+    SigV4(Arc<SigV4Request>),
 }
 
 impl Presented {
@@ -231,18 +231,15 @@ impl<'a> Search<'a> {
                 return self.foreign(theirs, part, None);
             }
         }
-        match &signing.signer {
-            Signer::SigV4(sigv4) => {
-                sigv4
-                    .permits(&self.head.origin, &claim)
-                    .map_err(|why| CredentialRefusal::Unsignable {
-                        credential: phantom.credential().clone(),
-                        why,
-                    })?
-            }
-        }
+        let Signer::SigV4(sigv4) = &signing.signer;
+        let request = sigv4
+            .permits(self.head, claim)
+            .map_err(|why| CredentialRefusal::Unsignable {
+                credential: phantom.credential().clone(),
+                why,
+            })?;
         self.signed = signed;
-        self.lend(bound, 0, Spot::SigV4(Arc::new(claim)), phantom, part)
+        self.lend(bound, 0, Spot::SigV4(Arc::new(request)), phantom, part)
     }
 
     /// Host and field names lose their case on the way, so phantoms are looked for without it (H10).

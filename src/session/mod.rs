@@ -16,7 +16,7 @@ pub use locate::{Lend, Presented};
 pub(crate) use reference::{CommandLine, FIXED_PATH, Keeper, MAX_TTL_SECONDS};
 pub use reference::{DEFAULT_SERVICE, Reference, ReferenceMalformed};
 pub use refusal::{CredentialRefusal, Part};
-pub use signing::{OutOfScope, OwnEndpoint, Role, SIGV4_PARTS, SigV4, Signer, Signing};
+pub use signing::{OwnEndpoint, Role, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, Unsignable};
 
 pub(crate) use live::IdentifiedParts;
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};

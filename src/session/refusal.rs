@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::signing::OutOfScope;
+use super::signing::Unsignable;
 use crate::names::{CredentialName, SessionId};
 use crate::signature::sigv4;
 
@@ -92,7 +92,7 @@ pub enum CredentialRefusal {
         /// The credential.
         credential: CredentialName,
         /// What is outside of its scope.
-        why: OutOfScope,
+        why: Unsignable,
     },
 }
 

@@ -1,10 +1,15 @@
 //! Signing credentials: secrets that are never sent, and for which requests one may be used.
 
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::message::{Origin, OriginPattern};
+use lru::LruCache;
+
+use crate::message::{HostPattern, Origin, OriginPattern, RequestHead, Scheme};
 use crate::names::CredentialName;
-use crate::signature::sigv4::{Claim, Regions};
+use crate::signature::sigv4::{
+    Action, ActionFault, Asked, Claim, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope, ScopeMismatch,
+};
 
 /// What a binding is for.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +25,7 @@ pub enum Role {
 }
 
 /// A signing credential: the way it signs, and its parts.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Signing {
     /// How it signs, and what may be signed.
     pub signer: Signer,
@@ -29,23 +34,25 @@ pub struct Signing {
 }
 
 /// A way of signing.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub enum Signer {
     /// AWS Signature Version 4 and its kin.
     SigV4(SigV4),
 }
 
 /// What a SigV4 credential may sign.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub struct SigV4 {
-    /// Origins that are no endpoints of AWS itself, with the service and region that they sign for.
-    pub endpoints: Vec<OwnEndpoint>,
+    scope: Scope,
+    endpoints: Vec<OwnEndpoint>,
+    /// What the origins are that were asked lately; to read a host costs more than a request may.
+    known: Mutex<LruCache<Origin, Option<Arc<Endpoint>>>>,
 }
 
 /// An endpoint that speaks SigV4 and is not AWS's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnEndpoint {
-    /// The origins.
+    /// The origins. Of an object store, the names below a domain are its buckets.
     pub origin: OriginPattern,
     /// The service's signing name, such as `s3`.
     pub service: String,
@@ -53,27 +60,35 @@ pub struct OwnEndpoint {
     pub region: String,
 }
 
-/// Why a signed request is outside of what its credential may sign.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OutOfScope {
-    /// The signature is for another service than the host's (J01).
-    #[error(
-        "the signature is for another service or region than the host's, which is `{service}` in `{region}`"
-    )]
-    Endpoint {
-        /// The host's service.
-        service: String,
-        /// The host's region.
-        region: String,
-    },
+/// A signed request to an endpoint, whose place is within the credential's pins.
+#[derive(Debug)]
+pub struct SigV4Request {
+    /// The client's signature.
+    pub claim: Claim,
+    /// To whom it is.
+    pub endpoint: Arc<Endpoint>,
+    /// What it asks for, which may stand in its content.
+    pub reading: Reading,
 }
 
-impl OutOfScope {
+/// Why a signed request is outside of what its credential may sign.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unsignable {
+    /// It is outside of the pins, or for another service or region than its host's.
+    #[error(transparent)]
+    Scope(#[from] OutOfScope),
+    /// It asks for something in two ways.
+    #[error(transparent)]
+    Action(#[from] ActionFault),
+}
+
+impl Unsignable {
     /// The reason code in refusals and audit.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Endpoint { .. } => "sigv4_scope",
+            Self::Scope(why) => why.reason(),
+            Self::Action(why) => why.reason(),
         }
     }
 }
@@ -95,52 +110,125 @@ impl Signing {
         }
     }
 
-    /// The service behind an origin.
-    pub(super) fn service(&self, origin: &Origin) -> Option<String> {
-        match &self.signer {
-            Signer::SigV4(sigv4) => Some(sigv4.endpoint(origin)?.service.clone()),
-        }
-    }
-
     /// Whether the origin takes its paths as keys of objects.
     pub(super) fn keeps_paths(&self, origin: &Origin) -> bool {
         match &self.signer {
             Signer::SigV4(sigv4) => sigv4
                 .endpoint(origin)
-                .is_some_and(|endpoint| endpoint.service.starts_with("s3")),
+                .is_some_and(|endpoint| endpoint.is_object_store()),
         }
     }
 }
 
 impl SigV4 {
-    fn endpoint(&self, origin: &Origin) -> Option<&OwnEndpoint> {
-        self.endpoints
-            .iter()
-            .find(|endpoint| endpoint.origin.matches(origin))
+    /// A credential for AWS's own endpoints or the ones that are named, within pins.
+    #[must_use]
+    pub fn new(scope: Scope, endpoints: Vec<OwnEndpoint>) -> Self {
+        Self {
+            scope,
+            endpoints,
+            known: Mutex::new(LruCache::new(MOST_KNOWN)),
+        }
     }
 
-    /// Whether a claim is one that the credential may sign at the origin.
+    /// Its pins.
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn endpoint(&self, origin: &Origin) -> Option<Arc<Endpoint>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(origin) {
+            return found.clone();
+        }
+        let found = self.read(origin).map(Arc::new);
+        known.put(origin.clone(), found.clone());
+        found
+    }
+
+    fn read(&self, origin: &Origin) -> Option<Endpoint> {
+        let own = |endpoint: &&OwnEndpoint| endpoint.origin.matches(origin);
+        if let Some(endpoint) = self.endpoints.iter().find(own) {
+            let host = origin.authority.host.as_str();
+            let bucket = match &endpoint.origin.hosts {
+                HostPattern::Exact(_) => None,
+                HostPattern::Below(domain) => host
+                    .strip_suffix(domain.as_str())
+                    .and_then(|bucket| bucket.strip_suffix('.')),
+            };
+            let style = match bucket {
+                _ if !endpoint.service.starts_with("s3") => OwnStyle::Service,
+                Some(bucket) => OwnStyle::VirtualHost(bucket),
+                None => OwnStyle::Path,
+            };
+            return Some(Endpoint::own(&endpoint.service, &endpoint.region, style));
+        }
+        // AWS answers over TLS on the usual port alone.
+        let usual = origin.scheme == Scheme::Https && origin.authority.port == Scheme::Https.default_port();
+        usual.then(|| Endpoint::of(&origin.authority.host).ok()).flatten()
+    }
+
+    /// Reads what a claim asks for, if that is within the pins as far as the head tells.
     ///
     /// # Errors
-    /// [`OutOfScope`] by cause.
-    pub(super) fn permits(&self, origin: &Origin, claim: &Claim) -> Result<(), OutOfScope> {
-        let Some(endpoint) = self.endpoint(origin) else {
-            return Ok(());
+    /// [`Unsignable`] by cause.
+    pub(super) fn permits(&self, head: &RequestHead, claim: Claim) -> Result<SigV4Request, Unsignable> {
+        let endpoint = self
+            .endpoint(&head.origin)
+            .ok_or(OutOfScope::Scope(ScopeMismatch::Service))?;
+        let (regions, set): (Vec<&str>, bool) = match claim.regions() {
+            Regions::One(region) => (vec![region], false),
+            Regions::Set(set) => (set.iter().map(|region| &**region).collect(), true),
+            Regions::Any => (vec!["*"], true),
         };
-        let region = match claim.regions() {
-            Regions::One(region) => region == endpoint.region,
-            Regions::Set([only]) => **only == *endpoint.region,
-            Regions::Set(_) | Regions::Any => false,
+        let asked = Asked {
+            service: claim.service(),
+            regions: &regions,
+            set,
         };
-        if claim.service() != endpoint.service || !region {
-            return Err(OutOfScope::Endpoint {
-                service: endpoint.service.clone(),
-                region: endpoint.region.clone(),
-            });
+        self.scope.permits_place(&endpoint, &asked)?;
+        let reading = Action::read(&endpoint, head)?;
+        if let Reading::Known(action) = &reading {
+            self.scope.permits_action(&endpoint, head, action)?;
         }
-        Ok(())
+        Ok(SigV4Request {
+            claim,
+            endpoint,
+            reading,
+        })
+    }
+
+    /// Whether the request's content must be looked at before it is signed.
+    #[must_use]
+    pub fn needs_content(&self, request: &SigV4Request, head: &RequestHead) -> bool {
+        matches!(request.reading, Reading::Form(_)) || self.scope.needs_content(&request.endpoint, head)
+    }
+
+    /// The action of a request, which is within the pins with its content.
+    ///
+    /// # Errors
+    /// [`Unsignable`] by cause.
+    pub fn judge(
+        &self,
+        request: &SigV4Request,
+        head: &RequestHead,
+        content: &[u8],
+    ) -> Result<Action, Unsignable> {
+        let action = match &request.reading {
+            Reading::Known(action) => action.clone(),
+            Reading::Form(form) => {
+                let action = form.clone().finish(content)?;
+                self.scope.permits_action(&request.endpoint, head, &action)?;
+                action
+            }
+        };
+        self.scope.permits_content(&request.endpoint, head, content)?;
+        Ok(action)
     }
 }
 
 /// The names of a SigV4 credential's parts, the first of which is the access key id.
 pub const SIGV4_PARTS: [&str; 3] = ["access_key", "secret_key", "session_token"];
+/// Buckets in hosts make many origins.
+const MOST_KNOWN: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not zero");

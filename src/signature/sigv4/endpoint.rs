@@ -272,6 +272,25 @@ impl Regions {
     }
 }
 
+/// The domains below which AWS answers in these partitions; those of `aws` where none is named.
+#[must_use]
+pub fn domains(partitions: &[String]) -> Vec<&'static str> {
+    let wanted = |id: &str| match partitions {
+        [] => id == "aws",
+        named => named.iter().any(|name| name == id),
+    };
+    let partitions = Tables::get()
+        .partitions
+        .iter()
+        .filter(|partition| wanted(partition.id));
+    let mut domains: Vec<_> = partitions
+        .flat_map(|partition| [partition.suffix, partition.dual])
+        .collect();
+    domains.sort_unstable();
+    domains.dedup();
+    domains
+}
+
 type Found<'a> = Option<(&'a Partition, &'static str)>;
 
 /// The labels before the longest suffix of a partition, and the suffix.

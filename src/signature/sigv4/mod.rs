@@ -6,24 +6,33 @@
 //! [`Rechain`]. AWS General Reference, "Signature Version 4 signing process"; Amazon S3 API Reference, "Authenticating
 //! Requests (AWS Signature Version 4)".
 
+mod action;
 mod canonical;
 mod chain;
 mod chunks;
 mod claim;
 mod ecdsa;
+mod endpoint;
 mod fault;
 mod key;
+mod named;
 mod parse;
 mod payload;
+mod scope;
 mod sign;
 mod stamp;
+mod tables;
 mod verify;
 
+pub use action::{Action, ActionFault, PendingForm, Reading};
 pub use chain::Chain;
 pub use chunks::Rechain;
 pub use claim::{Algorithm, Claim, Location, Regions};
+pub use endpoint::{Endpoint, NotFirstParty, OwnStyle, ScopeMismatch, Style, domains};
 pub use fault::Fault;
+pub use named::Unreadable;
 pub use payload::{Payload, Streaming};
+pub use scope::{Asked, OutOfScope, PinMistake, Pins, Scope};
 pub use sign::{Signed, With, sign};
 pub use stamp::Stamp;
 pub use verify::Verified;
