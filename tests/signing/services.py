@@ -79,9 +79,10 @@ class Services:
             found = verifier.verify(request.method, request.raw_path, fields, content, self.keys)
             if SERVICES.get(host) != found["service"] or found["region"] != REGION:
                 raise verifier.Refused("InvalidSignatureException", f"Credential should be scoped to another service: {found['service']}/{found['region']}")
-            line |= {"signed": found["how"], "payload": "absent" if found["implied"] else found["payload"]}
+            line |= {"signed": "SigV4a" if found["algorithm"] == verifier.V4A else found["how"], "payload": "absent" if found["implied"] else found["payload"]}
             response = await getattr(self, found["service"])(request, content, found, fields)
-        except (verifier.Refused, UnicodeError, ValueError, KeyError) as error:
+        except Exception as error:
+            # Whatever it was: the client is told, and so is who reads the log.
             code = getattr(error, "code", "ValidationException")
             line["refused"] = str(error)
             response = self.refusal(host, code, getattr(error, "text", repr(error)))

@@ -14,6 +14,9 @@ from botocore.compat import HTTPHeaders
 from botocore.credentials import Credentials
 from botocore.utils import normalize_url_path
 
+import asymmetric
+
+V4, V4A = "AWS4-HMAC-SHA256", "AWS4-ECDSA-P256-SHA256"
 SKEW = timedelta(minutes=15)
 EMPTY = hashlib.sha256(b"").hexdigest()
 
@@ -37,32 +40,30 @@ def exact(base):
 
 
 def parameters(authorization):
-    """Of an Authorization field: its Credential, its SignedHeaders and its Signature."""
+    """Of an Authorization field: its algorithm, its Credential, its SignedHeaders and its Signature."""
     algorithm, _, rest = authorization.partition(" ")
     found = dict(part.strip().partition("=")[::2] for part in rest.split(","))
-    if algorithm != "AWS4-HMAC-SHA256" or set(found) != {"Credential", "SignedHeaders", "Signature"}:
+    if algorithm not in (V4, V4A) or set(found) != {"Credential", "SignedHeaders", "Signature"}:
         raise Refused("IncompleteSignature", f"not a signature of version 4: {algorithm}")
-    return found["Credential"], found["SignedHeaders"], found["Signature"]
+    return algorithm, found["Credential"], found["SignedHeaders"], found["Signature"]
 
 
 def claimed(method, target, fields):
-    """What the request says of its signature: (credential, signed names, signature, date, query without the signature, token, expires)."""
+    """What the request says of its signature: (algorithm, credential, signed names, signature, date, query without the signature, token, expires, region set)."""
     path, _, query = target.partition("?")
     of = lambda name: [value for key, value in fields if key.lower() == name]
     authorization, in_query = of("authorization"), dict(parse_qsl(query, keep_blank_values=True))
     if len(authorization) > 1 or (authorization and "X-Amz-Signature" in in_query):
         raise Refused("InvalidSignatureException", "signed twice")
     if authorization:
-        credential, signed, signature = parameters(authorization[0])
-        date = (of("x-amz-date") or [""])[0]
-        token = (of("x-amz-security-token") or [""])[0]
-        return credential, signed, signature, date, query, token, None
+        first = lambda name: (of(name) or [""])[0]
+        return *parameters(authorization[0]), first("x-amz-date"), query, first("x-amz-security-token"), None, first("x-amz-region-set")
     if "X-Amz-Signature" in in_query:
-        if in_query.get("X-Amz-Algorithm") != "AWS4-HMAC-SHA256":
+        if in_query.get("X-Amz-Algorithm") not in (V4, V4A):
             raise Refused("IncompleteSignature", "unknown algorithm")
         left = "&".join(pair for pair in query.split("&") if not pair.startswith("X-Amz-Signature="))
-        names = ("X-Amz-Credential", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Date")
-        return *(in_query.get(name, "") for name in names), left, in_query.get("X-Amz-Security-Token", ""), int(in_query["X-Amz-Expires"])
+        names = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Date")
+        return *(in_query.get(name, "") for name in names), left, in_query.get("X-Amz-Security-Token", ""), int(in_query["X-Amz-Expires"]), in_query.get("X-Amz-Region-Set", "")
     raise Refused("MissingAuthenticationToken", "not signed")
 
 
@@ -88,8 +89,12 @@ def verify(method, target, fields, content, keys, now=None):
 
     `content` is bytes, or None where the caller judges the content by the payload kind that it finds.
     """
-    credential, names, signature, date, query, token, expires = claimed(method, target, fields)
-    access_key, day, region, service, end = ([*credential.split("/"), "", "", "", ""])[:5]
+    algorithm, credential, names, signature, date, query, token, expires, regions = claimed(method, target, fields)
+    parts = credential.split("/")
+    if algorithm == V4A:
+        # Its scope has no region: a field of its own has a set of them.
+        parts.insert(2, regions)
+    access_key, day, region, service, end = ([*parts, "", "", "", ""])[:5]
     if access_key != keys["access_key"] or end != "aws4_request":
         raise Refused("UnrecognizedClientException", f"The security token included in the request is invalid: {access_key}")
     if token != keys["session_token"]:
@@ -111,11 +116,16 @@ def verify(method, target, fields, content, keys, now=None):
     if implied:
         announced = "UNSIGNED-PAYLOAD" if expires is not None and service == "s3" else hashlib.sha256(content or b"").hexdigest()
     canonical, text, expected = recomputed(method, target, query, fields, signed, announced, date, keys["secret_key"], region, service)
-    if not hmac.compare_digest(expected, signature):
+    if algorithm == V4A:
+        text = "\n".join([V4A, date, f"{day}/{service}/{end}", hashlib.sha256(canonical.encode()).hexdigest()])
+        right = asymmetric.holds(asymmetric.public_key(access_key, keys["secret_key"]), text, signature)
+    else:
+        right = hmac.compare_digest(expected, signature)
+    if not right:
         raise Refused("SignatureDoesNotMatch", f"computed from\n{text}\n\n{canonical}")
     if content is not None and len(announced) == 64 and announced != hashlib.sha256(content).hexdigest():
         raise Refused("XAmzContentSHA256Mismatch", "the content is not what was signed")
-    return {"service": service, "region": region, "signed": signed, "payload": announced if len(announced) != 64 else "hash",
+    return {"algorithm": algorithm, "service": service, "region": region, "signed": signed, "payload": announced if len(announced) != 64 else "hash",
             "implied": implied, "how": "header" if expires is None else "presigned", "seed": signature, "date": date}
 
 
@@ -142,7 +152,7 @@ def vector(folder):
     for form in ("header", "query"):
         read = lambda name: (folder / f"{form}-{name}.txt").read_text()
         method, target, fields, content = raw_request(read("signed-request"))
-        credential, names, signature, date, query, *_ = claimed(method, encoded(target), fields)
+        _, credential, names, signature, date, query, *_ = claimed(method, encoded(target), fields)
         _, _, region, service, _ = credential.split("/")
         if context.get("omit_session_token"):
             query = "&".join(pair for pair in query.split("&") if not pair.startswith("X-Amz-Security-Token="))

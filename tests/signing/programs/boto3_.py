@@ -1,6 +1,6 @@
 """boto3: S3 as programs use it, and the other services."""
 
-import hashlib, io, json, tempfile, urllib.request
+import hashlib, io, json, os, tempfile, urllib.request
 
 import boto3
 from boto3.s3.transfer import TransferConfig
@@ -166,6 +166,14 @@ def streaming():
     same([event["contentBlockDelta"]["delta"]["text"] for event in answer["stream"] if "contentBlockDelta" in event], ["one", "two", "three"])
 
 
+def sigv4a():
+    """By AWS's own implementation in C. The S3 origin has none of it; the other one has, and answers what it saw."""
+    config = Config(signature_version="s3v4a", s3={"addressing_style": "path"})
+    client = session.client("s3", endpoint_url=json.loads(os.environ["SIGNING_OTHERS"])["objects.test"], config=config)
+    for name in ("asymmetric ü+%", "a//b/../c"):
+        same(json.loads(client.get_object(Bucket=BUCKET, Key=key(name))["Body"].read())["method"], "GET")
+
+
 def error():
     try:
         session.client("secretsmanager").get_secret_value(SecretId="absent")
@@ -177,5 +185,5 @@ def error():
 run({
     "put": put, "get": get, "range": part, "head": head, "list": listing, "copy": copy, "delete": delete, "multipart": multipart, "keys": keys,
     "checksums": checksums, "unsigned": unsigned, "virtual host": virtual, "presigned get": presigned_get, "presigned put": presigned_put, "large": large,
-    "dynamodb": dynamodb, "sts": sts, "sqs": sqs, "bedrock": bedrock, "bedrock stream": streaming, "service error": error,
+    "dynamodb": dynamodb, "sts": sts, "sqs": sqs, "bedrock": bedrock, "bedrock stream": streaming, "service error": error, "sigv4a": sigv4a,
 })

@@ -174,6 +174,21 @@ def differential():
     print(f"   {COUNT} random requests, seed {seed}")
 
 
+def sigv4a():
+    for host, service in (("objects.test", "s3"), ("lambda.test", "lambda")):
+        for method, path, content in (("GET", "/a/b%20c?x=1&empty=&x=0", b""), ("POST", "/p%C3%BC?y", b"content")):
+            for expires in (None, 300):
+                if expires and content:
+                    continue
+                request = Request(OTHERS[host], method, path, [], content).sign_asymmetric(service, expires)
+                status, answer, _ = request.send()
+                same((host, path, expires, status, answer.decode() * (status != 200)), (host, path, expires, 200, ""))
+        request = Request(OTHERS[host], "GET", "/a").sign_asymmetric(service)
+        request.target = "/b"
+        same(request.send()[0] in (400, 403), True)
+
+
 run({
     "signed chunks": signed_chunks, "signed trailer": signed_trailer, "unsigned trailer": unsigned_trailer, "expect": expect, "flipped": flipped, "differential": differential,
+    "sigv4a": sigv4a,
 })
