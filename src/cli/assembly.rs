@@ -11,8 +11,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::expand::Expanded;
 use super::failure::Failure;
 use crate::audit::{self, Log};
+use crate::body::{HoldBudget, Limit};
 use crate::config::{self, Config, HttpVersion};
-use crate::credential::{Credentials, Stores};
+use crate::credential::{Credentials, Holding, Stores};
 use crate::gateway::{Ids, Limits, Shared, Tally, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::message::{Host, HostPattern};
@@ -67,7 +68,7 @@ impl Assembly {
             sessions: Sessions::default(),
             policies: Policies::load(&sources(&config, &flags)?)
                 .map_err(|problems| refused("the policies", problems))?,
-            credentials: Credentials::new(bindings, &stores),
+            credentials: Credentials::new(bindings, &stores).with_holding(holding(&config)),
             log: log(&config)?,
             limits: limits(&config),
             origin_settings: Arc::new({
@@ -253,6 +254,13 @@ fn default_log() -> Result<PathBuf, Failure> {
         std::process::id()
     );
     Ok(directory.join(name))
+}
+
+fn holding(config: &Config) -> Holding {
+    Holding {
+        limit: Limit::bytes(config.limits.hold.as_u64()),
+        budget: HoldBudget::new(Limit::bytes(config.limits.hold_all.as_u64())),
+    }
 }
 
 fn limits(config: &Config) -> Limits {

@@ -10,7 +10,7 @@ use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
 use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, RequestTarget, Scheme};
 use crate::names::CredentialName;
 use crate::origin::{OriginSettings, Origins};
-use crate::session::{Binding, Foreign, Reference, Role, SigV4, Signer, Signing, When};
+use crate::session::{Binding, Foreign, Reference, Role, SigV4, Signer, Signing, SigningPart, When};
 
 /// The credentials and hosts that a configuration means, presets and known variables included.
 #[derive(Default)]
@@ -243,20 +243,34 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
             .map_err(|error| refused(error.to_string()))
     };
     let others = signing.parts.iter().skip(1);
-    let parts = others.map(|part| Ok((part.name, name(part.name)?)));
-    let config::SigningWay::SigV4 = signing.way;
+    let parts = others.map(|part| {
+        Ok(SigningPart {
+            name: part.name.clone(),
+            credential: name(&part.name)?,
+            optional: part.optional,
+        })
+    });
     let signs = Arc::new(Signing {
-        signer: Signer::SigV4(SigV4::new(signing.scope.clone(), signing.endpoints.clone())),
+        signer: match &signing.way {
+            config::SigningWay::SigV4 => {
+                Signer::SigV4(SigV4::new(signing.scope.clone(), signing.endpoints.clone()))
+            }
+            config::SigningWay::Recipe(recipe) => Signer::Recipe(recipe.clone()),
+        },
         parts: parts.collect::<Result<_, Failure>>()?,
     });
     let origins = credential.own_origins();
     let mut bindings = Vec::with_capacity(signing.parts.len());
     for (at, part) in signing.parts.iter().enumerate() {
         let kept = reference(&part.from).map_err(|error| refused(error.to_string()))?;
+        let kept = match part.member {
+            Some(member) => kept.member(member),
+            None => kept,
+        };
         bindings.push(Binding {
             credential: match at {
                 0 => credential.name.clone(),
-                _ => name(part.name)?,
+                _ => name(&part.name)?,
             },
             reference: if credential.allow_short {
                 kept.allowing_short()
@@ -266,7 +280,7 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
             shape: None,
             origins: origins.clone(),
             places: match at {
-                0 => vec![Place::Signature("sigv4".to_owned())],
+                0 => vec![Place::Signature(signing.way.name().to_owned())],
                 _ => Vec::new(),
             },
             methods: credential.methods.clone(),

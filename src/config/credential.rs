@@ -17,7 +17,7 @@ use super::mistake::Doubt;
 use super::page::Section;
 use super::pattern;
 use super::reference::{Reference, variable};
-use super::signing::{self, Signing};
+use super::signing::{self, Signing, Way};
 
 /// Binds a secret to origins and places.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +104,8 @@ impl Credential {
         std::iter::once(&self.from).chain(parts.map(|part| &part.from))
     }
 
-    /// The origins that it names: its own, and those of its endpoints; of a signing credential that names none, those of AWS.
+    /// The origins that it names: its own, and those of its endpoints; of a signing credential that names none, those of the
+    /// service.
     #[must_use]
     pub fn own_origins(&self) -> Vec<OriginPattern> {
         let Some(signing) = &self.signing else {
@@ -113,8 +114,13 @@ impl Credential {
         let mut origins = self.origins.clone();
         origins.extend(signing.endpoints.iter().map(|endpoint| endpoint.origin.clone()));
         if origins.is_empty() {
-            let domains = sigv4::domains(&signing.partitions).into_iter();
-            origins.extend(domains.filter_map(|domain| format!("https://*.{domain}").parse().ok()));
+            match &signing.way {
+                Way::SigV4 => {
+                    let domains = sigv4::domains(&signing.partitions).into_iter();
+                    origins.extend(domains.filter_map(|domain| format!("https://*.{domain}").parse().ok()));
+                }
+                Way::Recipe(recipe) => origins.extend(recipe.hosts().iter().cloned()),
+            }
         }
         origins
     }
@@ -319,6 +325,14 @@ fn path(text: &str) -> Result<String, Doubt> {
 
 fn contradictions(section: &Section<'_, '_>, read: &Credential) {
     if read.signing.is_some() {
+        if read.own_origins().is_empty() && !section.has("origins") {
+            let remedy = "add `origins = [\"https://api.example.com\"]`";
+            section.missing(
+                "origins",
+                "the recipe leaves them to you: the service's host is your own",
+                remedy,
+            );
+        }
         return;
     }
     if read.origins.is_empty() && !section.has("origins") {

@@ -167,7 +167,12 @@ pub const KEYS: &[Key] = &[
     key("credential", "methods", "list of methods", "all"),
     key("credential", "path", "path prefix", "/"),
     key("credential", "allow_short", "true or false", "false"),
-    key("credential", "sign", "`sigv4`", "it is put in, not signed with"),
+    key(
+        "credential",
+        "sign",
+        "`sigv4`, or a recipe",
+        "it is put in, not signed with",
+    ),
     key(
         "credential",
         "parts",
@@ -204,7 +209,6 @@ pub const KEYS: &[Key] = &[
         "reference",
         "env:AWS_SECRET_ACCESS_KEY",
     ),
-    key("credential.parts", "session_token", "reference", "none"),
     key("credential.endpoints", "origin", "origin", "required"),
     key("credential.endpoints", "service", "name", "required"),
     key("credential.endpoints", "region", "name", "required"),
@@ -232,6 +236,8 @@ pub const KEYS: &[Key] = &[
     key("limits", "progress_timeout", "duration", "300s"),
     key("limits", "streams_per_connection", "number", "128"),
     key("limits", "leaves", "number", "1024"),
+    key("limits", "hold", "size", "16MiB"),
+    key("limits", "hold_all", "size", "64MiB"),
     key("phantoms", "file", "path", "not written"),
 ];
 

@@ -1,8 +1,8 @@
 //! The last step before a request leaves: each grant's secret is fetched and put where its phantom stood.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
@@ -10,19 +10,19 @@ use http::{HeaderMap, Method};
 use tokio::time::Instant;
 
 use super::inject::{AttachFailure, Prepared, inject};
-use super::recodes::{Checked, Chunks, LONGEST_CHUNK};
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
 use super::secret::{Secret, SecretUnsafe};
-use super::store::{Lease, Source, Stores, Unavailable};
-use super::verify::{Holding, Proof, Verified};
+use super::sign::{Fetched, leased, sign};
+use super::store::{Lease, Source, StoreError, Stores, Unavailable};
+use super::verify::{Holding, Verified};
 use crate::body::{self, Content, HoldFault, Meter};
 use crate::intercept::Upgrade;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity, SessionId};
 use crate::policy::{AuthorizedParts, Grant};
 use crate::session::phantom::{Issue, PhantomFailure, PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Lend, SIGV4_PARTS, Session, Signer, Unsignable};
-use crate::signature::sigv4::{self, Payload, With, sign as resign};
+use crate::session::{Binding, Bindings, Lend, Role, Session, SigningPart, Unsignable};
+use crate::signature::Fault;
 
 /// Why a request did not get its credential. It is not sent then.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum Error {
     Unscrubbable(#[source] Unscrubbable),
     /// The client's signature is not that of the session's phantom over this request.
     #[error("the request's signature is refused: {0}")]
-    Signature(sigv4::Fault),
+    Signature(Fault),
     /// The credential may not sign what the request asks for.
     #[error("the credential may not sign this request: {0}")]
     Unsignable(Unsignable),
@@ -56,7 +56,10 @@ pub enum Error {
     Held(HoldFault),
     /// The request could not be signed with the credential.
     #[error("the request cannot be signed with the credential")]
-    Signing(#[source] sigv4::Fault),
+    Signing(#[source] Fault),
+    /// The system gives no random bytes for a number that is used once.
+    #[error("the system gives no random bytes")]
+    NoRandomness,
 }
 
 impl Error {
@@ -70,8 +73,9 @@ impl Error {
             Self::Unscrubbable(_) => "secret_unsafe",
             Self::Signature(fault) | Self::Signing(fault) => fault.reason(),
             Self::Unsignable(why) => why.reason(),
-            Self::Skewed => "sigv4_skew",
-            Self::Expired => "sigv4_expired",
+            Self::Skewed => "signature_skew",
+            Self::Expired => "signature_expired",
+            Self::NoRandomness => "no_randomness",
             Self::Held(why) => why.reason(),
         }
     }
@@ -95,6 +99,8 @@ struct Lending {
 struct Slot {
     source: Source,
     ready: ArcSwapOption<Prepared>,
+    /// The greatest number that was used once, where signing with it takes such.
+    last: AtomicU64,
 }
 
 /// Why a session's phantoms were not issued.
@@ -121,6 +127,7 @@ impl Credentials {
         let slot = |binding: &Binding| Slot {
             source: stores.source(&binding.reference),
             ready: ArcSwapOption::empty(),
+            last: AtomicU64::new(0),
         };
         let slots = bindings.all().map(slot).collect();
         Self {
@@ -172,7 +179,10 @@ impl Credentials {
                         credential: name.clone(),
                         cause,
                     };
-                    let lease = slot.source.resolve().await.map_err(unavailable)?;
+                    let lease = match slot.source.resolve().await {
+                        Err(cause) if cause.cause == StoreError::Absent && is_optional(binding) => continue,
+                        lease => lease.map_err(unavailable)?,
+                    };
                     issue.issue(name, &lease.secret.shape(), |text| lease.secret.is(text))?
                 }
             };
@@ -217,11 +227,12 @@ impl Credentials {
             let lend = grant.lend();
             fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
             if lend.signing().is_some() {
-                self.fetch_parts(lend, &mut fetched).await?;
+                // Rarely more than a look: boxed, so that the usual exchange does not carry room for it.
+                Box::pin(self.fetch_parts(lend, &session, &mut fetched)).await?;
                 usable(&session, &fetched)?;
             }
         }
-        let signs = proof.as_ref().map(|proof| proof.grant);
+        let signs = proof.as_ref().map(|(grant, _)| *grant);
         // An origin that was lent something before may answer with it now: then the answer must be one that can be searched.
         let lends = grants.iter().enumerate().any(|(at, _)| Some(at) != signs);
         let strict = lends || self.bindings.manages(&head.origin);
@@ -241,10 +252,11 @@ impl Credentials {
             let accepted = body::accept_encoding(&head.fields);
             head.fields.insert(ACCEPT_ENCODING, accepted);
         }
-        if let Some(proof) = proof {
-            let lend = grants.get(proof.grant).ok_or(Error::Unknown)?.lend();
+        if let Some((grant, proof)) = proof {
+            let lend = grants.get(grant).ok_or(Error::Unknown)?.lend();
+            let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
-            sign(&mut head, &mut content, *proof, lend, &fetched)?;
+            sign(&mut head, &mut content, proof, lend, &fetched, last)?;
             if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
                 lent.signed = true;
             }
@@ -267,26 +279,40 @@ impl Credentials {
         slot.source.resolve().await.map_err(Error::Unavailable)
     }
 
-    /// The parts of a signing credential beside its first.
-    async fn fetch_parts(
-        &self,
-        lend: &Lend,
-        fetched: &mut Vec<(CredentialName, Lease)>,
-    ) -> Result<(), Error> {
-        for (_, part) in lend.signing().iter().flat_map(|signing| &signing.parts) {
-            let index = self.bindings.index_of(part).ok_or(Error::Unknown)?;
-            fetched.push((part.clone(), self.lease(index).await?));
+    /// The parts of a signing credential beside its first, which has just been fetched; all of one run of a program, where one
+    /// prints them together.
+    async fn fetch_parts(&self, lend: &Lend, session: &Session, fetched: &mut Fetched) -> Result<(), Error> {
+        let first = fetched.len().saturating_sub(1);
+        let parts: Vec<&SigningPart> = lend
+            .signing()
+            .iter()
+            .flat_map(|signing| &signing.parts)
+            // What the session has no phantom of, the credential does not have.
+            .filter(|part| session.phantoms().of(&part.credential).is_some())
+            .collect();
+        for _ in 0..MOST_RUNS {
+            for part in &parts {
+                let index = self.bindings.index_of(&part.credential).ok_or(Error::Unknown)?;
+                fetched.push((part.credential.clone(), self.lease(index).await?));
+            }
+            let run = fetched[first].1.run;
+            if fetched[first..].iter().all(|(_, lease)| lease.run == run) {
+                return Ok(());
+            }
+            // One of them was renewed between two: what is older is asked for again.
+            let newest = fetched[first..].iter().filter_map(|(_, lease)| lease.run).max();
+            let old = fetched[first..].iter().filter(|(_, lease)| lease.run < newest);
+            for index in old.filter_map(|(name, _)| self.bindings.index_of(name)) {
+                self.slots.get(index).ok_or(Error::Unknown)?.source.forget();
+            }
+            fetched.truncate(first);
+            fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
         }
-        Ok(())
+        Err(Error::Unfit(AttachFailure::Expired))
     }
 
     /// Adds to what the session was lent; gives what to look for in the answer.
-    fn remember(
-        &self,
-        session: &Session,
-        leases: &[(CredentialName, Lease)],
-        strict: bool,
-    ) -> Result<Option<Lent>, Error> {
+    fn remember(&self, session: &Session, leases: &Fetched, strict: bool) -> Result<Option<Lent>, Error> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let known = sessions.get(session.id());
         let is_new = |lease: &Lease| {
@@ -348,8 +374,19 @@ impl Credentials {
     }
 }
 
+/// Whether a credential may be without this part of it.
+fn is_optional(binding: &Binding) -> bool {
+    match &binding.role {
+        Role::Part(signing) => signing
+            .parts
+            .iter()
+            .any(|part| part.optional && part.credential == binding.credential),
+        Role::Place | Role::Signs(_) => false,
+    }
+}
+
 /// Whether what was fetched for a signature still serves, and is not by chance what the session holds.
-fn usable(session: &Session, fetched: &[(CredentialName, Lease)]) -> Result<(), Error> {
+fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
     for (name, lease) in fetched {
         if lease.expires.is_some_and(|end| Instant::now() >= end) {
             return Err(Error::Unfit(AttachFailure::Expired));
@@ -362,69 +399,8 @@ fn usable(session: &Session, fetched: &[(CredentialName, Lease)]) -> Result<(), 
     Ok(())
 }
 
-fn leased<'l>(fetched: &'l [(CredentialName, Lease)], name: &CredentialName) -> Result<&'l Lease, Error> {
-    fetched
-        .iter()
-        .find(|(known, _)| known == name)
-        .map(|(_, lease)| lease)
-        .ok_or(Error::Unknown)
-}
-
-/// Signs a verified request again, with the real parts, and has its content follow.
-fn sign(
-    head: &mut RequestHead,
-    content: &mut Content,
-    proof: Proof,
-    lend: &Lend,
-    fetched: &[(CredentialName, Lease)],
-) -> Result<(), Error> {
-    let signing = lend.signing().ok_or(Error::Unknown)?;
-    let part = |name: &str| match signing.part(name) {
-        Some(part) => leased(fetched, part).map(|lease| Some(lease.secret.expose())),
-        None => Ok(None),
-    };
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Error::Signing(sigv4::Fault::Key));
-    let [_, secret, token] = SIGV4_PARTS;
-    let Signer::SigV4(sigv4) = &signing.signer;
-    let Proof {
-        request,
-        verified,
-        action,
-        content: hash,
-        ..
-    } = proof;
-    let claim = &request.claim;
-    for (name, value) in sigv4.scope().additions(&action) {
-        head.fields.insert(name, value);
-    }
-    let with = With {
-        access_key: text(leased(fetched, lend.credential())?.secret.expose())?,
-        secret: part(secret)?.ok_or(Error::Unknown)?,
-        session_token: part(token)?.map(text).transpose()?,
-        now: SystemTime::now(),
-        longest_life: LONGEST_LIFE,
-        content: hash.as_ref(),
-    };
-    let signed = resign(head, claim, verified, &with).map_err(Error::Signing)?;
-    match claim.payload() {
-        // What was held is known to have its hash.
-        Payload::Hash(hash) if content.held().is_none() && !content.is_empty() => {
-            content.recode(Box::new(Checked::new(hash)))
-        }
-        Payload::Streaming(_) => {
-            if let Some(chunks) = signed.rechain(head, LONGEST_CHUNK).map_err(Error::Signature)? {
-                content.recode(Box::new(Chunks(chunks)));
-            }
-        }
-        Payload::Events => return Err(Error::Signature(sigv4::Fault::Payload)),
-        Payload::Hash(_) | Payload::Unsigned | Payload::Absent => {}
-    }
-    Ok(())
-}
-
-/// A presigned request is signed when it is made, and needs to live no longer than its journey (J04).
-const LONGEST_LIFE: Duration = Duration::from_secs(60);
-
+/// How often parts that do not belong together are asked for again.
+const MOST_RUNS: usize = 3;
 /// Secrets of one session that answers are searched for.
 const MOST_REMEMBERED: usize = 256;
 
@@ -551,7 +527,7 @@ mod tests {
         let session = Session::new(id.clone(), Vec::new(), bindings.clone(), phantoms, None);
         let strict = |origin: &str| {
             let origin = head(origin, "/", &[]).origin;
-            let lent = credentials.remember(&session, &[], bindings.manages(&origin));
+            let lent = credentials.remember(&session, &Vec::new(), bindings.manages(&origin));
             lent.unwrap().map(|lent| lent.is_strict())
         };
         assert_eq!(strict("https://good.example"), None, "nothing was lent yet");

@@ -8,6 +8,7 @@ mod recodes;
 pub mod ring;
 pub mod scrub;
 mod secret;
+mod sign;
 mod store;
 mod verify;
 

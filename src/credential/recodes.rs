@@ -1,10 +1,12 @@
 //! Signed content on its way: checked against the hash that was signed, or signed again piece by piece.
 
+use std::time::SystemTime;
+
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 
 use crate::body::{Recode, RecodeFault};
-use crate::signature::sigv4::{Fault, Rechain};
+use crate::signature::sigv4::{Events, Fault, Rechain};
 
 /// Content that must have a hash: its last piece goes on only where it has.
 pub(super) struct Checked {
@@ -12,6 +14,9 @@ pub(super) struct Checked {
     expected: [u8; 32],
     last: Option<Bytes>,
 }
+
+/// Signed messages, signed again.
+pub(super) struct Messages(pub(super) Events);
 
 /// aws-chunked content, signed again.
 pub(super) struct Chunks(pub(super) Rechain);
@@ -49,6 +54,16 @@ impl Recode for Checked {
 impl Recode for Chunks {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
         self.0.push(piece, out).map_err(told)
+    }
+
+    fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+        self.0.finish().map_err(told)
+    }
+}
+
+impl Recode for Messages {
+    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+        self.0.push(&piece, SystemTime::now(), out).map_err(told)
     }
 
     fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {

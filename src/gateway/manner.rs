@@ -99,8 +99,8 @@ impl Manner {
     /// again, what is denied is not.
     fn code(self, status: StatusCode, reason: &str) -> &'static str {
         let (s3, others) = match (status, reason) {
-            (_, "sigv4_skew") => ("RequestTimeTooSkewed", "RequestTimeTooSkewed"),
-            (_, "sigv4_expired") => ("AccessDenied", "RequestExpired"),
+            (_, "signature_skew") => ("RequestTimeTooSkewed", "RequestTimeTooSkewed"),
+            (_, "signature_expired") => ("AccessDenied", "RequestExpired"),
             (_, "sigv4_mismatch") => ("SignatureDoesNotMatch", "InvalidSignatureException"),
             (_, "foreign_credential") => ("InvalidAccessKeyId", "UnrecognizedClientException"),
             (_, "sigv4_content") => ("XAmzContentSHA256Mismatch", "InvalidSignatureException"),

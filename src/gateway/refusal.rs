@@ -13,7 +13,7 @@ use crate::intercept::{Rejected, explicit};
 use crate::message::{Disagreement, FieldsMalformed, Host, MethodRefused};
 use crate::names::ExchangeId;
 use crate::session::CredentialRefusal;
-use crate::signature::sigv4::Fault;
+use crate::signature::Fault;
 use crate::{credential, origin, policy, session};
 
 /// RFC 9209.
@@ -293,14 +293,10 @@ fn rejected(why: &Rejected) -> StatusCode {
 
 /// What cannot be read in one way is malformed; what can be read and may not be is denied.
 fn signature(fault: &Fault) -> StatusCode {
-    match fault {
-        Fault::Both
-        | Fault::Twice(_)
-        | Fault::Missing(_)
-        | Fault::Malformed(_)
-        | Fault::Payload
-        | Fault::Expiry => StatusCode::BAD_REQUEST,
-        _ => StatusCode::FORBIDDEN,
+    if fault.is_malformed() {
+        StatusCode::BAD_REQUEST
+    } else {
+        StatusCode::FORBIDDEN
     }
 }
 
@@ -311,6 +307,7 @@ fn credential_row(why: &credential::Error) -> Row {
         E::Unknown | E::Unavailable(_) | E::Unfit(_) | E::Unscrubbable(_) | E::Signing(_) => {
             row(S::SERVICE_UNAVAILABLE, Blame::Credential, "proxy_internal_error")
         }
+        E::NoRandomness => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
         E::Signature(fault) => row(signature(fault), Blame::Credential, "http_request_denied"),
         E::Unsignable(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
         E::Skewed | E::Expired => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),

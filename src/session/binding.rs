@@ -131,9 +131,10 @@ impl Bindings {
         }
         for binding in &bindings {
             let parts = binding.signing().into_iter().flat_map(|signing| &signing.parts);
-            for (_, part) in parts {
-                let kept =
-                    |other: &&Binding| other.credential == *part && matches!(other.role, Role::Part(_));
+            for part in parts {
+                let kept = |other: &&Binding| {
+                    other.credential == part.credential && matches!(other.role, Role::Part(_))
+                };
                 if bindings.iter().filter(kept).count() != 1 {
                     return Err(BindingMalformed::Part(binding.credential.clone()));
                 }
@@ -203,21 +204,15 @@ impl Bindings {
             .position(|bound| bound.binding.credential == *credential)
     }
 
-    /// How the path of a signed request to the origin is read; `None` where no credential signs for it.
+    /// How the path of a request to the origin is read that is signed in the manner of AWS; `None` where no credential signs so.
     #[must_use]
     pub fn signed_paths(&self, origin: &Origin) -> Option<EncodedSlash> {
         if !self.signs {
             return None;
         }
-        let bound = self.of(origin);
-        let signing = bound.iter().filter_map(|bound| bound.binding.signing());
-        signing
-            .map(|signing| match signing.keeps_paths(origin) {
-                true => EncodedSlash::Key,
-                // ARNs in paths have their slashes encoded.
-                false => EncodedSlash::Keep,
-            })
-            .next()
+        self.of(origin)
+            .iter()
+            .find_map(|bound| bound.binding.signing()?.paths(origin))
     }
 
     /// The bindings that hold for an origin, in the order of the configuration.

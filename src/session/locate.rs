@@ -1,5 +1,7 @@
 //! Finds what a request presents: each phantom in its place, and everything that must not be there.
 
+mod signed;
+
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -8,14 +10,14 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::{HeaderName, HeaderValue, header};
 use zeroize::Zeroizing;
 
+use self::signed::Signed;
 use super::binding::{Bindings, Bound, Foreign, When};
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::refusal::{CredentialRefusal, Part};
-use super::signing::{SIGV4_PARTS, SigV4Request, Signer, Signing};
+use super::signing::{SigV4Request, Signing};
 use crate::message::fields::reads_as;
 use crate::message::{Place, RequestHead, Scheme};
 use crate::names::CredentialName;
-use crate::signature::sigv4::{Claim, Location};
 
 /// What a request asks to have lent, at most one of each credential, and what must be removed from it.
 ///
@@ -50,6 +52,8 @@ pub(crate) enum Spot {
     Absent,
     /// It is the access key of this signature, in its fields or in the query.
     SigV4(Arc<SigV4Request>),
+    /// It is the key of a signature by a recipe.
+    Recipe,
 }
 
 impl Presented {
@@ -182,64 +186,9 @@ struct Search<'a> {
     found: Presented,
 }
 
-/// What of the request belongs to a signature that was found, and was judged with it.
-#[derive(Default)]
-struct Signed {
-    fields: &'static [&'static str],
-    parameters: &'static [&'static str],
-}
-
 impl<'a> Search<'a> {
     fn host(&self) -> Result<(), CredentialRefusal> {
         self.folded(self.head.origin.authority.host.as_str(), Part::Host)
-    }
-
-    /// Reads the signature of a request to an origin for which a credential signs (J01, J05, J11).
-    ///
-    /// The parts of it that hold a phantom are judged here, and nowhere else again.
-    fn signature(&mut self) -> Result<(), CredentialRefusal> {
-        let signs = |bound: &&&Arc<Bound>| bound.binding.signing().is_some();
-        if !self.bound.iter().any(|bound| signs(&bound)) {
-            return Ok(());
-        }
-        let unsound = |fault| CredentialRefusal::Signature { fault };
-        let Some(claim) = Claim::read(self.head).map_err(unsound)? else {
-            return Ok(());
-        };
-        let (part, signed) = match claim.location() {
-            Location::Fields => (Part::Field, IN_FIELDS),
-            Location::Query { .. } => (Part::Query, IN_QUERY),
-        };
-        let key = claim.access_key().as_bytes();
-        let ours = self.bound.iter().filter(signs).find_map(|bound| {
-            let signing = bound.binding.signing()?;
-            Some((*bound, signing, self.is_phantom(bound, key)?))
-        });
-        let Some((bound, signing, phantom)) = ours else {
-            self.clean(key, part)?;
-            return self.foreign(key, part, None);
-        };
-        let token = signing
-            .part(SESSION_TOKEN)
-            .and_then(|token| self.phantoms.of(token));
-        match (claim.session_token(), token) {
-            (None, None) => {}
-            (Some(theirs), Some(ours)) if theirs == ours.reveal() => {}
-            (theirs, _) => {
-                let theirs = theirs.unwrap_or_default().as_bytes();
-                self.clean(theirs, part)?;
-                return self.foreign(theirs, part, None);
-            }
-        }
-        let Signer::SigV4(sigv4) = &signing.signer;
-        let request = sigv4
-            .permits(self.head, claim)
-            .map_err(|why| CredentialRefusal::Unsignable {
-                credential: phantom.credential().clone(),
-                why,
-            })?;
-        self.signed = signed;
-        self.lend(bound, 0, Spot::SigV4(Arc::new(request)), phantom, part)
     }
 
     /// Host and field names lose their case on the way, so phantoms are looked for without it (H10).
@@ -255,7 +204,7 @@ impl<'a> Search<'a> {
 
     fn field(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), CredentialRefusal> {
         self.folded(name.as_str(), Part::FieldName)?;
-        if self.signed.fields.contains(&name.as_str()) {
+        if self.signed.has_field(name) {
             return Ok(());
         }
         let value = value.as_bytes();
@@ -409,7 +358,7 @@ impl<'a> Search<'a> {
         let mut lent = Vec::new();
         let head = self.head;
         for (at, (name, value)) in head.target.query_pairs().enumerate() {
-            if self.signed.parameters.contains(&&*name) {
+            if self.signed.has_parameter(&name) {
                 lent.push(at);
                 continue;
             }
@@ -648,23 +597,6 @@ fn is_generic(name: &str) -> bool {
             | "dd-application-key"
     )
 }
-
-/// The parts of a signature that the claim has read, each of which stands once.
-const IN_FIELDS: Signed = Signed {
-    fields: &["authorization", "x-amz-security-token", "x-amz-s3session-token"],
-    parameters: &[],
-};
-const IN_QUERY: Signed = Signed {
-    fields: &[],
-    parameters: &[
-        "X-Amz-Credential",
-        "X-Amz-Security-Token",
-        "X-Amz-S3session-Token",
-        "X-Amz-Signature",
-    ],
-};
-/// The name of the part that is sent beside the signature.
-const SESSION_TOKEN: &str = SIGV4_PARTS[2];
 
 /// Query parameters that carry credentials at many origins.
 const GENERIC_PARAMETERS: &[&str] = &[

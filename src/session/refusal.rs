@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::signing::Unsignable;
 use crate::names::{CredentialName, SessionId};
-use crate::signature::sigv4;
+use crate::signature::Fault;
 
 /// Which part of a request something stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub enum CredentialRefusal {
     #[error("the request's signature is refused: {fault}")]
     Signature {
         /// What is wrong with it.
-        fault: sigv4::Fault,
+        fault: Fault,
     },
     /// The credential may not sign such a request (J01, J06).
     #[error("credential `{credential}` may not sign this request: {why}")]

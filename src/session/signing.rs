@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
-use crate::message::{HostPattern, Origin, OriginPattern, RequestHead, Scheme};
+use crate::message::{EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, Scheme};
 use crate::names::CredentialName;
+use crate::signature::recipe::Recipe;
 use crate::signature::sigv4::{
     Action, ActionFault, Asked, Claim, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope, ScopeMismatch,
 };
@@ -29,8 +30,19 @@ pub enum Role {
 pub struct Signing {
     /// How it signs, and what may be signed.
     pub signer: Signer,
-    /// The parts beside the first: each part's name, and that of the binding that keeps it.
-    pub parts: Vec<(&'static str, CredentialName)>,
+    /// The parts beside the first.
+    pub parts: Vec<SigningPart>,
+}
+
+/// A part of a signing credential beside its first.
+#[derive(Debug, Clone)]
+pub struct SigningPart {
+    /// What it is to the way of signing.
+    pub name: String,
+    /// The binding that keeps it.
+    pub credential: CredentialName,
+    /// Whether the credential may be without it, as a session token.
+    pub optional: bool,
 }
 
 /// A way of signing.
@@ -38,6 +50,8 @@ pub struct Signing {
 pub enum Signer {
     /// AWS Signature Version 4 and its kin.
     SigV4(SigV4),
+    /// As a recipe says.
+    Recipe(Arc<Recipe>),
 }
 
 /// What a SigV4 credential may sign.
@@ -99,23 +113,27 @@ impl Signing {
     pub fn part(&self, name: &str) -> Option<&CredentialName> {
         self.parts
             .iter()
-            .find(|(part, _)| *part == name)
-            .map(|(_, credential)| credential)
+            .find(|part| part.name == name)
+            .map(|part| &part.credential)
     }
 
     /// Whether the credential may be used at an origin at all.
     pub(super) fn holds(&self, origin: &Origin) -> bool {
         match &self.signer {
             Signer::SigV4(sigv4) => sigv4.endpoint(origin).is_some(),
+            Signer::Recipe(_) => true,
         }
     }
 
-    /// Whether the origin takes its paths as keys of objects.
-    pub(super) fn keeps_paths(&self, origin: &Origin) -> bool {
+    /// How the path of a request that is signed in the manner of AWS is read; `None` where this does not sign so.
+    pub(super) fn paths(&self, origin: &Origin) -> Option<EncodedSlash> {
         match &self.signer {
-            Signer::SigV4(sigv4) => sigv4
-                .endpoint(origin)
-                .is_some_and(|endpoint| endpoint.is_object_store()),
+            Signer::SigV4(sigv4) => Some(match sigv4.endpoint(origin)?.is_object_store() {
+                true => EncodedSlash::Key,
+                // ARNs in paths have their slashes encoded.
+                false => EncodedSlash::Keep,
+            }),
+            Signer::Recipe(_) => None,
         }
     }
 }

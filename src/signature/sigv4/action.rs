@@ -150,8 +150,8 @@ impl Action {
 /// All names that a pin can match.
 pub(super) fn names() -> impl Iterator<Item = String> {
     Tables::get().apis().flat_map(|api| {
-        api.operations()
-            .map(move |(operation, _)| format!("{}:{operation}", api.id))
+        let operations = api.operations().iter();
+        operations.map(move |operation| format!("{}:{}", api.id, operation.name))
     })
 }
 

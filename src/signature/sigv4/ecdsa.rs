@@ -97,3 +97,48 @@ const ORDER_LESS_2: [u8; 32] = [
     0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xbc, 0xe6, 0xfa,
     0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x4f,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::super::payload::hex;
+    use super::*;
+
+    /// `aws-c-auth`: the public keys that its tests publish for two example credentials.
+    #[test]
+    fn the_derived_key_pairs_are_the_published_ones() {
+        for (access_key, secret, public) in [
+            (
+                "AKIDEXAMPLE",
+                &b"wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"[..],
+                "04b6618f6a65740a99e650b33b6b4b5bd0d43b176d721a3edfea7e7d2d56d936b1\
+                 865ed22a7eadc9c5cb9d2cbaca1b3699139fedc5043dc6661864218330c8e518",
+            ),
+            (
+                "AKIAIOSFODNN7EXAMPLE",
+                b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+                "0418b7d04643359f6ec270dcbab8dce6d169d66ddc9778c75cfb08dfdb701637ab\
+                 fa36b35e4fe67e3112261d2e17a956ef85b06e44712d2850bcd3c2161e9993f2",
+            ),
+        ] {
+            assert_eq!(hex(&Pair::derive(access_key, secret).unwrap().public), public);
+        }
+    }
+
+    #[test]
+    fn numbers_are_compared_and_counted_in_all_their_bytes() {
+        let number = |last: [u8; 2]| {
+            let mut bytes = [0xff; 32];
+            bytes[30..].copy_from_slice(&last);
+            bytes
+        };
+        assert!(bool::from(is_above(&number([1, 0]), &number([0, 0xff]))));
+        assert!(!bool::from(is_above(&number([0, 0xff]), &number([1, 0]))));
+        assert!(!bool::from(is_above(&ORDER_LESS_2, &ORDER_LESS_2)));
+        let mut counted = number([0, 0xff]);
+        increment(&mut counted);
+        assert_eq!(counted, number([1, 0]));
+        let mut low = [0; 32];
+        low[0] = 1;
+        assert!(bool::from(is_above(&low, &[0; 32])));
+    }
+}

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::tables::{Partition, Row, Tables};
+use super::tables::{Api, Partition, Row, Tables};
 use crate::message::Host;
 
 /// A place that takes signed requests.
@@ -208,7 +208,7 @@ impl Endpoint {
     }
 
     /// The APIs that answer here, in the order in which they are asked for an operation.
-    pub(super) fn apis(&self) -> Vec<super::tables::Api> {
+    pub(super) fn apis(&self) -> Vec<&'static Api> {
         let tables = Tables::get();
         let service = self.signings.first().map_or("", |signing| &*signing.service);
         let mut found: Vec<_> = match self.apis {

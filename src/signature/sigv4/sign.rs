@@ -10,7 +10,7 @@ use super::canonical::{self, Request, encoded, signed_names};
 use super::claim::{DATE, EXPRESS_TOKEN, TOKEN};
 use super::payload::CONTENT_SHA256;
 use super::verify::hosts;
-use super::{Chain, Claim, Fault, Location, Payload, Rechain, Stamp, Verified, parse};
+use super::{Chain, Claim, Events, Fault, Location, Payload, Rechain, Stamp, Verified, parse};
 use crate::message::RequestHead;
 
 /// With what the request is signed again.
@@ -48,6 +48,12 @@ impl Signed {
             }
             _ => Ok(None),
         }
+    }
+
+    /// What verifies signed messages and signs them again, where the content is that; none may be longer than `longest`.
+    #[must_use]
+    pub fn events(self, longest: usize) -> Option<Events> {
+        (self.payload == Payload::Events).then(|| Events::new(self.client, self.ours, longest))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Signing times: `20150830T123600Z`, read strictly and written from a clock.
 
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 
@@ -39,6 +39,12 @@ impl Stamp {
             at.second()
         );
         Stamp::parse(&text)
+    }
+
+    /// The same time a day later.
+    pub(super) fn next_day(&self) -> Result<Stamp, Fault> {
+        let later = self.time.checked_add(Duration::from_secs(86_400));
+        Stamp::at(later.ok_or(Fault::Malformed("X-Amz-Date"))?)
     }
 
     /// As `X-Amz-Date` has it.
@@ -93,12 +99,12 @@ fn read(text: &str) -> Option<Stamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_time_has_one_spelling() {
         let stamp = Stamp::parse("20150830T123600Z").unwrap();
         assert_eq!(stamp.day(), "20150830");
+        assert_eq!(stamp.next_day().unwrap().as_str(), "20150831T123600Z");
         assert_eq!(
             Stamp::at(stamp.time() + Duration::from_millis(999)).unwrap(),
             stamp

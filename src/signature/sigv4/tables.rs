@@ -3,7 +3,7 @@
 //! `policies/aws/generate.py` takes both files from botocore's service models; a test reads every line of them.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// One group of regions with its own accounts and its own suffixes.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Row {
 }
 
 /// One API: a name as the AWS CLI has it, and its operations.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Api {
     pub id: &'static str,
     pub signing: &'static str,
@@ -37,6 +37,27 @@ pub(super) struct Api {
     pub target: &'static str,
     /// A line each: the name, and for REST the method and the template of the target.
     block: &'static str,
+    operations: OnceLock<Vec<Operation>>,
+}
+
+/// One operation.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub name: &'static str,
+    /// How it is asked for, at an API that speaks REST.
+    pub route: Option<Route>,
+}
+
+/// Method and target of an operation.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub method: &'static str,
+    /// The segments of its path: literals, `{}`, `{@}` for an account, `{+}` for several.
+    pub path: Vec<&'static str>,
+    /// The parameters that its query must have.
+    pub query: Vec<(&'static str, Option<&'static str>)>,
+    /// Whether S3 takes `x-amz-expected-bucket-owner` for it.
+    pub takes_owner: bool,
 }
 
 impl Api {
@@ -44,18 +65,59 @@ impl Api {
         self.protocols.split(',').any(|known| known == protocol)
     }
 
-    /// The operations in order, each with the rest of its line.
-    pub fn operations(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
-        let lines = self.block.lines();
-        lines.map(|line| line.split_once(' ').unwrap_or((line, "")))
+    /// The operations, sorted by name; read when they are first asked for.
+    pub fn operations(&self) -> &[Operation] {
+        self.operations
+            .get_or_init(|| self.block.lines().map(Operation::read).collect())
     }
 
     /// The operation of exactly this name.
-    pub fn operation(&self, name: &str) -> Option<&'static str> {
-        self.operations()
-            .map(|(known, _)| known)
-            .find(|known| *known == name)
+    pub fn operation(&self, name: &str) -> Option<&Operation> {
+        let operations = self.operations();
+        let at = operations.binary_search_by(|known| known.name.cmp(name)).ok()?;
+        operations.get(at)
     }
+}
+
+impl Operation {
+    fn read(line: &'static str) -> Operation {
+        let words: Vec<&'static str> = line.split(' ').collect();
+        match words[..] {
+            [name, method, template, ..] => Operation {
+                name,
+                route: Some(Route::read(method, template, words.len() > 3)),
+            },
+            _ => Operation {
+                name: line,
+                route: None,
+            },
+        }
+    }
+}
+
+impl Route {
+    fn read(method: &'static str, template: &'static str, takes_owner: bool) -> Route {
+        let (path, query) = template.split_once('?').unwrap_or((template, ""));
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        Route {
+            method,
+            path: segments(path),
+            query: pairs
+                .map(|pair| match pair.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (pair, None),
+                })
+                .collect(),
+            takes_owner,
+        }
+    }
+}
+
+/// The segments of a path without the slash at its end, which servers take or leave.
+pub(super) fn segments(path: &str) -> Vec<&str> {
+    let inner = path.strip_prefix('/').unwrap_or(path);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    inner.split('/').collect()
 }
 
 #[derive(Debug, Default)]
@@ -87,12 +149,12 @@ impl Tables {
         self.exact.get(host).map_or(&[], Vec::as_slice)
     }
 
-    pub fn api(&self, id: &str) -> Option<Api> {
-        self.apis.get(id).copied()
+    pub fn api(&self, id: &str) -> Option<&Api> {
+        self.apis.get(id)
     }
 
-    pub fn apis(&self) -> impl Iterator<Item = Api> {
-        self.apis.values().copied()
+    pub fn apis(&self) -> impl Iterator<Item = &Api> {
+        self.apis.values()
     }
 
     /// The partition that has this region.
@@ -146,6 +208,7 @@ impl Tables {
                 protocols,
                 target,
                 block,
+                operations: OnceLock::new(),
             };
             tables.apis.insert(id, api);
         }
@@ -184,9 +247,25 @@ mod tests {
             .filter(|line| !line.starts_with(['@', '#']))
             .count();
         assert_eq!(
-            tables.apis().map(|api| api.operations().count()).sum::<usize>(),
+            tables.apis().map(|api| api.operations().len()).sum::<usize>(),
             operations
         );
+        for api in tables.apis() {
+            // What is sought by halving must be sorted.
+            assert!(api.operations().is_sorted_by_key(|operation| operation.name));
+            let routed = api
+                .operations()
+                .iter()
+                .filter(|operation| operation.route.is_some());
+            assert_eq!(
+                routed.count(),
+                if api.speaks("rest") {
+                    api.operations().len()
+                } else {
+                    0
+                }
+            );
+        }
         assert!(operations > 18_000);
     }
 

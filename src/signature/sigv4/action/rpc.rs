@@ -51,7 +51,7 @@ pub(super) fn is_indicated(head: &RequestHead) -> bool {
 }
 
 /// Reads the operation where only APIs of this kind answer.
-pub(super) fn read(apis: &[Api], head: &RequestHead) -> Result<Reading, ActionFault> {
+pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Reading, ActionFault> {
     let ids: Vec<&'static str> = apis.iter().map(|api| api.id).collect();
     // A query that says `x-amz-target` is none that an SDK writes.
     let in_query = |name: &str| {
@@ -76,7 +76,7 @@ pub(super) fn read(apis: &[Api], head: &RequestHead) -> Result<Reading, ActionFa
             if head.method != Method::POST || kind.is_some_and(|kind| kind != "application/cbor") {
                 return Err(ActionFault::Ambiguous);
             }
-            let speaks = |api: &&Api| api.target == service && api.speaks("rpc-v2-cbor");
+            let speaks = |api: &&&'static Api| api.target == service && api.speaks("rpc-v2-cbor");
             Ok(Reading::Known(find(apis.iter().find(speaks), operation, &ids)))
         }
         (None, None, name) => query(ids, head, name, kind),
@@ -85,7 +85,7 @@ pub(super) fn read(apis: &[Api], head: &RequestHead) -> Result<Reading, ActionFa
 }
 
 fn json(
-    apis: &[Api],
+    apis: &[&'static Api],
     ids: &[&'static str],
     head: &RequestHead,
     target: &str,
@@ -136,15 +136,15 @@ fn query(
 
 fn by_query(ids: &[&'static str], name: &str) -> Action {
     let tables = super::Tables::get();
-    let speaks = |api: &Api| api.speaks("query") || api.speaks("ec2");
+    let speaks = |api: &&'static Api| api.speaks("query") || api.speaks("ec2");
     let apis = ids.iter().filter_map(|id| tables.api(id)).filter(speaks);
-    apis.filter_map(|api| Some(Action::known(api.id, api.operation(name)?)))
+    apis.filter_map(|api| Some(Action::known(api.id, api.operation(name)?.name)))
         .next()
         .unwrap_or_else(|| Action::unknown(ids))
 }
 
-fn find(api: Option<&Api>, operation: &str, ids: &[&'static str]) -> Action {
-    api.and_then(|api| Some(Action::known(api.id, api.operation(operation)?)))
+fn find(api: Option<&&'static Api>, operation: &str, ids: &[&'static str]) -> Action {
+    api.and_then(|api| Some(Action::known(api.id, api.operation(operation)?.name)))
         .unwrap_or_else(|| Action::unknown(ids))
 }
 

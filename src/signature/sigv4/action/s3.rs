@@ -4,12 +4,14 @@
 //! neither resolves dot segments nor joins slashes.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use http::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
 
 use super::super::endpoint::{Endpoint, Style, is_bucket};
-use super::super::tables::Tables;
+use super::super::tables::{Api, Operation, Tables};
 use super::{Action, ActionFault, bucket_in_path};
 use crate::message::RequestHead;
 
@@ -74,9 +76,9 @@ pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, Ac
     // MinIO answers its own administration under this name, and STS at its root, on the host of its buckets.
     let foreign = level == Level::Service && head.method == Method::POST
         || (endpoint.is_own() && call.bucket.as_deref() == Some("minio"));
-    call.takes_owner = found.is_some_and(|(_, rest)| rest.ends_with(" owner"));
+    call.takes_owner = found.is_some_and(|found| found.route.as_ref().is_some_and(|route| route.takes_owner));
     Ok(Action {
-        operation: found.map(|(name, _)| name).filter(|_| !foreign),
+        operation: found.map(|found| found.name).filter(|_| !foreign),
         beside_minting: foreign,
         s3: Some(Box::new(call)),
         ..Action::unknown(&["s3"])
@@ -91,11 +93,11 @@ enum Level {
 }
 
 impl Level {
-    fn template(self) -> &'static str {
+    fn route(self) -> &'static [&'static str] {
         match self {
-            Level::Service => "/",
-            Level::Bucket => "/{}",
-            Level::Object => "/{}/{+}",
+            Level::Service => &[""],
+            Level::Bucket => &["{}"],
+            Level::Object => &["{}", "{+}"],
         }
     }
 }
@@ -166,13 +168,13 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The operation, with the rest of its line in the table.
+/// The operation, as the table has it.
 fn operation(
     level: Level,
     method: &Method,
     names: &Names<'_>,
     copies: bool,
-) -> Result<Option<(&'static str, &'static str)>, ActionFault> {
+) -> Result<Option<&'static Operation>, ActionFault> {
     let (selectors, strange) = names.selectors()?;
     let name = match (level, method.as_str(), &selectors[..]) {
         (Level::Object, "PUT", []) if copies => "CopyObject",
@@ -192,6 +194,7 @@ fn operation(
         (Level::Bucket, "GET", ["list-type"]) if names.one("list-type")?.as_deref() == Some("2") => {
             "ListObjectsV2"
         }
+        (_, _, ["list-type"]) => return Ok(None),
         (Level::Bucket, "GET", ["analytics"]) if !names.has("id") => "ListBucketAnalyticsConfigurations",
         (Level::Bucket, "GET", ["intelligent-tiering"]) if !names.has("id") => {
             "ListBucketIntelligentTieringConfigurations"
@@ -199,29 +202,33 @@ fn operation(
         (Level::Bucket, "GET", ["inventory"]) if !names.has("id") => "ListBucketInventoryConfigurations",
         (Level::Bucket, "GET", ["metrics"]) if !names.has("id") => "ListBucketMetricsConfigurations",
         (Level::Service, "GET", []) => "ListBuckets",
-        (_, _, ["select", "select-type"]) => return Ok(by_table(level, method, "select&select-type=2")),
-        (_, _, []) => return Ok(by_table(level, method, "").filter(|_| !strange)),
-        (_, _, [one]) => return Ok(by_table(level, method, one).filter(|_| !strange)),
+        (Level::Object, "POST", ["select", "select-type"]) => "SelectObjectContent",
+        (_, _, []) => return Ok(by_table(level, method, None).filter(|_| !strange)),
+        (_, _, [one]) => return Ok(by_table(level, method, Some(one)).filter(|_| !strange)),
         // Two sub-resources: which of them counts is the server's secret.
         _ => return Err(ActionFault::Ambiguous),
     };
-    let api = Tables::get().api("s3");
-    let found = api.and_then(|api| api.operations().find(|(known, _)| *known == name));
+    let found = table().and_then(|api| api.operation(name));
     Ok(found.filter(|_| !strange))
 }
 
 /// Of two names for one request (`GetBucketLifecycle` and `…Configuration`), the newer and longer one.
-fn by_table(level: Level, method: &Method, selector: &str) -> Option<(&'static str, &'static str)> {
-    let api = Tables::get().api("s3")?;
-    let fits = |rest: &str| {
-        let (known, template) = rest.strip_suffix(" owner").unwrap_or(rest).split_once(' ')?;
-        let (path, query) = template.split_once('?').unwrap_or((template, ""));
-        (known == method.as_str() && path == level.template() && query == selector).then_some(())
+fn by_table(level: Level, method: &Method, selector: Option<&str>) -> Option<&'static Operation> {
+    let fits = |operation: &&Operation| {
+        let Some(route) = &operation.route else {
+            return false;
+        };
+        route.method == method.as_str()
+            && route.path == level.route()
+            && route.query.first().map(|(name, _)| *name) == selector
+            && !(operation.name.starts_with("List") && operation.name.ends_with("Configurations"))
     };
-    let listed = |name: &str| name.starts_with("List") && name.ends_with("Configurations");
-    api.operations()
-        .filter(|(name, rest)| fits(rest).is_some() && !listed(name))
-        .max_by_key(|(name, _)| name.len())
+    let found = table()?.operations().iter().filter(fits);
+    found.max_by_key(|operation| operation.name.len())
+}
+
+fn table() -> Option<&'static Api> {
+    Tables::get().api("s3")
 }
 
 /// The source of a copy: a field, or the parameter that S3 takes instead of it in presigned requests.
@@ -288,17 +295,15 @@ fn decoded(text: &str) -> Result<String, ActionFault> {
 
 /// A name that chooses an operation, as some template of the table has it.
 fn is_selector(name: &str) -> bool {
-    if matches!(name, "uploadId" | "partNumber") {
-        return true;
-    }
-    let Some(api) = Tables::get().api("s3") else {
-        return false;
-    };
-    api.operations().any(|(_, rest)| {
-        let query = rest.strip_suffix(" owner").unwrap_or(rest).split_once('?');
-        query.is_some_and(|(_, query)| query.split('&').any(|pair| pair.split('=').next() == Some(name)))
-    })
+    SELECTORS.contains(name)
 }
+
+static SELECTORS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+    let operations = table().map_or(&[][..], Api::operations).iter();
+    let routes = operations.filter_map(|operation| operation.route.as_ref());
+    let named = routes.flat_map(|route| route.query.iter().map(|(name, _)| *name));
+    named.chain(["uploadId", "partNumber"]).collect()
+});
 
 /// A name that chooses nothing: parameters of operations, and `x-`, which S3 leaves to clients and presigned requests.
 fn is_parameter(name: &str) -> bool {

@@ -481,16 +481,25 @@ fn every_rest_template_reads_as_its_own_operation() {
         .apis()
         .filter(|api| api.speaks("rest") && api.id != "s3")
     {
-        for (operation, rest) in api.operations() {
-            let (method, template) = rest.split_once(' ').unwrap();
-            let target = template
+        for operation in api.operations() {
+            let route = operation.route.as_ref().unwrap();
+            let query = route.query.iter().map(|(name, value)| match value {
+                Some(value) => format!("{name}={value}"),
+                None => (*name).to_owned(),
+            });
+            let target = format!(
+                "/{}?{}",
+                route.path.join("/"),
+                query.collect::<Vec<_>>().join("&")
+            );
+            let target = target
                 .replace("{+}", "a/b")
                 .replace("{@}", "111122223333")
                 .replace("{}", "x.y");
-            let head = head("x.test", method, &target, &[]);
+            let head = head("x.test", route.method, &target, &[]);
             let read = rest::read(&[api], &head).map(|action| action.operation);
-            if read != Ok(Some(operation)) {
-                wrong.push(format!("{}:{operation} {rest}: {read:?}", api.id));
+            if read != Ok(Some(operation.name)) {
+                wrong.push(format!("{}:{} {target}: {read:?}", api.id, operation.name));
             }
         }
     }
