@@ -1,5 +1,7 @@
 """The clients, what each does, and what the gateway is told of the origins."""
 
+import json
+
 # What a name of an object may be, and what clients do to it on the way.
 KEYS = [
     "plain", "with space", "plus+sign", "per%cent", "per%20cent", "slash%2Fencoded", "ünïcode/日本語/😀", "a//b", "/leading", "trailing/", "dots/../up", "./here", "...",
@@ -8,21 +10,21 @@ KEYS = [
 
 OPERATIONS = [
     "put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "checksums", "unsigned", "virtual host", "presigned get", "presigned put", "large",
-    "dynamodb", "sts", "sqs", "bedrock", "bedrock stream", "service error", "stream",
+    "dynamodb", "sts", "assumed role", "sqs", "bedrock", "bedrock stream", "service error", "refusal", "stream",
     "signed chunks", "signed trailer", "unsigned trailer", "expect", "flipped", "differential", "sigv4a",
 ]
 OWN = OPERATIONS[-7:]
-# What says nothing of a signature of ours.
-UNSIGNED = set()
+# What is tried with a wrong key: an operation of each kind.
+TELLING = {"put", "list", "presigned put", "unsigned", "dynamodb", "sts", "sqs", "bedrock", "signed chunks", "signed trailer", "unsigned trailer", "differential", "sigv4a"}
 
 # What an S3 client of its own does: no AWS SDK, no other service.
 OBJECTS = ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys"]
 
 EXPECTED = {
     "boto3": [name for name in OPERATIONS if name not in ("stream", *OWN[:-1])],
-    "aws-cli": ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "presigned get", "dynamodb", "sts", "sqs", "service error"],
-    "js": [name for name in OPERATIONS if name not in ("unsigned", "large", *OWN)],
-    "go": [*OBJECTS, "checksums", "presigned get", "presigned put", "dynamodb", "sts", "sqs", "service error"],
+    "aws-cli": ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "presigned get", "dynamodb", "sts", "sqs", "service error", "refusal"],
+    "js": [name for name in OPERATIONS if name not in ("unsigned", "large", "assumed role", *OWN)],
+    "go": [*OBJECTS, "checksums", "presigned get", "presigned put", "dynamodb", "sts", "sqs", "service error", "refusal"],
     "rclone-debian": [name for name in OBJECTS if name != "head"],
     "rclone-newest": [name for name in OBJECTS if name != "head"],
     "s3cmd": [name for name in OBJECTS if name not in ("range", "head")],
@@ -44,6 +46,10 @@ def commands(home):
     }
 
 
+# The sandbox removes what looks like a credential's variable.
+PASSED = ["AWS_EC2_METADATA_DISABLED", "AWS_MAX_ATTEMPTS", *(f"AWS_ENDPOINT_URL_{name}" for name in ("S3", "DYNAMODB", "STS", "SQS", "BEDROCK_RUNTIME", "SECRETS_MANAGER"))]
+
+
 def configuration(report):
     parts = ['[audit]\npath = "log/audit.jsonl"\n\n[policy]\nfiles = ["policy.cedar"]\n']
     endpoints = []
@@ -53,6 +59,7 @@ def configuration(report):
             endpoints.append(f'    {{ origin = "https://{match}:{port}", service = "{report["services"][name]}", region = "{report["region"]}" }},')
     secrets = ", ".join(f'{part} = "file:secrets/{secret["env"]}"' for part, secret in report["secrets"].items())
     parts.append(f'[[credential]]\nname = "aws"\nsign = "sigv4"\nparts = {{ {secrets} }}\nendpoints = [\n' + "\n".join(endpoints) + "\n]\n")
+    parts.append(f"[sandbox]\npass_env = {json.dumps(PASSED)}\n")
     return "\n".join(parts)
 
 

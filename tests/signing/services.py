@@ -7,10 +7,10 @@ Prints one JSON object when all are up (addresses, CA, keys) and serves until it
 
   s3.test, *.s3.test   S3 by s3s (s3-origin)
   dynamodb.test …      enough of each service for a client to be content, each request verified by verifier.py
-  objects.test         any request, by the rules of S3 (paths as they are); lambda.test: any request, by those of the others
+  objects.test         any request, by the rules of S3 (paths as they are); any.test: any request, by those of the others
 """
 
-import argparse, asyncio, binascii, hashlib, json, secrets, signal, socket, ssl, string, struct, subprocess, sys, uuid
+import argparse, asyncio, binascii, hashlib, json, secrets, signal, socket, ssl, string, struct, subprocess, sys, time, uuid
 from pathlib import Path
 from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
@@ -26,7 +26,7 @@ BUCKET = "phantoms"
 # host: what stands in the scope
 SERVICES = {
     "dynamodb.test": "dynamodb", "sts.test": "sts", "sqs.test": "sqs", "bedrock.test": "bedrock", "secrets.test": "secretsmanager",
-    "objects.test": "s3", "lambda.test": "lambda",
+    "objects.test": "s3", "any.test": "vpc-lattice-svcs",
 }
 
 
@@ -65,8 +65,10 @@ def chunk(kind, content):
 
 
 class Services:
-    def __init__(self, keys, log):
+    def __init__(self, keys, log, minted):
         self.keys, self.log = keys, log
+        # What was given out by STS: known here, to whoever compares, and to no client that the gateway stands before.
+        self.others, self.minted = {}, minted
         self.items, self.queue = {}, []
 
     async def answer(self, request):
@@ -76,11 +78,12 @@ class Services:
         line = {"method": request.method, "host": host, "target": request.raw_path, "version": f"HTTP/{request.version[0]}.{request.version[1]}",
                 "agent": request.headers.get("User-Agent")}
         try:
-            found = verifier.verify(request.method, request.raw_path, fields, content, self.keys)
+            access_key = verifier.claimed(request.method, request.raw_path, fields)[1].partition("/")[0]
+            found = verifier.verify(request.method, request.raw_path, fields, content, self.others.get(access_key, self.keys))
             if SERVICES.get(host) != found["service"] or found["region"] != REGION:
                 raise verifier.Refused("InvalidSignatureException", f"Credential should be scoped to another service: {found['service']}/{found['region']}")
             line |= {"signed": "SigV4a" if found["algorithm"] == verifier.V4A else found["how"], "payload": "absent" if found["implied"] else found["payload"]}
-            response = await getattr(self, found["service"])(request, content, found, fields)
+            response = await getattr(self, found["service"], self.seen)(request, content, found, fields)
         except Exception as error:
             # Whatever it was: the client is told, and so is who reads the log.
             code = getattr(error, "code", "ValidationException")
@@ -114,10 +117,26 @@ class Services:
 
     async def sts(self, request, content, found, fields):
         asked = parse_qs((content.decode() if content else request.raw_path.partition("?")[2]))
+        if asked.get("Action") == ["AssumeRole"]:
+            return self.assumed()
         if asked.get("Action") != ["GetCallerIdentity"]:
             return self.refusal("sts.test", "InvalidAction", "no such action here")
         body = ('<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult><Arn>arn:aws:sts::123456789012:assumed-role/judge/alice</Arn>'
                 "<UserId>AROAJUDGE:alice</UserId><Account>123456789012</Account></GetCallerIdentityResult><ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></GetCallerIdentityResponse>")
+        return web.Response(body=body.encode(), content_type="text/xml")
+
+    def assumed(self):
+        keys = fresh_keys()
+        self.others[keys["access_key"]] = keys
+        for part in keys.values():
+            self.minted.write(part + "\n")
+        self.minted.flush()
+        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+        body = ('<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><AssumedRoleUser><AssumedRoleId>AROAJUDGE:alice</AssumedRoleId>'
+                "<Arn>arn:aws:sts::123456789012:assumed-role/judge/alice</Arn></AssumedRoleUser>"
+                f"<Credentials><AccessKeyId>{keys['access_key']}</AccessKeyId><SecretAccessKey>{keys['secret_key']}</SecretAccessKey>"
+                f"<SessionToken>{keys['session_token']}</SessionToken><Expiration>{until}</Expiration></Credentials></AssumeRoleResult>"
+                "<ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></AssumeRoleResponse>")
         return web.Response(body=body.encode(), content_type="text/xml")
 
     async def sqs(self, request, content, found, fields):
@@ -172,23 +191,12 @@ class Services:
                 chunk("contentBlockStop", {"contentBlockIndex": 0}), chunk("messageStop", {"stopReason": "end_turn"})]
 
     async def secretsmanager(self, request, content, found, fields):
-        """An error of the service's own, which a client must be able to read."""
-        return self.reply({"__type": "ResourceNotFoundException", "Message": "Secrets Manager can't find the specified secret."}, "application/x-amz-json-1.1", 400)
+        return self.reply({"Name": "judge", "SecretString": "what no client may read through the gateway"}, "application/x-amz-json-1.1")
 
-    async def s3(self, request, content, found, fields):
-        return self.seen(request, content, found, fields)
-
-    async def _lambda(self, request, content, found, fields):
-        return self.seen(request, content, found, fields)
-
-    def seen(self, request, content, found, fields):
+    async def seen(self, request, content, found, fields):
         """What arrived, for whoever compares."""
         seen = {"method": request.method, "target": request.raw_path, "fields": fields, "signed": found["signed"], "content": hashlib.sha256(content).hexdigest()}
         return self.reply(seen, "application/json")
-
-
-# `lambda` is no name for a method.
-setattr(Services, "lambda", Services._lambda)
 
 
 async def serve(directory, program):
@@ -197,6 +205,7 @@ async def serve(directory, program):
     subprocess.run([HERE.parents[1] / "certs" / "make", certs, *names], check=True)
     keys, ports = fresh_keys(), {"s3": free_port(), "services": free_port()}
     log = (directory / "services.log").open("w")
+    minted = (directory / "minted").open("w")
     settings = directory / "s3-origin.json"
     settings.touch(mode=0o600)
     settings.write_text(json.dumps(keys | {
@@ -207,7 +216,7 @@ async def serve(directory, program):
     if s3.stdout.readline() != "ready\n":
         sys.exit("the S3 origin did not start")
     application = web.Application(client_max_size=64 << 20)
-    application.router.add_route("*", "/{rest:.*}", Services(keys, log).answer)
+    application.router.add_route("*", "/{rest:.*}", Services(keys, log, minted).answer)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certs / "leaf.pem", certs / "leaf.key")
     runner = web.AppRunner(application, access_log=None)
@@ -216,7 +225,7 @@ async def serve(directory, program):
     hosts = {"s3.test": ports["s3"]} | {name: ports["services"] for name in SERVICES}
     print(json.dumps({
         "ca": str(certs / "ca.pem"), "keys": keys, "region": REGION, "bucket": BUCKET, "hosts": hosts, "services": {"s3.test": "s3"} | SERVICES,
-        "logs": [str(directory / "s3.log"), str(directory / "services.log")],
+        "minted": str(directory / "minted"), "logs": [str(directory / "s3.log"), str(directory / "services.log")],
     }), flush=True)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)

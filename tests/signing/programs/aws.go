@@ -235,13 +235,24 @@ func services(settings aws.Config) {
 		return err
 	})
 	try("service error", func() error {
-		_, err := secretsmanager.NewFromConfig(settings).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: aws.String("absent")})
-		var known smithy.APIError
-		if errors.As(err, &known) && known.ErrorCode() == "ResourceNotFoundException" {
-			return nil
-		}
-		return fmt.Errorf("no such error: %v", err)
+		_, err := dynamodb.NewFromConfig(settings).DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: aws.String("judges")})
+		return expect(err, "ResourceNotFoundException", "")
 	})
+	try("refusal", func() error {
+		_, err := secretsmanager.NewFromConfig(settings).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: aws.String("judge")})
+		if os.Getenv("SIGNING_DIRECT") != "" {
+			return err
+		}
+		return expect(err, "AccessDeniedException", "gateway why ")
+	})
+}
+
+func expect(err error, code, text string) error {
+	var known smithy.APIError
+	if errors.As(err, &known) && known.ErrorCode() == code && strings.Contains(known.ErrorMessage(), text) {
+		return nil
+	}
+	return fmt.Errorf("no such error: %v", err)
 }
 
 func main() {

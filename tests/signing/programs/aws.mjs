@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import https from "node:https";
 import { Readable } from "node:stream";
 import { BedrockRuntimeClient, ConverseStreamCommand, InvokeModelCommand, InvokeModelWithResponseStreamCommand } from "@aws-sdk/client-bedrock-runtime";
-import { DynamoDBClient, GetItemCommand, PutItemCommand } from "@aws-sdk/client-dynamodb";
+import { DeleteTableCommand, DynamoDBClient, GetItemCommand, PutItemCommand } from "@aws-sdk/client-dynamodb";
 import * as S3 from "@aws-sdk/client-s3";
 import { GetSecretValueCommand, SecretsManagerClient } from "@aws-sdk/client-secrets-manager";
 import { ReceiveMessageCommand, SendMessageCommand, SQSClient } from "@aws-sdk/client-sqs";
@@ -129,8 +129,14 @@ const operations = {
     same(words, ["one", "two", "three"]);
   },
   "service error": async () => {
-    const error = await new SecretsManagerClient(common).send(new GetSecretValueCommand({ SecretId: "absent" })).then(() => null, (error) => error);
+    const error = await new DynamoDBClient(common).send(new DeleteTableCommand({ TableName: "judges" })).then(() => null, (error) => error);
     same(error?.name, "ResourceNotFoundException");
+  },
+  refusal: async () => {
+    const asked = new SecretsManagerClient(common).send(new GetSecretValueCommand({ SecretId: "judge" }));
+    if (process.env.SIGNING_DIRECT) return asked;
+    const error = await asked.then(() => null, (error) => error);
+    same([error?.name, error?.message.includes("gateway why ")], ["AccessDeniedException", true]);
   },
 };
 

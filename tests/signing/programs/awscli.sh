@@ -45,8 +45,12 @@ sqs() {
     aws="$aws --endpoint-url $AWS_ENDPOINT_URL_SQS"
     $aws sqs send-message --queue-url "$queue" --message-body 'from the cli <&>' && [ "$($aws sqs receive-message --queue-url "$queue" --query 'Messages[0].Body' --output text)" = 'from the cli <&>' ]
 }
-error() { $aws secretsmanager get-secret-value --secret-id absent 2>&1 | grep -q ResourceNotFoundException; }
+error() { $aws dynamodb delete-table --table-name judges 2>&1 | grep -q ResourceNotFoundException; }
+refusal() {
+    if [ -n "$SIGNING_DIRECT" ]; then $aws secretsmanager get-secret-value --secret-id judge; else
+        $aws secretsmanager get-secret-value --secret-id judge 2>&1 | grep -q 'AccessDeniedException.*gateway why '; fi
+}
 
 # `head` and `delete` need `put` and `copy` before them.
 try put put; try get get; try range range; try head head; try list list; try copy copy; try delete delete; try multipart multipart; try keys sync
-try "presigned get" presigned; try dynamodb dynamodb; try sts sts; try sqs sqs; try "service error" error
+try "presigned get" presigned; try dynamodb dynamodb; try sts sts; try sqs sqs; try "service error" error; try refusal refusal

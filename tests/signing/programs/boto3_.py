@@ -116,8 +116,8 @@ def fetched(request):
 
 
 def large():
-    """One upload, one download: 256 MiB as one stream each."""
-    size, piece = 256 << 20, content(1 << 20)
+    """One upload, one download: 256 MiB as one stream each, unless SIGNING_LARGE says otherwise."""
+    size, piece = int(os.environ.get("SIGNING_LARGE", "256")) << 20, content(1 << 20)
     with tempfile.TemporaryFile() as file:
         for _ in range(size >> 20):
             file.write(piece)
@@ -143,6 +143,17 @@ def dynamodb():
 
 def sts():
     same(session.client("sts").get_caller_identity()["Account"], "123456789012")
+
+
+def assumed():
+    """The keys of a role sign as those of the environment do; what this program holds of them is told, for whoever compares."""
+    found = session.client("sts").assume_role(RoleArn="arn:aws:iam::123456789012:role/judge", RoleSessionName="alice")["Credentials"]
+    print("   holds", found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
+    role = boto3.session.Session(aws_access_key_id=found["AccessKeyId"], aws_secret_access_key=found["SecretAccessKey"], aws_session_token=found["SessionToken"])
+    item = {"id": {"S": "by the role"}}
+    role.client("dynamodb").put_item(TableName="judges", Item=item)
+    same(role.client("dynamodb").get_item(TableName="judges", Key=item)["Item"], item)
+    same(role.client("sts").get_caller_identity()["Account"], "123456789012")
 
 
 def sqs():
@@ -174,16 +185,31 @@ def sigv4a():
         same(json.loads(client.get_object(Bucket=BUCKET, Key=key(name))["Body"].read())["method"], "GET")
 
 
-def error():
+def failure(call, **arguments):
     try:
-        session.client("secretsmanager").get_secret_value(SecretId="absent")
+        call(**arguments)
     except ClientError as error:
-        return same(error.response["Error"]["Code"], "ResourceNotFoundException")
-    raise AssertionError("a secret that is absent was found")
+        return error.response["Error"]
+    raise AssertionError("no error")
+
+
+def error():
+    same(failure(session.client("dynamodb").delete_table, TableName="judges")["Code"], "ResourceNotFoundException")
+
+
+def refusal():
+    """What the gateway refuses by itself, as this SDK tells it; straight at the origin it is allowed."""
+    if "SIGNING_DIRECT" in os.environ:
+        return session.client("secretsmanager").get_secret_value(SecretId="judge")
+    told = failure(session.client("secretsmanager").get_secret_value, SecretId="judge")
+    same((told["Code"], "gateway why " in told["Message"]), ("AccessDeniedException", True))
+    told = failure(session.client("s3", region_name="eu-west-1").get_object, Bucket=BUCKET, Key=key("put"))
+    same((told["Code"], "gateway why " in told["Message"]), ("AccessDenied", True))
+
 
 
 run({
     "put": put, "get": get, "range": part, "head": head, "list": listing, "copy": copy, "delete": delete, "multipart": multipart, "keys": keys,
     "checksums": checksums, "unsigned": unsigned, "virtual host": virtual, "presigned get": presigned_get, "presigned put": presigned_put, "large": large,
-    "dynamodb": dynamodb, "sts": sts, "sqs": sqs, "bedrock": bedrock, "bedrock stream": streaming, "service error": error, "sigv4a": sigv4a,
+    "dynamodb": dynamodb, "sts": sts, "assumed role": assumed, "sqs": sqs, "bedrock": bedrock, "bedrock stream": streaming, "service error": error, "refusal": refusal, "sigv4a": sigv4a,
 })

@@ -128,7 +128,7 @@ def encoded(text, kept=UNRESERVED):
 def random_request(source, base, service):
     letters = UNRESERVED + " +/=&?%;,:@!$'()*[]{}|\"<>^`\\ü日😀"
     if service == "s3":
-        path = "/" + "/".join(encoded(random_text(source, letters.replace("/", ""), 12)) if source.random() < 0.9 else "" for _ in range(source.randrange(1, 6)))
+        path = f"/{BUCKET}/" + "/".join(encoded(random_text(source, letters.replace("/", ""), 12)) if source.random() < 0.9 else "" for _ in range(source.randrange(1, 6)))
     else:
         # What a path means to these is its normal form, which the gateway sends; it takes no backslash there.
         path = "/" + "/".join(encoded("p" + random_text(source, letters.replace("/", "").replace("\\", ""), 12)) for _ in range(source.randrange(1, 5)))
@@ -159,7 +159,7 @@ def differential():
     source = random.Random(seed)
     for number in range(COUNT):
         host = source.choice(list(OTHERS))
-        request = random_request(source, OTHERS[host], "s3" if host == "objects.test" else "lambda")
+        request = random_request(source, OTHERS[host], "s3" if host == "objects.test" else "vpc-lattice-svcs")
         status, answer, _ = request.send()
         if status != 200:
             short = request.target.partition("X-Amz-Algorithm")[0]
@@ -175,16 +175,16 @@ def differential():
 
 
 def sigv4a():
-    for host, service in (("objects.test", "s3"), ("lambda.test", "lambda")):
-        for method, path, content in (("GET", "/a/b%20c?x=1&empty=&x=0", b""), ("POST", "/p%C3%BC?y", b"content")):
+    for host, service in (("objects.test", "s3"), ("any.test", "vpc-lattice-svcs")):
+        for method, path, content in (("GET", f"/{BUCKET}/b%20c?x=1&empty=&x=0", b""), ("PUT", f"/{BUCKET}/p%C3%BC?y", b"content")):
             for expires in (None, 300):
                 if expires and content:
                     continue
                 request = Request(OTHERS[host], method, path, [], content).sign_asymmetric(service, expires)
                 status, answer, _ = request.send()
                 same((host, path, expires, status, answer.decode() * (status != 200)), (host, path, expires, 200, ""))
-        request = Request(OTHERS[host], "GET", "/a").sign_asymmetric(service)
-        request.target = "/b"
+        request = Request(OTHERS[host], "GET", f"/{BUCKET}/a").sign_asymmetric(service)
+        request.target = f"/{BUCKET}/b"
         same(request.send()[0] in (400, 403), True)
 
 
