@@ -26,7 +26,7 @@ BUCKET = "phantoms"
 # host: what stands in the scope
 SERVICES = {
     "dynamodb.test": "dynamodb", "sts.test": "sts", "sqs.test": "sqs", "bedrock.test": "bedrock", "secrets.test": "secretsmanager",
-    "objects.test": "s3", "any.test": "vpc-lattice-svcs",
+    "objects.test": "s3", "any.test": "polly",
 }
 
 

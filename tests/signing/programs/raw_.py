@@ -159,7 +159,7 @@ def differential():
     source = random.Random(seed)
     for number in range(COUNT):
         host = source.choice(list(OTHERS))
-        request = random_request(source, OTHERS[host], "s3" if host == "objects.test" else "vpc-lattice-svcs")
+        request = random_request(source, OTHERS[host], "s3" if host == "objects.test" else "polly")
         status, answer, _ = request.send()
         if status != 200:
             short = request.target.partition("X-Amz-Algorithm")[0]
@@ -175,7 +175,7 @@ def differential():
 
 
 def sigv4a():
-    for host, service in (("objects.test", "s3"), ("any.test", "vpc-lattice-svcs")):
+    for host, service in (("objects.test", "s3"), ("any.test", "polly")):
         for method, path, content in (("GET", f"/{BUCKET}/b%20c?x=1&empty=&x=0", b""), ("PUT", f"/{BUCKET}/p%C3%BC?y", b"content")):
             for expires in (None, 300):
                 if expires and content:
