@@ -202,7 +202,13 @@ fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindin
         for binding in bindings.all().filter(lendable) {
             for origin in &binding.origins {
                 let host = origin.hosts.to_string();
-                permits.insert(quick::permit_host(None, &host, Some(origin.port)));
+                // Below a domain of a cloud strangers have names, too: only what is signed may go there.
+                permits.insert(match (binding.signing(), &origin.hosts) {
+                    (Some(_), HostPattern::Below(_)) => {
+                        quick::permit_with(None, &binding.credential, &host, Some(origin.port))
+                    }
+                    _ => quick::permit_host(None, &host, Some(origin.port)),
+                });
                 permits.insert(quick::permit_lend(
                     None,
                     &binding.credential,

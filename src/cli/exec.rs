@@ -24,6 +24,7 @@ use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
 use crate::launch::{self, Launch, environment};
 use crate::names::SessionId;
 use crate::origin::SYSTEM_BUNDLES;
+use crate::session::{Binding, Role};
 
 /// The first argument of the gateway process.
 pub const GATEWAY_PROCESS: &str = "__gateway";
@@ -145,7 +146,8 @@ fn refuse_programs_of_the_workload(expanded: &Expanded, summary: &launch::Summar
 /// What will hold, in a few lines, before the command starts.
 fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
     let mut lent: Vec<String> = Vec::new();
-    for binding in &expanded.bindings {
+    let lendable = |binding: &&Binding| !matches!(binding.role, Role::Part(_));
+    for binding in expanded.bindings.iter().filter(lendable) {
         let hosts: Vec<String> = binding
             .origins
             .iter()
@@ -156,7 +158,11 @@ fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         } else {
             binding.variables.join(", ")
         };
-        lent.push(format!("{names} (phantom) to {}", hosts.join(", ")));
+        let what = match binding.role {
+            Role::Place => format!("{names} (phantom) to {}", hosts.join(", ")),
+            _ => format!("{} (signs) for {}", binding.credential, hosts.join(", ")),
+        };
+        lent.push(what);
     }
     let mut hosts: Vec<String> = expanded
         .allowed

@@ -45,6 +45,12 @@ impl Expanded {
         for name in &config.presets {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
+        if known_variables
+            && let Some(aws) = config::Credential::aws()
+            && let Some(signing) = &aws.signing
+        {
+            expanded.bindings.extend(bind_signing(&aws, signing)?);
+        }
         if known_variables {
             let set = preset::known_variables().filter(|(variable, ..)| is_set(variable));
             for (_, preset, credential) in set {

@@ -17,7 +17,7 @@ use super::mistake::Doubt;
 use super::page::Section;
 use super::pattern;
 use super::reference::{Reference, variable};
-use super::signing::{self, Signing, Way};
+use super::signing::{self, SIGV4_VARIABLES, Signing, Way};
 
 /// Binds a secret to origins and places.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +68,34 @@ impl Credential {
             path: None,
             allow_short: false,
             signing: None,
+        }
+    }
+
+    /// The credentials of AWS that stand in the environment, if they do.
+    #[must_use]
+    pub fn aws() -> Option<Self> {
+        let is_set = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+        let [id, secret, token] = SIGV4_VARIABLES;
+        (is_set(id) && is_set(secret)).then(|| Self::signed(Signing::sigv4(is_set(token))))
+    }
+
+    /// The credentials of AWS that a program prints.
+    #[must_use]
+    pub fn aws_from(program: &Reference) -> Self {
+        Self::signed(Signing::sigv4_from(program))
+    }
+
+    fn signed(signing: Signing) -> Self {
+        let name = CredentialName::new("aws").expect("`aws` is a name");
+        let from = signing.parts[0].from.clone();
+        Self {
+            env: signing
+                .parts
+                .iter()
+                .filter_map(|part| part.variable.clone())
+                .collect(),
+            signing: Some(signing),
+            ..Self::named(name, from)
         }
     }
 

@@ -432,4 +432,5 @@ const PINS: [&str; 7] = [
     "credential_actions",
 ];
 /// The variables that AWS's own clients read, in the order of the parts.
-pub const SIGV4_VARIABLES: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+pub(super) const SIGV4_VARIABLES: [&str; 3] =
+    ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];

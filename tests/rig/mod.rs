@@ -49,6 +49,8 @@ pub const EVIL: &str = "evil.rig.test";
 pub const S3: &str = "s3.rig.test";
 /// A DynamoDB endpoint for which they sign.
 pub const DB: &str = "db.rig.test";
+/// An origin whose requests `exchange` signs by a recipe.
+pub const EXCHANGE: &str = "exchange.rig.test";
 /// The password of the proxy that asks for one.
 pub const PROXY_PASSWORD: &str = "proxy-password-canary";
 
@@ -162,12 +164,14 @@ const CREDENTIALS: [(&str, &str, &str, &[&str]); 6] = [
 
 /// The parts of the credentials that sign: name, variable, pattern of the secret. The access key id of `temp` is no canary,
 /// so that each signed request carries one.
-const SIGNING: [(&str, &str, &str); 5] = [
+const SIGNING: [(&str, &str, &str); 7] = [
     ("aws", "AWS_ACCESS_KEY_ID", "AKIA%"),
     ("aws-secret", "AWS_SECRET_ACCESS_KEY", "%%"),
     ("temp", "TEMP_ID", "ASIA%"),
     ("temp-secret", "TEMP_SECRET", "%/%"),
     ("temp-token", "TEMP_TOKEN", "%%%%%%%%%%%%"),
+    ("exchange", "BINANCE_API_KEY", "%%%%"),
+    ("exchange-secret", "BINANCE_API_SECRET", "%%%%"),
 ];
 
 /// What they sign for.
@@ -179,7 +183,7 @@ const ENDPOINTS: &str = r#"endpoints = [
 "#;
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's name server.
-pub const ALLOWED: [&str; 28] = [
+pub const ALLOWED: [&str; 29] = [
     GOOD,
     OTHER,
     SECOND,
@@ -187,6 +191,7 @@ pub const ALLOWED: [&str; 28] = [
     S3,
     "bucket.s3.rig.test",
     DB,
+    EXCHANGE,
     "tls12.rig.test",
     "expired.rig.test",
     "selfsigned.rig.test",
@@ -219,7 +224,11 @@ pub fn policies() -> String {
              resource == Gateway::Host::\"{host}\") when {{ context.port != 22 }};\n"
         ));
     }
-    for name in CREDENTIALS.iter().map(|one| one.0).chain(["aws", "temp"]) {
+    for name in CREDENTIALS
+        .iter()
+        .map(|one| one.0)
+        .chain(["aws", "temp", "exchange"])
+    {
         text.push_str(&format!(
             "@id(\"rig/lend-{name}\")\npermit(principal, action == Gateway::Action::\"lend\", \
              resource == Gateway::Credential::\"{name}\") when {{ context.origin in Gateway::Domain::\"rig.test\" }};\n"
@@ -775,6 +784,10 @@ fn settings(origins: &Origins, names: &Names) -> String {
          parts = { access_key = \"file:secrets/temp\", secret_key = \"file:secrets/temp-secret\", session_token = \"file:secrets/temp-token\" }\n",
     );
     text.push_str(ENDPOINTS);
+    text.push_str(
+        "[[credential]]\nname = \"exchange\"\nsign = \"binance-hmac\"\norigins = [\"https://exchange.rig.test\"]\n\
+         parts = { key = \"file:secrets/exchange\", secret = \"file:secrets/exchange-secret\" }\n",
+    );
     text
 }
 

@@ -67,7 +67,8 @@ pub fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-fn mac(key: &[u8], text: &str) -> Vec<u8> {
+/// HMAC-SHA256.
+pub fn mac(key: &[u8], text: &str) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
     mac.update(text.as_bytes());
     mac.finalize().into_bytes().to_vec()

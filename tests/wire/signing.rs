@@ -1,9 +1,10 @@
 //! Group J: requests that a credential signs. E verifies with the real key what a client signed with its phantom.
 
+use crate::rig::canary::hex;
 use crate::rig::origin::Seen;
-use crate::rig::sigv4::{Ask, Judged, Key, chunks, hash, judge};
+use crate::rig::sigv4::{Ask, Judged, Key, chunks, hash, judge, mac};
 use crate::rig::way::{Response, Way};
-use crate::rig::{DB, OTHER, Rig, S3};
+use crate::rig::{DB, EXCHANGE, OTHER, Rig, S3};
 use crate::rows;
 
 rows![
@@ -21,6 +22,7 @@ rows![
     an_action_that_is_said_twice_is_refused,
     the_phantoms_of_a_signing_credential_go_nowhere_else,
     a_request_without_a_signature_gets_none,
+    a_request_is_signed_by_a_recipe,
 ];
 
 /// Sends bytes, and gives the answer.
@@ -489,6 +491,75 @@ fn a_request_without_a_signature_gets_none(rig: &Rig) {
         assert_eq!(
             seen.target, "/public",
             "without a signature a path is read as everywhere"
+        );
+    }
+}
+
+/// R16, J14: the gateway's time and key, over what the client sent.
+fn a_request_is_signed_by_a_recipe(rig: &Rig) {
+    let millis = |off: i64| {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
+        now + off
+    };
+    let ask = |key: &Key, at: i64, more: &str| {
+        let query = format!("symbol=BTC&timestamp={at}");
+        let signature = hex(&mac(key.secret.as_bytes(), &query));
+        format!(
+            "GET /api/v3/order?{query}&signature={signature}{more} HTTP/1.1\r\nHost: {EXCHANGE}\r\nX-MBX-APIKEY: {}\r\n\r\n",
+            key.id
+        )
+    };
+    for way in [Way::Connect, Way::Tls, Way::Transparent] {
+        let key = rig.key(way, "exchange");
+        let answer = send(rig, way, EXCHANGE, ask(&key, millis(-60_000), "").as_bytes());
+        let record = rig.record(way);
+        assert_eq!(
+            (answer.status, &record["lent"][0]["place"]),
+            (200, &"sign:binance-hmac".into()),
+            "{answer:?} {record}"
+        );
+        let seen = rig.seen().remove(0);
+        let real = rig.real_key("exchange");
+        assert_eq!(seen.all("x-mbx-apikey"), [&real.id]);
+        let query = seen.target.split_once('?').unwrap().1;
+        let (signed, signature) = query.split_once("&signature=").unwrap();
+        assert_eq!(
+            signature,
+            hex(&mac(real.secret.as_bytes(), signed)),
+            "{}",
+            seen.target
+        );
+        let at: i64 = signed.split("timestamp=").nth(1).unwrap().parse().unwrap();
+        assert!((at - millis(0)).abs() < 10_000, "the gateway's time");
+        let strange = Key {
+            id: "attackersattackersattackersattackers".into(),
+            ..key.clone()
+        };
+        let wrong = Key {
+            secret: "attackers".into(),
+            ..key.clone()
+        };
+        for (bytes, reason) in [
+            (ask(&strange, millis(0), ""), "foreign_credential"),
+            (ask(&wrong, millis(0), ""), "signature_mismatch"),
+            (ask(&key, millis(-20 * 60_000), ""), "signature_skew"),
+        ] {
+            let answer = send(rig, way, EXCHANGE, bytes.as_bytes());
+            let record = rig.record(way);
+            assert_eq!(
+                (answer.status, record["reason"].as_str()),
+                (403, Some(reason)),
+                "{answer:?} {record}"
+            );
+            assert!(rig.seen().is_empty());
+        }
+        let twice = ask(&key, millis(0), "&signature=00");
+        let answer = send(rig, way, EXCHANGE, twice.as_bytes());
+        let record = rig.record(way);
+        assert_eq!(
+            (answer.status, record["reason"].as_str()),
+            (400, Some("signature_ambiguous")),
+            "{record}"
         );
     }
 }
