@@ -248,7 +248,7 @@ pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> 
     })?;
     let ended = launch::run(launch, gateway);
     // The enrolment socket is closed by now: the gateway process writes its last records and ends. It is our child.
-    wait_for_gateway();
+    launch::await_children(FAREWELL);
     match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {
@@ -260,21 +260,6 @@ pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> 
 
 /// How long the launcher waits for the gateway process to write its last records.
 const FAREWELL: std::time::Duration = std::time::Duration::from_secs(2);
-
-fn wait_for_gateway() {
-    use rustix::process::{WaitOptions, wait};
-    let until = std::time::Instant::now() + FAREWELL;
-    let mut pause = std::time::Duration::from_micros(200);
-    while std::time::Instant::now() < until {
-        match wait(WaitOptions::NOHANG) {
-            Ok(None) => std::thread::sleep(pause),
-            // A child has ended: the gateway process, or an orphan's remains; ask again until there is none.
-            Ok(Some(_)) => continue,
-            Err(_) => return,
-        }
-        pause = (pause * 2).min(std::time::Duration::from_millis(20));
-    }
-}
 
 fn not_launched(error: launch::Error) -> Failure {
     let code = error.exit_code();
@@ -305,11 +290,8 @@ pub fn serve_on(
     });
     match served {
         Ok(assembly) => {
-            runtime.block_on(async {
-                // The roots are read while the command starts, not while its first request waits.
-                tokio::task::spawn_blocking(crate::origin::warm_roots);
-                gone(gateway).await;
-            });
+            serving::warm_roots();
+            runtime.block_on(gone(gateway));
             if let Some(screen) = screen {
                 farewell(screen, &assembly);
             }

@@ -52,8 +52,7 @@ impl Expanded {
             expanded.bindings.extend(bind_signing(&aws, signing)?);
         }
         if known_variables {
-            let set = preset::known_variables().filter(|(variable, ..)| is_set(variable));
-            for (_, preset, credential) in set {
+            for (_, preset, credential) in preset::known_variables(is_set) {
                 if !credential.origins.is_empty() && !presets.iter().any(|known| known.name == preset.name) {
                     presets.push(preset);
                 }

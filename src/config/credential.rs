@@ -275,7 +275,7 @@ pub(super) fn known_preset(text: &str) -> Result<String, Doubt> {
     if preset::named(text).is_some() {
         return Ok(text.to_owned());
     }
-    let near = keys::nearest(text, preset::all().iter().map(|preset| preset.name.as_str()));
+    let near = keys::nearest(text, preset::names());
     let remedy = near.map_or_else(
         || String::from("see `gateway presets`"),
         |near| format!("did you mean `{near}`?"),
