@@ -12,18 +12,19 @@ OPERATIONS = [
     "put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "checksums", "unsigned", "virtual host", "presigned get", "presigned put", "large",
     "dynamodb", "sts", "assumed role", "sqs", "bedrock", "bedrock stream", "service error", "refusal", "stream",
     "signed chunks", "signed trailer", "unsigned trailer", "expect", "flipped", "differential", "sigv4a",
+    "event stream",
 ]
-OWN = OPERATIONS[-7:]
+OWN = OPERATIONS[-8:-1]
 # What is tried with a wrong key: an operation of each kind.
-TELLING = {"put", "list", "presigned put", "unsigned", "dynamodb", "sts", "sqs", "bedrock", "signed chunks", "signed trailer", "unsigned trailer", "differential", "sigv4a"}
+TELLING = {"put", "list", "presigned put", "unsigned", "dynamodb", "sts", "sqs", "bedrock", "signed chunks", "signed trailer", "unsigned trailer", "differential", "sigv4a", "event stream"}
 
 # What an S3 client of its own does: no AWS SDK, no other service.
 OBJECTS = ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys"]
 
 EXPECTED = {
-    "boto3": [name for name in OPERATIONS if name not in ("stream", *OWN[:-1])],
+    "boto3": [name for name in OPERATIONS if name not in ("stream", "event stream", *OWN[:-1])],
     "aws-cli": ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "presigned get", "dynamodb", "sts", "sqs", "service error", "refusal"],
-    "js": [name for name in OPERATIONS if name not in ("unsigned", "large", "assumed role", *OWN)],
+    "js": [name for name in OPERATIONS if name not in ("unsigned", "large", "assumed role", "event stream", *OWN)],
     "go": [*OBJECTS, "checksums", "presigned get", "presigned put", "dynamodb", "sts", "sqs", "service error", "refusal"],
     "rclone-debian": [name for name in OBJECTS if name != "head"],
     "rclone-newest": [name for name in OBJECTS if name != "head"],
@@ -32,7 +33,11 @@ EXPECTED = {
     "obstore": OBJECTS,
     "pyarrow": OBJECTS,
     "bytes": OWN,
+    "js-http2": ["event stream"],
 }
+
+# Those that go by some ways alone: Node's HTTP/2 by no proxy.
+BY = {"js-http2": ("exec",)}
 
 
 def commands(home):
@@ -42,12 +47,12 @@ def commands(home):
     return {
         "boto3": program("boto3_.py"), "aws-cli": script("awscli.sh", str(home / "venv/bin/aws")), "js": ["node", str(home / "node/aws.mjs")], "go": [str(home / "bin/awsgo")],
         "rclone-debian": script("rclone.sh", "/usr/bin/rclone"), "rclone-newest": script("rclone.sh", str(home / "venv/bin/rclone")), "s3cmd": script("s3cmd.sh"),
-        "minio": program("minio_.py"), "obstore": program("obstore_.py"), "pyarrow": program("pyarrow_.py"), "bytes": program("raw_.py"),
+        "minio": program("minio_.py"), "obstore": program("obstore_.py"), "pyarrow": program("pyarrow_.py"), "bytes": program("raw_.py"), "js-http2": ["node", str(home / "node/stream.mjs")],
     }
 
 
 # The sandbox removes what looks like a credential's variable.
-PASSED = ["AWS_EC2_METADATA_DISABLED", "AWS_MAX_ATTEMPTS", *(f"AWS_ENDPOINT_URL_{name}" for name in ("S3", "DYNAMODB", "STS", "SQS", "BEDROCK_RUNTIME", "SECRETS_MANAGER"))]
+PASSED = ["AWS_EC2_METADATA_DISABLED", "AWS_MAX_ATTEMPTS", *(f"AWS_ENDPOINT_URL_{name}" for name in ("S3", "DYNAMODB", "STS", "SQS", "BEDROCK_RUNTIME", "SECRETS_MANAGER", "TRANSCRIBE_STREAMING"))]
 
 
 def configuration(report):

