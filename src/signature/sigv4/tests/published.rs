@@ -310,7 +310,7 @@ fn a_host_that_is_signed_as_authority_is_signed_again_as_host() {
     let other = asked("other.amazonaws.com", signed);
     assert!(matches!(
         proven(&other, SUITE_SECRET, None),
-        Err(Fault::Signature)
+        Err(Fault::Mismatch)
     ));
     let both = asked(
         "example.amazonaws.com",
