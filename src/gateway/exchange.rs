@@ -103,7 +103,7 @@ impl Worker {
                 trail.reach(Phase::Authorize);
                 trail.decide(
                     Decision::Deny,
-                    denied.verdict.policies.iter(),
+                    &denied.verdict.policies,
                     denied.verdict.generation,
                 );
                 return Err(denied.into());
@@ -111,7 +111,7 @@ impl Worker {
         };
         trail.reach(Phase::Authorize);
         let verdict = authorized.verdict();
-        trail.decide(Decision::Allow, verdict.policies.iter(), verdict.generation);
+        trail.decide(Decision::Allow, &verdict.policies, verdict.generation);
         watched.authorized_under(verdict.generation);
         let verified = self.shared.credentials.verify(authorized).await?;
         trail.reserve()?;
@@ -120,7 +120,7 @@ impl Worker {
         trail.dialled(channel.remote(), channel.version());
         let mut credentialed = self.shared.credentials.attach(verified).await?;
         for (credential, place) in credentialed.lent_to() {
-            trail.lend(credential, &place);
+            trail.lend(credential, place);
         }
         trail.reach(Phase::Attach);
         let (lent, method, upgrade) = credentialed.for_the_answer();
