@@ -3,18 +3,21 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderName, HeaderValue,
 };
 use http::{Method, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Limited};
 
 use super::live::{Cut, Watched};
-use crate::audit::{End, Length, Outcome, Trail};
+use crate::audit::{Length, Outcome, Trail};
 use crate::body::{Coding, DecodeBody, DecodeFault, Decoder};
-use crate::credential::{Lent, Replaced, ScrubBody};
+use crate::credential::{self, Lent, MintFailure, ScrubBody};
 use crate::message::fields;
 use crate::origin::{self, OriginBody};
 
@@ -25,6 +28,10 @@ const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("repr-digest"),
     HeaderName::from_static("content-md5"),
 ];
+
+/// The longest answer that holds temporary credentials, and for how long it may come; a session token has some 2 KiB.
+const LONGEST_MINTED: usize = 64 * 1024;
+const MINTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why an answer's content ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +61,7 @@ impl Broken {
 pub struct AnswerBody {
     source: Source,
     /// What ends with the content; `None` for the gateway's own answers.
-    tail: Option<Box<Tail>>,
+    tail: Option<Tail>,
 }
 
 enum Source {
@@ -68,33 +75,25 @@ enum Source {
     Decoded(Box<ScrubBody<DecodeBody<OriginBody>>>),
 }
 
-/// What is settled when the content ends.
+/// What is settled when the content ends. The trail is with the watch, so that the content stays small.
 struct Tail {
-    trail: Option<Trail>,
     watched: Arc<Watched>,
-    replaced: Option<Replaced>,
     ended: Option<(Outcome, Option<&'static str>)>,
 }
 
-impl Drop for Tail {
+impl Drop for AnswerBody {
     fn drop(&mut self) {
+        let Some(tail) = &self.tail else { return };
         // A client that takes nothing is cut with its connection, and never asks for the content that would say so.
-        let unasked = self.watched.cut().map(|cut| (Outcome::Cut, Some(cut.reason())));
+        let unasked = tail.watched.cut().map(|cut| (Outcome::Cut, Some(cut.reason())));
         let left = (Outcome::Aborted, Some("client_left"));
-        let (outcome, reason) = self.ended.or(unasked).unwrap_or(left);
-        let end = End {
-            outcome,
-            reason,
-            request_bytes: Some(self.watched.meter.up()),
-            response_bytes: Some(self.watched.meter.down()),
-            scrubbed: self.replaced.as_ref().map_or(0, Replaced::count),
+        let (outcome, reason) = tail.ended.or(unasked).unwrap_or(left);
+        let scrubbed = match &self.source {
+            Source::Scrubbed(body) => body.replaced(),
+            Source::Decoded(body) => body.replaced(),
+            Source::Own(_) | Source::Origin(_) => 0,
         };
-        let Some(mut trail) = self.trail.take() else {
-            return;
-        };
-        if let Err(error) = trail.end(end) {
-            tracing::error!(%error, "the end of an exchange was not recorded");
-        }
+        tail.watched.end(outcome, reason, scrubbed);
     }
 }
 
@@ -110,19 +109,10 @@ impl AnswerBody {
 
     /// Ties the end of the content to the exchange's trail and watch.
     pub fn settle(&mut self, trail: Trail, watched: Arc<Watched>) {
-        let replaced = match &self.source {
-            Source::Scrubbed(body) => Some(body.replaced()),
-            Source::Decoded(body) => Some(body.replaced()),
-            Source::Own(_) | Source::Origin(_) => None,
-        };
         // Content that is over before it begins is never polled.
         let ended = self.is_end_stream().then_some((Outcome::Whole, None));
-        self.tail = Some(Box::new(Tail {
-            trail: Some(trail),
-            watched,
-            replaced,
-            ended,
-        }));
+        watched.ends_with_it(trail);
+        self.tail = Some(Tail { watched, ended });
     }
 
     /// What the head announces of the content's length.
@@ -259,8 +249,8 @@ pub fn clean(
     };
     let partial = parts.status == StatusCode::PARTIAL_CONTENT;
     let source = if codings.is_empty() || bare || (partial && !lent.is_strict()) {
-        let body = lent.scrub(body);
-        body.replaced().add(echoes);
+        let mut body = lent.scrub(body);
+        body.add_replaced(echoes);
         Source::Scrubbed(Box::new(body))
     } else {
         // A part of an encoded representation cannot be decoded by itself.
@@ -269,11 +259,59 @@ pub fn clean(
         }
         let decoder = Decoder::new(&codings).map_err(|_| origin::Error::Coding)?;
         as_identity(&mut parts.headers);
-        let body = lent.scrub(DecodeBody::new(body, decoder));
-        body.replaced().add(echoes);
+        let mut body = lent.scrub(DecodeBody::new(body, decoder));
+        body.add_replaced(echoes);
         Source::Decoded(Box::new(body))
     };
     Ok(Response::from_parts(parts, AnswerBody { source, tail: None }))
+}
+
+/// Holds an answer with temporary credentials, and gives it with what `keep` makes of its content.
+///
+/// # Errors
+/// [`credential::Error::Minted`] where it cannot be held or read; nothing of it is given on then.
+pub async fn minted(
+    response: Response<OriginBody>,
+    lent: Option<&Lent>,
+    keep: impl FnOnce(&str, &[u8]) -> Result<Bytes, credential::Error>,
+) -> Result<Response<AnswerBody>, credential::Error> {
+    let (mut parts, body) = response.into_parts();
+    parts.extensions.clear();
+    fields::strip_response(&mut parts.headers);
+    if parts.headers.contains_key(CONTENT_ENCODING) {
+        return Err(MintFailure::Unheld.into());
+    }
+    let collected = Limited::new(body, LONGEST_MINTED).collect();
+    let content = tokio::time::timeout(MINTED_WITHIN, collected).await;
+    let Ok(Ok(content)) = content else {
+        return Err(MintFailure::Unheld.into());
+    };
+    let kind = parts
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let content = keep(kind.unwrap_or_default(), &content.to_bytes())?;
+    as_identity(&mut parts.headers);
+    let summed =
+        |name: &&HeaderName| name.as_str() == "x-amz-crc32" || name.as_str().starts_with("x-amz-checksum-");
+    let sums: Vec<HeaderName> = parts.headers.keys().filter(summed).cloned().collect();
+    for name in sums {
+        parts.headers.remove(name);
+    }
+    let content = match lent {
+        Some(lent) => {
+            lent.scrub_fields(&mut parts.headers);
+            lent.scrub_whole(content)
+        }
+        None => content,
+    };
+    parts
+        .headers
+        .insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
+    parts
+        .headers
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(Response::from_parts(parts, AnswerBody::own(content)))
 }
 
 /// RFC 9110 §8.4, §8.8.3: without its coding it is another representation, of another length.

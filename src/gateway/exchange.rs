@@ -1,18 +1,21 @@
 //! The path of one request: the first file to open.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
 
 use super::Worker;
 use super::answer::{self, AnswerBody};
+use super::clock;
 use super::live::{Connection, Watched};
 use super::manner::Manner;
 use super::refusal::Refusal;
 use super::upgrade;
 use crate::audit::{Decision, End, Length, Outcome, Phase, Trail};
 use crate::body::RecodeFault;
+use crate::credential::Lent;
 use crate::intercept::strict::Violations;
 use crate::intercept::{Accepted, Arrival, Rejected};
 use crate::message::EncodedSlash;
@@ -103,7 +106,7 @@ impl Worker {
                 trail.reach(Phase::Authorize);
                 trail.decide(
                     Decision::Deny,
-                    denied.verdict.policies.iter(),
+                    &denied.verdict.policies,
                     denied.verdict.generation,
                 );
                 return Err(denied.into());
@@ -111,7 +114,7 @@ impl Worker {
         };
         trail.reach(Phase::Authorize);
         let verdict = authorized.verdict();
-        trail.decide(Decision::Allow, verdict.policies.iter(), verdict.generation);
+        trail.decide(Decision::Allow, &verdict.policies, verdict.generation);
         watched.authorized_under(verdict.generation);
         let verified = self.shared.credentials.verify(authorized).await?;
         trail.reserve()?;
@@ -120,13 +123,21 @@ impl Worker {
         trail.dialled(channel.remote(), channel.version());
         let mut credentialed = self.shared.credentials.attach(verified).await?;
         for (credential, place) in credentialed.lent_to() {
-            trail.lend(credential, &place);
+            trail.lend(credential, place);
         }
         trail.reach(Phase::Attach);
         let (lent, method, upgrade) = credentialed.for_the_answer();
+        let minting = credentialed.minting();
         let forwarded = channel.forward(credentialed).await?;
         trail.origin_answered(forwarded.status().as_u16());
         let (response, switched) = forwarded.into_parts();
+        if lent.as_ref().is_some_and(Lent::is_signed) {
+            clock::watch(response.status(), response.headers(), SystemTime::now());
+        }
+        if let Some(minting) = minting.filter(|_| response.status().is_success()) {
+            let keep = |kind: &str, content: &[u8]| self.shared.credentials.keep(&minting, kind, content);
+            return Ok(answer::minted(response, lent.as_ref(), keep).await?);
+        }
         let response = answer::clean(response, &method, lent.as_ref())?;
         match (upgrade, switched) {
             (Some(upgrade), Some(switched)) => {

@@ -40,6 +40,8 @@ pub(super) struct Request<'a> {
     pub(super) fields: &'a HeaderMap,
     /// Ascending; `host` stands for the argument.
     pub(super) signed: &'a [HeaderName],
+    /// `host` is called `:authority`, which stands before all others.
+    pub(super) as_authority: bool,
     pub(super) payload: &'a str,
 }
 
@@ -51,7 +53,11 @@ impl Request<'_> {
         path(self.path, self.rule, &mut out);
         out.push(b'\n');
         line(&mut out, self.query.as_bytes());
-        for name in self.signed {
+        let is_apart = |name: &HeaderName| self.as_authority && *name == http::header::HOST;
+        if self.as_authority {
+            line(&mut out, format!(":authority:{}", self.host).as_bytes());
+        }
+        for name in self.signed.iter().filter(|name| !is_apart(name)) {
             out.extend_from_slice(name.as_str().as_bytes());
             out.push(b':');
             if *name == http::header::HOST {
@@ -62,15 +68,19 @@ impl Request<'_> {
             out.push(b'\n');
         }
         out.push(b'\n');
-        line(&mut out, signed_names(self.signed).as_bytes());
+        if self.as_authority {
+            out.extend_from_slice(b":authority;");
+        }
+        let names = self.signed.iter().filter(|name| !is_apart(name));
+        line(&mut out, signed_names(names).as_bytes());
         out.extend_from_slice(self.payload.as_bytes());
         Ok(out)
     }
 }
 
 /// The list of names, as it stands in a signature.
-pub(super) fn signed_names(signed: &[HeaderName]) -> String {
-    let mut text = String::with_capacity(signed.len() * 16);
+pub(super) fn signed_names<'a>(signed: impl IntoIterator<Item = &'a HeaderName>) -> String {
+    let mut text = String::with_capacity(128);
     for name in signed {
         if !text.is_empty() {
             text.push(';');

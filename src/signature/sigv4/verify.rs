@@ -74,6 +74,7 @@ impl Claim {
             host,
             fields: &head.fields,
             signed: &self.signed,
+            as_authority: self.as_authority,
             payload,
         }
         .text()
