@@ -136,7 +136,8 @@ impl Worker {
         }
         if let Some(minting) = minting.filter(|_| response.status().is_success()) {
             let keep = |kind: &str, content: &[u8]| self.shared.credentials.keep(&minting, kind, content);
-            return Ok(answer::minted(response, lent.as_ref(), keep).await?);
+            // Boxed, so that the usual exchange does not carry room for it.
+            return Ok(Box::pin(answer::minted(response, lent.as_ref(), keep)).await?);
         }
         let response = answer::clean(response, &method, lent.as_ref())?;
         match (upgrade, switched) {
