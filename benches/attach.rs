@@ -10,7 +10,7 @@ use gateway::credential::{Credentials, MemoryStore, Stores};
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use gateway::names::CredentialName;
 use gateway::session::phantom::{PhantomKey, Phantoms, Registry};
-use gateway::session::{Binding, Bindings, Foreign, When};
+use gateway::session::{Binding, Bindings, Foreign, Role, When};
 use http::{HeaderMap, HeaderValue, Method, Version};
 
 /// Never issued by anyone; the letters repeat.
@@ -49,6 +49,7 @@ fn stage(count: usize) -> Stage {
             foreign: Foreign::Refuse,
             basic_user: None,
             variables: vec![],
+            role: Role::Place,
         }
     });
     let bindings: Vec<Binding> = bindings.collect();

@@ -10,6 +10,7 @@ pub mod body;
 pub mod enroll;
 pub mod message;
 pub mod names;
+pub mod signature;
 
 // The path of one request.
 pub mod audit;

@@ -5,14 +5,18 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Each room and the rooms that it may use. One that stands in no list is used by nobody.
-const ROOMS: [(&str, &[&str]); 15] = [
+const ROOMS: [(&str, &[&str]); 16] = [
     ("names", &[]),
     ("message", &["names"]),
     ("body", &["names", "message"]),
     ("enroll", &[]),
+    ("signature", &["names", "message"]),
     ("audit", &["names", "message", "body"]),
     ("intercept", &["names", "message", "body", "audit"]),
-    ("session", &["names", "message", "body", "audit", "intercept"]),
+    (
+        "session",
+        &["names", "signature", "message", "body", "audit", "intercept"],
+    ),
     (
         "policy",
         &["names", "message", "body", "audit", "intercept", "session"],
@@ -21,6 +25,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
         "credential",
         &[
             "names",
+            "signature",
             "message",
             "body",
             "audit",
@@ -45,6 +50,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
         "gateway",
         &[
             "names",
+            "signature",
             "message",
             "body",
             "audit",

@@ -443,6 +443,10 @@ fn one_key(key: &keys::Key, value: &str) -> String {
     match key.section {
         "listener.authentication" => format!("[[listener]]\nauthentication = {{ {assignment} }}\n"),
         "credential.from" => format!("[[credential]]\nfrom = {{ {assignment} }}\n"),
+        "credential.endpoints" => {
+            format!("[[credential]]\nsign = \"sigv4\"\nendpoints = [{{ {assignment} }}]\n")
+        }
+        "credential" if key.name != "sign" => format!("[[credential]]\nsign = \"sigv4\"\n{assignment}\n"),
         section => format!("{}\n{assignment}\n", keys::heading(section)),
     }
 }
@@ -480,6 +484,7 @@ fn the_documentation_has_exactly_the_keys_of_the_code() {
         let title = match key.section {
             "listener.authentication" => "`authentication` of `[[listener]]`".to_owned(),
             "credential.from" => "`from` of `[[credential]]` as a table".to_owned(),
+            "credential.endpoints" => "`endpoints` of `[[credential]]`".to_owned(),
             section => format!("`{}`", keys::heading(section)),
         };
         let reloads = if key.reloads { "yes" } else { "no" };

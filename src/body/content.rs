@@ -1,4 +1,4 @@
-//! The content of a request on its way from the client to the origin: streamed, metered, never collected.
+//! The content of a request on its way from the client to the origin: streamed and metered; held and recoded where a signature needs it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+
+use super::{ContentFault, Held, HoldBudget, HoldFault, Limit, Recode, RecodeFault};
 
 /// What moved in one exchange, in bytes of content; shared between the two directions and the watch over them.
 #[derive(Debug, Default)]
@@ -92,10 +94,28 @@ pub type TrailerFilter = fn(&mut HeaderMap);
 
 /// The content of one request.
 pub struct Content {
-    inner: Incoming,
+    source: Source,
     meter: Arc<Meter>,
     gate: Option<Arc<Gate>>,
     trailers: TrailerFilter,
+    recoding: Option<Box<Recoding>>,
+}
+
+enum Source {
+    /// As it comes.
+    Client(Incoming),
+    /// All of it is here.
+    Held(Box<Held>),
+}
+
+/// What changes or checks the content, and what of it is ready to go on.
+struct Recoding {
+    recode: Box<dyn Recode>,
+    ready: Vec<Bytes>,
+    given: usize,
+    trailers: Option<HeaderMap>,
+    begun: bool,
+    over: bool,
 }
 
 impl Content {
@@ -103,10 +123,11 @@ impl Content {
     #[must_use]
     pub fn new(inner: Incoming, meter: Arc<Meter>, trailers: TrailerFilter) -> Self {
         Self {
-            inner,
+            source: Source::Client(inner),
             meter,
             gate: None,
             trailers,
+            recoding: None,
         }
     }
 
@@ -118,33 +139,168 @@ impl Content {
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.inner.is_end_stream()
+        match &self.source {
+            Source::Client(inner) => inner.is_end_stream(),
+            Source::Held(held) => held.is_empty() && held.trailers.is_none(),
+        }
+    }
+
+    /// Collects all of it, if it is not longer than `limit` and the budget has room. A client that waits for 100 is told to
+    /// continue by the first read.
+    ///
+    /// # Errors
+    /// [`HoldFault`] by cause; what was collected is gone then.
+    pub async fn hold(mut self, limit: Limit, budget: &Arc<HoldBudget>) -> Result<Self, HoldFault> {
+        let Source::Client(inner) = &mut self.source else {
+            return Ok(self);
+        };
+        if limit.is_passed_by(inner.size_hint().lower()) {
+            return Err(HoldFault::TooLong(limit));
+        }
+        let mut held = Held::new(budget.clone());
+        while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut *inner).poll_frame(cx)).await {
+            match frame.map_err(HoldFault::Client)?.into_data() {
+                Ok(data) => {
+                    self.meter.moved.store(true, Ordering::Relaxed);
+                    held.take(data, limit)?;
+                }
+                Err(frame) => {
+                    held.trailers = frame.into_trailers().ok().map(|mut trailers| {
+                        (self.trailers)(&mut trailers);
+                        trailers
+                    });
+                }
+            }
+        }
+        self.source = Source::Held(Box::new(held));
+        Ok(self)
+    }
+
+    /// The content, where it is held.
+    #[must_use]
+    pub fn held(&self) -> Option<&Held> {
+        match &self.source {
+            Source::Held(held) => Some(held),
+            Source::Client(_) => None,
+        }
+    }
+
+    /// The content, where it is held, to be replaced.
+    pub fn held_mut(&mut self) -> Option<&mut Held> {
+        match &mut self.source {
+            Source::Held(held) => Some(held),
+            Source::Client(_) => None,
+        }
+    }
+
+    /// Has every piece pass through `recode`, which leaves the length as it is.
+    pub fn recode(&mut self, recode: Box<dyn Recode>) {
+        self.recoding = Some(Box::new(Recoding {
+            recode,
+            ready: Vec::new(),
+            given: 0,
+            trailers: None,
+            begun: false,
+            over: false,
+        }));
+    }
+
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ContentFault>>> {
+        match &mut self.source {
+            Source::Client(inner) => {
+                let mut frame = std::task::ready!(Pin::new(inner).poll_frame(cx));
+                if let Some(trailers) = frame
+                    .as_mut()
+                    .and_then(|frame| frame.as_mut().ok()?.trailers_mut())
+                {
+                    (self.trailers)(trailers);
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(ContentFault::Client)))
+            }
+            Source::Held(held) => Poll::Ready(match held.pieces.pop_front() {
+                Some(piece) => Some(Ok(Frame::data(piece))),
+                None => held.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))),
+            }),
+        }
+    }
+
+    fn poll_recoded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ContentFault>>> {
+        loop {
+            let Some(recoding) = &mut self.recoding else {
+                return self.poll_source(cx);
+            };
+            if let Some(piece) = recoding.take() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            if recoding.over {
+                let trailers = recoding.trailers.take();
+                return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
+            }
+            let frame = std::task::ready!(self.poll_source(cx)).transpose()?;
+            let Some(recoding) = &mut self.recoding else {
+                return Poll::Ready(None);
+            };
+            recoding.step(frame)?;
+        }
+    }
+}
+
+impl Recoding {
+    fn take(&mut self) -> Option<Bytes> {
+        let piece = self.ready.get_mut(self.given).map(std::mem::take);
+        match piece {
+            Some(piece) => {
+                self.given += 1;
+                Some(piece)
+            }
+            None => {
+                self.ready.clear();
+                self.given = 0;
+                None
+            }
+        }
+    }
+
+    fn step(&mut self, frame: Option<Frame<Bytes>>) -> Result<(), RecodeFault> {
+        self.begun = true;
+        match frame.map(Frame::into_data) {
+            Some(Ok(data)) => self.recode.piece(data, &mut self.ready)?,
+            Some(Err(frame)) => self.trailers = frame.into_trailers().ok(),
+            None => {
+                self.recode.end(&mut self.ready)?;
+                self.over = true;
+            }
+        }
+        // An empty frame says nothing, and some peers count them.
+        self.ready.retain(|piece| !piece.is_empty());
+        Ok(())
     }
 }
 
 impl Body for Content {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = ContentFault;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ContentFault>>> {
         if let Some(gate) = &self.gate {
             std::task::ready!(gate.poll_open(cx));
             self.gate = None;
         }
-        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        let frame = match &self.recoding {
+            None => std::task::ready!(self.poll_source(cx)),
+            Some(_) => std::task::ready!(self.poll_recoded(cx)),
+        };
         match frame {
             None => {
                 self.meter.up_ended.store(true, Ordering::Relaxed);
                 Poll::Ready(None)
             }
-            Some(Ok(mut frame)) => {
+            Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
                     self.meter.add_up(data.len());
-                } else if let Some(trailers) = frame.trailers_mut() {
-                    (self.trailers)(trailers);
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -153,10 +309,24 @@ impl Body for Content {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        match (&self.recoding, &self.source) {
+            // Over only where the recoding has agreed to the end.
+            (Some(recoding), _) => {
+                recoding.over && recoding.given == recoding.ready.len() && recoding.trailers.is_none()
+            }
+            (None, Source::Client(inner)) => inner.is_end_stream(),
+            (None, Source::Held(held)) => held.pieces.is_empty() && held.trailers.is_none(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        match &self.source {
+            // What a recoding holds back has been counted off already by what is below it.
+            Source::Client(_) if self.recoding.as_ref().is_some_and(|recoding| recoding.begun) => {
+                SizeHint::new()
+            }
+            Source::Client(inner) => inner.size_hint(),
+            Source::Held(held) => SizeHint::with_exact(held.left() as u64),
+        }
     }
 }

@@ -1,15 +1,19 @@
-//! Room: body. Content as it streams: its codings undone, its length limited and counted, never collected.
+//! Room: body. Content as it streams: its codings undone, its length limited and counted; held only where a signature needs it.
 
 mod coding;
 mod content;
 mod decode;
+mod hold;
 mod limit;
+mod recode;
 mod undo;
 
 pub use coding::{Coding, accept_encoding};
 pub use content::{Content, Gate, Meter, TrailerFilter};
 pub use decode::{DecodeBody, DecodeFault};
+pub use hold::{Held, HoldBudget, HoldFault};
 pub use limit::{Limit, LimitSyntax};
+pub use recode::{ContentFault, Recode, RecodeFault};
 pub use undo::{Decoder, Step};
 
 /// Says why content could not be brought back to its identity form.

@@ -11,8 +11,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::expand::Expanded;
 use super::failure::Failure;
 use crate::audit::{self, Log};
+use crate::body::{HoldBudget, Limit};
 use crate::config::{self, Config, HttpVersion};
-use crate::credential::{Credentials, Stores};
+use crate::credential::{Credentials, Holding, Stores};
 use crate::gateway::{Ids, Limits, Shared, Tally, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::message::{Host, HostPattern};
@@ -22,7 +23,7 @@ use crate::origin::vet::AddressRange;
 use crate::origin::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
 use crate::policy::{HostScope, Policies, Source, quick};
 use crate::session::phantom::{PhantomKey, Phantoms};
-use crate::session::{Bindings, Session, Sessions};
+use crate::session::{Binding, Bindings, Role, Session, Sessions};
 
 /// Everything but listeners and threads, ready to serve.
 pub struct Assembly {
@@ -67,7 +68,7 @@ impl Assembly {
             sessions: Sessions::default(),
             policies: Policies::load(&sources(&config, &flags)?)
                 .map_err(|problems| refused("the policies", problems))?,
-            credentials: Credentials::new(bindings, &stores),
+            credentials: Credentials::new(bindings, &stores).with_holding(holding(&config)),
             log: log(&config)?,
             limits: limits(&config),
             origin_settings: Arc::new({
@@ -197,10 +198,17 @@ fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindin
         permits.insert(quick::permit_host(None, &one.host.to_string(), Some(one.port)));
     }
     if config.policy.files.is_empty() {
-        for binding in bindings.all() {
+        let lendable = |binding: &&Binding| !matches!(binding.role, Role::Part(_));
+        for binding in bindings.all().filter(lendable) {
             for origin in &binding.origins {
                 let host = origin.hosts.to_string();
-                permits.insert(quick::permit_host(None, &host, Some(origin.port)));
+                // Below a domain of a cloud strangers have names, too: only what is signed may go there.
+                permits.insert(match (binding.signing(), &origin.hosts) {
+                    (Some(_), HostPattern::Below(_)) => {
+                        quick::permit_with(None, &binding.credential, &host, Some(origin.port))
+                    }
+                    _ => quick::permit_host(None, &host, Some(origin.port)),
+                });
                 permits.insert(quick::permit_lend(
                     None,
                     &binding.credential,
@@ -252,6 +260,13 @@ fn default_log() -> Result<PathBuf, Failure> {
         std::process::id()
     );
     Ok(directory.join(name))
+}
+
+fn holding(config: &Config) -> Holding {
+    Holding {
+        limit: Limit::bytes(config.limits.hold.as_u64()),
+        budget: HoldBudget::new(Limit::bytes(config.limits.hold_all.as_u64())),
+    }
 }
 
 fn limits(config: &Config) -> Limits {

@@ -24,6 +24,7 @@ use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
 use crate::launch::{self, Launch, environment};
 use crate::names::SessionId;
 use crate::origin::SYSTEM_BUNDLES;
+use crate::session::{Binding, Role};
 
 /// The first argument of the gateway process.
 pub const GATEWAY_PROCESS: &str = "__gateway";
@@ -145,7 +146,8 @@ fn refuse_programs_of_the_workload(expanded: &Expanded, summary: &launch::Summar
 /// What will hold, in a few lines, before the command starts.
 fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
     let mut lent: Vec<String> = Vec::new();
-    for binding in &expanded.bindings {
+    let lendable = |binding: &&Binding| !matches!(binding.role, Role::Part(_));
+    for binding in expanded.bindings.iter().filter(lendable) {
         let hosts: Vec<String> = binding
             .origins
             .iter()
@@ -156,7 +158,11 @@ fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         } else {
             binding.variables.join(", ")
         };
-        lent.push(format!("{names} (phantom) to {}", hosts.join(", ")));
+        let what = match binding.role {
+            Role::Place => format!("{names} (phantom) to {}", hosts.join(", ")),
+            _ => format!("{} (signs) for {}", binding.credential, hosts.join(", ")),
+        };
+        lent.push(what);
     }
     let mut hosts: Vec<String> = expanded
         .allowed
@@ -242,7 +248,7 @@ pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> 
     })?;
     let ended = launch::run(launch, gateway);
     // The enrolment socket is closed by now: the gateway process writes its last records and ends. It is our child.
-    wait_for_gateway();
+    launch::await_children(FAREWELL);
     match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {
@@ -254,21 +260,6 @@ pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> 
 
 /// How long the launcher waits for the gateway process to write its last records.
 const FAREWELL: std::time::Duration = std::time::Duration::from_secs(2);
-
-fn wait_for_gateway() {
-    use rustix::process::{WaitOptions, wait};
-    let until = std::time::Instant::now() + FAREWELL;
-    let mut pause = std::time::Duration::from_micros(200);
-    while std::time::Instant::now() < until {
-        match wait(WaitOptions::NOHANG) {
-            Ok(None) => std::thread::sleep(pause),
-            // A child has ended: the gateway process, or an orphan's remains; ask again until there is none.
-            Ok(Some(_)) => continue,
-            Err(_) => return,
-        }
-        pause = (pause * 2).min(std::time::Duration::from_millis(20));
-    }
-}
 
 fn not_launched(error: launch::Error) -> Failure {
     let code = error.exit_code();
@@ -299,11 +290,8 @@ pub fn serve_on(
     });
     match served {
         Ok(assembly) => {
-            runtime.block_on(async {
-                // The roots are read while the command starts, not while its first request waits.
-                tokio::task::spawn_blocking(crate::origin::warm_roots);
-                gone(gateway).await;
-            });
+            serving::warm_roots();
+            runtime.block_on(gone(gateway));
             if let Some(screen) = screen {
                 farewell(screen, &assembly);
             }

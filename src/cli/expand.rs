@@ -7,10 +7,10 @@ use super::failure::Failure;
 use super::screen::Screen;
 use crate::config::{self, Allowed, Config};
 use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
-use crate::message::{Host, HostPattern, Origin, OriginPattern, RequestTarget, Scheme};
+use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, RequestTarget, Scheme};
 use crate::names::CredentialName;
 use crate::origin::{OriginSettings, Origins};
-use crate::session::{Binding, Reference};
+use crate::session::{Binding, Foreign, Reference, Role, SigV4, Signer, Signing, SigningPart, When};
 
 /// The credentials and hosts that a configuration means, presets and known variables included.
 #[derive(Default)]
@@ -35,16 +35,24 @@ impl Expanded {
         };
         let mut bound: HashSet<CredentialName> = HashSet::new();
         for credential in &config.credentials {
-            expanded.bindings.push(bind(credential)?);
+            match &credential.signing {
+                Some(signing) => expanded.bindings.extend(bind_signing(credential, signing)?),
+                None => expanded.bindings.push(bind(credential)?),
+            }
             bound.insert(credential.name.clone());
         }
         let mut presets: Vec<&Preset> = Vec::new();
         for name in &config.presets {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
+        if known_variables
+            && let Some(aws) = config::Credential::aws()
+            && let Some(signing) = &aws.signing
+        {
+            expanded.bindings.extend(bind_signing(&aws, signing)?);
+        }
         if known_variables {
-            let set = preset::known_variables().filter(|(variable, ..)| is_set(variable));
-            for (_, preset, credential) in set {
+            for (_, preset, credential) in preset::known_variables(is_set) {
                 if !credential.origins.is_empty() && !presets.iter().any(|known| known.name == preset.name) {
                     presets.push(preset);
                 }
@@ -227,7 +235,72 @@ fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
         foreign: credential.foreign,
         basic_user: preset.and_then(|preset| preset.basic_user.clone()),
         variables: credential.env.clone(),
+        role: Role::Place,
     })
+}
+
+/// A signing credential: a binding for each part, the first of which is the one that is lent.
+fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> Result<Vec<Binding>, Failure> {
+    let refused =
+        |why: String| Failure::usage(format!("credential `{}` is refused", credential.name)).because(why);
+    let name = |part: &str| {
+        CredentialName::new(&format!("{}.{part}", credential.name))
+            .map_err(|error| refused(error.to_string()))
+    };
+    let others = signing.parts.iter().skip(1);
+    let parts = others.map(|part| {
+        Ok(SigningPart {
+            name: part.name.clone(),
+            credential: name(&part.name)?,
+            optional: part.optional,
+        })
+    });
+    let signs = Arc::new(Signing {
+        signer: match &signing.way {
+            config::SigningWay::SigV4 => {
+                Signer::SigV4(SigV4::new(signing.scope.clone(), signing.endpoints.clone()))
+            }
+            config::SigningWay::Recipe(recipe) => Signer::Recipe(recipe.clone()),
+        },
+        parts: parts.collect::<Result<_, Failure>>()?,
+    });
+    let origins = credential.own_origins();
+    let mut bindings = Vec::with_capacity(signing.parts.len());
+    for (at, part) in signing.parts.iter().enumerate() {
+        let kept = reference(&part.from).map_err(|error| refused(error.to_string()))?;
+        let kept = match part.member {
+            Some(member) => kept.member(member),
+            None => kept,
+        };
+        bindings.push(Binding {
+            credential: match at {
+                0 => credential.name.clone(),
+                _ => name(&part.name)?,
+            },
+            reference: if credential.allow_short {
+                kept.allowing_short()
+            } else {
+                kept
+            },
+            shape: None,
+            origins: origins.clone(),
+            places: match at {
+                0 => vec![Place::Signature(signing.way.name().to_owned())],
+                _ => Vec::new(),
+            },
+            methods: credential.methods.clone(),
+            paths: credential.path.iter().cloned().collect(),
+            when: When::Phantom,
+            foreign: Foreign::Refuse,
+            basic_user: None,
+            variables: part.variable.iter().cloned().collect(),
+            role: match at {
+                0 => Role::Signs(signs.clone()),
+                _ => Role::Part(signs.clone()),
+            },
+        });
+    }
+    Ok(bindings)
 }
 
 /// The preset's credential that this one is: by one of its variables, or the only one.

@@ -26,6 +26,9 @@ pub struct RunFlags {
     /// Allow a service's hosts and lend its known variables (see `gateway presets`)
     #[arg(long = "preset", value_name = "NAME")]
     presets: Vec<String>,
+    /// Sign requests to AWS with your credentials: those of the environment, or of a profile of the AWS CLI
+    #[arg(long, value_name = "PROFILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    aws: Option<String>,
     /// Allow a host, or `*.DOMAIN`; port 443 unless named
     #[arg(long, value_name = "HOST[:PORT]")]
     allow: Vec<String>,
@@ -93,6 +96,7 @@ impl RunFlags {
     /// Whether no flag and no file says what is wanted.
     pub fn says_nothing(&self) -> bool {
         self.config.is_none()
+            && self.aws.is_none()
             && [&self.secrets, &self.presets, &self.allow, &self.policies]
                 .iter()
                 .all(|given| given.is_empty())
@@ -107,6 +111,7 @@ impl RunFlags {
             config: self.config.clone(),
             secrets: self.secrets.clone(),
             presets: self.presets.clone(),
+            aws: self.aws.clone(),
             allow: self.allow.clone(),
             policies: self.policies.clone(),
             hide: self.hide.clone(),

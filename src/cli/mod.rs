@@ -136,7 +136,7 @@ fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
     let socket =
         socket.map_err(|error| Failure::new("there is no enrolment socket").because(error.to_string()))?;
     // The terminal is the command's: without a wish for more, only what went wrong inside the gateway is told.
-    journal::start("gateway=error");
+    journal::start(tracing::Level::ERROR);
     match Cli::try_parse_from(arguments).map(|cli| cli.command) {
         Ok(Command::Exec(exec)) => exec.serve(socket.into()),
         Ok(Command::Demo(demo)) => demo.serve(socket.into()),

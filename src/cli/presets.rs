@@ -22,8 +22,7 @@ impl Presets {
             return Ok(Code::Ok);
         };
         let preset = preset::named(name).ok_or_else(|| {
-            let near =
-                crate::config::keys::nearest(name, preset::all().iter().map(|preset| preset.name.as_str()));
+            let near = crate::config::keys::nearest(name, preset::names());
             let next = near.map_or_else(
                 || String::from("`gateway presets` lists them; without one, use `--secret NAME@HOST`"),
                 |near| format!("did you mean `{near}`?"),
@@ -47,13 +46,9 @@ pub(super) fn known_variable(variable: &str) -> Option<String> {
 
 fn list(screen: &Screen) {
     if screen.json() {
-        return screen.document(&preset::all().iter().map(document).collect::<Vec<_>>());
+        return screen.document(&preset::all().map(document).collect::<Vec<_>>());
     }
-    let width = preset::all()
-        .iter()
-        .map(|preset| preset.name.len())
-        .max()
-        .unwrap_or(0);
+    let width = preset::names().map(str::len).max().unwrap_or(0);
     for preset in preset::all() {
         let variables: Vec<_> = preset
             .credentials

@@ -34,7 +34,7 @@ impl Serve {
     /// # Errors
     /// A [`Failure`] where something cannot be set up; nothing is served then.
     pub fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
-        journal::start("gateway=warn");
+        journal::start(tracing::Level::WARN);
         let config = self.run.config(&super::presets::known_variable)?;
         screen.warn(&config.warnings);
         if config.listeners.is_empty() {
@@ -76,8 +76,7 @@ async fn serve(assembly: &Arc<Assembly>, screen: &Screen, quiet: bool) -> Result
             screen.note(format!("gateway: session `{}` on {address}", door.session.id()));
         }
     }
-    // The roots are read while the first client connects, not while it waits.
-    tokio::task::spawn_blocking(crate::origin::warm_roots);
+    serving::warm_roots();
     wait(assembly, &worker, &others, screen).await
 }
 

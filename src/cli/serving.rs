@@ -73,6 +73,16 @@ pub fn serve(worker: &Arc<Worker>, listener: std::net::TcpListener, door: Arc<Do
     Ok(())
 }
 
+/// Reads the system's roots while the first client starts and connects, not while it waits.
+///
+/// On a thread that nothing waits for: a command that asks for nothing ends without them.
+pub fn warm_roots() {
+    // Without the thread the first exchange that needs the roots reads them.
+    let _ = std::thread::Builder::new()
+        .name("roots".to_owned())
+        .spawn(crate::origin::warm_roots);
+}
+
 /// Makes this process one that may hold secrets: no core file, no debugger of the same user, no end by a full disk; and as
 /// many descriptors as the system allows (threats Q02, D14, P04).
 ///

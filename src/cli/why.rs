@@ -203,6 +203,24 @@ fn next_step(reason: &str) -> &'static str {
         "foreign_credential" => {
             "the workload sent a key of its own to an origin that has a credential: `foreign = \"strip\"` removes it"
         }
+        "sigv4_scope" => {
+            "the signature is for another service, region or partition than the host or the credential's pins: see `regions`, \
+             `services` and `endpoints`"
+        }
+        "sigv4_action" => {
+            "the action is none that the credential is for: see `actions`; what returns credentials needs `credential_actions`"
+        }
+        "sigv4_resource" => {
+            "the bucket or account is none that the credential is for: see `buckets` and `accounts`"
+        }
+        "sigv4_mismatch" | "signature_mismatch" => {
+            "the client signed with another key than its environment holds, or changed the request afterwards"
+        }
+        "signature_skew" => "the client's clock is off: set it",
+        "signature_expired" => "the presigned request's time is over: presign it again",
+        "content_too_long" | "content_budget" => {
+            "more content had to be held than [limits] `hold` and `hold_all` allow"
+        }
         "cleartext_injection" => "a secret goes over TLS only: use https",
         "ssrf_resolved_ip" => {
             "the host lies in a private network: add an [[origin]] with `addresses`, if that is meant"

@@ -10,12 +10,14 @@ use crate::message::{EncodedSlash, OriginPattern, Place, RequestTarget};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Foreign, When};
+use crate::signature::sigv4;
 
 use super::keys;
 use super::mistake::Doubt;
 use super::page::Section;
 use super::pattern;
 use super::reference::{Reference, variable};
+use super::signing::{self, SIGV4_VARIABLES, Signing, Way};
 
 /// Binds a secret to origins and places.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Credential {
     pub path: Option<String>,
     /// Whether a secret of fewer than eight bytes is taken.
     pub allow_short: bool,
+    /// How requests are signed with it, where it is not put into them.
+    pub signing: Option<Signing>,
 }
 
 impl Credential {
@@ -63,6 +67,35 @@ impl Credential {
             methods: Vec::new(),
             path: None,
             allow_short: false,
+            signing: None,
+        }
+    }
+
+    /// The credentials of AWS that stand in the environment, if they do.
+    #[must_use]
+    pub fn aws() -> Option<Self> {
+        let is_set = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+        let [id, secret, token] = SIGV4_VARIABLES;
+        (is_set(id) && is_set(secret)).then(|| Self::signed(Signing::sigv4(is_set(token))))
+    }
+
+    /// The credentials of AWS that a program prints.
+    #[must_use]
+    pub fn aws_from(program: &Reference) -> Self {
+        Self::signed(Signing::sigv4_from(program))
+    }
+
+    fn signed(signing: Signing) -> Self {
+        let name = CredentialName::new("aws").expect("`aws` is a name");
+        let from = signing.parts[0].from.clone();
+        Self {
+            env: signing
+                .parts
+                .iter()
+                .filter_map(|part| part.variable.clone())
+                .collect(),
+            signing: Some(signing),
+            ..Self::named(name, from)
         }
     }
 
@@ -91,6 +124,33 @@ impl Credential {
             [only] => Some(only),
             several => several.iter().find(called),
         }
+    }
+
+    /// Where all that is secret of it is kept.
+    pub fn references(&self) -> impl Iterator<Item = &Reference> {
+        let parts = self.signing.iter().flat_map(|signing| &signing.parts);
+        std::iter::once(&self.from).chain(parts.map(|part| &part.from))
+    }
+
+    /// The origins that it names: its own, and those of its endpoints; of a signing credential that names none, those of the
+    /// service.
+    #[must_use]
+    pub fn own_origins(&self) -> Vec<OriginPattern> {
+        let Some(signing) = &self.signing else {
+            return self.origins.clone();
+        };
+        let mut origins = self.origins.clone();
+        origins.extend(signing.endpoints.iter().map(|endpoint| endpoint.origin.clone()));
+        if origins.is_empty() {
+            match &signing.way {
+                Way::SigV4 => {
+                    let domains = sigv4::domains(&signing.partitions).into_iter();
+                    origins.extend(domains.filter_map(|domain| format!("https://*.{domain}").parse().ok()));
+                }
+                Way::Recipe(recipe) => origins.extend(recipe.hosts().iter().cloned()),
+            }
+        }
+        origins
     }
 
     /// How long a secret from a command is kept.
@@ -132,27 +192,32 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
         CredentialName::new(text)
             .map_err(|malformed| Doubt::new(malformed.to_string(), "write for example `GITHUB_TOKEN`"))
     });
+    let signing = signing::signing(section);
     let from = match Reference::read(section, "from", "credential.from") {
+        // Where the first part is kept; the others are in `signing`.
+        _ if section.has("sign") => signing
+            .as_ref()
+            .and_then(|signing| Some(signing.parts.first()?.from.clone())),
         Some(reference) => Some(reference),
         None if section.has("from") => None,
         None => name.as_ref().and_then(|name| from_name(section, name.get_ref())),
     };
     let preset = section.parsed("preset", known_preset).map(Spanned::into_inner);
     let origins = values(section.each("origins", pattern::origin));
-    let places = values(section.each("places", |text| {
-        text.parse::<Place>().map_err(|malformed| {
-            Doubt::new(
-                malformed.to_string(),
-                "write for example `header:authorization:Bearer`",
-            )
-        })
-    }));
+    let places = values(section.each("places", place));
     let when = section
         .choice("when", &[("phantom", When::Phantom), ("always", When::Always)])
         .unwrap_or(When::Phantom);
     let methods = values(section.each("methods", method));
     let read = Credential {
-        env: env(section, name.as_ref().map(Spanned::get_ref), preset.as_deref()),
+        env: match &signing {
+            Some(signing) => signing
+                .parts
+                .iter()
+                .filter_map(|part| part.variable.clone())
+                .collect(),
+            None => env(section, name.as_ref().map(Spanned::get_ref), preset.as_deref()),
+        },
         name: name.clone().map_or_else(
             || CredentialName::new("unnamed").ok(),
             |name| Some(name.into_inner()),
@@ -172,6 +237,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
         methods,
         path: section.parsed("path", path).map(Spanned::into_inner),
         allow_short: section.truth("allow_short").unwrap_or(false),
+        signing,
     };
     contradictions(section, &read);
     (name.is_some() && from.is_some()).then_some(read)
@@ -209,7 +275,7 @@ pub(super) fn known_preset(text: &str) -> Result<String, Doubt> {
     if preset::named(text).is_some() {
         return Ok(text.to_owned());
     }
-    let near = keys::nearest(text, preset::all().iter().map(|preset| preset.name.as_str()));
+    let near = keys::nearest(text, preset::names());
     let remedy = near.map_or_else(
         || String::from("see `gateway presets`"),
         |near| format!("did you mean `{near}`?"),
@@ -239,6 +305,18 @@ pub fn sandbox_variable(text: &str) -> Result<String, Doubt> {
         ));
     }
     Ok(name)
+}
+
+fn place(text: &str) -> Result<Place, Doubt> {
+    let example = "write for example `header:authorization:Bearer`";
+    match text.parse::<Place>() {
+        Ok(Place::Signature(_)) => Err(Doubt::new(
+            "what signs a request stands in no place",
+            "write `sign = \"sigv4\"` and no `places`",
+        )),
+        Ok(place) => Ok(place),
+        Err(malformed) => Err(Doubt::new(malformed.to_string(), example)),
+    }
 }
 
 fn shape(text: &str) -> Result<String, Doubt> {
@@ -274,6 +352,17 @@ fn path(text: &str) -> Result<String, Doubt> {
 }
 
 fn contradictions(section: &Section<'_, '_>, read: &Credential) {
+    if read.signing.is_some() {
+        if read.own_origins().is_empty() && !section.has("origins") {
+            let remedy = "add `origins = [\"https://api.example.com\"]`";
+            section.missing(
+                "origins",
+                "the recipe leaves them to you: the service's host is your own",
+                remedy,
+            );
+        }
+        return;
+    }
     if read.origins.is_empty() && !section.has("origins") {
         no_origins(section, read);
     }

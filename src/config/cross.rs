@@ -128,7 +128,7 @@ fn sessions(page: &Page<'_>, config: &Config, spans: &Spans) {
 fn cleartext(page: &Page<'_>, config: &Config, spans: &Spans) {
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
         for origin in credential
-            .origins
+            .own_origins()
             .iter()
             .filter(|origin| origin.scheme == Scheme::Http)
         {
@@ -201,7 +201,10 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
     let mut found = Vec::new();
     for variable in &config.sandbox.pass_env {
         let holds = config.credentials.iter().find(|credential| {
-            credential.env.contains(variable) || credential.from == Reference::Env(variable.clone())
+            credential.env.contains(variable)
+                || credential
+                    .references()
+                    .any(|from| *from == Reference::Env(variable.clone()))
         });
         if let Some(credential) = holds {
             let what = format!("`{variable}` is passed to the workload");
@@ -244,7 +247,7 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
 
 /// The files that the gateway reads or writes for itself.
 pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
-    let secrets = config.credentials.iter().map(|credential| &credential.from);
+    let secrets = config.credentials.iter().flat_map(super::Credential::references);
     let passwords = config
         .listeners
         .iter()
@@ -314,7 +317,7 @@ fn unreachable(page: &Page<'_>, config: &Config, spans: &Spans) {
                 doubt,
             );
         }
-        for origin in &credential.origins {
+        for origin in credential.own_origins() {
             let carried = config.listeners.iter().any(|listener| match listener.kind {
                 ListenerKind::Proxy { .. } => true,
                 ListenerKind::Tls { port } => origin.scheme == Scheme::Https && origin.port == port,

@@ -23,6 +23,8 @@ pub struct Flags {
     pub secrets: Vec<String>,
     /// `--preset NAME`.
     pub presets: Vec<String>,
+    /// `--aws[=PROFILE]`; empty is the environment.
+    pub aws: Option<String>,
     /// `--allow HOST[:PORT]`.
     pub allow: Vec<String>,
     /// `--policy FILE`.
@@ -103,6 +105,30 @@ impl Flags {
                 config.presets.extend(credential.preset.clone());
             }
             config.credentials.push(credential);
+        }
+        if let Some(profile) = &self.aws {
+            let read = aws(profile);
+            let credential = line.take("--aws", "the credentials of AWS cannot be named", read);
+            let taken = credential.as_ref().is_some_and(|credential| {
+                let known = |other: &Credential| {
+                    other.name == credential.name
+                        || other.env.iter().any(|variable| credential.env.contains(variable))
+                };
+                config.credentials.iter().any(known)
+            });
+            if taken {
+                let doubt = Doubt::new(
+                    "another credential is called `aws`, or has its variables",
+                    "leave one of the two out",
+                );
+                line.refuse(
+                    "--aws",
+                    String::from("the credentials of AWS are given twice"),
+                    doubt,
+                );
+            } else {
+                config.credentials.extend(credential);
+            }
         }
         for text in &self.presets {
             let read = super::credential::known_preset(text);
@@ -203,6 +229,56 @@ impl Line {
         let what = format!("the value is {}", shown(text));
         self.take(flag, &what, read)
     }
+}
+
+/// The credentials of AWS: those of the environment, or of a profile, which the AWS CLI prints.
+fn aws(profile: &str) -> Result<Credential, Doubt> {
+    if profile.is_empty() {
+        return Credential::aws().ok_or_else(|| {
+            Doubt::new(
+                "`AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` are not both set",
+                "set them, or name a profile of the AWS CLI: `--aws=PROFILE`",
+            )
+        });
+    }
+    let fits = profile.len() <= 128
+        && !profile.starts_with('-')
+        && profile
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-@+/:".contains(&byte));
+    if !fits {
+        return Err(Doubt::new(
+            "it is no name of a profile",
+            "write for example `--aws=dev`",
+        ));
+    }
+    let program = std::env::var_os("PATH")
+        .iter()
+        .flat_map(std::env::split_paths)
+        .map(|folder| folder.join("aws"))
+        .find(|path| path.is_absolute() && path.is_file());
+    let program = program
+        .and_then(|path| path.to_str().map(str::to_owned))
+        .ok_or_else(|| {
+            Doubt::new(
+                "a profile's credentials are printed by the AWS CLI, and there is no program `aws` in PATH",
+                "install it, or set the credentials as variables and write `--aws`",
+            )
+        })?;
+    let argv = [
+        &*program,
+        "configure",
+        "export-credentials",
+        "--profile",
+        profile,
+        "--format",
+        "process",
+    ];
+    let from = Reference::Command {
+        argv: argv.iter().map(|&word| word.to_owned()).collect(),
+        ttl: None,
+    };
+    Ok(Credential::aws_from(&from))
 }
 
 /// Reads `NAME[@HOST[:PORT]][=REFERENCE]`; gives the credential and what it makes the session allow.

@@ -18,6 +18,7 @@ mod policy;
 mod read;
 mod reference;
 mod settings;
+mod signing;
 pub mod state;
 mod units;
 
@@ -32,6 +33,7 @@ pub use origin::{ClientIdentity, HttpVersion, OriginRule};
 pub use policy::{Policy, PolicySource, PolicyUnreadable};
 pub use reference::Reference;
 pub use settings::{Audit, Ca, Limits, Phantoms, Resolver, Runtime, Sandbox, Sync};
+pub use signing::{Part as SigningPart, Signing, Way as SigningWay};
 pub use units::{Size, duration, show_duration};
 
 use crate::message::{Host, HostPattern, Origin};

@@ -327,6 +327,55 @@ impl<'p, 't> Section<'p, 't> {
         chosen.map(Spanned::into_inner)
     }
 
+    /// The texts of a table whose names are not fixed, each with its name, which `check` takes.
+    pub fn texts(
+        &self,
+        key: &'static str,
+        check: impl Fn(&str) -> Result<(), Doubt>,
+    ) -> Vec<(String, Spanned<String>)> {
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let Some(table) = value.get_ref().as_table() else {
+            self.mistyped(key, value, "table in braces");
+            return Vec::new();
+        };
+        let mut texts = Vec::new();
+        for (name, value) in table {
+            if let Err(doubt) = check(name.get_ref()) {
+                let what = format!("unknown name {} in `{key}`", shown(name.get_ref()));
+                self.page.error(&name.span(), what, doubt);
+            } else if let Some(text) = value.get_ref().as_str() {
+                texts.push((
+                    name.get_ref().to_string(),
+                    Spanned::new(value.span(), text.to_owned()),
+                ));
+            } else {
+                self.mistyped(key, value, "table of texts");
+            }
+        }
+        texts
+    }
+
+    /// The tables of a list.
+    pub fn tables(&self, key: &'static str, name: &'static str) -> Vec<Section<'p, 't>> {
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let Some(items) = value.get_ref().as_array() else {
+            self.mistyped(key, value, "list of tables in brackets");
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for item in items {
+            match item.get_ref().as_table() {
+                Some(table) => tables.push(Section::open(self.page, name, table, item.span())),
+                None => self.mistyped(key, item, "table in braces"),
+            }
+        }
+        tables
+    }
+
     /// A table within this one.
     pub fn inner(&self, key: &'static str, name: &'static str) -> Option<Section<'p, 't>> {
         let value = self.value(key)?;

@@ -98,6 +98,10 @@ pub struct Limits {
     pub streams_per_connection: u32,
     /// Leaf certificates that one session keeps.
     pub leaves: usize,
+    /// Content of one request that is held, where a signature covers it and does not tell its hash.
+    pub hold: Size,
+    /// Content of all requests that is held.
+    pub hold_all: Size,
 }
 
 /// Where `gateway serve` writes what the workload holds.
@@ -195,6 +199,8 @@ impl Default for Limits {
             progress_timeout: Duration::from_secs(300),
             streams_per_connection: 128,
             leaves: 1024,
+            hold: Size::mib(16),
+            hold_all: Size::mib(64),
         }
     }
 }
@@ -298,6 +304,11 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
     limits.exchanges_per_session =
         count("exchanges_per_session", 1_000_000).unwrap_or(limits.exchanges_per_session);
     limits.leaves = count("leaves", 100_000).unwrap_or(limits.leaves);
+    for (key, place) in [("hold", &mut limits.hold), ("hold_all", &mut limits.hold_all)] {
+        if let Some(size) = section.parsed(key, Size::parse) {
+            *place = size.into_inner();
+        }
+    }
     let streams = section
         .count("streams_per_connection", 1..=10_000)
         .and_then(|count| u32::try_from(count).ok());

@@ -1,22 +1,27 @@
 //! The last step before a request leaves: each grant's secret is fetched and put where its phantom stood.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use http::{HeaderMap, Method};
+use tokio::time::Instant;
 
 use super::inject::{AttachFailure, Prepared, inject};
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
-use super::secret::Secret;
-use super::store::{Lease, Source, Stores, Unavailable};
-use crate::body::{self, Content, Meter};
+use super::secret::{Secret, SecretUnsafe};
+use super::sign::{Fetched, leased, sign};
+use super::store::{Lease, Source, StoreError, Stores, Unavailable};
+use super::verify::{Holding, Verified};
+use crate::body::{self, Content, HoldFault, Meter};
 use crate::intercept::Upgrade;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity, Map, SessionId};
-use crate::policy::{Authorized, AuthorizedParts, Grant};
+use crate::policy::{AuthorizedParts, Grant};
 use crate::session::phantom::{Issue, PhantomFailure, PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Session};
+use crate::session::{Binding, Bindings, Lend, Role, Session, SigningPart, Unsignable};
+use crate::signature::Fault;
 
 /// Why a request did not get its credential. It is not sent then.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +38,27 @@ pub enum Error {
     /// Echoes of the secret could not be found again.
     #[error("the credential could not be kept from coming back")]
     Unscrubbable(#[source] Unscrubbable),
+    /// The client's signature is not that of the session's phantom over this request.
+    #[error("the request's signature is refused: {0}")]
+    Signature(Fault),
+    /// The credential may not sign what the request asks for.
+    #[error("the credential may not sign this request: {0}")]
+    Unsignable(Unsignable),
+    /// The client's clock is too far off.
+    #[error("the client's clock is more than 15 minutes off the gateway's")]
+    Skewed,
+    /// A presigned request's time is over.
+    #[error("the presigned request has expired")]
+    Expired,
+    /// The content had to be held and could not be.
+    #[error(transparent)]
+    Held(HoldFault),
+    /// The request could not be signed with the credential.
+    #[error("the request cannot be signed with the credential")]
+    Signing(#[source] Fault),
+    /// The system gives no random bytes for a number that is used once.
+    #[error("the system gives no random bytes")]
+    NoRandomness,
 }
 
 impl Error {
@@ -44,6 +70,12 @@ impl Error {
             Self::Unavailable(_) => "secret_unavailable",
             Self::Unfit(why) => why.reason(),
             Self::Unscrubbable(_) => "secret_unsafe",
+            Self::Signature(fault) | Self::Signing(fault) => fault.reason(),
+            Self::Unsignable(why) => why.reason(),
+            Self::Skewed => "signature_skew",
+            Self::Expired => "signature_expired",
+            Self::NoRandomness => "no_randomness",
+            Self::Held(why) => why.reason(),
         }
     }
 }
@@ -53,6 +85,7 @@ pub struct Credentials {
     bindings: Arc<Bindings>,
     slots: Vec<Slot>,
     sessions: Mutex<Map<SessionId, Arc<Lending>>>,
+    holding: Holding,
 }
 
 /// What a session was lent so far. An answer of a later exchange may still echo it, so it is looked for in all of them.
@@ -65,6 +98,8 @@ struct Lending {
 struct Slot {
     source: Source,
     ready: ArcSwapOption<Prepared>,
+    /// The greatest number that was used once, where signing with it takes such.
+    last: AtomicU64,
 }
 
 /// Why a session's phantoms were not issued.
@@ -91,13 +126,25 @@ impl Credentials {
         let slot = |binding: &Binding| Slot {
             source: stores.source(&binding.reference),
             ready: ArcSwapOption::empty(),
+            last: AtomicU64::new(0),
         };
         let slots = bindings.all().map(slot).collect();
         Self {
             bindings,
             slots,
             sessions: Mutex::default(),
+            holding: Holding::default(),
         }
+    }
+
+    /// The same, with other bounds for content that is held.
+    #[must_use]
+    pub fn with_holding(self, holding: Holding) -> Self {
+        Self { holding, ..self }
+    }
+
+    pub(super) fn holding(&self) -> &Holding {
+        &self.holding
     }
 
     /// What may be lent, and where.
@@ -131,7 +178,10 @@ impl Credentials {
                         credential: name.clone(),
                         cause,
                     };
-                    let lease = slot.source.resolve().await.map_err(unavailable)?;
+                    let lease = match slot.source.resolve().await {
+                        Err(cause) if cause.cause == StoreError::Absent && is_optional(binding) => continue,
+                        lease => lease.map_err(unavailable)?,
+                    };
                     issue.issue(name, &lease.secret.shape(), |text| lease.secret.is(text))?
                 }
             };
@@ -152,14 +202,15 @@ impl Credentials {
         }
     }
 
-    /// Fetches each granted secret and puts it where its phantom stood. Nothing is fetched without a grant.
+    /// Fetches each granted secret and puts it where its phantom stood, or signs with it. Nothing is fetched without a grant.
     ///
     /// # Errors
     /// [`Error`] by cause; the request is gone then, and nothing of it was sent.
-    pub async fn attach(&self, authorized: Authorized) -> Result<Credentialed, Error> {
+    pub async fn attach(&self, verified: Verified) -> Result<Credentialed, Error> {
+        let (authorized, proof) = verified.into_parts();
         let AuthorizedParts {
             mut head,
-            content,
+            mut content,
             meter,
             upgrade,
             session,
@@ -172,15 +223,24 @@ impl Credentials {
             if *grant.origin() != head.origin {
                 return Err(Error::Unknown);
             }
-            let slot = self.slots.get(grant.lend().index()).ok_or(Error::Unknown)?;
-            fetched.push(slot.source.resolve().await.map_err(Error::Unavailable)?);
+            let lend = grant.lend();
+            fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
+            if lend.signing().is_some() {
+                // Rarely more than a look: boxed, so that the usual exchange does not carry room for it.
+                Box::pin(self.fetch_parts(lend, &session, &mut fetched)).await?;
+                usable(&session, &fetched)?;
+            }
         }
+        let signs = proof.as_ref().map(|(grant, _)| *grant);
         // An origin that was lent something before may answer with it now: then the answer must be one that can be searched.
-        let strict = !grants.is_empty() || self.bindings.manages(&head.origin);
-        let lent = self.remember(&session, &grants, &fetched, strict)?;
-        for (grant, lease) in grants.iter().zip(&fetched) {
-            let ready = &self.slots.get(grant.lend().index()).ok_or(Error::Unknown)?.ready;
-            inject(&mut head.fields, &mut head.target, grant.lend(), lease, ready).map_err(Error::Unfit)?;
+        let lends = grants.iter().enumerate().any(|(at, _)| Some(at) != signs);
+        let strict = lends || self.bindings.manages(&head.origin);
+        let mut lent = self.remember(&session, &fetched, strict)?;
+        for grant in grants.iter().enumerate().filter(|(at, _)| Some(*at) != signs) {
+            let lend = grant.1.lend();
+            let ready = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.ready;
+            let lease = leased(&fetched, lend.credential())?;
+            inject(&mut head.fields, &mut head.target, lend, lease, ready).map_err(Error::Unfit)?;
         }
         if lent.as_ref().is_some_and(Lent::is_strict) {
             // An echo cut over two parts could not be found, so the whole is asked for (RFC 9110 §14.2: a server may
@@ -190,6 +250,15 @@ impl Credentials {
             // An answer in a coding that we cannot undo could not be scrubbed (threats I03).
             let accepted = body::accept_encoding(&head.fields);
             head.fields.insert(ACCEPT_ENCODING, accepted);
+        }
+        if let Some((grant, proof)) = proof {
+            let lend = grants.get(grant).ok_or(Error::Unknown)?.lend();
+            let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
+            // Last of all: what is signed is what goes out.
+            sign(&mut head, &mut content, proof, lend, &fetched, last)?;
+            if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
+                lent.signed = true;
+            }
         }
         let upgrades = upgrade.is_some();
         Ok(Credentialed {
@@ -204,14 +273,45 @@ impl Credentials {
         })
     }
 
+    async fn lease(&self, index: usize) -> Result<Lease, Error> {
+        let slot = self.slots.get(index).ok_or(Error::Unknown)?;
+        slot.source.resolve().await.map_err(Error::Unavailable)
+    }
+
+    /// The parts of a signing credential beside its first, which has just been fetched; all of one run of a program, where one
+    /// prints them together.
+    async fn fetch_parts(&self, lend: &Lend, session: &Session, fetched: &mut Fetched) -> Result<(), Error> {
+        let first = fetched.len().saturating_sub(1);
+        let parts: Vec<&SigningPart> = lend
+            .signing()
+            .iter()
+            .flat_map(|signing| &signing.parts)
+            // What the session has no phantom of, the credential does not have.
+            .filter(|part| session.phantoms().of(&part.credential).is_some())
+            .collect();
+        for _ in 0..MOST_RUNS {
+            for part in &parts {
+                let index = self.bindings.index_of(&part.credential).ok_or(Error::Unknown)?;
+                fetched.push((part.credential.clone(), self.lease(index).await?));
+            }
+            let run = fetched[first].1.run;
+            if fetched[first..].iter().all(|(_, lease)| lease.run == run) {
+                return Ok(());
+            }
+            // One of them was renewed between two: what is older is asked for again.
+            let newest = fetched[first..].iter().filter_map(|(_, lease)| lease.run).max();
+            let old = fetched[first..].iter().filter(|(_, lease)| lease.run < newest);
+            for index in old.filter_map(|(name, _)| self.bindings.index_of(name)) {
+                self.slots.get(index).ok_or(Error::Unknown)?.source.forget();
+            }
+            fetched.truncate(first);
+            fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
+        }
+        Err(Error::Unfit(AttachFailure::Expired))
+    }
+
     /// Adds to what the session was lent; gives what to look for in the answer.
-    fn remember(
-        &self,
-        session: &Session,
-        grants: &[Grant],
-        leases: &[Lease],
-        strict: bool,
-    ) -> Result<Option<Lent>, Error> {
+    fn remember(&self, session: &Session, leases: &Fetched, strict: bool) -> Result<Option<Lent>, Error> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let known = sessions.get(session.id());
         let is_new = |lease: &Lease| {
@@ -222,16 +322,16 @@ impl Credentials {
                     .any(|(_, lent)| Arc::ptr_eq(lent, &lease.secret))
             })
         };
-        let new: Vec<_> = grants
+        let new: Vec<_> = leases
             .iter()
-            .zip(leases)
             .filter(|(_, lease)| is_new(lease))
-            .map(|(grant, lease)| (grant.lend().credential().clone(), lease.secret.clone()))
+            .map(|(name, lease)| (name.clone(), lease.secret.clone()))
             .collect();
         if new.is_empty() {
             return Ok(known.map(|known| Lent {
                 echoes: known.echoes.clone(),
                 strict,
+                signed: false,
             }));
         }
         let mut lent = known.map_or_else(Vec::new, |known| known.lent.clone());
@@ -239,12 +339,16 @@ impl Credentials {
         // A rotated secret is looked for beside its predecessors, the latest of them.
         let surplus = lent.len().saturating_sub(MOST_REMEMBERED);
         lent.drain(..surplus);
-        let pairs = lent.iter().filter_map(|(name, secret)| {
-            session
-                .phantoms()
-                .of(name)
-                .map(|phantom| (secret.expose(), phantom.reveal().as_bytes()))
-        });
+        let stand_ins: Vec<_> = lent
+            .iter()
+            .filter_map(|(name, secret)| {
+                let phantom = session.phantoms().of(name)?;
+                Some((secret.expose(), secret.stand_in(phantom)))
+            })
+            .collect();
+        let pairs = stand_ins
+            .iter()
+            .map(|(secret, stand_in)| (*secret, &stand_in[..]));
         let echoes = Arc::new(Echoes::new(pairs).map_err(Error::Unscrubbable)?);
         sessions.insert(
             session.id().clone(),
@@ -253,7 +357,11 @@ impl Credentials {
                 echoes: echoes.clone(),
             }),
         );
-        Ok(Some(Lent { echoes, strict }))
+        Ok(Some(Lent {
+            echoes,
+            strict,
+            signed: false,
+        }))
     }
 
     /// Forgets what a session was lent, with the session.
@@ -265,6 +373,33 @@ impl Credentials {
     }
 }
 
+/// Whether a credential may be without this part of it.
+fn is_optional(binding: &Binding) -> bool {
+    match &binding.role {
+        Role::Part(signing) => signing
+            .parts
+            .iter()
+            .any(|part| part.optional && part.credential == binding.credential),
+        Role::Place | Role::Signs(_) => false,
+    }
+}
+
+/// Whether what was fetched for a signature still serves, and is not by chance what the session holds.
+fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
+    for (name, lease) in fetched {
+        if lease.expires.is_some_and(|end| Instant::now() >= end) {
+            return Err(Error::Unfit(AttachFailure::Expired));
+        }
+        let phantom = session.phantoms().of(name).ok_or(Error::Unknown)?;
+        if lease.secret.is(phantom.reveal().as_bytes()) {
+            return Err(Error::Unfit(SecretUnsafe::Shape.into()));
+        }
+    }
+    Ok(())
+}
+
+/// How often parts that do not belong together are asked for again.
+const MOST_RUNS: usize = 3;
 /// Secrets of one session that answers are searched for.
 const MOST_REMEMBERED: usize = 256;
 
@@ -285,6 +420,7 @@ pub struct Credentialed {
 pub struct Lent {
     echoes: Arc<Echoes>,
     strict: bool,
+    signed: bool,
 }
 
 impl Lent {
@@ -293,6 +429,13 @@ impl Lent {
     #[must_use]
     pub fn is_strict(&self) -> bool {
         self.strict
+    }
+
+    /// Whether the origin was given nothing but a signature, so that its codings can stay as they are: what it knows is the
+    /// access key id and the session token, which are worth nothing without the secret key.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        self.signed
     }
 
     /// Replaces echoes in fields; gives their number.
@@ -383,7 +526,7 @@ mod tests {
         let session = Session::new(id.clone(), Vec::new(), bindings.clone(), phantoms, None);
         let strict = |origin: &str| {
             let origin = head(origin, "/", &[]).origin;
-            let lent = credentials.remember(&session, &[], &[], bindings.manages(&origin));
+            let lent = credentials.remember(&session, &Vec::new(), bindings.manages(&origin));
             lent.unwrap().map(|lent| lent.is_strict())
         };
         assert_eq!(strict("https://good.example"), None, "nothing was lent yet");

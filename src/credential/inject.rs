@@ -98,6 +98,8 @@ pub fn inject(
             fields.insert(header::COOKIE, value);
         }
         Place::Query(name) => *target = query(target, name, lend, secret)?,
+        // What signs is never put in.
+        Place::Signature(_) => return Err(AttachFailure::Moved),
     }
     Ok(())
 }

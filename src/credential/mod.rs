@@ -4,10 +4,13 @@ mod attach;
 mod echo;
 mod inject;
 pub mod preset;
+mod recodes;
 pub mod ring;
 pub mod scrub;
 mod secret;
+mod sign;
 mod store;
+mod verify;
 
 pub(crate) use attach::CredentialedParts;
 pub use attach::{Credentialed, Credentials, Error, IssueFailure, Lent};
@@ -18,3 +21,4 @@ pub use store::{
     EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore, Source,
     StoreError, Stores, Unavailable,
 };
+pub use verify::{Holding, Verified};

@@ -93,6 +93,21 @@ impl Secret {
         }
     }
 
+    /// What stands in the place of its echo: the phantom, or a mask of the same length where a renewed value has another
+    /// form than the phantom was made for, as session tokens may.
+    pub(in crate::credential) fn stand_in(&self, phantom: &Phantom) -> Zeroizing<Vec<u8>> {
+        if phantom.fits(&self.0) {
+            return Zeroizing::new(phantom.reveal().as_bytes().to_vec());
+        }
+        let mask = |byte: &u8| match byte {
+            b'A'..=b'Z' => b'X',
+            b'a'..=b'z' => b'x',
+            b'0'..=b'9' => b'0',
+            other => *other,
+        };
+        Zeroizing::new(self.0.iter().map(mask).collect())
+    }
+
     /// The bytes, for the credential room alone.
     pub(in crate::credential) fn expose(&self) -> &[u8] {
         &self.0

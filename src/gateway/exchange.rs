@@ -8,9 +8,11 @@ use hyper::body::Incoming;
 use super::Worker;
 use super::answer::{self, AnswerBody};
 use super::live::{Connection, Watched};
+use super::manner::Manner;
 use super::refusal::Refusal;
 use super::upgrade;
 use crate::audit::{Decision, End, Length, Outcome, Phase, Trail};
+use crate::body::RecodeFault;
 use crate::intercept::strict::Violations;
 use crate::intercept::{Accepted, Arrival, Rejected};
 use crate::message::EncodedSlash;
@@ -39,6 +41,7 @@ impl Worker {
         let connection_of = arrival.clone();
         trail.protocol(version);
         let mut refusal = refusal;
+        let mut manner = None;
         if let Some(session) = self.shared.sessions.get(&arrival.session) {
             match session.exchange(self.shared.limits.exchanges_per_session) {
                 Some(underway) => watched.holds(underway),
@@ -51,7 +54,7 @@ impl Worker {
             None => {
                 tokio::select! {
                     biased;
-                    result = self.exchange(arrival, request, &watched, &mut trail) => result,
+                    result = self.exchange(arrival, request, &watched, &mut trail, &mut manner) => result,
                     cut = std::future::poll_fn(|cx| watched.poll_cut(cx)) => Err(Refusal::Cut(cut)),
                 }
             }
@@ -78,7 +81,7 @@ impl Worker {
         };
         let host = said.as_deref().unwrap_or(connection_of.said_host());
         self.shared.refused.count(host, refusal.reason(), trail.id());
-        Box::pin(refuse(refusal, version, trail)).await
+        Box::pin(refuse(refusal, version, trail, manner)).await
     }
 
     /// The path, a line a stage: what one stage gives is what the next one takes, and nothing else can be had by it.
@@ -88,8 +91,10 @@ impl Worker {
         request: Request<Incoming>,
         watched: &Arc<Watched>,
         trail: &mut Trail,
+        manner: &mut Option<Manner>,
     ) -> Result<Response<AnswerBody>, Refusal> {
         let accepted = self.accept(arrival, request, watched, trail)?;
+        *manner = self.manner(&accepted);
         let identified = self.shared.sessions.identify(accepted)?;
         trail.reach(Phase::Identify);
         let authorized = match self.shared.policies.authorize(identified) {
@@ -108,11 +113,12 @@ impl Worker {
         let verdict = authorized.verdict();
         trail.decide(Decision::Allow, &verdict.policies, verdict.generation);
         watched.authorized_under(verdict.generation);
+        let verified = self.shared.credentials.verify(authorized).await?;
         trail.reserve()?;
-        let channel = self.origins.open(&authorized).await?;
+        let channel = self.origins.open(&verified).await?;
         trail.reach(Phase::Open);
         trail.dialled(channel.remote(), channel.version());
-        let mut credentialed = self.shared.credentials.attach(authorized).await?;
+        let mut credentialed = self.shared.credentials.attach(verified).await?;
         for (credential, place) in credentialed.lent_to() {
             trail.lend(credential, place);
         }
@@ -135,6 +141,13 @@ impl Worker {
         }
     }
 
+    /// How the client expects to be told of an error, where a credential signs for the origin.
+    fn manner(&self, accepted: &Accepted) -> Option<Manner> {
+        let head = accepted.head();
+        let paths = self.shared.credentials.bindings().signed_paths(&head.origin)?;
+        Some(Manner::of(paths == EncodedSlash::Key, head))
+    }
+
     fn accept(
         &self,
         arrival: Arc<Arrival>,
@@ -145,13 +158,18 @@ impl Worker {
         trail.method(request.method().as_str());
         trail.scheme(arrival.scheme.as_str());
         let rules = &self.shared.origin_settings;
-        let accepted = Accepted::read(arrival, request, watched.meter.clone(), |origin| {
-            match rules
-                .rule(origin)
-                .is_some_and(|index| rules.rules[index].encoded_slash)
-            {
-                true => EncodedSlash::Keep,
-                false => EncodedSlash::Refuse,
+        let bindings = self.shared.credentials.bindings();
+        let accepted = Accepted::read(arrival, request, watched.meter.clone(), |origin, signed| {
+            let signed = signed.then(|| bindings.signed_paths(origin)).flatten();
+            let keeps = || {
+                rules
+                    .rule(origin)
+                    .is_some_and(|index| rules.rules[index].encoded_slash)
+            };
+            match signed {
+                Some(slashes) => slashes,
+                None if keeps() => EncodedSlash::Keep,
+                None => EncodedSlash::Refuse,
             }
         })?;
         let head = accepted.head();
@@ -165,10 +183,14 @@ impl Worker {
     }
 }
 
-/// Where the client's own content was malformed, the request to the origin broke off for that, and the origin is not to blame.
+/// Where the client's own content was malformed, or is not what was signed, the request to the origin broke off for that, and the origin is not to blame.
 fn blamed(refusal: Refusal, violations: Option<&Violations>) -> Refusal {
     match (&refusal, violations.and_then(Violations::in_content)) {
         (Refusal::Origin(_), Some(malformed)) => Rejected::Wire(malformed).into(),
+        (Refusal::Origin(error), None) => match RecodeFault::behind(error) {
+            Some(fault) => Refusal::Content(fault.clone()),
+            None => refusal,
+        },
         _ => refusal,
     }
 }
@@ -193,14 +215,21 @@ const END_OF_OUR_OWN: End = End {
 };
 
 /// Records the refusal, then gives it.
-async fn refuse(refusal: Refusal, version: http::Version, mut trail: Trail) -> Response<AnswerBody> {
+async fn refuse(
+    refusal: Refusal,
+    version: http::Version,
+    mut trail: Trail,
+    manner: Option<Manner>,
+) -> Response<AnswerBody> {
     let id = trail.id();
     trail.refuse(refusal.reason(), refusal.blame());
-    let (status, fields, content) = refusal.answer(id, version);
+    let (status, fields, content) = refusal.answer(id, version, manner);
     if let Refusal::Origin(error) = &refusal {
         tracing::info!(exchange = %id, cause = %chain(error), "an origin failed");
     }
-    if let Refusal::Credential(error) = &refusal {
+    if let Refusal::Credential(error) = &refusal
+        && refusal.status().is_server_error()
+    {
         tracing::warn!(exchange = %id, cause = %chain(error), "a credential could not be lent");
     }
     let recorded = trail
@@ -231,7 +260,7 @@ mod tests {
             .enable_time()
             .build()
             .unwrap();
-        let refused = refuse(Refusal::Busy, http::Version::HTTP_11, trail);
+        let refused = refuse(Refusal::Busy, http::Version::HTTP_11, trail, None);
         drop(runtime.block_on(refused));
         let kinds: Vec<String> = memory.records().into_iter().map(|record| record.kind).collect();
         assert_eq!(kinds, ["start", "exchange"]);

@@ -4,6 +4,7 @@ mod answer;
 mod exchange;
 mod lingering;
 mod live;
+mod manner;
 mod refusal;
 mod serve;
 mod tally;

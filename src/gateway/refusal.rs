@@ -5,11 +5,15 @@ use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, Head
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
 use super::live::Cut;
+use super::manner::{Manner, Told};
 use crate::audit::{self, Blame};
+use crate::body::{HoldFault, RecodeFault};
 use crate::intercept::strict::Malformed;
 use crate::intercept::{Rejected, explicit};
 use crate::message::{Disagreement, FieldsMalformed, Host, MethodRefused};
 use crate::names::ExchangeId;
+use crate::session::CredentialRefusal;
+use crate::signature::Fault;
 use crate::{credential, origin, policy, session};
 
 /// RFC 9209.
@@ -38,6 +42,9 @@ pub enum Refusal {
     /// The audit log takes no record.
     #[error("the audit log takes no record now")]
     Audit(#[from] audit::Error),
+    /// The content is not what was signed; the origin has not got all of it.
+    #[error(transparent)]
+    Content(RecodeFault),
     /// The exchange was cut before its answer.
     #[error(transparent)]
     Cut(#[from] Cut),
@@ -80,11 +87,15 @@ impl Refusal {
             Self::Session(session::Error::Unknown | session::Error::Ended) => {
                 row(S::FORBIDDEN, Blame::Client, "http_request_denied")
             }
+            Self::Session(session::Error::Misplaced(CredentialRefusal::Signature { fault })) => {
+                row(signature(fault), Blame::Credential, "http_request_denied")
+            }
             Self::Session(session::Error::Misplaced(_)) => {
                 row(S::FORBIDDEN, Blame::Credential, "http_request_denied")
             }
             Self::Denied(_) => row(S::FORBIDDEN, Blame::Policy, "http_request_denied"),
-            Self::Credential(_) => row(S::SERVICE_UNAVAILABLE, Blame::Credential, "proxy_internal_error"),
+            Self::Credential(why) => credential_row(why),
+            Self::Content(_) => row(S::FORBIDDEN, Blame::Client, "http_request_error"),
             Self::Origin(why) => origin_row(why),
             Self::Audit(_) => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
             Self::Cut(Cut::Stalled) => row(S::GATEWAY_TIMEOUT, Blame::Origin, "http_response_timeout"),
@@ -109,6 +120,7 @@ impl Refusal {
             Self::Session(why) => why.reason(),
             Self::Denied(denied) => denied.verdict.outcome.word(),
             Self::Credential(why) => why.reason(),
+            Self::Content(why) => why.reason,
             Self::Origin(why) => why.reason(),
             Self::Audit(_) => "audit_unavailable",
             Self::Cut(why) => why.reason(),
@@ -156,6 +168,19 @@ impl Refusal {
             Self::Unreachable { host, port } => {
                 return format!("{self}. Allow it with `--allow {host}:{port}` or a Cedar policy.");
             }
+            Self::Session(session::Error::Misplaced(
+                CredentialRefusal::Signature { .. } | CredentialRefusal::Unsignable { .. },
+            )) => {
+                "Sign with the credential that the environment holds, for the host that the request goes to."
+            }
+            Self::Credential(credential::Error::Signature(_)) => {
+                "Sign with the access key and the secret key that the environment holds."
+            }
+            Self::Credential(credential::Error::Skewed) => "Set the client's clock.",
+            Self::Credential(credential::Error::Expired) => "Presign the request again.",
+            Self::Credential(credential::Error::Held(_)) => {
+                "Send the content's hash in `x-amz-content-sha256`, or less content at a time."
+            }
             Self::Session(session::Error::Misplaced(_)) => {
                 "Send the credential only to the hosts and in the places that its configuration names."
             }
@@ -178,21 +203,22 @@ impl Refusal {
 
     /// The answer's head and content.
     #[must_use]
-    pub fn answer(&self, id: ExchangeId, version: Version) -> (StatusCode, HeaderMap, Bytes) {
+    pub fn answer(
+        &self,
+        id: ExchangeId,
+        version: Version,
+        manner: Option<Manner>,
+    ) -> (StatusCode, HeaderMap, Bytes) {
         let row = self.row();
-        let content = serde_json::json!({
-            "error": "refused_by_gateway",
-            "reason": self.reason(),
-            "message": self.explanation(),
-            "request_id": id.to_string(),
-            "policies": self.policies(),
-            "next": format!("gateway why {id}"),
-        });
-        let mut content = content.to_string();
-        content.push('\n');
-        let content = Bytes::from(content);
-        let mut fields = HeaderMap::with_capacity(8);
-        fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let (mut fields, content) = match manner {
+            Some(manner) => manner.write(&Told {
+                status: row.status,
+                reason: self.reason(),
+                message: &self.explanation(),
+                id: &id.to_string(),
+            }),
+            None => self.usual(id),
+        };
         fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         fields.insert(EXCHANGE_ID, ascii(&id.to_string()));
@@ -214,6 +240,24 @@ impl Refusal {
             fields.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         (row.status, fields, content)
+    }
+
+    /// Our own shape (docs/adr/0009).
+    fn usual(&self, id: ExchangeId) -> (HeaderMap, Bytes) {
+        let content = serde_json::json!({
+            "error": "refused_by_gateway",
+            "reason": self.reason(),
+            "message": self.explanation(),
+            "request_id": id.to_string(),
+            "policies": self.policies(),
+            "next": format!("gateway why {id}"),
+        });
+        let mut content = content.to_string();
+        content.push('\n');
+        let content = Bytes::from(content);
+        let mut fields = HeaderMap::with_capacity(8);
+        fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        (fields, content)
     }
 
     fn policies(&self) -> Vec<String> {
@@ -244,6 +288,32 @@ fn rejected(why: &Rejected) -> StatusCode {
         | Rejected::Fields(_)
         | Rejected::Disagreement(_)
         | Rejected::MethodOverride => S::BAD_REQUEST,
+    }
+}
+
+/// What cannot be read in one way is malformed; what can be read and may not be is denied.
+fn signature(fault: &Fault) -> StatusCode {
+    if fault.is_malformed() {
+        StatusCode::BAD_REQUEST
+    } else {
+        StatusCode::FORBIDDEN
+    }
+}
+
+fn credential_row(why: &credential::Error) -> Row {
+    use StatusCode as S;
+    use credential::Error as E;
+    match why {
+        E::Unknown | E::Unavailable(_) | E::Unfit(_) | E::Unscrubbable(_) | E::Signing(_) => {
+            row(S::SERVICE_UNAVAILABLE, Blame::Credential, "proxy_internal_error")
+        }
+        E::NoRandomness => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
+        E::Signature(fault) => row(signature(fault), Blame::Credential, "http_request_denied"),
+        E::Unsignable(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
+        E::Skewed | E::Expired => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
+        E::Held(HoldFault::TooLong(_)) => row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error"),
+        E::Held(HoldFault::Busy) => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "connection_limit_reached"),
+        E::Held(HoldFault::Client(_)) => row(S::BAD_REQUEST, Blame::Client, "http_request_error"),
     }
 }
 

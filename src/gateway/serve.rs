@@ -351,7 +351,7 @@ impl Worker {
         refusal: Refusal,
     ) -> io::Result<()> {
         let id = self.record_opening(door, Entry::Connect, to, refusal.reason(), refusal.blame());
-        let (status, fields, content) = refusal.answer(id, Version::HTTP_11);
+        let (status, fields, content) = refusal.answer(id, Version::HTTP_11, None);
         let mut message = format!("HTTP/1.1 {} Refused\r\n", status.as_u16()).into_bytes();
         for (name, value) in &fields {
             message.extend_from_slice(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{EXPECT, HOST, SEC_WEBSOCKET_KEY};
+use http::header::{AUTHORIZATION, EXPECT, HOST, SEC_WEBSOCKET_KEY};
 use http::{HeaderMap, HeaderValue, Method, Request, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -143,6 +143,8 @@ impl Rejected {
 impl Accepted {
     /// Reads one request in the light of its connection.
     ///
+    /// `slashes` is given the origin, and whether the request looks signed in the manner of AWS.
+    ///
     /// Order matters: the destination is agreed first, then what ends at this hop is removed, so that policy judges what
     /// the origin will see.
     ///
@@ -152,7 +154,7 @@ impl Accepted {
         arrival: Arc<Arrival>,
         request: Request<Incoming>,
         meter: Arc<Meter>,
-        slashes: impl FnOnce(&Origin) -> EncodedSlash,
+        slashes: impl FnOnce(&Origin, bool) -> EncodedSlash,
     ) -> Result<Self, Rejected> {
         let (mut parts, incoming) = request.into_parts();
         let extended = parts.extensions.remove::<Protocol>();
@@ -169,7 +171,8 @@ impl Accepted {
         };
         let origin = message::agree(&leg, parts.version, &parts.method, &parts.uri, &parts.headers)?;
         let path = parts.uri.path_and_query().ok_or(Disagreement::TargetForm)?;
-        let target = RequestTarget::from_parsed(path, slashes(&origin))?;
+        let signed = looks_signed(&parts.headers, path.query().unwrap_or_default());
+        let target = RequestTarget::from_parsed(path, slashes(&origin, signed))?;
         if target.overrides_method() {
             return Err(Rejected::MethodOverride);
         }
@@ -247,6 +250,14 @@ impl Accepted {
     ) {
         (self.arrival, self.head, self.content, self.meter, self.upgrade)
     }
+}
+
+/// Whether there is a signature of AWS's kind, by its first letters; what it is worth is judged later.
+fn looks_signed(fields: &HeaderMap, query: &str) -> bool {
+    let scheme = fields
+        .get(AUTHORIZATION)
+        .is_some_and(|value| value.as_bytes().starts_with(b"AWS4-"));
+    scheme || memchr::memmem::find(query.as_bytes(), b"X-Amz-Algorithm=AWS4-").is_some()
 }
 
 /// RFC 8441 §4: an extended CONNECT for WebSocket is judged and forwarded as the GET that it stands for.

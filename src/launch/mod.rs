@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
@@ -217,6 +218,37 @@ pub fn resume(arguments: &[OsString]) -> io::Result<(Launch, LauncherEnd)> {
     let (socket, settings) = (adopt(socket)?, File::from(adopt(settings)?));
     let launch = serde_json::from_reader(io::BufReader::new(settings))?;
     Ok((launch, socket.into()))
+}
+
+/// Waits until every child of this process has ended and is reaped, but no longer than `within`.
+pub fn await_children(within: Duration) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{WaitOptions, wait};
+    let until = Instant::now() + within;
+    let ends = syscall::SignalSet::of(&[libc::SIGCHLD]);
+    // Blocked before the first look, so that none ends unseen between a look and the wait.
+    let (Ok(before), Ok(arrivals)) = (ends.block(), ends.descriptor()) else {
+        return;
+    };
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => continue,
+            Ok(None) => {}
+            Err(_) => break,
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        // However this ends, the next look tells more.
+        let _ = poll(&mut [PollFd::new(&arrivals, PollFlags::IN)], Some(&timeout));
+        while syscall::next_signal(&arrivals).is_some() {}
+    }
+    before.restore();
 }
 
 /// The exit code of a launcher that never started the command.

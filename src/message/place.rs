@@ -8,7 +8,7 @@ use http::HeaderName;
 /// Where in a request a credential may stand; anywhere else a phantom is never replaced.
 ///
 /// Its text form is what configuration and audit records use: `header:authorization:Bearer`, `header:x-api-key`,
-/// `basic:user`, `basic:password`, `cookie:sid`, `query:key`.
+/// `basic:user`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Place {
@@ -27,14 +27,17 @@ pub enum Place {
     Cookie(String),
     /// The decoded value of the query parameter of this decoded name.
     Query(String),
+    /// Nowhere by itself: the request is signed with it, in the way of this name (`sigv4`).
+    Signature(String),
 }
 
 /// Why a text names no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceMalformed {
-    /// The first word is none of `header`, `basic`, `cookie`, `query`.
+    /// The first word is none of `header`, `basic`, `cookie`, `query`, `sign`.
     #[error(
-        "a place is one of `header:NAME`, `header:NAME:SCHEME`, `basic:user`, `basic:password`, `cookie:NAME`, `query:NAME`"
+        "a place is one of `header:NAME`, `header:NAME:SCHEME`, `basic:user`, `basic:password`, `cookie:NAME`, `query:NAME`, \
+         `sign:NAME`"
     )]
     Kind,
     /// The field name is not a token, or a field that routes or frames the message.
@@ -57,6 +60,7 @@ impl fmt::Display for Place {
             Place::BasicPassword => f.write_str("basic:password"),
             Place::Cookie(name) => write!(f, "cookie:{name}"),
             Place::Query(name) => write!(f, "query:{name}"),
+            Place::Signature(name) => write!(f, "sign:{name}"),
         }
     }
 }
@@ -72,7 +76,8 @@ impl FromStr for Place {
             ("basic", "password") => Ok(Place::BasicPassword),
             ("cookie", name) if is_token(name) => Ok(Place::Cookie(name.to_owned())),
             ("query", name) if is_parameter(name) => Ok(Place::Query(name.to_owned())),
-            ("cookie" | "query", _) => Err(PlaceMalformed::Name),
+            ("sign", name) if is_token(name) => Ok(Place::Signature(name.to_owned())),
+            ("cookie" | "query" | "sign", _) => Err(PlaceMalformed::Name),
             _ => Err(PlaceMalformed::Kind),
         }
     }
@@ -117,6 +122,7 @@ mod tests {
             "cookie:sid",
             "query:key",
             "query:a:b",
+            "sign:sigv4",
         ] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
         }
@@ -142,6 +148,7 @@ mod tests {
             ("cookie:", PlaceMalformed::Name),
             ("cookie:a=b", PlaceMalformed::Name),
             ("query:", PlaceMalformed::Name),
+            ("sign:", PlaceMalformed::Name),
         ] {
             assert_eq!(text.parse::<Place>(), Err(cause), "{text}");
         }

@@ -16,6 +16,9 @@ pub enum EncodedSlash {
     Refuse,
     /// `%2f` stays, as data within one segment; for origins known to take it so (npm, GitLab).
     Keep,
+    /// The path is the key of an object (S3): nothing is resolved, since `.` and `..` are names there, and `%2f` is the
+    /// slash that it encodes, since the origin takes both for one key.
+    Key,
 }
 
 /// A canonical origin-form target: an absolute path and an optional query.
@@ -197,6 +200,23 @@ impl RequestTarget {
         ))
     }
 
+    /// The same path, byte for byte, with another query, which must be escaped already.
+    ///
+    /// # Errors
+    /// [`TargetMalformed::TooLong`], [`TargetMalformed::TooManyParameters`], or [`TargetMalformed::Character`] for a query
+    /// that holds what no query may.
+    pub fn with_query(&self, query: &str) -> Result<RequestTarget, TargetMalformed> {
+        let text = format!("{}?{query}", self.path());
+        check_shape(text.as_bytes())?;
+        if !query
+            .bytes()
+            .all(|byte| CLASS[usize::from(byte)] == Class::Plain || byte == b'%')
+        {
+            return Err(TargetMalformed::Character);
+        }
+        RequestTarget::from_canonical(text.into_bytes())
+    }
+
     /// Encoded slashes that stand in it were allowed when it was first read.
     fn again(&self, text: String) -> Result<RequestTarget, TargetMalformed> {
         RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep)
@@ -261,11 +281,16 @@ fn canonical(bytes: &[u8], slashes: EncodedSlash) -> Result<Vec<u8>, TargetMalfo
         None => (bytes, None),
     };
     let mut out = Vec::with_capacity(bytes.len() + 16);
-    let decoded = decode_once(path, Part::Path)?;
-    if slashes == EncodedSlash::Refuse && has_hidden_separator(&decoded) {
-        return Err(TargetMalformed::EncodedSlash);
+    match slashes {
+        EncodedSlash::Key => out.extend(decode_once(path, Part::Key)?),
+        EncodedSlash::Refuse | EncodedSlash::Keep => {
+            let decoded = decode_once(path, Part::Path)?;
+            if slashes == EncodedSlash::Refuse && has_hidden_separator(&decoded) {
+                return Err(TargetMalformed::EncodedSlash);
+            }
+            resolve(&decoded, &mut out)?;
+        }
     }
-    resolve(&decoded, &mut out)?;
     if let Some(query) = query {
         out.push(b'?');
         out.extend(decode_once(query, Part::Query)?);
@@ -276,6 +301,8 @@ fn canonical(bytes: &[u8], slashes: EncodedSlash) -> Result<Vec<u8>, TargetMalfo
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Path,
+    /// A path whose every escape is data.
+    Key,
     Query,
 }
 
@@ -295,9 +322,9 @@ fn decode_once(raw: &[u8], part: Part) -> Result<Vec<u8>, TargetMalformed> {
                 beyond_ascii |= value >= 0x80;
                 push_escaped(value, part, &mut out)?;
             }
-            Class::Semicolon if part == Part::Path => out.push(byte),
+            Class::Semicolon if part != Part::Query => out.push(byte),
             Class::Bracket if part == Part::Query => out.push(byte),
-            Class::Backslash if part == Part::Query => push_hex(byte, &mut out),
+            Class::Backslash if part != Part::Path => push_hex(byte, &mut out),
             Class::Semicolon | Class::Bracket | Class::Escape => push_hex(byte, &mut out),
             Class::Backslash | Class::Refuse => return Err(TargetMalformed::Character),
         }
@@ -323,6 +350,7 @@ fn push_escaped(value: u8, part: Part, out: &mut Vec<u8>) -> Result<(), TargetMa
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(value),
         // A value may hold a line break or a backslash, a path never does; NUL ends a string in too many origins.
         0 => return Err(TargetMalformed::Character),
+        b'/' if part == Part::Key => out.push(value),
         0x01..=0x1f | 0x7f | b'\\' if part == Part::Path => return Err(TargetMalformed::Character),
         _ => push_hex(value, out),
     }
@@ -683,10 +711,32 @@ mod tests {
         assert!(!format!("{replaced:?}").contains("s%26c"));
     }
 
+    #[test]
+    fn an_objects_key_is_resolved_in_nothing_and_has_one_form() {
+        for (text, form) in [
+            ("/b/../c/./d", "/b/../c/./d"),
+            ("/b/%2e%2E/c", "/b/../c"),
+            ("/b//c///", "/b//c///"),
+            ("/b/a%2Fb%2fc", "/b/a/b/c"),
+            ("/b/a%252Fb", "/b/a%252Fb"),
+            ("/b/%7ea+b%2B%20%c3%a9", "/b/~a+b%2B%20%C3%A9"),
+            ("/b/a;b%5Cc%0A?x=%2f", "/b/a;b%5Cc%0A?x=%2F"),
+            ("/b/[x]{y}", "/b/%5Bx%5D%7By%7D"),
+        ] {
+            assert_eq!(parsed_with(text.as_bytes(), EncodedSlash::Key), form, "{text}");
+        }
+        for text in ["/b/%00", "/b/%c0%ae", "/b/%zz", "/b/a b"] {
+            assert!(
+                RequestTarget::parse(text.as_bytes(), EncodedSlash::Key).is_err(),
+                "{text}"
+            );
+        }
+    }
+
     proptest! {
         #[test]
-        fn canonicalising_twice_changes_nothing(text in "/[a-c./%25EeFf;?&=\\[{~0-9]{0,24}", keep: bool) {
-            let slashes = if keep { EncodedSlash::Keep } else { EncodedSlash::Refuse };
+        fn canonicalising_twice_changes_nothing(text in "/[a-c./%25EeFf;?&=\\[{~0-9]{0,24}", mode in 0..3) {
+            let slashes = [EncodedSlash::Keep, EncodedSlash::Refuse, EncodedSlash::Key][mode as usize];
             if let Ok(once) = RequestTarget::parse(text.as_bytes(), slashes) {
                 prop_assert_eq!(&RequestTarget::parse(once.path_and_query().as_str().as_bytes(), slashes).unwrap(), &once);
                 prop_assert_eq!(&RequestTarget::from_parsed(once.path_and_query(), slashes).unwrap(), &once);

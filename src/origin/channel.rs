@@ -23,9 +23,8 @@ use super::rule::{OriginRule, OriginSettings};
 use super::tls::{Configurations, Offer};
 use super::{Error, dial};
 use crate::body::{Content, Meter};
-use crate::credential::{Credentialed, CredentialedParts};
+use crate::credential::{Credentialed, CredentialedParts, Verified};
 use crate::message::{Origin, RequestHead, Scheme};
-use crate::policy::Authorized;
 
 /// What an HTTP/2 origin may send of one answer that its client does not take yet, in bytes.
 const STREAM_WINDOW: u32 = 512 << 10;
@@ -114,18 +113,18 @@ impl Origins {
         self.0.pool.sweep();
     }
 
-    /// A channel for an authorized exchange: a pooled one, or a new one to a vetted address.
+    /// A channel for an authorized and verified exchange: a pooled one, or a new one to a vetted address.
     ///
     /// No name is resolved and no packet is sent before this; cancelling it closes what it opened.
     ///
     /// # Errors
     /// [`Error`] by cause; nothing of the exchange has been sent then.
-    pub async fn open(&self, authorized: &Authorized) -> Result<Channel, Error> {
+    pub async fn open(&self, verified: &Verified) -> Result<Channel, Error> {
         let key = Key {
-            identity: authorized.identity().clone(),
-            origin: authorized.head().origin.clone(),
-            generation: authorized.verdict().generation,
-            needs_http2: authorized.head().is_grpc(),
+            identity: verified.identity().clone(),
+            origin: verified.head().origin.clone(),
+            generation: verified.generation(),
+            needs_http2: verified.head().is_grpc(),
         };
         self.0.clone().channel(key).await
     }

@@ -122,6 +122,9 @@ impl Loading<'_> {
     }
 
     fn validate(&mut self) {
+        if self.rules.is_empty() {
+            return;
+        }
         let set = match PolicySet::from_policies(self.rules.iter().map(|rule| rule.cedar.clone())) {
             Ok(set) => set,
             Err(error) => {

@@ -12,6 +12,27 @@ use crate::names::{CredentialName, PolicyId, SessionId};
 /// not load, never one that says something else.
 #[must_use]
 pub fn permit_host(session: Option<&SessionId>, host: &str, port: Option<u16>) -> String {
+    permit_ask(session, None, host, port)
+}
+
+/// A policy that lets a session, or every one, ask a host anything with a request that presents a credential: for domains
+/// where strangers have names, too.
+#[must_use]
+pub fn permit_with(
+    session: Option<&SessionId>,
+    credential: &CredentialName,
+    host: &str,
+    port: Option<u16>,
+) -> String {
+    permit_ask(session, Some(credential), host, port)
+}
+
+fn permit_ask(
+    session: Option<&SessionId>,
+    credential: Option<&CredentialName>,
+    host: &str,
+    port: Option<u16>,
+) -> String {
     let (domain, resource) = match host.strip_prefix("*.") {
         Some(domain) => (
             Some(domain),
@@ -26,8 +47,15 @@ pub fn permit_host(session: Option<&SessionId>, host: &str, port: Option<u16>) -
     if let Some(port) = port {
         conditions.push(format!("context.port == {port}"));
     }
+    if let Some(credential) = credential {
+        conditions.push(format!(
+            "context.credentials.contains({})",
+            quoted(credential.as_str())
+        ));
+    }
     let id = id(&[
         "allow",
+        credential.map_or("", CredentialName::as_str),
         host,
         &port.map_or_else(String::new, |port| port.to_string()),
         name(session),

@@ -9,7 +9,7 @@ use super::explain::Explanation;
 use super::facts::Facts;
 use super::generation::Policies;
 use super::verdict::Verdict;
-use crate::body::{Content, Meter};
+use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter};
 use crate::intercept::{Arrival, Upgrade};
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
@@ -172,6 +172,27 @@ impl Authorized {
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
         &self.grants
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The content, which can be looked at as far as it is held.
+    #[must_use]
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The same request, with all of its content held.
+    ///
+    /// # Errors
+    /// [`HoldFault`] by cause; the request is gone then.
+    pub async fn holding(self, limit: Limit, budget: &Arc<HoldBudget>) -> Result<Self, HoldFault> {
+        let content = self.content.hold(limit, budget).await?;
+        Ok(Self { content, ..self })
     }
 
     /// Takes the request apart, for the room that lends.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use http::{HeaderName, Method, header};
 
 use super::reference::Reference;
-use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, Scheme};
+use super::signing::{Role, Signing};
+use crate::message::{EncodedSlash, Host, HostPattern, Origin, OriginPattern, Place, Scheme};
 use crate::names::{CredentialName, Map};
 use crate::session::phantom::{Phantoms, Shape};
 
@@ -35,6 +36,8 @@ pub struct Binding {
     pub basic_user: Option<String>,
     /// The variables that hold its phantom in the sandbox.
     pub variables: Vec<String>,
+    /// What it is for.
+    pub role: Role,
 }
 
 /// When a credential is put into a request.
@@ -81,6 +84,9 @@ pub enum BindingMalformed {
     /// Two credentials would always be put into one place.
     #[error("credentials `{0}` and `{1}` would both always be put into `{2}`")]
     Clash(CredentialName, CredentialName, String),
+    /// A part of a signing credential has no binding of its own.
+    #[error("a part of the signing credential `{0}` is missing")]
+    Part(CredentialName),
     /// A path does not begin with a slash.
     #[error("credential `{0}` has a path that does not begin with `/`")]
     Path(CredentialName),
@@ -102,6 +108,8 @@ pub struct Bindings {
     all: Vec<Arc<Bound>>,
     exact: Map<Host, Vec<Arc<Bound>>>,
     below: Map<Box<str>, Vec<Arc<Bound>>>,
+    /// Whether any credential signs.
+    signs: bool,
 }
 
 impl Bindings {
@@ -119,6 +127,17 @@ impl Bindings {
             if let Some(other) = bindings[..at].iter().find(|other| clash(other, binding)) {
                 let (one, two) = (other.credential.clone(), binding.credential.clone());
                 return Err(BindingMalformed::Clash(one, two, binding.places[0].to_string()));
+            }
+        }
+        for binding in &bindings {
+            let parts = binding.signing().into_iter().flat_map(|signing| &signing.parts);
+            for part in parts {
+                let kept = |other: &&Binding| {
+                    other.credential == part.credential && matches!(other.role, Role::Part(_))
+                };
+                if bindings.iter().filter(kept).count() != 1 {
+                    return Err(BindingMalformed::Part(binding.credential.clone()));
+                }
             }
         }
         let all: Vec<Arc<Bound>> = bindings
@@ -143,7 +162,13 @@ impl Bindings {
                 }
             }
         }
-        Ok(Self { all, exact, below })
+        let signs = all.iter().any(|bound| bound.binding.signing().is_some());
+        Ok(Self {
+            all,
+            exact,
+            below,
+            signs,
+        })
     }
 
     /// The variables that hold a session's phantoms in its sandbox.
@@ -164,11 +189,29 @@ impl Bindings {
         self.all.iter().map(|bound| &bound.binding)
     }
 
-    /// Whether any credential is bound to the origin, so that it may know a secret.
+    /// Whether a credential that is put in is bound to the origin, so that it may know a secret. What signs is never sent.
     #[must_use]
     pub fn manages(&self, origin: &Origin) -> bool {
         self.of_each(&origin.authority.host)
-            .any(|bound| bound.is_for(origin))
+            .any(|bound| matches!(bound.binding.role, Role::Place) && bound.is_for(origin))
+    }
+
+    /// The place of a credential in the configuration.
+    pub(crate) fn index_of(&self, credential: &CredentialName) -> Option<usize> {
+        self.all
+            .iter()
+            .position(|bound| bound.binding.credential == *credential)
+    }
+
+    /// How the path of a request to the origin is read that is signed in the manner of AWS; `None` where no credential signs so.
+    #[must_use]
+    pub fn signed_paths(&self, origin: &Origin) -> Option<EncodedSlash> {
+        if !self.signs {
+            return None;
+        }
+        self.of(origin)
+            .iter()
+            .find_map(|bound| bound.binding.signing()?.paths(origin))
     }
 
     /// The bindings that hold for an origin, in the order of the configuration.
@@ -199,6 +242,17 @@ impl Bindings {
     }
 }
 
+impl Binding {
+    /// How it signs, where it does.
+    #[must_use]
+    pub fn signing(&self) -> Option<&Signing> {
+        match &self.role {
+            Role::Signs(signing) => Some(signing),
+            Role::Place | Role::Part(_) => None,
+        }
+    }
+}
+
 impl Bound {
     fn new(binding: Binding, index: usize) -> Self {
         let mut fields: Vec<HeaderName> = binding.places.iter().filter_map(field_of).collect();
@@ -219,6 +273,10 @@ impl Bound {
     fn is_for(&self, origin: &Origin) -> bool {
         let mut origins = self.binding.origins.iter();
         origins.any(|pattern| pattern.matches(origin))
+            && match &self.binding.role {
+                Role::Place => true,
+                Role::Signs(signing) | Role::Part(signing) => signing.holds(origin),
+            }
     }
 
     /// Whether the credential may be lent with the method, to the path.
@@ -235,7 +293,7 @@ pub(super) fn field_of(place: &Place) -> Option<HeaderName> {
         Place::Header { name, .. } => Some(name.clone()),
         Place::BasicUser | Place::BasicPassword => Some(header::AUTHORIZATION),
         Place::Cookie(_) => Some(header::COOKIE),
-        Place::Query(_) => None,
+        Place::Query(_) | Place::Signature(_) => None,
     }
 }
 
@@ -247,7 +305,8 @@ fn is_below(path: &str, above: &str) -> bool {
 
 fn check(binding: &Binding) -> Result<(), BindingMalformed> {
     let name = || binding.credential.clone();
-    if binding.origins.is_empty() || binding.places.is_empty() {
+    let placeless = binding.places.is_empty() && !matches!(binding.role, Role::Part(_));
+    if binding.origins.is_empty() || placeless {
         return Err(BindingMalformed::Empty(name()));
     }
     if binding.places.len() > MAX_PLACES {
@@ -267,7 +326,10 @@ fn check(binding: &Binding) -> Result<(), BindingMalformed> {
             return Err(BindingMalformed::TooWide(name(), domain.clone()));
         }
     }
-    let basic = matches!(binding.places[0], Place::BasicUser | Place::BasicPassword);
+    let basic = matches!(
+        binding.places.first(),
+        Some(Place::BasicUser | Place::BasicPassword)
+    );
     let usable = binding
         .basic_user
         .as_ref()
@@ -333,6 +395,7 @@ mod tests {
             foreign: Foreign::Refuse,
             basic_user: None,
             variables: vec![format!("{}_VAR", name.to_uppercase())],
+            role: Role::Place,
         }
     }
 

@@ -1,5 +1,7 @@
 //! Finds what a request presents: each phantom in its place, and everything that must not be there.
 
+mod signed;
+
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -8,9 +10,11 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::{HeaderName, HeaderValue, header};
 use zeroize::Zeroizing;
 
+use self::signed::Signed;
 use super::binding::{Bindings, Bound, Foreign, When};
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::refusal::{CredentialRefusal, Part};
+use super::signing::{SigV4Request, Signing};
 use crate::message::fields::reads_as;
 use crate::message::{Place, RequestHead, Scheme};
 use crate::names::CredentialName;
@@ -46,6 +50,10 @@ pub(crate) enum Spot {
     Query(usize),
     /// It stands nowhere: the credential is always put in.
     Absent,
+    /// It is the access key of this signature, in its fields or in the query.
+    SigV4(Arc<SigV4Request>),
+    /// It is the key of a signature by a recipe.
+    Recipe,
 }
 
 impl Presented {
@@ -117,6 +125,11 @@ impl Lend {
     pub(crate) fn spot(&self) -> &Spot {
         &self.spot
     }
+
+    /// How the request is signed with it, where it signs.
+    pub(crate) fn signing(&self) -> Option<&Signing> {
+        self.bound.binding.signing()
+    }
 }
 
 impl std::fmt::Debug for Lend {
@@ -147,9 +160,11 @@ impl Bindings {
             phantoms,
             registry,
             bound: &bound,
+            signed: Signed::default(),
             found: Presented::default(),
         };
         search.host()?;
+        search.signature()?;
         for (name, value) in &head.fields {
             search.field(name, value)?;
         }
@@ -167,6 +182,7 @@ struct Search<'a> {
     registry: &'a Registry,
     /// The bindings that hold for the origin; it is managed if there is one.
     bound: &'a [&'a Arc<Bound>],
+    signed: Signed,
     found: Presented,
 }
 
@@ -188,6 +204,9 @@ impl<'a> Search<'a> {
 
     fn field(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), CredentialRefusal> {
         self.folded(name.as_str(), Part::FieldName)?;
+        if self.signed.has_field(name) {
+            return Ok(());
+        }
         let value = value.as_bytes();
         if *name == header::COOKIE {
             return self.cookies(value);
@@ -339,6 +358,10 @@ impl<'a> Search<'a> {
         let mut lent = Vec::new();
         let head = self.head;
         for (at, (name, value)) in head.target.query_pairs().enumerate() {
+            if self.signed.has_parameter(&name) {
+                lent.push(at);
+                continue;
+            }
             let mut credential_name = GENERIC_PARAMETERS
                 .iter()
                 .any(|known| name.eq_ignore_ascii_case(known));

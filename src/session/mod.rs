@@ -6,6 +6,7 @@ mod locate;
 pub mod phantom;
 mod reference;
 mod refusal;
+mod signing;
 #[cfg(test)]
 pub(crate) mod stage;
 
@@ -13,8 +14,11 @@ pub use binding::{Binding, BindingMalformed, Bindings, Foreign, MAX_PLACES, When
 pub(crate) use locate::Spot;
 pub use locate::{Lend, Presented};
 pub(crate) use reference::{CommandLine, FIXED_PATH, Keeper, MAX_TTL_SECONDS};
-pub use reference::{DEFAULT_SERVICE, Reference, ReferenceMalformed};
+pub use reference::{DEFAULT_SERVICE, Member, Reference, ReferenceMalformed};
 pub use refusal::{CredentialRefusal, Part};
+pub use signing::{
+    OwnEndpoint, Role, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, SigningPart, Unsignable,
+};
 
 pub(crate) use live::IdentifiedParts;
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};

@@ -44,6 +44,19 @@ pub(crate) struct CommandLine {
     pub(crate) arguments: Vec<String>,
     pub(crate) pass_env: Vec<String>,
     pub(crate) ttl: Option<Duration>,
+    /// Which part of the set that it prints is meant.
+    pub(crate) member: Option<Member>,
+}
+
+/// A part of the set that a `credential_process` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Member {
+    /// `AccessKeyId`.
+    AccessKey,
+    /// `SecretAccessKey`.
+    SecretKey,
+    /// `SessionToken`.
+    SessionToken,
 }
 
 /// Why a text or table is no reference.
@@ -150,6 +163,15 @@ impl Reference {
         self
     }
 
+    /// The same reference, to one part of the set that its program prints.
+    #[must_use]
+    pub fn member(mut self, member: Member) -> Self {
+        if let Keeper::Command(line) = &mut self.keeper {
+            line.member = Some(member);
+        }
+        self
+    }
+
     /// The same reference, whose file others may read; nobody else may write it even so.
     #[must_use]
     pub fn allowing_readers(mut self) -> Self {
@@ -226,6 +248,14 @@ impl fmt::Debug for Reference {
 }
 
 impl CommandLine {
+    /// The program, whichever part of what it prints is meant.
+    pub(crate) fn whole(&self) -> Self {
+        Self {
+            member: None,
+            ..self.clone()
+        }
+    }
+
     fn new(
         argv: Vec<String>,
         pass_env: Vec<String>,
@@ -244,6 +274,7 @@ impl CommandLine {
             arguments: argv.collect(),
             pass_env,
             ttl,
+            member: None,
         })
     }
 }

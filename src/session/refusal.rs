@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use super::signing::Unsignable;
 use crate::names::{CredentialName, SessionId};
+use crate::signature::Fault;
 
 /// Which part of a request something stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,20 @@ pub enum CredentialRefusal {
         /// Where it stands.
         part: Part,
     },
+    /// A signature at an origin for which we sign is not one that can be read in one way alone (J02, J05, J09, J12).
+    #[error("the request's signature is refused: {fault}")]
+    Signature {
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// The credential may not sign such a request (J01, J06).
+    #[error("credential `{credential}` may not sign this request: {why}")]
+    Unsignable {
+        /// The credential.
+        credential: CredentialName,
+        /// What is outside of its scope.
+        why: Unsignable,
+    },
 }
 
 impl CredentialRefusal {
@@ -92,6 +108,8 @@ impl CredentialRefusal {
             Self::Cleartext { .. } => "cleartext_injection",
             Self::ForeignSession { .. } => "phantom_foreign_session",
             Self::Foreign { .. } => "foreign_credential",
+            Self::Signature { fault } => fault.reason(),
+            Self::Unsignable { why, .. } => why.reason(),
         }
     }
 
@@ -103,8 +121,9 @@ impl CredentialRefusal {
             | Self::Position { credential, .. }
             | Self::Disguised { credential, .. }
             | Self::Count { credential }
-            | Self::Cleartext { credential } => Some(credential),
-            Self::ForeignSession { .. } | Self::Foreign { .. } => None,
+            | Self::Cleartext { credential }
+            | Self::Unsignable { credential, .. } => Some(credential),
+            Self::ForeignSession { .. } | Self::Foreign { .. } | Self::Signature { .. } => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 use super::phantom::{Issue, PhantomKey, Phantoms, Registry, Shape};
-use super::{Binding, Bindings, CredentialRefusal, Foreign, Presented, When};
+use super::{Binding, Bindings, CredentialRefusal, Foreign, Presented, Role, When};
 use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use crate::names::{CredentialName, SessionId};
 
@@ -45,6 +45,7 @@ pub(crate) fn binding(credential: &str, origins: &[&str], places: &[&str]) -> Bi
         foreign: Foreign::Refuse,
         basic_user: None,
         variables: vec![],
+        role: Role::Place,
     }
 }
 

@@ -15,7 +15,8 @@ pub async fn exchange(
 ) -> Option<Forwarded> {
     let identified = sessions.identify(accepted).ok()?;
     let authorized = policies.authorize(identified).ok()?;
-    let channel = origins.open(&authorized).await.ok()?;
-    let credentialed = credentials.attach(authorized).await.ok()?;
+    let verified = credentials.verify(authorized).await.ok()?;
+    let channel = origins.open(&verified).await.ok()?;
+    let credentialed = credentials.attach(verified).await.ok()?;
     channel.forward(credentialed).await.ok()
 }

@@ -11,6 +11,7 @@ pub mod gate;
 pub mod names;
 pub mod origin;
 pub mod relay;
+pub mod sigv4;
 pub mod way;
 
 use std::collections::VecDeque;
@@ -44,6 +45,12 @@ pub const SECOND: &str = "second.rig.test";
 pub const H2: &str = "h2.rig.test";
 /// A host that is not allowed; its address is X.
 pub const EVIL: &str = "evil.rig.test";
+/// An S3 endpoint for which `aws` and `temp` sign.
+pub const S3: &str = "s3.rig.test";
+/// A DynamoDB endpoint for which they sign.
+pub const DB: &str = "db.rig.test";
+/// An origin whose requests `exchange` signs by a recipe.
+pub const EXCHANGE: &str = "exchange.rig.test";
 /// The password of the proxy that asks for one.
 pub const PROXY_PASSWORD: &str = "proxy-password-canary";
 
@@ -57,6 +64,8 @@ pub struct Rig {
     pub origins: Origins,
     /// The secrets.
     pub canaries: Vec<Canary>,
+    /// The real access key id of `temp`.
+    temp_id: String,
     /// `gateway serve`.
     pub served: Gate,
     /// `gateway exec`.
@@ -125,6 +134,12 @@ fn phantoms(pair: impl Fn(&str) -> Option<String>) -> std::collections::HashMap<
                 pair(&variable(name)).expect("a phantom for each credential"),
             )
         })
+        .chain(SIGNING.iter().map(|(name, variable, _)| {
+            (
+                (*name).to_owned(),
+                pair(variable).expect("a phantom for each part"),
+            )
+        }))
         .collect()
 }
 
@@ -147,12 +162,36 @@ const CREDENTIALS: [(&str, &str, &str, &[&str]); 6] = [
     ("other", "ot-%%", "header:authorization:Bearer", &[]),
 ];
 
+/// The parts of the credentials that sign: name, variable, pattern of the secret. The access key id of `temp` is no canary,
+/// so that each signed request carries one.
+const SIGNING: [(&str, &str, &str); 7] = [
+    ("aws", "AWS_ACCESS_KEY_ID", "AKIA%"),
+    ("aws-secret", "AWS_SECRET_ACCESS_KEY", "%%"),
+    ("temp", "TEMP_ID", "ASIA%"),
+    ("temp-secret", "TEMP_SECRET", "%/%"),
+    ("temp-token", "TEMP_TOKEN", "%%%%%%%%%%%%"),
+    ("exchange", "BINANCE_API_KEY", "%%%%"),
+    ("exchange-secret", "BINANCE_API_SECRET", "%%%%"),
+];
+
+/// What they sign for.
+const ENDPOINTS: &str = r#"endpoints = [
+    { origin = "https://s3.rig.test", service = "s3", region = "us-east-1" },
+    { origin = "https://*.s3.rig.test", service = "s3", region = "us-east-1" },
+    { origin = "https://db.rig.test", service = "dynamodb", region = "eu-central-1" },
+]
+"#;
+
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's name server.
-pub const ALLOWED: [&str; 25] = [
+pub const ALLOWED: [&str; 29] = [
     GOOD,
     OTHER,
     SECOND,
     H2,
+    S3,
+    "bucket.s3.rig.test",
+    DB,
+    EXCHANGE,
     "tls12.rig.test",
     "expired.rig.test",
     "selfsigned.rig.test",
@@ -185,7 +224,11 @@ pub fn policies() -> String {
              resource == Gateway::Host::\"{host}\") when {{ context.port != 22 }};\n"
         ));
     }
-    for (name, ..) in CREDENTIALS {
+    for name in CREDENTIALS
+        .iter()
+        .map(|one| one.0)
+        .chain(["aws", "temp", "exchange"])
+    {
         text.push_str(&format!(
             "@id(\"rig/lend-{name}\")\npermit(principal, action == Gateway::Action::\"lend\", \
              resource == Gateway::Credential::\"{name}\") when {{ context.origin in Gateway::Domain::\"rig.test\" }};\n"
@@ -225,13 +268,17 @@ impl Rig {
         file(&at.join("origins.pem"), 0o644, &authority.pem);
         let names = Names::start();
         let origins = Origins::start(&authority);
-        let canaries: Vec<Canary> = CREDENTIALS
-            .iter()
-            .map(|(name, pattern, ..)| Canary::new(name, pattern))
+        let patterns = CREDENTIALS.iter().map(|(name, pattern, ..)| (*name, *pattern));
+        let parts = SIGNING.iter().map(|(name, _, pattern)| (*name, *pattern));
+        let mut canaries: Vec<Canary> = patterns
+            .chain(parts)
+            .map(|(name, pattern)| Canary::new(name, pattern))
             .collect();
         for canary in &canaries {
             file(&at.join("secrets").join(canary.name), 0o600, &canary.secret);
         }
+        let at_temp = canaries.iter().position(|canary| canary.name == "temp").unwrap();
+        let temp_id = canaries.remove(at_temp).secret;
         file(&at.join("secrets/proxy"), 0o600, PROXY_PASSWORD);
         file(&at.join("rig.cedar"), 0o644, &policies());
         fs::copy(
@@ -278,6 +325,7 @@ impl Rig {
             names,
             origins,
             canaries,
+            temp_id,
             served,
             sandboxed,
             relay,
@@ -315,6 +363,32 @@ impl Rig {
             .find(|canary| canary.name == credential)
             .unwrap()
             .secret
+    }
+
+    /// What a client signs with: `aws`, or `temp` with its session token.
+    pub fn key(&self, way: Way, name: &str) -> sigv4::Key {
+        let part = |part: &str| self.gate(way).phantoms.get(&format!("{name}{part}")).cloned();
+        sigv4::Key {
+            id: part("").unwrap(),
+            secret: part("-secret").unwrap(),
+            token: part("-token"),
+        }
+    }
+
+    /// What an origin verifies with.
+    pub fn real_key(&self, name: &str) -> sigv4::Key {
+        let part = |part: &str| {
+            let known = self
+                .canaries
+                .iter()
+                .find(|canary| canary.name == format!("{name}{part}"));
+            known.map(|canary| canary.secret.clone())
+        };
+        sigv4::Key {
+            id: part("").unwrap_or_else(|| self.temp_id.clone()),
+            secret: part("-secret").unwrap(),
+            token: part("-token"),
+        }
     }
 
     /// Connects to a listener.
@@ -700,6 +774,20 @@ fn settings(origins: &Origins, names: &Names) -> String {
             variable(name)
         ));
     }
+    text.push_str(
+        "[[credential]]\nname = \"aws\"\nsign = \"sigv4\"\n\
+         parts = { access_key = \"file:secrets/aws\", secret_key = \"file:secrets/aws-secret\" }\n",
+    );
+    text.push_str(ENDPOINTS);
+    text.push_str(
+        "[[credential]]\nname = \"temp\"\nsign = \"sigv4\"\nenv = [\"TEMP_ID\", \"TEMP_SECRET\", \"TEMP_TOKEN\"]\n\
+         parts = { access_key = \"file:secrets/temp\", secret_key = \"file:secrets/temp-secret\", session_token = \"file:secrets/temp-token\" }\n",
+    );
+    text.push_str(ENDPOINTS);
+    text.push_str(
+        "[[credential]]\nname = \"exchange\"\nsign = \"binance-hmac\"\norigins = [\"https://exchange.rig.test\"]\n\
+         parts = { key = \"file:secrets/exchange\", secret = \"file:secrets/exchange-secret\" }\n",
+    );
     text
 }
 

@@ -16,6 +16,7 @@ mod paths;
 mod phantoms;
 mod policy;
 mod review;
+mod signing;
 mod verdicts;
 
 use std::process::ExitCode;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         phantoms::ROWS,
         policy::ROWS,
         review::ROWS,
+        signing::ROWS,
     ]
     .concat();
     if arguments.iter().any(|one| one == "--list") {

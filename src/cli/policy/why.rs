@@ -130,7 +130,7 @@ impl Asked {
             host: Host::parse(text(&record.host)?.as_bytes()).map_err(|_| unjudged())?,
             port: record.port.ok_or_else(unjudged)?,
             method: text(&record.method)?,
-            target: RequestTarget::parse(path.as_bytes(), EncodedSlash::Keep).map_err(|_| unjudged())?,
+            target: target(&path).ok_or_else(unjudged)?,
             content_length: record.request_bytes,
             session,
         })
@@ -154,6 +154,14 @@ impl Asked {
             credentials: &self.credentials,
         }
     }
+}
+
+/// The target as it was judged: the path of a signed request to an object store is not resolved.
+fn target(path: &str) -> Option<RequestTarget> {
+    [EncodedSlash::Keep, EncodedSlash::Key]
+        .into_iter()
+        .filter_map(|slashes| RequestTarget::parse(path.as_bytes(), slashes).ok())
+        .find(|target| target.path() == path)
 }
 
 fn unjudged() -> Failure {

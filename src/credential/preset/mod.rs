@@ -3,14 +3,14 @@
 mod registry;
 mod table;
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use serde::Deserialize;
 
 use crate::message::{OriginPattern, Place};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
-use crate::session::{Binding, Foreign, Reference, When};
+use crate::session::{Binding, Foreign, Reference, Role, When};
 
 pub use registry::{Registry, RegistryUnknown, UserConfig};
 
@@ -59,35 +59,58 @@ pub struct OriginMissing {
 }
 
 /// All presets, by name in order.
-#[must_use]
-pub fn all() -> &'static [Preset] {
-    &PRESETS
+pub fn all() -> impl Iterator<Item = &'static Preset> {
+    (0..READ.len()).map(at)
+}
+
+/// The names of all presets, in order.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    table::SERVICES.iter().map(|(name, _)| *name)
 }
 
 /// The preset of a name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Preset> {
-    PRESETS.iter().find(|preset| preset.name == name)
+    let found = table::SERVICES.binary_search_by_key(&name, |(known, _)| known);
+    found.ok().map(at)
 }
 
 /// The credential that clients read from a variable, and its preset.
 #[must_use]
 pub fn of_variable(variable: &str) -> Option<(&'static Preset, &'static PresetCredential)> {
-    known_variables()
-        .find(|(known, ..)| *known == variable)
-        .map(|(_, preset, credential)| (preset, credential))
+    let found = known_variables(|known| known == variable).next();
+    found.map(|(_, preset, credential)| (preset, credential))
 }
 
-/// Every variable that a preset knows, with its preset and credential.
-pub fn known_variables() -> impl Iterator<Item = (&'static str, &'static Preset, &'static PresetCredential)> {
-    PRESETS.iter().flat_map(|preset| {
-        preset.credentials.iter().flat_map(move |credential| {
-            credential
-                .variables
-                .iter()
-                .map(move |variable| (variable.as_str(), preset, credential))
-        })
-    })
+/// The variables that presets know and that are asked for, each with its preset and credential.
+///
+/// Only the presets that name such a variable are read.
+pub fn known_variables(
+    asked: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = (&'static str, &'static Preset, &'static PresetCredential)> {
+    let mut found = Vec::new();
+    for (index, (_, text)) in table::SERVICES.iter().enumerate() {
+        if !perhaps_variables(text).any(&asked) {
+            continue;
+        }
+        let preset = at(index);
+        for credential in &preset.credentials {
+            let variables = credential.variables.iter().map(String::as_str);
+            found.extend(
+                variables
+                    .filter(|variable| asked(variable))
+                    .map(|variable| (variable, preset, credential)),
+            );
+        }
+    }
+    found.into_iter()
+}
+
+/// Every variable that a preset's text names, and perhaps other words of it.
+fn perhaps_variables(text: &str) -> impl Iterator<Item = &str> {
+    let in_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    text.split('"')
+        .filter(move |word| !word.is_empty() && word.bytes().all(in_name))
 }
 
 impl PresetCredential {
@@ -125,6 +148,7 @@ impl PresetCredential {
             foreign: Foreign::Refuse,
             basic_user: self.basic_user.clone(),
             variables: self.variables.clone(),
+            role: Role::Place,
         })
     }
 }
@@ -194,13 +218,16 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T,
     text.parse().map_err(|error| format!("{text}: {error}"))
 }
 
-static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
-    table::SERVICES
-        .iter()
+/// The presets that were asked for so far, in the order of the table: a run needs one or two of them, if any.
+static READ: [OnceLock<Preset>; table::SERVICES.len()] = [const { OnceLock::new() }; table::SERVICES.len()];
+
+fn at(index: usize) -> &'static Preset {
+    READ[index].get_or_init(|| {
         // The texts are part of the program and a test reads every one of them.
-        .map(|(_, text)| read(text).expect("the presets are part of the program and each is tested to read"))
-        .collect()
-});
+        let (_, text) = table::SERVICES[index];
+        read(text).expect("the presets are part of the program and each is tested to read")
+    })
+}
 
 #[cfg(test)]
 mod tests {
@@ -239,8 +266,18 @@ mod tests {
     #[test]
     fn a_variable_belongs_to_one_credential() {
         let mut seen = HashSet::new();
-        for (variable, preset, _) in known_variables() {
+        for (variable, preset, _) in known_variables(|_| true) {
             assert!(seen.insert(variable), "{variable} of {}", preset.name);
+        }
+        let named = all().flat_map(|preset| &preset.credentials);
+        let named = named.flat_map(|credential| &credential.variables).count();
+        assert_eq!(
+            seen.len(),
+            named,
+            "a variable that is not seen in its preset's text"
+        );
+        for (variable, preset, _) in known_variables(|_| true) {
+            assert_eq!(of_variable(variable).unwrap().0.name, preset.name);
         }
         assert_eq!(of_variable("GITHUB_TOKEN").unwrap().0.name, "github");
         assert!(of_variable("PATH").is_none());
@@ -248,7 +285,7 @@ mod tests {
 
     #[test]
     fn no_credential_is_bound_below_a_domain_where_anyone_may_have_a_name() {
-        for credential in all().iter().flat_map(|preset| &preset.credentials) {
+        for credential in all().flat_map(|preset| &preset.credentials) {
             for origin in &credential.origins {
                 assert!(
                     matches!(origin.hosts, HostPattern::Exact(_)),

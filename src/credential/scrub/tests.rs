@@ -515,6 +515,15 @@ fn empty_frames_cannot_pile_up_behind_a_possible_echo() {
     assert_eq!(scrub_frames(&sent, 4096), Ok(sent));
 }
 
+/// A part of a secret is not searched for, and a phantom may by chance go on as the secret does: that what is left and what
+/// was written then read as the secret is no echo that was overlooked.
+#[test]
+fn a_part_beside_an_echo_may_read_as_the_secret_by_chance() {
+    let (secret, phantom) = ("x1y2z3w4a5", "b6c7d8e9fx");
+    let (out, count) = scrub(&echoes(&[(secret, phantom)]), [b"x1y2z3w4a5", &b"1y2z3w4a5"[..]]);
+    assert_eq!((text(out), count), (format!("{phantom}1y2z3w4a5"), 1));
+}
+
 /// What the scrubber must give, by trying every form at every place of the whole.
 fn reference(forms: &[Form], content: &[u8]) -> (Vec<u8>, u64) {
     let mut found = Vec::new();
@@ -655,7 +664,8 @@ proptest! {
         let out = &expected.0;
         prop_assert_eq!(out.len(), content.len());
         for form in &all {
-            prop_assert!(!out.windows(form.secret.len()).any(|window| window == &form.secret[..]));
+            let here = |at: &usize| content[*at..].starts_with(&form.secret) && out[*at..].starts_with(&form.secret);
+            prop_assert_eq!((0..content.len()).find(here), None);
         }
     }
 

@@ -22,6 +22,8 @@ pub struct Lease {
     pub secret: Arc<Secret>,
     /// When it may no longer be used; `None` is never.
     pub expires: Option<Instant>,
+    /// Which run of a program it is of, where its other parts must be of the same.
+    pub run: Option<u64>,
 }
 
 /// A reference had no usable secret; nothing is sent. Its text is for the operator's log, never for the client.
@@ -68,7 +70,7 @@ impl Stores {
             env: Arc::new(EnvStore::capture(references)),
             file: Arc::new(FileStore),
             keyring: Arc::new(KeyringStore::new()),
-            command: Arc::new(CommandStore { deadline: DEADLINE }),
+            command: Arc::new(CommandStore::new(DEADLINE)),
             slots: Mutex::default(),
         }
     }
@@ -207,6 +209,7 @@ impl Slot {
                 let lease = Lease {
                     secret,
                     expires: fetched.lifetime.map(|life| asked + life.expires_after),
+                    run: fetched.run,
                 };
                 let refresh_at = fetched.lifetime.map(|life| asked + life.refresh_after);
                 self.held.store(Some(Arc::new(Held {

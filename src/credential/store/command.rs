@@ -10,13 +10,26 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::set::Sets;
 use super::{Fetched, Fetching, Lifetime, MAX_OUTPUT_BYTES, SecretStore, StoreError};
 use crate::credential::secret::{Secret, trim_line_end};
 use crate::session::{CommandLine, FIXED_PATH, Keeper, MAX_TTL_SECONDS, Reference};
 
-/// Programs. What one prints is the secret itself, or `{"secret": TEXT, "expires_in": SECONDS}`.
+/// Programs. What one prints is the secret itself, or `{"secret": TEXT, "expires_in": SECONDS}`; or, where a part of a set is
+/// asked for, the set.
 pub(super) struct CommandStore {
-    pub(super) deadline: Duration,
+    deadline: Duration,
+    sets: Sets,
+}
+
+impl CommandStore {
+    /// Programs that must have ended by a deadline.
+    pub(super) fn new(deadline: Duration) -> Self {
+        Self {
+            deadline,
+            sets: Sets::default(),
+        }
+    }
 }
 
 impl SecretStore for CommandStore {
@@ -25,15 +38,27 @@ impl SecretStore for CommandStore {
             let Keeper::Command(line) = &reference.keeper else {
                 return Err(StoreError::Absent);
             };
-            let printed = tokio::time::timeout(self.deadline, run(line))
-                .await
-                .map_err(|_| StoreError::TimedOut(self.deadline))??;
+            let printed = async {
+                tokio::time::timeout(self.deadline, run(line))
+                    .await
+                    .map_err(|_| StoreError::TimedOut(self.deadline))?
+            };
+            if let Some(member) = line.member {
+                let part = self.sets.part(line, member, DEFAULT_TTL, printed).await?;
+                return Ok(Fetched {
+                    secret: Arc::new(Secret::new(part.value, reference.allow_short)?),
+                    lifetime: Some(part.lifetime),
+                    run: Some(part.run),
+                });
+            }
+            let printed = printed.await?;
             let (value, expires_in) = read_output(printed)?;
             let ttl = line.ttl.or(expires_in).unwrap_or(DEFAULT_TTL);
             let secret = Arc::new(Secret::new(value, reference.allow_short)?);
             Ok(Fetched {
                 secret,
                 lifetime: Some(Lifetime::of(ttl)),
+                run: None,
             })
         })
     }
@@ -169,11 +194,9 @@ mod tests {
     }
 
     async fn fetch(script: &str) -> Result<Fetched, StoreError> {
-        CommandStore {
-            deadline: Duration::from_secs(10),
-        }
-        .fetch(&shell(script))
-        .await
+        CommandStore::new(Duration::from_secs(10))
+            .fetch(&shell(script))
+            .await
     }
 
     #[tokio::test]
@@ -227,10 +250,11 @@ mod tests {
                 arguments: vec![],
                 pass_env: vec![],
                 ttl: None,
+                member: None,
             }),
             allow_short: false,
         };
-        let error = CommandStore { deadline: DEADLINE }.fetch(&gone).await.err();
+        let error = CommandStore::new(DEADLINE).fetch(&gone).await.err();
         assert_eq!(error, Some(StoreError::Start(std::io::ErrorKind::NotFound)));
     }
 
@@ -238,9 +262,7 @@ mod tests {
     async fn a_command_that_hangs_is_killed_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join("alive");
-        let store = CommandStore {
-            deadline: Duration::from_millis(300),
-        };
+        let store = CommandStore::new(Duration::from_millis(300));
         let began = Instant::now();
         let reference = shell(&format!("(sleep 1; touch {}) & sleep 30", mark.display()));
         assert_eq!(

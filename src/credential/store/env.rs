@@ -46,6 +46,7 @@ impl SecretStore for EnvStore {
             Some(Ok(secret)) => Ok(Fetched {
                 secret: Arc::clone(secret),
                 lifetime: None,
+                run: None,
             }),
         };
         Box::pin(std::future::ready(answer))

@@ -34,6 +34,7 @@ impl SecretStore for FileStore {
             Ok(Fetched {
                 secret,
                 lifetime: Some(LIFETIME),
+                run: None,
             })
         })
     }

@@ -54,6 +54,7 @@ impl SecretStore for KeyringStore {
             Ok(Fetched {
                 secret,
                 lifetime: Some(Lifetime::of(TTL)),
+                run: None,
             })
         })
     }

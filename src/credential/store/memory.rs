@@ -85,6 +85,7 @@ impl MemoryStore {
                     answer.map(|secret| Fetched {
                         secret,
                         lifetime: entry.lifetime,
+                        run: None,
                     }),
                     entry.delay,
                 )

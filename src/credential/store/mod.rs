@@ -6,6 +6,7 @@ mod env;
 mod file;
 mod keyring;
 mod memory;
+mod set;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,6 +39,8 @@ pub struct Fetched {
     pub secret: Arc<Secret>,
     /// How long it may be used without asking again; `None` is for ever.
     pub lifetime: Option<Lifetime>,
+    /// Which run of a program it is of, where its other parts must be of the same.
+    pub run: Option<u64>,
 }
 
 /// How long a fetched secret may be used.
@@ -98,6 +101,12 @@ pub enum StoreError {
     /// The program printed an object that is not `{"secret": …, "expires_in": …}`.
     #[error("the command printed JSON that is not {{\"secret\": TEXT, \"expires_in\": SECONDS}}")]
     Json,
+    /// The program printed something else than a set of parts.
+    #[error(
+        "the command printed something else than a document of `Version` 1 with `AccessKeyId`, `SecretAccessKey` and, for \
+         credentials that end, a `SessionToken` and an `Expiration` to come"
+    )]
+    Set,
     /// The value cannot be used.
     #[error(transparent)]
     Unsafe(#[from] SecretUnsafe),

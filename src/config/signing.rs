@@ -1,0 +1,436 @@
+//! What of a `[[credential]]` is about signing: the way, the parts, and what may be signed.
+
+use std::sync::Arc;
+
+use toml::Spanned;
+
+use crate::session::{Member, OwnEndpoint, SIGV4_PARTS};
+use crate::signature::recipe::{self, Recipe, Role};
+use crate::signature::sigv4::{PinMistake, Pins, Scope};
+
+use super::credential::sandbox_variable;
+use super::keys;
+use super::mistake::Doubt;
+use super::page::Section;
+use super::pattern;
+use super::reference::Reference;
+
+/// A credential that signs requests instead of being put into them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signing {
+    /// The way of signing.
+    pub way: Way,
+    /// The parts in their order, the first of which is that by which requests are known.
+    pub parts: Vec<Part>,
+    /// Endpoints that are not those of the service itself.
+    pub endpoints: Vec<OwnEndpoint>,
+    /// For what it may be used.
+    pub scope: Scope,
+    /// The partitions that are pinned.
+    pub partitions: Vec<String>,
+}
+
+/// A way of signing.
+#[derive(Debug, Clone)]
+pub enum Way {
+    /// AWS Signature Version 4 and its kin.
+    SigV4,
+    /// As a recipe says.
+    Recipe(Arc<Recipe>),
+}
+
+/// By the name, which is a recipe's own.
+impl PartialEq for Way {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Way {}
+
+/// One part of a signing credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What it is to the way of signing.
+    pub name: String,
+    /// Where it is kept.
+    pub from: Reference,
+    /// Which part it is of what a program prints, where one prints all of them.
+    pub member: Option<Member>,
+    /// The variable of the workload that holds its phantom.
+    pub variable: Option<String>,
+    /// Whether the credential may be without it.
+    pub optional: bool,
+}
+
+/// What a way of signing knows of one of its parts.
+struct Known {
+    name: String,
+    variable: Option<String>,
+    optional: bool,
+}
+
+impl Way {
+    /// Its name in configuration and in places.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::SigV4 => "sigv4",
+            Self::Recipe(recipe) => recipe.name(),
+        }
+    }
+
+    /// Its parts, first the one by which a request is known.
+    fn parts(&self) -> Vec<Known> {
+        match self {
+            Self::SigV4 => SIGV4_PARTS
+                .iter()
+                .zip(SIGV4_VARIABLES)
+                .map(|(name, variable)| Known {
+                    name: (*name).to_owned(),
+                    variable: Some(variable.to_owned()),
+                    // Long-lived keys have no token, so nothing is assumed of one.
+                    optional: *name == SIGV4_PARTS[2],
+                })
+                .collect(),
+            Self::Recipe(recipe) => {
+                let mut parts: Vec<_> = recipe.parts().iter().collect();
+                parts.sort_by_key(|part| part.role != Role::Id);
+                let known = |part: &recipe::Part| Known {
+                    name: part.name.clone(),
+                    variable: part.variables.first().cloned(),
+                    optional: part.optional,
+                };
+                parts.into_iter().map(known).collect()
+            }
+        }
+    }
+}
+
+impl Signing {
+    /// The SigV4 credential of the usual variables; with a session token where one is said to be there.
+    #[must_use]
+    pub fn sigv4(token: bool) -> Self {
+        let known = Way::SigV4.parts().into_iter();
+        let parts = known.filter(|part| token || !part.optional).map(|part| Part {
+            from: Reference::Env(part.variable.clone().unwrap_or_default()),
+            name: part.name,
+            member: None,
+            variable: part.variable,
+            optional: false,
+        });
+        Self::of_sigv4(parts.collect())
+    }
+
+    /// The SigV4 credential that a program prints.
+    #[must_use]
+    pub fn sigv4_from(program: &Reference) -> Self {
+        let known = Way::SigV4.parts().into_iter().zip(MEMBERS);
+        let parts = known.map(|(part, member)| Part {
+            name: part.name,
+            from: program.clone(),
+            member: Some(member),
+            variable: part.variable,
+            optional: part.optional,
+        });
+        Self::of_sigv4(parts.collect())
+    }
+
+    fn of_sigv4(parts: Vec<Part>) -> Self {
+        Self {
+            way: Way::SigV4,
+            parts,
+            endpoints: Vec::new(),
+            scope: Scope::default(),
+            partitions: Vec::new(),
+        }
+    }
+}
+
+/// Reads the keys about signing, if the credential signs.
+pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
+    let way = section.parsed("sign", |text| way(section, text));
+    let Some(way) = way.map(Spanned::into_inner) else {
+        for key in [&["parts", "endpoints"][..], &PINS].concat() {
+            if section.has(key) && !section.has("sign") {
+                section.error(
+                    key,
+                    format!("`{key}` stands without `sign`"),
+                    Doubt::new("it is about signing", "add `sign = \"sigv4\"`, or remove it"),
+                );
+            }
+        }
+        return None;
+    };
+    for key in ["places", "when", "shape", "foreign"] {
+        if section.has(key) {
+            section.error(
+                key,
+                format!("`{key}` contradicts `sign`"),
+                Doubt::new("what signs a request stands in no place of it", "remove it"),
+            );
+        }
+    }
+    if matches!(way, Way::Recipe(_)) {
+        for key in [&["endpoints"][..], &PINS].concat() {
+            if section.has(key) {
+                let doubt = Doubt::new("it is about SigV4", "remove it; `origins` says where it goes");
+                section.error(key, format!("`{key}` contradicts `sign`"), doubt);
+            }
+        }
+    }
+    let parts = parts(section, &way);
+    let pins = pins(section);
+    let partitions = pins.partitions.clone();
+    let (scope, endpoints) = (scope(section, pins), endpoints(section));
+    Some(Signing {
+        way,
+        parts: parts?,
+        endpoints,
+        scope,
+        partitions,
+    })
+}
+
+/// `sigv4`, the name of a recipe, or the path of one.
+fn way(section: &Section<'_, '_>, text: &str) -> Result<Way, Doubt> {
+    let recipe = if text == "sigv4" {
+        return Ok(Way::SigV4);
+    } else if let Some(recipe) = recipe::preset(text) {
+        recipe
+    } else if text.contains('/') {
+        own(section, text)?
+    } else {
+        let names = || recipe::presets().map(Recipe::name).chain(["sigv4"]);
+        let remedy = keys::nearest(text, names()).map_or_else(
+            || {
+                String::from(
+                    "write `sigv4`, a name of docs/signing-recipes.md, or a path such as `./mine.toml`",
+                )
+            },
+            |near| format!("did you mean `{near}`?"),
+        );
+        return Err(Doubt::new("no way of signing has that name", remedy));
+    };
+    match recipe.parts().iter().find(|part| part.key_of.is_some()) {
+        // Its phantom would have to be a key pair of its own, of many lines.
+        Some(part) => Err(Doubt::new(
+            format!(
+                "its part `{}` is a private key, which this version cannot stand in for",
+                part.name
+            ),
+            "choose a key of the service that is a shared secret",
+        )),
+        None => Ok(Way::Recipe(recipe)),
+    }
+}
+
+fn own(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Doubt> {
+    let path = section.page.path(text)?;
+    let correct = "correct the path, or the recipe by docs/signing-recipes.md";
+    let read = std::fs::read_to_string(&path)
+        .map_err(|error| Doubt::new(format!("the recipe cannot be read: {error}"), correct))?;
+    Recipe::load(&read).map(Arc::new).map_err(|mistakes| {
+        let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        Doubt::new(format!("the recipe is refused: {}", all.join("; ")), correct)
+    })
+}
+
+fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
+    let known = way.parts();
+    let named = section.texts("parts", |name| {
+        if known.iter().any(|part| part.name == name) {
+            return Ok(());
+        }
+        let names: Vec<&str> = known.iter().map(|part| part.name.as_str()).collect();
+        let remedy = match keys::nearest(name, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("its parts are {}", names.join(", ")),
+        };
+        Err(Doubt::new("it has no such part", remedy))
+    });
+    let variables: Vec<String> = section
+        .each("env", sandbox_variable)
+        .into_iter()
+        .map(Spanned::into_inner)
+        .collect();
+    let set = set(section, way)?;
+    let mut parts = Vec::new();
+    let mut whole = true;
+    for (at, part) in known.into_iter().enumerate() {
+        let given = named.iter().find(|(name, _)| *name == part.name);
+        let (from, member) = match (given, &set, &part.variable) {
+            (Some((_, text)), ..) => {
+                let read = Reference::parse(text.get_ref(), |path| section.page.path(path));
+                match read {
+                    Ok(from) => (from, None),
+                    Err(doubt) => {
+                        let what = format!("`{}` is no reference to a secret", part.name);
+                        section.page.error(&text.span(), what, doubt);
+                        whole = false;
+                        continue;
+                    }
+                }
+            }
+            (None, Some(set), _) => (set.clone(), Some(MEMBERS[at])),
+            (None, None, _) if part.optional => continue,
+            (None, None, Some(usual)) => (Reference::Env(usual.clone()), None),
+            (None, None, None) => {
+                let remedy = format!("add `parts = {{ {} = \"keyring:gateway/NAME\" }}`", part.name);
+                section.missing(
+                    "parts",
+                    &format!("nothing says where its `{}` is", part.name),
+                    &remedy,
+                );
+                whole = false;
+                continue;
+            }
+        };
+        let variable = match section.has("env") {
+            true => variables.get(parts.len()).cloned(),
+            false => part.variable,
+        };
+        parts.push(Part {
+            name: part.name,
+            from,
+            optional: member.is_some() && part.optional,
+            member,
+            variable,
+        });
+    }
+    if whole && section.has("env") && variables.len() != parts.len() {
+        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        let doubt = Doubt::new(
+            "each part stands in a variable of its own",
+            format!(
+                "name {} variables, in the order {}",
+                parts.len(),
+                names.join(", ")
+            ),
+        );
+        section.error("env", "`env` does not name a variable for each part", doubt);
+    }
+    whole.then_some(parts)
+}
+
+/// The program that prints all parts; `Some(None)` where there is none.
+fn set(section: &Section<'_, '_>, way: &Way) -> Option<Option<Reference>> {
+    if !section.has("from") {
+        return Some(None);
+    }
+    let from = Reference::read(section, "from", "credential.from")?;
+    match (&from, section.has("parts"), way) {
+        (Reference::Command { .. }, false, Way::SigV4) => Some(Some(from)),
+        _ => {
+            let doubt = Doubt::new(
+                "a signing credential has several parts; `from` holds those of `sigv4` as a program that prints all of them",
+                "write a reference for each part in `parts`, or `from = { command = [...] }` alone",
+            );
+            section.error("from", "`from` does not hold the parts", doubt);
+            None
+        }
+    }
+}
+
+fn pins(section: &Section<'_, '_>) -> Pins {
+    let texts = |key: &'static str| {
+        let list = section.each(key, |text| Ok(text.to_owned()));
+        list.into_iter().map(Spanned::into_inner).collect()
+    };
+    let [
+        partitions,
+        regions,
+        services,
+        accounts,
+        buckets,
+        actions,
+        credential_actions,
+    ] = PINS.map(texts);
+    Pins {
+        partitions,
+        regions,
+        services,
+        accounts,
+        buckets,
+        actions,
+        credential_actions,
+    }
+}
+
+fn scope(section: &Section<'_, '_>, pins: Pins) -> Scope {
+    Scope::new(pins).unwrap_or_else(|mistakes| {
+        for mistake in mistakes {
+            let key = match mistake {
+                PinMistake::Partition(_) => PINS[0],
+                PinMistake::Region(_) => PINS[1],
+                PinMistake::Service(_) => PINS[2],
+                PinMistake::Account(_) => PINS[3],
+                PinMistake::Bucket(_) => PINS[4],
+                PinMistake::Action(_) => PINS[5],
+                PinMistake::CredentialAction(_) => PINS[6],
+            };
+            let doubt = Doubt::new("it would pin nothing that there is", "correct it, or remove it");
+            section.error(key, mistake.to_string(), doubt);
+        }
+        // Not taken: a configuration with a mistake is refused as a whole.
+        Scope::default()
+    })
+}
+
+fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
+    let read = |section: &Section<'_, '_>| {
+        let origin = section.parsed("origin", pattern::origin);
+        let service = section.parsed("service", label);
+        let region = section.parsed("region", label);
+        for key in ["origin", "service", "region"] {
+            if !section.has(key) {
+                section.missing(
+                    key,
+                    "it says for what is signed there",
+                    "write `{ origin = \"https://minio.example:9000\", service = \"s3\", region = \"us-east-1\" }`",
+                );
+            }
+        }
+        Some(OwnEndpoint {
+            origin: origin?.into_inner(),
+            service: service?.into_inner(),
+            region: region?.into_inner(),
+        })
+    };
+    section
+        .tables("endpoints", "credential.endpoints")
+        .iter()
+        .filter_map(read)
+        .collect()
+}
+
+/// The name of a service or a region, as it stands in a credential scope.
+fn label(text: &str) -> Result<String, Doubt> {
+    let fits = (1..=64).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    match fits {
+        true => Ok(text.to_owned()),
+        false => Err(Doubt::new(
+            "a service or region has the characters a-z, 0-9 and `-`",
+            "write for example `s3` or `eu-central-1`",
+        )),
+    }
+}
+
+/// What a program prints, in the order of the parts.
+const MEMBERS: [Member; 3] = [Member::AccessKey, Member::SecretKey, Member::SessionToken];
+/// The keys of the pins.
+const PINS: [&str; 7] = [
+    "partitions",
+    "regions",
+    "services",
+    "accounts",
+    "buckets",
+    "actions",
+    "credential_actions",
+];
+/// The variables that AWS's own clients read, in the order of the parts.
+pub(super) const SIGV4_VARIABLES: [&str; 3] =
+    ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];

@@ -1,0 +1,93 @@
+//! Signed content on its way: checked against the hash that was signed, or signed again piece by piece.
+
+use std::time::SystemTime;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use bytes::Bytes;
+
+use crate::body::{Recode, RecodeFault};
+use crate::signature::sigv4::{Events, Fault, Rechain};
+
+/// Content that must have a hash: its last piece goes on only where it has.
+pub(super) struct Checked {
+    hasher: Option<Context>,
+    expected: [u8; 32],
+    last: Option<Bytes>,
+}
+
+/// Signed messages, signed again.
+pub(super) struct Messages(pub(super) Events);
+
+/// aws-chunked content, signed again.
+pub(super) struct Chunks(pub(super) Rechain);
+
+impl Checked {
+    pub(super) fn new(expected: [u8; 32]) -> Self {
+        Self {
+            hasher: Some(Context::new(&SHA256)),
+            expected,
+            last: None,
+        }
+    }
+}
+
+impl Recode for Checked {
+    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&piece);
+        }
+        out.extend(self.last.replace(piece));
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+        match self.hasher.take().map(Context::finish) {
+            Some(hash) if hash.as_ref() == self.expected => {
+                out.extend(self.last.take());
+                Ok(())
+            }
+            _ => Err(told(Fault::Content)),
+        }
+    }
+}
+
+impl Recode for Chunks {
+    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+        self.0.push(piece, out).map_err(told)
+    }
+
+    fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+        self.0.finish().map_err(told)
+    }
+}
+
+impl Recode for Messages {
+    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+        self.0.push(&piece, SystemTime::now(), out).map_err(told)
+    }
+
+    fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+        self.0.finish().map_err(told)
+    }
+}
+
+/// The SHA-256 of content in pieces.
+pub(super) fn sha256<'b>(pieces: impl IntoIterator<Item = &'b Bytes>) -> [u8; 32] {
+    let mut hasher = Context::new(&SHA256);
+    for piece in pieces {
+        hasher.update(piece);
+    }
+    let mut hash = [0; 32];
+    hash.copy_from_slice(hasher.finish().as_ref());
+    hash
+}
+
+fn told(fault: Fault) -> RecodeFault {
+    RecodeFault {
+        reason: fault.reason(),
+        text: fault.to_string(),
+    }
+}
+
+/// A signed chunk is held until it is verified; clients send 64 KiB to 1 MiB.
+pub(super) const LONGEST_CHUNK: usize = 1 << 20;

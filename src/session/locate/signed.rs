@@ -1,0 +1,172 @@
+//! Finds the signature of a request, where a credential signs for its origin.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+
+use super::{Search, Spot};
+use crate::message::RequestHead;
+use crate::session::binding::Bound;
+use crate::session::phantom::Phantom;
+use crate::session::refusal::{CredentialRefusal, Part};
+use crate::session::signing::{SIGV4_PARTS, SigV4, Signer, Signing};
+use crate::signature::recipe::Recipe;
+use crate::signature::sigv4::{Claim, Location};
+use crate::signature::{Fault, recipe};
+
+/// What of the request belongs to a signature that was found, and was judged with it.
+#[derive(Default)]
+pub(super) enum Signed {
+    #[default]
+    Nothing,
+    SigV4Fields,
+    SigV4Query,
+    Recipe(Arc<Recipe>),
+}
+
+impl Signed {
+    /// Whether a field is a part of the signature.
+    pub(super) fn has_field(&self, name: &HeaderName) -> bool {
+        match self {
+            Self::Nothing | Self::SigV4Query => false,
+            Self::SigV4Fields => FIELDS.contains(&name.as_str()),
+            Self::Recipe(recipe) => stands(recipe, "header:", name.as_str()),
+        }
+    }
+
+    /// Whether a query parameter is.
+    pub(super) fn has_parameter(&self, name: &str) -> bool {
+        match self {
+            Self::Nothing | Self::SigV4Fields => false,
+            Self::SigV4Query => PARAMETERS.contains(&name),
+            Self::Recipe(recipe) => stands(recipe, "query:", name),
+        }
+    }
+}
+
+fn stands(recipe: &Recipe, kind: &str, name: &str) -> bool {
+    recipe.slots().any(|slot| slot.strip_prefix(kind) == Some(name))
+}
+
+impl<'a> Search<'a> {
+    /// Reads the signature of a request to an origin for which a credential signs (J01, J05, J11).
+    ///
+    /// The parts of it that hold a phantom are judged here, and nowhere else again.
+    pub(super) fn signature(&mut self) -> Result<(), CredentialRefusal> {
+        let mut sigv4 = Vec::new();
+        let mut recipes = Vec::new();
+        for bound in self.bound.iter().copied() {
+            match bound.binding.signing().map(|signing| (signing, &signing.signer)) {
+                Some((signing, Signer::SigV4(signer))) => sigv4.push((bound, signing, signer)),
+                Some((_, Signer::Recipe(recipe))) => recipes.push((bound, recipe)),
+                None => {}
+            }
+        }
+        if !sigv4.is_empty() {
+            self.sigv4(&sigv4)?;
+        }
+        if !recipes.is_empty() && self.found.lends.is_empty() {
+            self.recipe(&recipes)?;
+        }
+        Ok(())
+    }
+
+    fn sigv4(
+        &mut self,
+        signers: &[(&'a Arc<Bound>, &'a Signing, &'a SigV4)],
+    ) -> Result<(), CredentialRefusal> {
+        let unsound = |fault| CredentialRefusal::Signature {
+            fault: Fault::SigV4(fault),
+        };
+        let Some(claim) = Claim::read(self.head).map_err(unsound)? else {
+            return Ok(());
+        };
+        let (part, signed) = match claim.location() {
+            Location::Fields => (Part::Field, Signed::SigV4Fields),
+            Location::Query { .. } => (Part::Query, Signed::SigV4Query),
+        };
+        let key = claim.access_key().as_bytes();
+        let ours = signers.iter().find_map(|(bound, signing, signer)| {
+            Some((*bound, signing, signer, self.is_phantom(bound, key)?))
+        });
+        let Some((bound, signing, signer, phantom)) = ours else {
+            self.clean(key, part)?;
+            return self.foreign(key, part, None);
+        };
+        let token = signing
+            .part(SIGV4_PARTS[2])
+            .and_then(|token| self.phantoms.of(token));
+        match (claim.session_token(), token) {
+            (None, None) => {}
+            (Some(theirs), Some(ours)) if theirs == ours.reveal() => {}
+            (theirs, _) => {
+                let theirs = theirs.unwrap_or_default().as_bytes();
+                self.clean(theirs, part)?;
+                return self.foreign(theirs, part, None);
+            }
+        }
+        let request = signer
+            .permits(self.head, claim)
+            .map_err(|why| CredentialRefusal::Unsignable {
+                credential: phantom.credential().clone(),
+                why,
+            })?;
+        self.signed = signed;
+        self.lend(bound, 0, Spot::SigV4(Arc::new(request)), phantom, part)
+    }
+
+    /// A request that is signed by a recipe. Several may read one request; the key's id tells which is meant.
+    fn recipe(&mut self, signers: &[(&'a Arc<Bound>, &'a Arc<Recipe>)]) -> Result<(), CredentialRefusal> {
+        let (mut strange, mut unsound) = (None, None);
+        for (bound, recipe) in signers {
+            match self.claimed(bound, recipe) {
+                Ok(None) => {}
+                Ok(Some(Claimed::Ours(phantom))) => {
+                    self.signed = Signed::Recipe(Arc::clone(recipe));
+                    return self.lend(bound, 0, Spot::Recipe, phantom, Part::Field);
+                }
+                Ok(Some(Claimed::Strange(id))) => strange = Some(id),
+                Err(fault) => unsound = Some(fault),
+            }
+        }
+        match (strange, unsound) {
+            (Some(id), _) => {
+                self.clean(&id, Part::Field)?;
+                self.foreign(&id, Part::Field, None)
+            }
+            (None, Some(fault)) => Err(CredentialRefusal::Signature {
+                fault: Fault::Recipe(fault),
+            }),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn claimed(&self, bound: &Bound, recipe: &Recipe) -> Result<Option<Claimed>, recipe::Fault> {
+        let head: &RequestHead = self.head;
+        let Some(claim) = recipe.claim(head)? else {
+            return Ok(None);
+        };
+        // Where no id is in the head, the signature itself proves whose it is.
+        let phantom = match claim.key_id() {
+            Some(id) => self.is_phantom(bound, id),
+            None => self.phantoms.of(&bound.binding.credential).cloned(),
+        };
+        let strange = || Claimed::Strange(claim.key_id().unwrap_or_default().to_vec());
+        Ok(Some(phantom.map_or_else(strange, Claimed::Ours)))
+    }
+}
+
+/// Whose key a request is signed with.
+enum Claimed {
+    Ours(Phantom),
+    Strange(Vec<u8>),
+}
+
+/// The parts of a SigV4 signature that the claim has read, each of which stands once.
+const FIELDS: [&str; 3] = ["authorization", "x-amz-security-token", "x-amz-s3session-token"];
+const PARAMETERS: [&str; 4] = [
+    "X-Amz-Credential",
+    "X-Amz-Security-Token",
+    "X-Amz-S3session-Token",
+    "X-Amz-Signature",
+];

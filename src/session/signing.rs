@@ -1,0 +1,252 @@
+//! Signing credentials: secrets that are never sent, and for which requests one may be used.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lru::LruCache;
+
+use crate::message::{EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, Scheme};
+use crate::names::CredentialName;
+use crate::signature::recipe::Recipe;
+use crate::signature::sigv4::{
+    Action, ActionFault, Asked, Claim, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope, ScopeMismatch,
+};
+
+/// What a binding is for.
+#[derive(Debug, Clone, Default)]
+pub enum Role {
+    /// Its secret is put where its phantom stands.
+    #[default]
+    Place,
+    /// It is the first part of a signing credential, by which signed requests are known. Requests are signed with all of
+    /// its parts.
+    Signs(Arc<Signing>),
+    /// It is another part of a signing credential, and is never lent by itself.
+    Part(Arc<Signing>),
+}
+
+/// A signing credential: the way it signs, and its parts.
+#[derive(Debug)]
+pub struct Signing {
+    /// How it signs, and what may be signed.
+    pub signer: Signer,
+    /// The parts beside the first.
+    pub parts: Vec<SigningPart>,
+}
+
+/// A part of a signing credential beside its first.
+#[derive(Debug, Clone)]
+pub struct SigningPart {
+    /// What it is to the way of signing.
+    pub name: String,
+    /// The binding that keeps it.
+    pub credential: CredentialName,
+    /// Whether the credential may be without it, as a session token.
+    pub optional: bool,
+}
+
+/// A way of signing.
+#[derive(Debug)]
+pub enum Signer {
+    /// AWS Signature Version 4 and its kin.
+    SigV4(SigV4),
+    /// As a recipe says.
+    Recipe(Arc<Recipe>),
+}
+
+/// What a SigV4 credential may sign.
+#[derive(Debug)]
+pub struct SigV4 {
+    scope: Scope,
+    endpoints: Vec<OwnEndpoint>,
+    /// What the origins are that were asked lately; to read a host costs more than a request may.
+    known: Mutex<LruCache<Origin, Option<Arc<Endpoint>>>>,
+}
+
+/// An endpoint that speaks SigV4 and is not AWS's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnEndpoint {
+    /// The origins. Of an object store, the names below a domain are its buckets.
+    pub origin: OriginPattern,
+    /// The service's signing name, such as `s3`.
+    pub service: String,
+    /// The region, such as `us-east-1`.
+    pub region: String,
+}
+
+/// A signed request to an endpoint, whose place is within the credential's pins.
+#[derive(Debug)]
+pub struct SigV4Request {
+    /// The client's signature.
+    pub claim: Claim,
+    /// To whom it is.
+    pub endpoint: Arc<Endpoint>,
+    /// What it asks for, which may stand in its content.
+    pub reading: Reading,
+}
+
+/// Why a signed request is outside of what its credential may sign.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unsignable {
+    /// It is outside of the pins, or for another service or region than its host's.
+    #[error(transparent)]
+    Scope(#[from] OutOfScope),
+    /// It asks for something in two ways.
+    #[error(transparent)]
+    Action(#[from] ActionFault),
+}
+
+impl Unsignable {
+    /// The reason code in refusals and audit.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Scope(why) => why.reason(),
+            Self::Action(why) => why.reason(),
+        }
+    }
+}
+
+impl Signing {
+    /// The binding that keeps a part.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Option<&CredentialName> {
+        self.parts
+            .iter()
+            .find(|part| part.name == name)
+            .map(|part| &part.credential)
+    }
+
+    /// Whether the credential may be used at an origin at all.
+    pub(super) fn holds(&self, origin: &Origin) -> bool {
+        match &self.signer {
+            Signer::SigV4(sigv4) => sigv4.endpoint(origin).is_some(),
+            Signer::Recipe(_) => true,
+        }
+    }
+
+    /// How the path of a request that is signed in the manner of AWS is read; `None` where this does not sign so.
+    pub(super) fn paths(&self, origin: &Origin) -> Option<EncodedSlash> {
+        match &self.signer {
+            Signer::SigV4(sigv4) => Some(match sigv4.endpoint(origin)?.is_object_store() {
+                true => EncodedSlash::Key,
+                // ARNs in paths have their slashes encoded.
+                false => EncodedSlash::Keep,
+            }),
+            Signer::Recipe(_) => None,
+        }
+    }
+}
+
+impl SigV4 {
+    /// A credential for AWS's own endpoints or the ones that are named, within pins.
+    #[must_use]
+    pub fn new(scope: Scope, endpoints: Vec<OwnEndpoint>) -> Self {
+        Self {
+            scope,
+            endpoints,
+            known: Mutex::new(LruCache::new(MOST_KNOWN)),
+        }
+    }
+
+    /// Its pins.
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn endpoint(&self, origin: &Origin) -> Option<Arc<Endpoint>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(origin) {
+            return found.clone();
+        }
+        let found = self.read(origin).map(Arc::new);
+        known.put(origin.clone(), found.clone());
+        found
+    }
+
+    fn read(&self, origin: &Origin) -> Option<Endpoint> {
+        let own = |endpoint: &&OwnEndpoint| endpoint.origin.matches(origin);
+        if let Some(endpoint) = self.endpoints.iter().find(own) {
+            let host = origin.authority.host.as_str();
+            let bucket = match &endpoint.origin.hosts {
+                HostPattern::Exact(_) => None,
+                HostPattern::Below(domain) => host
+                    .strip_suffix(domain.as_str())
+                    .and_then(|bucket| bucket.strip_suffix('.')),
+            };
+            let style = match bucket {
+                _ if !endpoint.service.starts_with("s3") => OwnStyle::Service,
+                Some(bucket) => OwnStyle::VirtualHost(bucket),
+                None => OwnStyle::Path,
+            };
+            return Some(Endpoint::own(&endpoint.service, &endpoint.region, style));
+        }
+        // AWS answers over TLS on the usual port alone.
+        let usual = origin.scheme == Scheme::Https && origin.authority.port == Scheme::Https.default_port();
+        usual.then(|| Endpoint::of(&origin.authority.host).ok()).flatten()
+    }
+
+    /// Reads what a claim asks for, if that is within the pins as far as the head tells.
+    ///
+    /// # Errors
+    /// [`Unsignable`] by cause.
+    pub(super) fn permits(&self, head: &RequestHead, claim: Claim) -> Result<SigV4Request, Unsignable> {
+        let endpoint = self
+            .endpoint(&head.origin)
+            .ok_or(OutOfScope::Scope(ScopeMismatch::Service))?;
+        let (regions, set): (Vec<&str>, bool) = match claim.regions() {
+            Regions::One(region) => (vec![region], false),
+            Regions::Set(set) => (set.iter().map(|region| &**region).collect(), true),
+            Regions::Any => (vec!["*"], true),
+        };
+        let asked = Asked {
+            service: claim.service(),
+            regions: &regions,
+            set,
+        };
+        self.scope.permits_place(&endpoint, &asked)?;
+        let reading = Action::read(&endpoint, head)?;
+        if let Reading::Known(action) = &reading {
+            self.scope.permits_action(&endpoint, head, action)?;
+        }
+        Ok(SigV4Request {
+            claim,
+            endpoint,
+            reading,
+        })
+    }
+
+    /// Whether the request's content must be looked at before it is signed.
+    #[must_use]
+    pub fn needs_content(&self, request: &SigV4Request, head: &RequestHead) -> bool {
+        matches!(request.reading, Reading::Form(_)) || self.scope.needs_content(&request.endpoint, head)
+    }
+
+    /// The action of a request, which is within the pins with its content.
+    ///
+    /// # Errors
+    /// [`Unsignable`] by cause.
+    pub fn judge(
+        &self,
+        request: &SigV4Request,
+        head: &RequestHead,
+        content: &[u8],
+    ) -> Result<Action, Unsignable> {
+        let action = match &request.reading {
+            Reading::Known(action) => action.clone(),
+            Reading::Form(form) => {
+                let action = form.clone().finish(content)?;
+                self.scope.permits_action(&request.endpoint, head, &action)?;
+                action
+            }
+        };
+        self.scope.permits_content(&request.endpoint, head, content)?;
+        Ok(action)
+    }
+}
+
+/// The names of a SigV4 credential's parts, the first of which is the access key id.
+pub const SIGV4_PARTS: [&str; 3] = ["access_key", "secret_key", "session_token"];
+/// Buckets in hosts make many origins.
+const MOST_KNOWN: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not zero");

@@ -1,0 +1,47 @@
+//! Room: signature. What a client signed with a phantom key, verified, and signed again with the secret one.
+//!
+//! Pure: a signing key is never sent, so it cannot be swapped like another credential. Time, keys and content are arguments
+//! here; no function of this room reads a clock, a socket or a store.
+
+pub mod recipe;
+pub mod sigv4;
+
+/// Why a signed request is refused, in whichever way it is signed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// In the manner of AWS.
+    #[error(transparent)]
+    SigV4(#[from] sigv4::Fault),
+    /// By a recipe.
+    #[error(transparent)]
+    Recipe(#[from] recipe::Fault),
+}
+
+impl Fault {
+    /// The short code for refusals and audit records.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::SigV4(fault) => fault.reason(),
+            Self::Recipe(fault) => fault.reason(),
+        }
+    }
+
+    /// Whether the request is malformed: it cannot be read, or could be in two ways.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        use {recipe::Fault as R, sigv4::Fault as V};
+        match self {
+            Self::SigV4(fault) => matches!(
+                fault,
+                V::Both | V::Twice(_) | V::Missing(_) | V::Malformed(_) | V::Payload | V::Expiry
+            ),
+            Self::Recipe(fault) => {
+                matches!(
+                    fault,
+                    R::Ambiguous(_) | R::Malformed(_) | R::Incomplete(_) | R::Undecodable
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Filters: what a template does to a value, one after another; and back, where a template is read.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
+
+use super::algorithm::{Hash, MacHash};
+use super::template::Name;
+
+/// One step of a value's way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Filter {
+    Hash(Hash),
+    /// The value is the text, what is named is the key: a step of a derivation.
+    Mac(MacHash, Name),
+    Hex,
+    Base64,
+    /// RFC 4648 §5 without padding.
+    Base64Url,
+    Unhex,
+    Unbase64,
+    Unbase64Url,
+    /// All but `A-Z a-z 0-9 - . _ ~` escaped (RFC 3986 §2.3).
+    Uri,
+    /// The same, with slashes left.
+    UriPath,
+    Unuri,
+    Lower,
+    Upper,
+    Trim,
+    /// A JSON string with its quotes.
+    Json,
+    /// The text of a member of a JSON object: a string, or a number as it is written; nothing where it has no such member.
+    Member(Box<str>),
+    /// This text where the value is empty.
+    Default(Box<str>),
+    /// Nothing where the value is this text.
+    Blank(Box<str>),
+    /// This text before the value, unless that is empty.
+    Before(Box<str>),
+    /// This text after the value, unless it ends so.
+    Ending(Box<str>),
+    /// The label of a host name, counted from 0.
+    Label(usize),
+    /// So many first bytes.
+    First(usize),
+    /// So many first segments of a path.
+    Segments(usize),
+    /// What follows this text, or nothing.
+    After(Box<str>),
+    /// Nothing, unless the method is one of these.
+    Only(Vec<Box<str>>),
+    /// Nothing, where what is named is empty.
+    If(Name),
+    /// Nothing, where what is named is not empty.
+    Unless(Name),
+    /// Nothing, unless what is named is this text.
+    When(Name, Box<str>),
+}
+
+impl Filter {
+    /// Reads a filter; the error says what is wrong.
+    pub(super) fn parse(
+        name: &str,
+        arguments: &[String],
+        resolve: &dyn Fn(&str) -> Option<Name>,
+    ) -> Result<Filter, String> {
+        let plain = |filter: Filter| match arguments {
+            [] => Ok(filter),
+            _ => Err(format!("`{name}` takes no argument")),
+        };
+        let one = || match arguments {
+            [argument] => Ok(argument.as_str()),
+            _ => Err(format!("`{name}` takes one argument")),
+        };
+        let known = |argument: &str| {
+            resolve(argument).ok_or_else(|| format!("`{argument}` names no part, value or step"))
+        };
+        let named = || known(one()?);
+        let count = || {
+            one()?
+                .parse::<usize>()
+                .map_err(|_| format!("`{name}` takes a number"))
+        };
+        if let Some(hash) = Hash::named(name) {
+            return plain(Filter::Hash(hash));
+        }
+        if let Some(mac) = MacHash::named(name) {
+            return Ok(Filter::Mac(mac, named()?));
+        }
+        match name {
+            "hex" => plain(Filter::Hex),
+            "base64" => plain(Filter::Base64),
+            "base64url" => plain(Filter::Base64Url),
+            "unhex" => plain(Filter::Unhex),
+            "unbase64" => plain(Filter::Unbase64),
+            "unbase64url" => plain(Filter::Unbase64Url),
+            "uri" => plain(Filter::Uri),
+            "uri-path" => plain(Filter::UriPath),
+            "unuri" => plain(Filter::Unuri),
+            "lower" => plain(Filter::Lower),
+            "upper" => plain(Filter::Upper),
+            "trim" => plain(Filter::Trim),
+            "json" => plain(Filter::Json),
+            "member" => Ok(Filter::Member(one()?.into())),
+            "default" => Ok(Filter::Default(one()?.into())),
+            "blank" => Ok(Filter::Blank(one()?.into())),
+            "before" => Ok(Filter::Before(one()?.into())),
+            "ending" => Ok(Filter::Ending(one()?.into())),
+            "label" => Ok(Filter::Label(count()?)),
+            "first" => Ok(Filter::First(count()?)),
+            "segments" => Ok(Filter::Segments(count()?)),
+            "after" => Ok(Filter::After(one()?.into())),
+            "only" => Ok(Filter::Only(
+                arguments.iter().map(|method| method.as_str().into()).collect(),
+            )),
+            "if" => Ok(Filter::If(named()?)),
+            "unless" => Ok(Filter::Unless(named()?)),
+            "when" => match arguments {
+                [name, text] => Ok(Filter::When(known(name)?, text.as_str().into())),
+                _ => Err("`when` takes a name and a text".to_owned()),
+            },
+            _ => Err(format!("there is no filter `{name}`")),
+        }
+    }
+
+    /// What this filter needs of the scene.
+    pub(super) fn name(&self) -> Option<Name> {
+        match self {
+            Filter::Mac(_, name) | Filter::If(name) | Filter::Unless(name) | Filter::When(name, _) => {
+                Some(*name)
+            }
+            _ => None,
+        }
+    }
+
+    /// Applies a filter that needs no other value; `None` where the value is not what it takes.
+    pub(super) fn apply(&self, value: Vec<u8>, method: &str) -> Option<Vec<u8>> {
+        Some(match self {
+            Filter::Hash(hash) => hash.of(&value),
+            Filter::Hex => hex(&value).into_bytes(),
+            Filter::Base64 => STANDARD.encode(value).into_bytes(),
+            Filter::Base64Url => URL_SAFE_NO_PAD.encode(value).into_bytes(),
+            Filter::Unhex => unhex(&value)?,
+            Filter::Unbase64 => STANDARD.decode(value).ok()?,
+            Filter::Unbase64Url => URL_SAFE_NO_PAD.decode(value).ok()?,
+            Filter::Uri => uri(&value).into_bytes(),
+            Filter::UriPath => percent_encode(&value, ESCAPED_IN_PATH).to_string().into_bytes(),
+            Filter::Unuri => percent_decode(&value).collect(),
+            Filter::Lower => value.to_ascii_lowercase(),
+            Filter::Upper => value.to_ascii_uppercase(),
+            Filter::Trim => value.trim_ascii().to_vec(),
+            Filter::Json => serde_json::to_vec(std::str::from_utf8(&value).ok()?).ok()?,
+            Filter::Member(name) => member(&value, name)?,
+            Filter::Default(text) if value.is_empty() => text.as_bytes().to_vec(),
+            Filter::Blank(text) if value == text.as_bytes() => Vec::new(),
+            Filter::Before(text) if !value.is_empty() => [text.as_bytes(), &value].concat(),
+            Filter::Ending(text) if !value.ends_with(text.as_bytes()) => [&value, text.as_bytes()].concat(),
+            Filter::Label(index) => value.split(|byte| *byte == b'.').nth(*index)?.to_vec(),
+            Filter::First(count) => value[..value.len().min(*count)].to_vec(),
+            Filter::Segments(count) => {
+                let slashes = value.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+                let end = slashes.map(|(at, _)| at).nth(*count).unwrap_or(value.len());
+                value[..end].to_vec()
+            }
+            Filter::After(text) => value.strip_prefix(text.as_bytes()).unwrap_or_default().to_vec(),
+            Filter::Only(methods) if !methods.iter().any(|known| **known == *method) => Vec::new(),
+            _ => value,
+        })
+    }
+
+    /// Whether [`Filter::invert`] gives back what went in, so that a place written with it can be read.
+    pub(super) fn is_invertible(&self) -> bool {
+        matches!(
+            self,
+            Filter::Hex | Filter::Base64 | Filter::Base64Url | Filter::Uri
+        )
+    }
+
+    pub(super) fn invert(&self, value: Vec<u8>) -> Option<Vec<u8>> {
+        match self {
+            Filter::Hex => unhex(&value),
+            Filter::Base64 => STANDARD.decode(value).ok(),
+            Filter::Base64Url => URL_SAFE_NO_PAD.decode(value).ok(),
+            Filter::Uri => Some(percent_decode(&value).collect()),
+            _ => None,
+        }
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .map(char::from)
+        .collect()
+}
+
+/// All but the unreserved characters escaped (RFC 3986 §2.3).
+pub(super) fn uri(bytes: &[u8]) -> String {
+    percent_encode(bytes, ESCAPED).to_string()
+}
+
+fn unhex(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    let (pairs, rest) = text.as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect()
+}
+
+fn member(object: &[u8], name: &str) -> Option<Vec<u8>> {
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(object).ok()?;
+    let Some(value) = object.get(name) else {
+        return Some(Vec::new());
+    };
+    match value {
+        serde_json::Value::String(text) => Some(text.clone().into_bytes()),
+        serde_json::Value::Number(number) => Some(number.to_string().into_bytes()),
+        _ => None,
+    }
+}
+
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+const ESCAPED_IN_PATH: &AsciiSet = &ESCAPED.remove(b'/');
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(filter: &str, arguments: &[&str], value: &str) -> Option<String> {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let filter = Filter::parse(filter, &arguments, &|_| None).unwrap();
+        let value = filter.apply(value.as_bytes().to_vec(), "GET")?;
+        Some(String::from_utf8_lossy(&value).into_owned())
+    }
+
+    #[test]
+    fn a_filter_does_one_thing() {
+        for (filter, arguments, value, result) in [
+            ("hex", &[][..], "a\u{7f}", "617f"),
+            ("unhex", &[], "6A", "j"),
+            ("uri", &[], "a/b c~", "a%2Fb%20c~"),
+            ("uri-path", &[], "a/b c~", "a/b%20c~"),
+            ("blank", &["0"], "0", ""),
+            ("blank", &["0"], "10", "10"),
+            ("before", &["?"], "", ""),
+            ("before", &["?"], "a", "?a"),
+            ("ending", &["/"], "/a", "/a/"),
+            ("ending", &["/"], "/a/", "/a/"),
+            ("label", &["1"], "a.b.c", "b"),
+            ("first", &["2"], "abc", "ab"),
+            ("segments", &["1"], "/a/b/c", "/a"),
+            ("segments", &["2"], "/a", "/a"),
+            ("after", &["DPoP "], "DPoP x", "x"),
+            ("after", &["DPoP "], "Bearer x", ""),
+            ("member", &["c"], "{\"a\":1}", ""),
+            ("only", &["POST"], "abc", ""),
+            ("json", &[], "a\"b", "\"a\\\"b\""),
+            ("member", &["b"], "{\"a\":1,\"b\":\"x\"}", "x"),
+        ] {
+            assert_eq!(
+                applied(filter, arguments, value).as_deref(),
+                Some(result),
+                "{filter} of {value}"
+            );
+        }
+        for (filter, value) in [("unhex", "6"), ("unhex", "6g"), ("unbase64", "a"), ("label", "a")] {
+            let arguments = if filter == "label" { &["1"][..] } else { &[] };
+            assert_eq!(applied(filter, arguments, value), None, "{filter} of {value}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! JSON: one member of an object, found and replaced where it stands, with every other byte left as it is.
+
+use std::ops::Range;
+
+/// Where the value of a member of the outermost object stands: `Ok(None)` where there is no such member.
+///
+/// # Errors
+/// The text is no JSON object, or has the member twice, which two readers could read differently.
+pub(super) fn find(text: &[u8], name: &str) -> Result<Option<Range<usize>>, Malformed> {
+    // What is JSON beyond doubt can be walked by its brackets and quotes.
+    let _: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(text).map_err(|_| Malformed)?;
+    let (mut depth, mut at) = (0usize, 0);
+    let (mut key, mut start) = (None::<String>, None::<usize>);
+    let mut found = None;
+    while at < text.len() {
+        let byte = text[at];
+        match byte {
+            b'"' => {
+                let end = string_end(text, at).ok_or(Malformed)?;
+                if depth == 1 && start.is_none() {
+                    key = Some(serde_json::from_slice(&text[at..end]).map_err(|_| Malformed)?);
+                }
+                at = end;
+                continue;
+            }
+            b':' if depth == 1 => start = Some(at + 1),
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' | b',' => {
+                if depth == 1
+                    && let (Some(from), Some(name_here)) = (start.take(), key.take())
+                    && name_here == name
+                {
+                    let value = text[from..at].trim_ascii();
+                    let from = from + text[from..at].len() - text[from..at].trim_ascii_start().len();
+                    if found.replace(from..from + value.len()).is_some() {
+                        return Err(Malformed);
+                    }
+                }
+                if byte != b',' {
+                    depth = depth.saturating_sub(1);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(found)
+}
+
+/// A JSON text that is no object, or ambiguous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// The text of a string or number that [`find`] found.
+pub(super) fn read(value: &[u8]) -> Option<Vec<u8>> {
+    match serde_json::from_slice(value).ok()? {
+        serde_json::Value::String(text) => Some(text.into_bytes()),
+        serde_json::Value::Number(_) => Some(value.to_vec()),
+        _ => None,
+    }
+}
+
+/// The text with the value at `at` replaced: a string by a string, a number by a number.
+pub(super) fn replace(text: &[u8], at: &Range<usize>, value: &[u8]) -> Option<Vec<u8>> {
+    let number = text.get(at.start).is_some_and(|byte| *byte != b'"');
+    if number && (value.is_empty() || !value.iter().all(u8::is_ascii_digit)) {
+        return None;
+    }
+    let written = if number {
+        value.to_vec()
+    } else {
+        serde_json::to_vec(std::str::from_utf8(value).ok()?).ok()?
+    };
+    Some([&text[..at.start], &written, &text[at.end..]].concat())
+}
+
+/// The index after a string's closing quote.
+fn string_end(text: &[u8], start: usize) -> Option<usize> {
+    let mut at = start + 1;
+    loop {
+        match text.get(at)? {
+            b'\\' => at += 2,
+            b'"' => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_replaced_where_it_stands() {
+        for (text, value, wanted) in [
+            (r#"{"nonce": 12 , "a":1.50}"#, "99", r#"{"nonce": 99 , "a":1.50}"#),
+            (
+                r#"{"a":{"nonce":1},"nonce":"12"}"#,
+                "99",
+                r#"{"a":{"nonce":1},"nonce":"99"}"#,
+            ),
+            (
+                r#"{"a":["x,\"nonce\":1",{}],"non\u0063e":1}"#,
+                "2",
+                r#"{"a":["x,\"nonce\":1",{}],"non\u0063e":2}"#,
+            ),
+        ] {
+            let at = find(text.as_bytes(), "nonce").unwrap().unwrap();
+            let replaced = replace(text.as_bytes(), &at, value.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(replaced).unwrap(), wanted);
+        }
+        assert_eq!(find(br#"{"a":"nonce","b":["nonce"]}"#, "nonce"), Ok(None));
+    }
+
+    #[test]
+    fn what_is_ambiguous_or_no_object_is_refused() {
+        for text in [
+            r#"{"nonce":1,"nonce":2}"#,
+            r#"{"nonce":1,"non\u0063e":2}"#,
+            "[1]",
+            "{",
+            "{}x",
+            "",
+        ] {
+            assert_eq!(find(text.as_bytes(), "nonce"), Err(Malformed), "{text}");
+        }
+        let text = br#"{"nonce":1}"#;
+        let at = find(text, "nonce").unwrap().unwrap();
+        assert_eq!(replace(text, &at, b"1,\"b\":2"), None);
+    }
+}

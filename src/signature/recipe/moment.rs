@@ -1,0 +1,301 @@
+//! Time and nonces: the forms in which services want them, written and read.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use time::{Date, Month, OffsetDateTime};
+
+/// Milliseconds since 1970: finer than that no service asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment(pub(super) i64);
+
+impl Moment {
+    pub(super) fn of(now: SystemTime) -> Option<Moment> {
+        let since = now.duration_since(UNIX_EPOCH).ok()?;
+        i64::try_from(since.as_millis()).ok().map(Moment)
+    }
+
+    pub(super) fn system(self) -> Option<SystemTime> {
+        UNIX_EPOCH.checked_add(std::time::Duration::from_millis(u64::try_from(self.0).ok()?))
+    }
+
+    pub(super) fn later(self, seconds: u32) -> Moment {
+        Moment(self.0.saturating_add(i64::from(seconds) * 1000))
+    }
+}
+
+/// A form of time in the manner of strftime: `%Y %m %d %H %M %S`, `%L` (three digits of milliseconds), `%a` and `%b`
+/// (English names), `%s` (seconds since 1970) and `%Q` (milliseconds since 1970). All in UTC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Form(Vec<Token>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Char(char),
+    Field(u8),
+}
+
+impl Form {
+    /// Reads a form; `None` where it has a field that we do not know.
+    pub(super) fn parse(text: &str) -> Option<Form> {
+        let mut tokens = Vec::new();
+        let mut chars = text.chars();
+        while let Some(char) = chars.next() {
+            tokens.push(match char {
+                '%' => match chars.next()? {
+                    field @ ('Y' | 'm' | 'd' | 'H' | 'M' | 'S' | 'L' | 'a' | 'b' | 's' | 'Q') => {
+                        Token::Field(field as u8)
+                    }
+                    _ => return None,
+                },
+                char => Token::Char(char),
+            });
+        }
+        let form = Form(tokens);
+        (!form.0.is_empty()).then_some(form)
+    }
+
+    /// Whether a moment can be read back from what was written: a day at least, or a count since 1970.
+    pub(super) fn is_readable(&self) -> bool {
+        let has = |field: u8| self.0.contains(&Token::Field(field));
+        has(b's') || has(b'Q') || (has(b'Y') && (has(b'm') || has(b'b')) && has(b'd'))
+    }
+
+    pub(super) fn write(&self, moment: Moment) -> String {
+        use std::fmt::Write as _;
+        let seconds = moment.0.div_euclid(1000);
+        // A moment is made of a system's time or of text that a date was checked in, so it has a date.
+        let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let mut out = String::new();
+        for token in &self.0 {
+            let written = match token {
+                Token::Char(char) => {
+                    out.push(*char);
+                    Ok(())
+                }
+                Token::Field(b'Y') => write!(out, "{:04}", at.year()),
+                Token::Field(b'm') => write!(out, "{:02}", u8::from(at.month())),
+                Token::Field(b'd') => write!(out, "{:02}", at.day()),
+                Token::Field(b'H') => write!(out, "{:02}", at.hour()),
+                Token::Field(b'M') => write!(out, "{:02}", at.minute()),
+                Token::Field(b'S') => write!(out, "{:02}", at.second()),
+                Token::Field(b'L') => write!(out, "{:03}", moment.0.rem_euclid(1000)),
+                Token::Field(b'a') => write!(
+                    out,
+                    "{}",
+                    DAYS[usize::from(at.weekday().number_days_from_monday())]
+                ),
+                Token::Field(b'b') => write!(out, "{}", MONTHS[usize::from(u8::from(at.month())) - 1]),
+                Token::Field(b's') => write!(out, "{seconds}"),
+                Token::Field(_) => write!(out, "{}", moment.0),
+            };
+            written.expect("a string takes every text");
+        }
+        out
+    }
+
+    pub(super) fn read(&self, text: &str) -> Option<Moment> {
+        let mut rest = text;
+        let (mut year, mut month, mut day) = (1970, 1, 1);
+        let (mut hour, mut minute, mut second, mut milli) = (0, 0, 0, 0);
+        let mut counted = None;
+        for token in &self.0 {
+            match *token {
+                Token::Char(char) => rest = rest.strip_prefix(char)?,
+                Token::Field(b'Y') => year = number(&mut rest, 4)?,
+                Token::Field(b'm') => month = number(&mut rest, 2)?,
+                Token::Field(b'd') => day = number(&mut rest, 2)?,
+                Token::Field(b'H') => hour = number(&mut rest, 2)?,
+                Token::Field(b'M') => minute = number(&mut rest, 2)?,
+                Token::Field(b'S') => second = number(&mut rest, 2)?,
+                Token::Field(b'L') => milli = number(&mut rest, 3)?,
+                Token::Field(b'a') => {
+                    named(&mut rest, &DAYS)?;
+                }
+                Token::Field(b'b') => month = named(&mut rest, &MONTHS)? + 1,
+                Token::Field(field) => {
+                    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+                    // 13 digits of milliseconds reach the year 2286.
+                    let count = number(&mut rest, (1..=13).contains(&digits).then_some(digits)?)?;
+                    counted = Some(if field == b's' {
+                        count.checked_mul(1000)?
+                    } else {
+                        count
+                    });
+                }
+            }
+        }
+        if !rest.is_empty() {
+            return None;
+        }
+        if let Some(counted) = counted {
+            return Some(Moment(counted));
+        }
+        let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+        let date =
+            Date::from_calendar_date(i32::try_from(year).ok()?, month, u8::try_from(day).ok()?).ok()?;
+        let small = |number: i64| u8::try_from(number).ok();
+        let at = date
+            .with_hms(small(hour)?, small(minute)?, small(second)?)
+            .ok()?
+            .assume_utc();
+        Some(Moment(at.unix_timestamp() * 1000 + milli))
+    }
+}
+
+fn number(rest: &mut &str, digits: usize) -> Option<i64> {
+    let (number, after) = rest.split_at_checked(digits)?;
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    *rest = after;
+    number.parse().ok()
+}
+
+fn named(rest: &mut &str, names: &[&str]) -> Option<i64> {
+    let at = names.iter().position(|name| rest.starts_with(name))?;
+    *rest = &rest[names[at].len()..];
+    i64::try_from(at).ok()
+}
+
+/// RFC 9110 §5.6.7.
+const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// What nonces are made of; the caller's, because a pure room has neither randomness nor memory.
+#[derive(Clone, Copy)]
+pub struct Nonce {
+    /// Fresh random bytes.
+    pub random: [u8; 32],
+    /// A number above every one that was used before with this credential; only [`NonceKind::Increasing`] recipes read it.
+    pub counter: u64,
+}
+
+/// What a recipe needs of [`Nonce`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NonceKind {
+    /// The recipe has no nonce.
+    None,
+    /// Any value that was not used before.
+    Random,
+    /// A number that must rise from request to request of a credential, whoever sends them; the unit is the recipe's.
+    Increasing {
+        /// How many steps a second the client's own numbers rise by, so that ours are of their size: 1,000 for
+        /// milliseconds, 1,000,000 for microseconds.
+        a_second: u64,
+    },
+}
+
+/// How a nonce is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NonceForm {
+    Hex(usize),
+    Alphanumeric(usize),
+    Uuid,
+    Increasing(u64),
+}
+
+impl NonceForm {
+    /// `hex N`, `alphanumeric N`, `uuid`, `milliseconds`, `microseconds`; `N` is the length in characters.
+    pub(super) fn parse(text: &str) -> Option<NonceForm> {
+        let length = |text: &str, most: usize| {
+            text.parse::<usize>()
+                .ok()
+                .filter(|length| (16..=most).contains(length))
+        };
+        Some(match text.split_once(' ') {
+            Some(("hex", text)) => NonceForm::Hex(length(text, 64)?),
+            Some(("alphanumeric", text)) => NonceForm::Alphanumeric(length(text, 32)?),
+            None if text == "uuid" => NonceForm::Uuid,
+            None if text == "milliseconds" => NonceForm::Increasing(1000),
+            None if text == "microseconds" => NonceForm::Increasing(1_000_000),
+            _ => return None,
+        })
+    }
+
+    pub(super) fn kind(self) -> NonceKind {
+        match self {
+            NonceForm::Increasing(a_second) => NonceKind::Increasing { a_second },
+            _ => NonceKind::Random,
+        }
+    }
+
+    pub(super) fn write(self, nonce: &Nonce) -> String {
+        const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+        let hex = super::filter::hex(&nonce.random);
+        match self {
+            NonceForm::Hex(length) => hex[..length].to_owned(),
+            NonceForm::Alphanumeric(length) => nonce
+                .random
+                .iter()
+                .take(length)
+                .map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]))
+                .collect(),
+            // RFC 9562 §5.4: version 4, variant 10.
+            NonceForm::Uuid => format!(
+                "{}-{}-4{}-{:x}{}-{}",
+                &hex[..8],
+                &hex[8..12],
+                &hex[13..16],
+                8 | (nonce.random[8] >> 4 & 3),
+                &hex[17..20],
+                &hex[20..32]
+            ),
+            NonceForm::Increasing(_) => nonce.counter.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_form_writes_it_reads_back() {
+        let moment = Moment(1_395_430_461_123);
+        for (form, text) in [
+            ("%s", "1395430461"),
+            ("%Q", "1395430461123"),
+            ("%Y%m%dT%H%M%SZ", "20140321T193421Z"),
+            ("%Y%m%dT%H:%M:%S+0000", "20140321T19:34:21+0000"),
+            ("%Y-%m-%dT%H:%M:%S.%LZ", "2014-03-21T19:34:21.123Z"),
+            ("%a, %d %b %Y %H:%M:%S GMT", "Fri, 21 Mar 2014 19:34:21 GMT"),
+        ] {
+            let form = Form::parse(form).unwrap();
+            assert_eq!(form.write(moment), text);
+            assert_eq!(form.read(text).unwrap().0 / 1000, moment.0 / 1000);
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_the_form_is_refused() {
+        let form = Form::parse("%Y-%m-%d").unwrap();
+        for text in [
+            "2014-03-2",
+            "2014-13-01",
+            "2014-02-30",
+            "2014-03-21Z",
+            "+014-03-21",
+            "",
+        ] {
+            assert!(form.read(text).is_none(), "{text}");
+        }
+        assert!(Form::parse("%s").unwrap().read("99999999999999").is_none());
+        assert!(Form::parse("%x").is_none());
+    }
+
+    #[test]
+    fn a_nonce_has_the_form_that_was_asked_for() {
+        let nonce = Nonce {
+            random: [0xab; 32],
+            counter: 17,
+        };
+        let written = |form: &str| NonceForm::parse(form).unwrap().write(&nonce);
+        assert_eq!(written("hex 16"), "abababababababab");
+        assert_eq!(written("uuid"), "abababab-abab-4bab-abab-abababababab");
+        assert_eq!(written("alphanumeric 20").len(), 20);
+        assert_eq!(written("microseconds"), "17");
+        assert!(NonceForm::parse("hex 8").is_none(), "too short to be fresh");
+    }
+}

@@ -1,0 +1,66 @@
+//! The presets: one file of `policies/signers` each, read once.
+
+use std::sync::{Arc, LazyLock};
+
+use super::Recipe;
+
+macro_rules! signers {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../policies/signers/", $name, ".toml")))),*]
+    };
+}
+
+/// The preset of a name.
+#[must_use]
+pub fn preset(name: &str) -> Option<Arc<Recipe>> {
+    PRESETS.iter().find(|recipe| recipe.name() == name).cloned()
+}
+
+/// All presets, by name in order.
+pub fn presets() -> impl Iterator<Item = &'static Recipe> {
+    PRESETS.iter().map(|recipe| &**recipe)
+}
+
+/// Each preset's name and text; a test holds the files and the table together.
+pub(super) const SIGNERS: &[(&str, &str)] = signers![
+    "akamai-edgegrid",
+    "alibaba-acs3",
+    "alibaba-oss4",
+    "alibaba-rpc",
+    "azure-account-sas",
+    "azure-blob-sas",
+    "azure-service-bus-sas",
+    "azure-shared-key",
+    "azure-table-shared-key",
+    "binance-ed25519",
+    "binance-hmac",
+    "binance-rsa",
+    "bitfinex",
+    "bybit",
+    "coinbase-cdp-ecdsa",
+    "coinbase-cdp-ed25519",
+    "coinbase-exchange",
+    "dpop-es256",
+    "github-webhook",
+    "huawei-sdk",
+    "kraken",
+    "oauth1",
+    "okx",
+    "shopify-webhook",
+    "slack-webhook",
+    "stripe-webhook",
+    "tencent-cos",
+    "tencent-tc3",
+    "twilio-webhook",
+    "volcengine",
+];
+
+static PRESETS: LazyLock<Vec<Arc<Recipe>>> = LazyLock::new(|| {
+    SIGNERS
+        .iter()
+        // The texts are part of the program and a test reads every one of them.
+        .map(|(_, text)| {
+            Arc::new(Recipe::load(text).expect("the presets are part of the program and each is tested"))
+        })
+        .collect()
+});

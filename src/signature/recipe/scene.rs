@@ -1,0 +1,274 @@
+//! Evaluation: what a template says of a request, its parts and its values.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use zeroize::Zeroizing;
+
+use super::algorithm::Algorithm;
+use super::canonical::{Pair, Parameters, Selection, field, host, pairs};
+use super::filter::{Filter, uri};
+use super::moment::Moment;
+use super::place::{Slot, authorization, is_form, without};
+use super::template::{Name, Piece, Template, Term};
+use super::{Fault, Parts, Recipe, ValueKind};
+use crate::message::RequestHead;
+
+/// Bytes that may hold a secret or something derived from one.
+pub(super) type Text = Zeroizing<Vec<u8>>;
+
+/// What is known beside the request.
+pub(super) struct Known<'a> {
+    pub(super) parts: &'a Parts<'a>,
+    /// By index; what is made of the request itself is `None` until it is asked for.
+    pub(super) values: &'a [Option<Vec<u8>>],
+    /// What the client had of a list that is made anew.
+    pub(super) claimed: &'a [Option<Vec<u8>>],
+    pub(super) moment: Option<Moment>,
+    pub(super) signature: Option<&'a [u8]>,
+    /// Whether values that are the gateway's own are made, or only read.
+    pub(super) signing: bool,
+}
+
+/// A request as it is signed: without the signature.
+pub(super) struct Scene<'a> {
+    recipe: &'a Recipe,
+    head: &'a RequestHead,
+    query: Vec<u8>,
+    content: Cow<'a, [u8]>,
+    known: Known<'a>,
+    steps: Vec<OnceCell<Text>>,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(
+        recipe: &'a Recipe,
+        head: &'a RequestHead,
+        content: Option<&'a [u8]>,
+        known: Known<'a>,
+    ) -> Self {
+        let mut query = head.target.query().unwrap_or_default().as_bytes().to_vec();
+        let mut content = Cow::Borrowed(content.unwrap_or_default());
+        for slot in recipe.signature_slots() {
+            match slot {
+                Slot::Query(name) => query = without(&query, name),
+                Slot::Form(name) if is_form(head) => content = Cow::Owned(without(&content, name)),
+                _ => {}
+            }
+        }
+        Self {
+            recipe,
+            head,
+            query,
+            content,
+            known,
+            steps: recipe.steps.iter().map(|_| OnceCell::new()).collect(),
+        }
+    }
+
+    /// Writes a template.
+    pub(super) fn write(&self, template: &Template) -> Result<Text, Fault> {
+        let mut out = Zeroizing::new(Vec::new());
+        for piece in &template.0 {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Value(term, filters) => out.extend_from_slice(&self.value(term, filters)?),
+            }
+        }
+        Ok(out)
+    }
+
+    fn value(&self, term: &Term, filters: &[Filter]) -> Result<Text, Fault> {
+        let mut value = Zeroizing::new(self.term(term)?);
+        for filter in filters {
+            let taken = std::mem::take(&mut *value);
+            let result = match filter {
+                Filter::Mac(hash, key) => hash.of(&self.named(*key)?, &taken),
+                Filter::If(name) if self.named(*name)?.is_empty() => Vec::new(),
+                Filter::Unless(name) if !self.named(*name)?.is_empty() => Vec::new(),
+                Filter::When(name, text) if **self.named(*name)? != *text.as_bytes() => Vec::new(),
+                filter => {
+                    let result = filter.apply(taken, self.head.method.as_str());
+                    // What is not in the form of its filter is a part's, or the client's.
+                    result.ok_or_else(|| match term {
+                        Term::Name(Name::Part(part)) => Fault::Key(self.recipe.parts[*part].name.clone()),
+                        _ => Fault::Undecodable,
+                    })?
+                }
+            };
+            value = Zeroizing::new(result);
+        }
+        Ok(value)
+    }
+
+    fn term(&self, term: &Term) -> Result<Vec<u8>, Fault> {
+        let head = self.head;
+        Ok(match term {
+            Term::Literal(text) => text.as_bytes().to_vec(),
+            Term::Name(name) => self.named(*name)?.to_vec(),
+            Term::Method => head.method.as_str().as_bytes().to_vec(),
+            Term::Host => host(head).into_bytes(),
+            Term::Scheme => head.origin.scheme.as_str().as_bytes().to_vec(),
+            Term::Path => head.target.path().as_bytes().to_vec(),
+            Term::Query => self.query.clone(),
+            Term::Target if self.query.is_empty() => head.target.path().as_bytes().to_vec(),
+            Term::Target => [head.target.path().as_bytes(), b"?", &self.query].concat(),
+            Term::Content => self.content.to_vec(),
+            Term::Header(name) => field(head, name.as_str()),
+            Term::QueryParameter(name) => {
+                let mut found = pairs(&self.query).filter(|(known, _)| known == name.as_bytes());
+                let value = found.next().map(|(_, value)| value).unwrap_or_default();
+                if found.next().is_some() {
+                    return Err(Fault::Ambiguous(format!("query:{name}")));
+                }
+                value
+            }
+            Term::Time(form) => form.write(self.known.moment.ok_or(Fault::Time)?).into_bytes(),
+            Term::Fields(selection, style) => style.write(head, &self.selected(selection)?),
+            Term::FieldNames(selection, separator) => self.selected(selection)?.join(separator).into_bytes(),
+            Term::Parameters(parameters, style) => style.write(self.parameters(parameters)?),
+            Term::Bucket(prefix) => {
+                let host = head.origin.authority.host.as_str();
+                let bucket = host
+                    .split_once('.')
+                    .filter(|(_, rest)| rest.starts_with(&**prefix));
+                bucket
+                    .map(|(bucket, _)| bucket.as_bytes().to_vec())
+                    .unwrap_or_default()
+            }
+            Term::Jwk(name) => {
+                jwk(self.recipe.algorithm, &self.named(*name)?).ok_or_else(|| self.key_fault())?
+            }
+        })
+    }
+
+    fn named(&self, name: Name) -> Result<Text, Fault> {
+        match name {
+            Name::Part(index) => {
+                let part = &self.recipe.parts[index];
+                match self.known.parts.get(&part.name) {
+                    Some(bytes) => Ok(Zeroizing::new(bytes.to_vec())),
+                    None if part.optional => Ok(Zeroizing::new(Vec::new())),
+                    None => Err(Fault::Part(part.name.clone())),
+                }
+            }
+            Name::Value(index) => self.valued(index),
+            Name::Step(index) => {
+                let (_, template) = &self.recipe.steps[index];
+                if let Some(known) = self.steps[index].get() {
+                    return Ok(known.clone());
+                }
+                let text = self.write(template)?;
+                Ok(self.steps[index].get_or_init(|| text).clone())
+            }
+            Name::Signature => Ok(Zeroizing::new(self.known.signature.unwrap_or_default().to_vec())),
+        }
+    }
+
+    fn valued(&self, index: usize) -> Result<Text, Fault> {
+        if let Some(value) = &self.known.values[index] {
+            return Ok(Zeroizing::new(value.clone()));
+        }
+        if !self.known.signing {
+            return Ok(Zeroizing::new(Vec::new()));
+        }
+        let listed = self.known.claimed[index].as_deref().unwrap_or_default();
+        let listed = std::str::from_utf8(listed).map_err(|_| Fault::Undecodable)?;
+        Ok(match &self.recipe.values[index].kind {
+            ValueKind::Made(template) => self.write(template)?,
+            ValueKind::Fields { wanted, separator } => {
+                let names = wanted.of(self.head, listed);
+                let signed_away = |name: &String| !self.recipe.is_signature_field(name);
+                let names: Vec<String> = names.into_iter().filter(signed_away).collect();
+                Zeroizing::new(names.join(separator).into_bytes())
+            }
+            ValueKind::Parameters { lower } => {
+                let mut names: Vec<String> = pairs(&self.query)
+                    .map(|(name, _)| uri(&if *lower { name.to_ascii_lowercase() } else { name }))
+                    .collect();
+                names.sort();
+                names.dedup();
+                Zeroizing::new(names.join(";").into_bytes())
+            }
+            _ => Zeroizing::new(Vec::new()),
+        })
+    }
+
+    fn selected(&self, selection: &Selection) -> Result<Vec<String>, Fault> {
+        let listed = match selection.name() {
+            Some(name) => self.named(name)?,
+            None => Zeroizing::new(Vec::new()),
+        };
+        let listed = std::str::from_utf8(&listed).map_err(|_| Fault::Undecodable)?;
+        Ok(selection.of(self.head, listed))
+    }
+
+    fn parameters(&self, wanted: &Parameters) -> Result<Vec<Pair>, Fault> {
+        let listed = match &wanted.list {
+            Some(name) => {
+                let index = self.recipe.values.iter().position(|value| value.name == **name);
+                let listed = self.valued(index.ok_or(Fault::Undecodable)?)?;
+                Some(String::from_utf8(listed.to_vec()).map_err(|_| Fault::Undecodable)?)
+            }
+            None => None,
+        };
+        let mut found: Vec<Pair> = Vec::new();
+        if wanted.query {
+            found.extend(pairs(&self.query));
+        }
+        if wanted.form && is_form(self.head) {
+            found.extend(pairs(&self.content));
+        }
+        if wanted.authorization {
+            for scheme in self.recipe.authorization_schemes() {
+                let parameters = authorization(self.head, scheme)?;
+                found.extend(
+                    parameters
+                        .into_iter()
+                        .map(|(name, value)| (name.into_bytes(), value)),
+                );
+            }
+        }
+        // A list names parameters as they are escaped.
+        found.retain(|(name, _)| match &listed {
+            Some(listed) => wanted.takes(uri(name).as_bytes(), Some(listed)),
+            None => wanted.takes(name, None),
+        });
+        Ok(found)
+    }
+
+    fn key_fault(&self) -> Fault {
+        let secret = self
+            .recipe
+            .parts
+            .iter()
+            .find(|part| part.role == super::Role::Secret);
+        Fault::Key(secret.map(|part| part.name.clone()).unwrap_or_default())
+    }
+}
+
+/// RFC 7638 §3.2: the members that are required, in lexicographic order.
+fn jwk(algorithm: Algorithm, key: &[u8]) -> Option<Vec<u8>> {
+    let public = algorithm.public(key).ok()?;
+    let coded = |bytes: &[u8]| {
+        Filter::Base64Url
+            .apply(bytes.to_vec(), "")
+            .and_then(|text| String::from_utf8(text).ok())
+    };
+    let (x, y) = public.split_at(public.len() / 2);
+    let text = match algorithm {
+        Algorithm::Ed25519 => format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, coded(&public)?),
+        Algorithm::EcdsaP256 => format!(
+            r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#,
+            coded(x)?,
+            coded(y)?
+        ),
+        Algorithm::EcdsaP384 => format!(
+            r#"{{"crv":"P-384","kty":"EC","x":"{}","y":"{}"}}"#,
+            coded(x)?,
+            coded(y)?
+        ),
+        _ => return None,
+    };
+    Some(text.into_bytes())
+}

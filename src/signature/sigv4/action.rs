@@ -1,0 +1,165 @@
+//! Actions: which operation of which API a request asks for, in each of AWS's protocols.
+//!
+//! An action is named as the AWS CLI names it: `s3:GetObject`, `dynamodb:PutItem`, `bedrock-runtime:InvokeModel`. Where a
+//! request says its operation twice, or in a spelling that two readers could read differently, there is no action but a
+//! refusal (threat J10). An operation that is in no table is *unknown*: nothing can be granted to it by name.
+
+mod minting;
+mod rest;
+mod rpc;
+mod s3;
+
+use std::fmt;
+
+pub use rpc::PendingForm;
+pub(super) use s3::{CopySource, S3Call};
+
+use super::endpoint::{Endpoint, Style};
+use super::tables::Tables;
+use crate::message::RequestHead;
+
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    api: &'static str,
+    operation: Option<&'static str>,
+    /// Whether an API at the endpoint returns credentials by some operation.
+    beside_minting: bool,
+    s3: Option<Box<S3Call>>,
+    accounts: Vec<String>,
+}
+
+/// An action, or what must be held before it is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading {
+    /// The head says it.
+    Known(Action),
+    /// It stands in a form, which must be held (query protocol).
+    Form(PendingForm),
+}
+
+/// Why a request has no one action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ActionFault {
+    /// The operation is said twice: `X-Amz-Target`, `Action` in query or form, the path of rpc-v2-cbor.
+    #[error("the request says its operation twice or in a spelling that has two readings")]
+    Ambiguous,
+    /// The form in which the operation should stand is none.
+    #[error("the form in which the operation should stand cannot be read")]
+    Form,
+    /// Neither a bucket nor none: an empty or escaped first segment, or a name that no bucket has.
+    #[error("the path does not say one bucket")]
+    Bucket,
+    /// A key, or the source of a copy, that is not UTF-8 behind its escapes.
+    #[error("the object's key or the source of the copy cannot be read")]
+    Key,
+}
+
+impl ActionFault {
+    /// The short code for refusals and audit records.
+    pub fn reason(&self) -> &'static str {
+        "sigv4_action"
+    }
+}
+
+impl Action {
+    /// Reads the action of a request to an endpoint, by its head alone where that is possible.
+    ///
+    /// # Errors
+    /// [`ActionFault`] where it could be read in two ways.
+    pub fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Reading, ActionFault> {
+        if endpoint.is_object_store() {
+            return s3::read(endpoint, head).map(Reading::Known);
+        }
+        let apis = endpoint.apis();
+        let (rest, rpc): (Vec<_>, Vec<_>) = apis.into_iter().partition(|api| api.speaks("rest"));
+        if rpc::is_indicated(head) && rpc.is_empty() && !rest.is_empty() {
+            return Err(ActionFault::Ambiguous);
+        }
+        let by_rpc =
+            !rpc.is_empty() && (rest.is_empty() || rpc::is_indicated(head) || head.target.path() == "/");
+        if by_rpc {
+            return rpc::read(&rpc, head);
+        }
+        rest::read(&rest, head).map(Reading::Known)
+    }
+
+    /// `api:Operation`, or `api:?` where the operation is in no table.
+    pub fn name(&self) -> impl fmt::Display + use<> {
+        let (api, operation) = (self.api, self.operation.unwrap_or("?"));
+        format!("{api}:{operation}")
+    }
+
+    /// Whether its operation is in a table, so that a pin can be compared with it.
+    pub fn is_known(&self) -> bool {
+        self.operation.is_some()
+    }
+
+    /// What of an object store is asked for.
+    pub(super) fn s3(&self) -> Option<&S3Call> {
+        self.s3.as_deref()
+    }
+
+    /// Whether the answer holds a credential, or may: an unknown operation beside others that do is taken for one of them.
+    pub fn returns_credentials(&self) -> bool {
+        match self.operation {
+            Some(operation) => minting::returns_credentials(self.api, operation),
+            None => self.beside_minting,
+        }
+    }
+
+    /// Whether this is the name of an action that returns credentials.
+    pub(super) fn is_credential_name(name: &str) -> bool {
+        name.split_once(':')
+            .is_some_and(|(api, operation)| minting::returns_credentials(api, operation))
+    }
+
+    /// The accounts that stand in the path as such.
+    pub(super) fn accounts(&self) -> &[String] {
+        &self.accounts
+    }
+
+    pub(super) fn api(&self) -> &'static str {
+        self.api
+    }
+
+    pub(super) fn operation(&self) -> Option<&'static str> {
+        self.operation
+    }
+
+    fn known(api: &'static str, operation: &'static str) -> Action {
+        Action {
+            operation: Some(operation),
+            ..Action::unknown(&[api])
+        }
+    }
+
+    /// An operation that no table has, at these APIs.
+    fn unknown(apis: &[&'static str]) -> Action {
+        Action {
+            api: apis.first().copied().unwrap_or("unknown"),
+            operation: None,
+            // Of a service that is in no table nothing is known, and so not that it returns no credential.
+            beside_minting: apis.is_empty() || apis.iter().any(|api| minting::is_minting(api)),
+            s3: None,
+            accounts: Vec::new(),
+        }
+    }
+}
+
+/// All names that a pin can match.
+pub(super) fn names() -> impl Iterator<Item = String> {
+    Tables::get().apis().flat_map(|api| {
+        let operations = api.operations().iter();
+        operations.map(move |operation| format!("{}:{}", api.id, operation.name))
+    })
+}
+
+/// Whether the path of an object store begins with the bucket.
+fn bucket_in_path(endpoint: &Endpoint) -> bool {
+    *endpoint.style() == Style::Path
+}
+
+#[cfg(test)]
+#[path = "action/tests.rs"]
+mod tests;

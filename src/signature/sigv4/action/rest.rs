@@ -1,0 +1,123 @@
+//! Operations by method and path, as the service models have them (`http` trait of Smithy).
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use percent_encoding::percent_decode_str;
+
+use super::super::tables::{Api, Route, segments};
+use super::{Action, ActionFault};
+use crate::message::RequestHead;
+
+/// How well a template fits: the segment where it is least particular decides, then the query.
+type Fit = (Vec<u8>, usize);
+
+/// Reads the operation: of all routes that match, the most particular one.
+///
+/// # Errors
+/// [`ActionFault::Ambiguous`] if two operations match equally well in one API.
+pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Action, ActionFault> {
+    let ids: Vec<&'static str> = apis.iter().map(|api| api.id).collect();
+    let asked = Asked::of(head);
+    let mut best: Option<(Fit, &'static Api, &'static str, &'static Route)> = None;
+    let mut twice = false;
+    for api in apis {
+        for operation in api.operations() {
+            let Some(route) = operation
+                .route
+                .as_ref()
+                .filter(|route| route.method == head.method.as_str())
+            else {
+                continue;
+            };
+            let Some(fit) = asked.fit(route) else { continue };
+            match best.as_ref().map(|(known, ..)| fit.cmp(known)) {
+                Some(Ordering::Less) => {}
+                // The first API is the one that is named as it signs; another with the same path is its twin.
+                Some(Ordering::Equal) => {
+                    twice |= best.as_ref().is_some_and(|(_, known, ..)| known.id == api.id)
+                }
+                _ => {
+                    twice = false;
+                    best = Some((fit, api, operation.name, route));
+                }
+            }
+        }
+    }
+    let Some((_, api, operation, route)) = best else {
+        return Ok(Action::unknown(&ids));
+    };
+    if twice {
+        return Err(ActionFault::Ambiguous);
+    }
+    Ok(Action {
+        accounts: asked.accounts(route),
+        ..Action::known(api.id, operation)
+    })
+}
+
+struct Asked<'a> {
+    segments: Vec<&'a str>,
+    query: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(head: &'a RequestHead) -> Asked<'a> {
+        Asked {
+            segments: segments(head.target.path()),
+            query: head.target.query_pairs().collect(),
+        }
+    }
+
+    fn fit(&self, route: &Route) -> Option<Fit> {
+        let mut ranks = Vec::new();
+        fit(&route.path, &self.segments, &mut ranks)?;
+        let has = |(name, value): &(&str, Option<&str>)| {
+            let fits =
+                |(n, v): &(Cow<'_, str>, Cow<'_, str>)| n == name && value.is_none_or(|value| v == value);
+            self.query.iter().any(fits)
+        };
+        route.query.iter().all(has).then_some((ranks, route.query.len()))
+    }
+
+    /// The segments that the route marks as an account, decoded.
+    fn accounts(&self, route: &Route) -> Vec<String> {
+        let marked = route
+            .path
+            .iter()
+            .zip(&self.segments)
+            .filter(|(label, _)| **label == "{@}");
+        marked
+            .map(|(_, segment)| percent_decode_str(segment).decode_utf8_lossy().into_owned())
+            .collect()
+    }
+}
+
+/// Writes the rank of each segment of the route: a literal before a label before one that takes several.
+fn fit(route: &[&str], path: &[&str], ranks: &mut Vec<u8>) -> Option<()> {
+    let Some((label, labels)) = route.split_first() else {
+        return path.is_empty().then_some(());
+    };
+    if *label == "{+}" {
+        // What follows a greedy label is literal in every model, so it is matched from the right.
+        let taken = path.len().checked_sub(labels.len()).filter(|taken| *taken > 0)?;
+        ranks.push(0);
+        return fit(labels, &path[taken..], ranks);
+    }
+    let (segment, segments) = path.split_first()?;
+    ranks.push(match *label {
+        "{}" | "{@}" if !segment.is_empty() => 1,
+        literal if same(literal, segment) => 2,
+        _ => return None,
+    });
+    fit(labels, segments, ranks)
+}
+
+/// A literal, or its escaped spelling: what a server decodes is what is compared.
+fn same(literal: &str, segment: &str) -> bool {
+    literal == segment
+        || (segment.contains('%')
+            && percent_decode_str(segment)
+                .decode_utf8()
+                .is_ok_and(|s| s == literal))
+}

@@ -1,0 +1,224 @@
+//! Operations by name: the query protocol, JSON 1.0 and 1.1, and rpc-v2-cbor.
+//!
+//! Sources: "AWS Query protocol", "AWS JSON 1.0 protocol" and "Smithy RPC v2 CBOR protocol" of the Smithy documentation.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, Method, header};
+use percent_encoding::percent_decode_str;
+
+use super::super::tables::Api;
+use super::{Action, ActionFault, Reading};
+use crate::message::RequestHead;
+
+/// A request of the query protocol whose form must be held before its action is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingForm {
+    apis: Vec<&'static str>,
+    in_query: Option<String>,
+    /// Without a content type an empty content is the only one that means something.
+    typed: bool,
+}
+
+impl PendingForm {
+    /// The action, with the whole content.
+    ///
+    /// # Errors
+    /// [`ActionFault`] if the form cannot be read, or says another action beside one in the query.
+    pub fn finish(self, content: &[u8]) -> Result<Action, ActionFault> {
+        if !self.typed && !content.is_empty() {
+            return Err(ActionFault::Ambiguous);
+        }
+        let form = std::str::from_utf8(content).map_err(|_| ActionFault::Form)?;
+        let pairs = form.split('&').filter(|pair| !pair.is_empty());
+        let in_form = one_action(pairs.map(|pair| decoded(pair.split_once('=').unwrap_or((pair, "")))))?;
+        match (self.in_query, in_form) {
+            (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
+            (Some(name), None) | (None, Some(name)) => Ok(by_query(&self.apis, &name)),
+            (None, None) => Ok(Action::unknown(&self.apis)),
+        }
+    }
+}
+
+/// Whether the head says that the operation is called by name.
+pub(super) fn is_indicated(head: &RequestHead) -> bool {
+    head.fields.contains_key(TARGET)
+        || head.fields.contains_key(PROTOCOL)
+        || head
+            .target
+            .query_pairs()
+            .any(|(name, _)| name.eq_ignore_ascii_case(TARGET))
+}
+
+/// Reads the operation where only APIs of this kind answer.
+pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Reading, ActionFault> {
+    let ids: Vec<&'static str> = apis.iter().map(|api| api.id).collect();
+    // A query that says `x-amz-target` is none that an SDK writes.
+    let in_query = |name: &str| {
+        head.target
+            .query_pairs()
+            .any(|(n, _)| n.eq_ignore_ascii_case(name))
+    };
+    if in_query(TARGET) || in_query(PROTOCOL) {
+        return Err(ActionFault::Ambiguous);
+    }
+    let target = one(&head.fields, TARGET)?;
+    let cbor = cbor_path(head)?;
+    let in_query = one_action(
+        head.target
+            .query_pairs()
+            .map(|(n, v)| (n.into_owned(), v.into_owned())),
+    )?;
+    let kind = content_type(&head.fields)?;
+    match (target, cbor, in_query) {
+        (Some(target), None, None) => json(apis, &ids, head, target, kind).map(Reading::Known),
+        (None, Some((service, operation)), None) => {
+            if head.method != Method::POST || kind.is_some_and(|kind| kind != "application/cbor") {
+                return Err(ActionFault::Ambiguous);
+            }
+            let speaks = |api: &&&'static Api| api.target == service && api.speaks("rpc-v2-cbor");
+            Ok(Reading::Known(find(apis.iter().find(speaks), operation, &ids)))
+        }
+        (None, None, name) => query(ids, head, name, kind),
+        _ => Err(ActionFault::Ambiguous),
+    }
+}
+
+fn json(
+    apis: &[&'static Api],
+    ids: &[&'static str],
+    head: &RequestHead,
+    target: &str,
+    kind: Option<&str>,
+) -> Result<Action, ActionFault> {
+    // A form beside a target would be the query protocol's.
+    let fits = kind.is_none_or(|kind| {
+        kind == "application/json"
+            || kind.starts_with("application/x-amz-json-")
+            || kind.starts_with("application/x-amz-cbor-")
+    });
+    if !fits || head.method != Method::POST || head.target.path() != "/" {
+        return Err(ActionFault::Ambiguous);
+    }
+    let Some((service, operation)) = target.rsplit_once('.') else {
+        return Ok(Action::unknown(ids));
+    };
+    Ok(find(
+        apis.iter().find(|api| api.target == service),
+        operation,
+        ids,
+    ))
+}
+
+fn query(
+    ids: Vec<&'static str>,
+    head: &RequestHead,
+    in_query: Option<String>,
+    kind: Option<&str>,
+) -> Result<Reading, ActionFault> {
+    let typed = kind == Some("application/x-www-form-urlencoded");
+    if head.method == Method::GET || head.method == Method::HEAD {
+        let action = in_query.map_or_else(|| Action::unknown(&ids), |name| by_query(&ids, &name));
+        return Ok(Reading::Known(action));
+    }
+    if head.method != Method::POST || (kind.is_some() && !typed) {
+        return match in_query {
+            Some(_) => Err(ActionFault::Ambiguous),
+            None => Ok(Reading::Known(Action::unknown(&ids))),
+        };
+    }
+    Ok(Reading::Form(PendingForm {
+        apis: ids,
+        in_query,
+        typed,
+    }))
+}
+
+fn by_query(ids: &[&'static str], name: &str) -> Action {
+    let tables = super::Tables::get();
+    let speaks = |api: &&'static Api| api.speaks("query") || api.speaks("ec2");
+    let apis = ids.iter().filter_map(|id| tables.api(id)).filter(speaks);
+    apis.filter_map(|api| Some(Action::known(api.id, api.operation(name)?.name)))
+        .next()
+        .unwrap_or_else(|| Action::unknown(ids))
+}
+
+fn find(api: Option<&&'static Api>, operation: &str, ids: &[&'static str]) -> Action {
+    api.and_then(|api| Some(Action::known(api.id, api.operation(operation)?.name)))
+        .unwrap_or_else(|| Action::unknown(ids))
+}
+
+/// `/service/SHAPE/operation/NAME`, and `Smithy-Protocol: rpc-v2-cbor` beside it; neither without the other.
+fn cbor_path(head: &RequestHead) -> Result<Option<(&str, &str)>, ActionFault> {
+    let protocol = one(&head.fields, PROTOCOL)?;
+    let mut segments = head.target.segments();
+    let mut next = || segments.next();
+    let path = match (next(), next(), next(), next(), next()) {
+        (Some("service"), Some(service), Some("operation"), Some(operation), None) => {
+            Some((service, operation))
+        }
+        _ => None,
+    };
+    match (protocol, path) {
+        (Some("rpc-v2-cbor"), Some(path)) => Ok(Some(path)),
+        (None, None) => Ok(None),
+        _ => Err(ActionFault::Ambiguous),
+    }
+}
+
+/// The value of `Action`; a second one, and one in another case, is a refusal.
+fn one_action<N: AsRef<str>>(
+    pairs: impl Iterator<Item = (N, String)>,
+) -> Result<Option<String>, ActionFault> {
+    let mut found = None;
+    for (name, value) in pairs {
+        let name = name.as_ref();
+        if name.eq_ignore_ascii_case("action") && (name != "Action" || found.replace(value).is_some()) {
+            return Err(ActionFault::Ambiguous);
+        }
+    }
+    Ok(found)
+}
+
+/// The one value of a field.
+fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionFault> {
+    let mut values = fields.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(ActionFault::Ambiguous);
+    }
+    first
+        .map(|value| value.to_str().map_err(|_| ActionFault::Ambiguous))
+        .transpose()
+}
+
+/// The media type in lower case as far as it is that already; one in another case has two readings.
+fn content_type(fields: &HeaderMap) -> Result<Option<&str>, ActionFault> {
+    let Some(value) = one(fields, header::CONTENT_TYPE.as_str())? else {
+        return Ok(None);
+    };
+    let kind = value
+        .split(';')
+        .next()
+        .unwrap_or(value)
+        .trim_end_matches([' ', '\t']);
+    if kind.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Err(ActionFault::Ambiguous);
+    }
+    Ok(Some(kind))
+}
+
+fn decoded((name, value): (&str, &str)) -> (String, String) {
+    let decode = |text: &str| {
+        let spaced: Cow<'_, str> = if text.contains('+') {
+            text.replace('+', " ").into()
+        } else {
+            text.into()
+        };
+        percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+    };
+    (decode(name), decode(value))
+}
+
+const TARGET: &str = "x-amz-target";
+const PROTOCOL: &str = "smithy-protocol";

@@ -1,0 +1,343 @@
+//! Operations of S3, which are told apart by method, path, sub-resource and the source of a copy.
+//!
+//! Sources: "Actions" of the Amazon S3 API Reference, and botocore's model of it. A key is what the path says, decoded once: S3
+//! neither resolves dot segments nor joins slashes.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use http::{HeaderMap, Method};
+use percent_encoding::percent_decode_str;
+
+use super::super::endpoint::{Endpoint, Style, is_bucket};
+use super::super::tables::{Api, Operation, Tables};
+use super::{Action, ActionFault, bucket_in_path};
+use crate::message::RequestHead;
+
+/// Which part of an object store is meant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct S3Call {
+    /// The bucket; none for the service itself, and at access points, behind which it is not known.
+    pub bucket: Option<String>,
+    /// The object's key, decoded once.
+    pub key: Option<String>,
+    /// Whether a bare `+` stands in the key, which S3 has been seen to read as a space.
+    pub key_has_plus: bool,
+    /// What is copied from, where this is a copy or a renaming.
+    pub source: Option<CopySource>,
+    /// The prefix that a listing is restricted to.
+    pub prefix: Option<String>,
+    /// The account that the client says the bucket belongs to.
+    pub owner: Option<String>,
+    /// The account that the client says the source's bucket belongs to.
+    pub source_owner: Option<String>,
+    /// Whether the operation takes `x-amz-expected-bucket-owner`.
+    pub takes_owner: bool,
+}
+
+/// From where an object is copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopySource {
+    /// `bucket/key`.
+    Object {
+        /// The bucket.
+        bucket: String,
+        /// The key, decoded once.
+        key: String,
+    },
+    /// An access point's or outpost's ARN.
+    Arn(String),
+    /// Another key of the same bucket (`RenameObject`).
+    SameBucket(String),
+}
+
+/// Reads the action of a request to an object store.
+pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, ActionFault> {
+    let path = head.target.path();
+    let (bucket, raw_key) = place(endpoint, path)?;
+    let names = Names::read(head)?;
+    let mut call = S3Call {
+        key: raw_key.map(decoded).transpose()?,
+        key_has_plus: raw_key.is_some_and(|key| key.contains('+')),
+        source: source(head)?,
+        prefix: names.one("prefix")?,
+        owner: said(head, &names, OWNER)?,
+        source_owner: said(head, &names, SOURCE_OWNER)?,
+        bucket,
+        takes_owner: false,
+    };
+    let level = match (&call.bucket, endpoint.style()) {
+        _ if call.key.is_some() => Level::Object,
+        (None, Style::Path) => Level::Service,
+        _ => Level::Bucket,
+    };
+    let found = operation(level, &head.method, &names, call.source.is_some())?;
+    // MinIO answers its own administration under this name, and STS at its root, on the host of its buckets.
+    let foreign = level == Level::Service && head.method == Method::POST
+        || (endpoint.is_own() && call.bucket.as_deref() == Some("minio"));
+    call.takes_owner = found.is_some_and(|found| found.route.as_ref().is_some_and(|route| route.takes_owner));
+    Ok(Action {
+        operation: found.map(|found| found.name).filter(|_| !foreign),
+        beside_minting: foreign,
+        s3: Some(Box::new(call)),
+        ..Action::unknown(&["s3"])
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Service,
+    Bucket,
+    Object,
+}
+
+impl Level {
+    fn route(self) -> &'static [&'static str] {
+        match self {
+            Level::Service => &[""],
+            Level::Bucket => &["{}"],
+            Level::Object => &["{}", "{+}"],
+        }
+    }
+}
+
+/// Bucket and raw key.
+fn place<'a>(endpoint: &Endpoint, path: &'a str) -> Result<(Option<String>, Option<&'a str>), ActionFault> {
+    let inner = path.strip_prefix('/').unwrap_or(path);
+    let some = |text: &'a str| (!text.is_empty()).then_some(text);
+    if !bucket_in_path(endpoint) {
+        let bucket = match endpoint.style() {
+            Style::VirtualHost { bucket } => Some(bucket.clone()),
+            _ => None,
+        };
+        return Ok((bucket, some(inner)));
+    }
+    if inner.is_empty() {
+        return Ok((None, None));
+    }
+    let (bucket, key) = inner.split_once('/').unwrap_or((inner, ""));
+    if !is_bucket(bucket) {
+        return Err(ActionFault::Bucket);
+    }
+    Ok((Some(bucket.to_owned()), some(key)))
+}
+
+/// The query of a request to S3, by name.
+struct Names<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Names<'a> {
+    fn read(head: &'a RequestHead) -> Result<Names<'a>, ActionFault> {
+        Ok(Names(head.target.query_pairs().collect()))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
+    }
+
+    /// The value of a parameter that may stand once, in whatever case.
+    fn one(&self, name: &str) -> Result<Option<String>, ActionFault> {
+        let mut values = self
+            .0
+            .iter()
+            .filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        let first = values.next();
+        if values.next().is_some() {
+            return Err(ActionFault::Ambiguous);
+        }
+        Ok(first.map(|(_, value)| value.to_string()))
+    }
+
+    /// The sub-resources that choose the operation, each at most once; whether there is a parameter that is not known.
+    fn selectors(&self) -> Result<(Vec<&str>, bool), ActionFault> {
+        let mut found = Vec::new();
+        let mut strange = false;
+        for (name, _) in &self.0 {
+            let name = &**name;
+            if is_selector(name) {
+                if found.contains(&name) {
+                    return Err(ActionFault::Ambiguous);
+                }
+                found.push(name);
+            } else {
+                strange |= !is_parameter(name);
+            }
+        }
+        found.sort_unstable();
+        Ok((found, strange))
+    }
+}
+
+/// The operation, as the table has it.
+fn operation(
+    level: Level,
+    method: &Method,
+    names: &Names<'_>,
+    copies: bool,
+) -> Result<Option<&'static Operation>, ActionFault> {
+    let (selectors, strange) = names.selectors()?;
+    let name = match (level, method.as_str(), &selectors[..]) {
+        (Level::Object, "PUT", []) if copies => "CopyObject",
+        (Level::Object, "PUT", ["partNumber", "uploadId"]) if copies => "UploadPartCopy",
+        (Level::Object, "PUT", ["renameObject"]) if copies => "RenameObject",
+        // A source where nothing is copied has two readings.
+        _ if copies => return Err(ActionFault::Ambiguous),
+        (Level::Object, "PUT", []) => "PutObject",
+        (Level::Object, "PUT", ["partNumber", "uploadId"]) => "UploadPart",
+        (Level::Object, "GET", [] | ["partNumber"]) => "GetObject",
+        (Level::Object, "HEAD", [] | ["partNumber"]) => "HeadObject",
+        (Level::Object, "DELETE", []) => "DeleteObject",
+        (Level::Object, "GET", ["uploadId"]) => "ListParts",
+        (Level::Object, "POST", ["uploadId"]) => "CompleteMultipartUpload",
+        (Level::Object, "DELETE", ["uploadId"]) => "AbortMultipartUpload",
+        (Level::Bucket, "GET", []) => "ListObjects",
+        (Level::Bucket, "GET", ["list-type"]) if names.one("list-type")?.as_deref() == Some("2") => {
+            "ListObjectsV2"
+        }
+        (_, _, ["list-type"]) => return Ok(None),
+        (Level::Bucket, "GET", ["analytics"]) if !names.has("id") => "ListBucketAnalyticsConfigurations",
+        (Level::Bucket, "GET", ["intelligent-tiering"]) if !names.has("id") => {
+            "ListBucketIntelligentTieringConfigurations"
+        }
+        (Level::Bucket, "GET", ["inventory"]) if !names.has("id") => "ListBucketInventoryConfigurations",
+        (Level::Bucket, "GET", ["metrics"]) if !names.has("id") => "ListBucketMetricsConfigurations",
+        (Level::Service, "GET", []) => "ListBuckets",
+        (Level::Object, "POST", ["select", "select-type"]) => "SelectObjectContent",
+        (_, _, []) => return Ok(by_table(level, method, None).filter(|_| !strange)),
+        (_, _, [one]) => return Ok(by_table(level, method, Some(one)).filter(|_| !strange)),
+        // Two sub-resources: which of them counts is the server's secret.
+        _ => return Err(ActionFault::Ambiguous),
+    };
+    let found = table().and_then(|api| api.operation(name));
+    Ok(found.filter(|_| !strange))
+}
+
+/// Of two names for one request (`GetBucketLifecycle` and `…Configuration`), the newer and longer one.
+fn by_table(level: Level, method: &Method, selector: Option<&str>) -> Option<&'static Operation> {
+    let fits = |operation: &&Operation| {
+        let Some(route) = &operation.route else {
+            return false;
+        };
+        route.method == method.as_str()
+            && route.path == level.route()
+            && route.query.first().map(|(name, _)| *name) == selector
+            && !(operation.name.starts_with("List") && operation.name.ends_with("Configurations"))
+    };
+    let found = table()?.operations().iter().filter(fits);
+    found.max_by_key(|operation| operation.name.len())
+}
+
+fn table() -> Option<&'static Api> {
+    Tables::get().api("s3")
+}
+
+/// The source of a copy: a field, or the parameter that S3 takes instead of it in presigned requests.
+fn source(head: &RequestHead) -> Result<Option<CopySource>, ActionFault> {
+    let names = Names::read(head)?;
+    let copied = said(head, &names, SOURCE)?;
+    let renamed = said(head, &names, RENAME)?;
+    match (copied, renamed) {
+        (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
+        (None, None) => Ok(None),
+        (Some(text), None) => copy_source(&text).map(Some),
+        (None, Some(text)) => {
+            let key = decoded(&text)?;
+            let key = key.strip_prefix('/').unwrap_or(&key);
+            Ok(Some(CopySource::SameBucket(key.to_owned())))
+        }
+    }
+}
+
+/// `bucket/key?versionId=…` with or without a slash in front, escaped once; or an ARN.
+fn copy_source(text: &str) -> Result<CopySource, ActionFault> {
+    let text = text.split('?').next().unwrap_or(text);
+    let plain = decoded(text)?;
+    let plain = plain.strip_prefix('/').unwrap_or(&plain);
+    if plain.starts_with("arn:") {
+        return Ok(CopySource::Arn(plain.to_owned()));
+    }
+    let (bucket, key) = plain.split_once('/').ok_or(ActionFault::Key)?;
+    if !is_bucket(bucket) || key.is_empty() || plain.contains('+') {
+        return Err(ActionFault::Key);
+    }
+    Ok(CopySource::Object {
+        bucket: bucket.to_owned(),
+        key: key.to_owned(),
+    })
+}
+
+/// What a field says, or the parameter of that name; both, or one twice, is a refusal.
+fn said(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<String>, ActionFault> {
+    let in_field = one(&head.fields, name)?;
+    match (in_field, names.one(name)?) {
+        (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
+        (Some(text), None) => Ok(Some(text.to_owned())),
+        (None, text) => Ok(text),
+    }
+}
+
+fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionFault> {
+    let mut values = fields.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(ActionFault::Ambiguous);
+    }
+    // `HeaderValue::to_str` takes visible ASCII only; keys of copies are escaped by every SDK.
+    first
+        .map(|value| value.to_str().map_err(|_| ActionFault::Key))
+        .transpose()
+}
+
+fn decoded(text: &str) -> Result<String, ActionFault> {
+    let plain = percent_decode_str(text).decode_utf8();
+    plain.map(Cow::into_owned).map_err(|_| ActionFault::Key)
+}
+
+/// A name that chooses an operation, as some template of the table has it.
+fn is_selector(name: &str) -> bool {
+    SELECTORS.contains(name)
+}
+
+static SELECTORS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+    let operations = table().map_or(&[][..], Api::operations).iter();
+    let routes = operations.filter_map(|operation| operation.route.as_ref());
+    let named = routes.flat_map(|route| route.query.iter().map(|(name, _)| *name));
+    named.chain(["uploadId", "partNumber"]).collect()
+});
+
+/// A name that chooses nothing: parameters of operations, and `x-`, which S3 leaves to clients and presigned requests.
+fn is_parameter(name: &str) -> bool {
+    PARAMETERS.contains(&name)
+        || name.starts_with("response-")
+        || name
+            .as_bytes()
+            .get(..2)
+            .is_some_and(|start| start.eq_ignore_ascii_case(b"x-"))
+}
+
+const OWNER: &str = "x-amz-expected-bucket-owner";
+const SOURCE_OWNER: &str = "x-amz-source-expected-bucket-owner";
+const SOURCE: &str = "x-amz-copy-source";
+const RENAME: &str = "x-amz-rename-source";
+/// The query parameters of botocore's model that choose no operation.
+const PARAMETERS: [&str; 19] = [
+    "bucket-region",
+    "continuation-token",
+    "delimiter",
+    "encoding-type",
+    "fetch-owner",
+    "id",
+    "key-marker",
+    "marker",
+    "max-buckets",
+    "max-directory-buckets",
+    "max-keys",
+    "max-parts",
+    "max-uploads",
+    "part-number-marker",
+    "prefix",
+    "start-after",
+    "upload-id-marker",
+    "version-id-marker",
+    "versionId",
+];

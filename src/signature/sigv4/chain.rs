@@ -1,0 +1,149 @@
+//! Signatures that follow on one another: the head's, and then one for each piece of the content.
+
+use std::fmt;
+
+use super::key::{Key, sha256};
+use super::payload::EMPTY;
+use super::{Algorithm, Claim, Fault, Payload, Stamp};
+
+/// One side of a signed exchange: its keys, its time and scope, and the signature that the next one follows on.
+pub struct Chain {
+    algorithm: Algorithm,
+    stamp: Stamp,
+    /// The head's day, and the next one where messages follow that have times of their own.
+    days: Box<[Day]>,
+    last: Box<str>,
+}
+
+struct Day {
+    day: Box<str>,
+    scope: Box<str>,
+    key: Key,
+}
+
+impl Chain {
+    /// A chain that has signed nothing yet.
+    pub(super) fn new(claim: &Claim, access_key: &str, secret: &[u8], stamp: Stamp) -> Result<Chain, Fault> {
+        let mut stamps = vec![stamp];
+        if claim.payload == Payload::Events {
+            stamps.push(stamp.next_day()?);
+        }
+        let day = |stamp: Stamp| {
+            Ok(Day {
+                day: stamp.day().into(),
+                scope: claim.scope(stamp.day()).into(),
+                key: Key::derive(claim, access_key, secret, stamp)?,
+            })
+        };
+        Ok(Chain {
+            algorithm: claim.algorithm,
+            stamp,
+            days: stamps.into_iter().map(day).collect::<Result<_, Fault>>()?,
+            last: Box::default(),
+        })
+    }
+
+    /// The string to sign of a head.
+    pub(super) fn head(&self, canonical: &[u8]) -> String {
+        let hash = sha256(canonical);
+        format!(
+            "{}\n{}\n{}\n{hash}",
+            self.algorithm.name(),
+            self.stamp.as_str(),
+            self.scope()
+        )
+    }
+
+    /// The string to sign of a chunk with this hash.
+    pub(super) fn chunk(&self, hash: &str) -> String {
+        let (name, at) = (self.algorithm.name(), self.stamp.as_str());
+        format!(
+            "{name}-PAYLOAD\n{at}\n{}\n{}\n{EMPTY}\n{hash}",
+            self.scope(),
+            self.last
+        )
+    }
+
+    /// The string to sign of a trailer with this hash.
+    pub(super) fn trailer(&self, hash: &str) -> String {
+        let (name, at) = (self.algorithm.name(), self.stamp.as_str());
+        format!("{name}-TRAILER\n{at}\n{}\n{}\n{hash}", self.scope(), self.last)
+    }
+
+    /// Signs with the head's key and moves on.
+    pub(super) fn sign(&mut self, text: &str) -> Result<&str, Fault> {
+        let day = self.days.first().ok_or(Fault::Key)?;
+        self.last = day.key.sign(text.as_bytes())?.into();
+        Ok(&self.last)
+    }
+
+    /// Moves on if the signature is the head's key's.
+    #[must_use]
+    pub(super) fn verify(&mut self, text: &str, signature: &str) -> bool {
+        let right = self
+            .days
+            .first()
+            .is_some_and(|day| day.key.verifies(text.as_bytes(), signature));
+        if right {
+            self.last = signature.into();
+        }
+        right
+    }
+
+    /// Signs a message of this time and moves on.
+    pub(super) fn sign_message(&mut self, at: Stamp, head: &[u8], payload: &[u8]) -> Result<&str, Fault> {
+        let (day, text) = self.message(at, head, payload)?;
+        self.last = day.key.sign(text.as_bytes())?.into();
+        Ok(&self.last)
+    }
+
+    /// Moves on if the signature is right for a message of this time.
+    pub(super) fn verify_message(
+        &mut self,
+        at: Stamp,
+        head: &[u8],
+        payload: &[u8],
+        signature: &str,
+    ) -> Result<(), Fault> {
+        let (day, text) = self.message(at, head, payload)?;
+        if !day.key.verifies(text.as_bytes(), signature) {
+            return Err(Fault::PartMismatch);
+        }
+        self.last = signature.into();
+        Ok(())
+    }
+
+    /// The string to sign of a message: its own time, the hash of its head without the signature, and that of its payload.
+    fn message(&self, at: Stamp, head: &[u8], payload: &[u8]) -> Result<(&Day, String), Fault> {
+        let day = self
+            .days
+            .iter()
+            .find(|day| *day.day == *at.day())
+            .ok_or(Fault::Date)?;
+        let (name, last) = (self.algorithm.name(), &self.last);
+        let (head, payload) = (sha256(head), sha256(payload));
+        let text = format!(
+            "{name}-PAYLOAD\n{}\n{}\n{last}\n{head}\n{payload}",
+            at.as_str(),
+            day.scope
+        );
+        Ok((day, text))
+    }
+
+    pub(super) fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    pub(super) fn scope(&self) -> &str {
+        self.days.first().map_or("", |day| &day.scope)
+    }
+}
+
+/// Shows neither key nor signature.
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain")
+            .field("scope", &self.scope())
+            .finish_non_exhaustive()
+    }
+}

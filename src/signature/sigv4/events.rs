@@ -1,0 +1,238 @@
+//! Event streams: signed messages, each verified with the client's key and signed again with ours.
+//!
+//! Amazon Transcribe Developer Guide, "Event stream encoding" and "Setting up an HTTP/2 stream". A message is its length, the
+//! length of its headers, a checksum of both, headers, payload and a checksum of all. The signed one has two headers, `:date`
+//! and `:chunk-signature`, and carries the service's own message as its payload; one without payload ends the stream. A
+//! message is held whole until it is verified. Its length stays.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use super::payload::{hex, unhex};
+use super::{Chain, Fault, Stamp};
+
+/// Verifies signed messages as they stream, and signs them again.
+pub struct Events {
+    client: Chain,
+    ours: Chain,
+    /// The longest message that is held, in bytes.
+    longest: usize,
+    held: BytesMut,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The message without payload has passed.
+    Ended,
+    /// A fault was found, after which nothing is passed on.
+    Broken,
+}
+
+/// The two headers of a signed message.
+struct Headers {
+    /// Milliseconds since 1970, as the client wrote them.
+    date: i64,
+    signature: [u8; 32],
+    date_first: bool,
+}
+
+impl Events {
+    pub(super) fn new(client: Chain, ours: Chain, longest: usize) -> Events {
+        Events {
+            client,
+            ours,
+            longest,
+            held: BytesMut::new(),
+            state: State::Open,
+        }
+    }
+
+    /// Takes content in any cut and adds what may be sent to `out`; `now` is the gateway's clock.
+    ///
+    /// # Errors
+    /// [`Fault::PartMismatch`], [`Fault::Framing`], [`Fault::PartTooLong`], and [`Fault::Date`] where either clock has left
+    /// the head's day and the next; after one of them nothing more is passed on.
+    pub fn push(&mut self, input: &[u8], now: SystemTime, out: &mut Vec<Bytes>) -> Result<(), Fault> {
+        if self.state == State::Broken {
+            return Err(Fault::Framing("it was broken before"));
+        }
+        let ended = std::mem::replace(&mut self.state, State::Broken) == State::Ended;
+        let done = self.messages(input, ended, now, out)?;
+        self.state = if done { State::Ended } else { State::Open };
+        Ok(())
+    }
+
+    /// Says whether the content may end here.
+    ///
+    /// # Errors
+    /// [`Fault::Framing`].
+    pub fn finish(&self) -> Result<(), Fault> {
+        match self.state {
+            State::Ended => Ok(()),
+            _ => Err(Fault::Framing("it ends before its last message")),
+        }
+    }
+
+    /// Whether the last message has passed.
+    fn messages(
+        &mut self,
+        mut input: &[u8],
+        ended: bool,
+        now: SystemTime,
+        out: &mut Vec<Bytes>,
+    ) -> Result<bool, Fault> {
+        let mut ended = ended;
+        while !input.is_empty() {
+            if ended {
+                return Err(Fault::Framing("bytes follow its end"));
+            }
+            // No more is held than one message, whatever it says of its length.
+            let missing = self.missing()?;
+            let (here, rest) = input.split_at(missing.min(input.len()));
+            self.held.extend_from_slice(here);
+            input = rest;
+            if self.missing()? == 0 {
+                let message = self.held.split().freeze();
+                ended = self.message(&message, now, out)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// How many bytes the message that is held still needs, first to tell its length.
+    fn missing(&self) -> Result<usize, Fault> {
+        let Some(prelude) = self.held.first_chunk::<PRELUDE>() else {
+            return Ok(PRELUDE - self.held.len());
+        };
+        let total = usize::try_from(number(prelude, 0)).unwrap_or(usize::MAX);
+        if number(prelude, 8) != crc32fast::hash(&prelude[..8]) {
+            return Err(Fault::Framing("a message's first checksum is wrong"));
+        }
+        if total > self.longest {
+            return Err(Fault::PartTooLong(self.longest));
+        }
+        let headers = usize::try_from(number(prelude, 4)).unwrap_or(usize::MAX);
+        if headers != HEADERS || total < PRELUDE + HEADERS + CHECKSUM {
+            return Err(Fault::Framing("a message is not a signed one"));
+        }
+        Ok(total - self.held.len())
+    }
+
+    /// Verifies one message and writes it anew; whether it was the last.
+    fn message(&mut self, message: &Bytes, now: SystemTime, out: &mut Vec<Bytes>) -> Result<bool, Fault> {
+        let (body, checksum) = message.split_at(message.len() - CHECKSUM);
+        if number(checksum, 0) != crc32fast::hash(body) {
+            return Err(Fault::Framing("a message's checksum is wrong"));
+        }
+        let headers = Headers::read(&body[PRELUDE..PRELUDE + HEADERS])?;
+        let payload = message.slice(PRELUDE + HEADERS..message.len() - CHECKSUM);
+        let at = headers.stamp()?;
+        self.client
+            .verify_message(at, &date_header(headers.date), &payload, &hex(&headers.signature))?;
+
+        let at = Stamp::at(now)?;
+        let date = at
+            .time()
+            .duration_since(UNIX_EPOCH)
+            .map_err(|_| Fault::Date)?
+            .as_millis();
+        let date = date_header(i64::try_from(date).map_err(|_| Fault::Date)?);
+        let signature = unhex(self.ours.sign_message(at, &date, &payload)?).ok_or(Fault::Key)?;
+        let mut front = BytesMut::with_capacity(PRELUDE + HEADERS);
+        front.extend_from_slice(&body[..PRELUDE]);
+        headers.write(&date, &signature, &mut front);
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&front);
+        crc.update(&payload);
+        let ended = payload.is_empty();
+        out.push(front.freeze());
+        if !ended {
+            out.push(payload);
+        }
+        out.push(Bytes::copy_from_slice(&crc.finalize().to_be_bytes()));
+        Ok(ended)
+    }
+}
+
+impl Headers {
+    /// Both headers, in either order, and nothing else.
+    fn read(bytes: &[u8]) -> Result<Headers, Fault> {
+        const UNSIGNED: Fault = Fault::Framing("a message is not a signed one");
+        let date_first = bytes.starts_with(DATE);
+        let (date, signature) = if date_first {
+            bytes.split_at(DATE.len() + 8)
+        } else {
+            let (signature, date) = bytes.split_at(SIGNATURE.len() + 32);
+            (date, signature)
+        };
+        let date = date.strip_prefix(DATE).and_then(|date| date.try_into().ok());
+        let signature = signature
+            .strip_prefix(SIGNATURE)
+            .and_then(|text| text.try_into().ok());
+        Ok(Headers {
+            date: i64::from_be_bytes(date.ok_or(UNSIGNED)?),
+            signature: signature.ok_or(UNSIGNED)?,
+            date_first,
+        })
+    }
+
+    fn write(&self, date: &[u8], signature: &[u8; 32], out: &mut BytesMut) {
+        if self.date_first {
+            out.extend_from_slice(date);
+        }
+        out.extend_from_slice(SIGNATURE);
+        out.extend_from_slice(signature);
+        if !self.date_first {
+            out.extend_from_slice(date);
+        }
+    }
+
+    fn stamp(&self) -> Result<Stamp, Fault> {
+        let since = u64::try_from(self.date).map_err(|_| Fault::Date)?;
+        let at = UNIX_EPOCH
+            .checked_add(Duration::from_millis(since))
+            .ok_or(Fault::Date)?;
+        // Beyond the year 9999 no date has a text, and the clock's type ends somewhere after it.
+        if since > LATEST {
+            return Err(Fault::Date);
+        }
+        Stamp::at(at)
+    }
+}
+
+/// Shows no key and no content.
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+fn date_header(date: i64) -> Vec<u8> {
+    let mut header = Vec::with_capacity(DATE.len() + 8);
+    header.extend_from_slice(DATE);
+    header.put_i64(date);
+    header
+}
+
+/// The big-endian number at an offset; zero where there is none, which fits no checksum and no length.
+fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |four| u32::from_be_bytes(*four))
+}
+
+/// Two lengths and their checksum.
+const PRELUDE: usize = 12;
+const CHECKSUM: usize = 4;
+/// Name, and type 8: a timestamp.
+const DATE: &[u8] = b"\x05:date\x08";
+/// Name, type 6: bytes, and their length.
+const SIGNATURE: &[u8] = b"\x10:chunk-signature\x06\x00\x20";
+const HEADERS: usize = DATE.len() + 8 + SIGNATURE.len() + 32;
+/// The last millisecond of the year 9999.
+const LATEST: u64 = 253_402_300_799_999;

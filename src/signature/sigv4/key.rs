@@ -1,0 +1,84 @@
+//! Derived keys, which sign for one day, region and service, and hashing.
+
+use aws_sigv4::sign::v4::{calculate_signature, generate_signing_key};
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+use super::ecdsa::Pair;
+use super::payload::hex;
+use super::{Algorithm, Claim, Fault, Stamp};
+
+/// A derived key. It is never printed, copied or compared, and wiped when it is dropped.
+pub(super) enum Key {
+    Hmac(Zeroizing<[u8; 32]>),
+    Ecdsa(Box<Pair>),
+}
+
+impl Key {
+    /// The key for a claim's algorithm, region and service, on the day of a time.
+    pub(super) fn derive(claim: &Claim, access_key: &str, secret: &[u8], stamp: Stamp) -> Result<Key, Fault> {
+        if claim.algorithm == Algorithm::V4a {
+            return Pair::derive(access_key, secret).map(|pair| Key::Ecdsa(Box::new(pair)));
+        }
+        let secret = std::str::from_utf8(secret).map_err(|_| Fault::Key)?;
+        let derived = generate_signing_key(secret, stamp.time(), claim.region(), &claim.service);
+        let mut key = Zeroizing::new([0; 32]);
+        if derived.as_ref().len() != key.len() {
+            return Err(Fault::Key);
+        }
+        key.copy_from_slice(derived.as_ref());
+        Ok(Key::Hmac(key))
+    }
+
+    /// The signature of a string to sign, in hexadecimal.
+    pub(super) fn sign(&self, text: &[u8]) -> Result<String, Fault> {
+        match self {
+            Key::Hmac(key) => Ok(calculate_signature(&key[..], text)),
+            Key::Ecdsa(pair) => pair.sign(text).map(|signature| hex(&signature)),
+        }
+    }
+
+    /// Whether a signature is this key's, in time that does not depend on where it differs.
+    pub(super) fn verifies(&self, text: &[u8], signature: &str) -> bool {
+        match self {
+            Key::Hmac(key) => {
+                let own = calculate_signature(&key[..], text);
+                own.as_bytes().ct_eq(signature.as_bytes()).into()
+            }
+            Key::Ecdsa(pair) => unhex(signature).is_some_and(|signature| pair.verifies(text, &signature)),
+        }
+    }
+}
+
+/// SHA-256 in pieces.
+pub(super) struct Hasher(aws_lc_rs::digest::Context);
+
+impl Hasher {
+    pub(super) fn new() -> Self {
+        Self(aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256))
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(super) fn finish(self) -> String {
+        hex(self.0.finish().as_ref())
+    }
+}
+
+/// The SHA-256 of a text, in hexadecimal.
+pub(super) fn sha256(text: &[u8]) -> String {
+    hex(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text).as_ref())
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,223 @@
+//! The request signed again: every trace of the client's signature goes, and ours takes its place.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use http::header::{AUTHORIZATION, HOST};
+use http::{HeaderName, HeaderValue};
+
+use super::canonical::{self, Request, encoded, signed_names};
+use super::claim::{DATE, EXPRESS_TOKEN, TOKEN};
+use super::payload::CONTENT_SHA256;
+use super::verify::hosts;
+use super::{Chain, Claim, Events, Fault, Location, Payload, Rechain, Stamp, Verified, parse};
+use crate::message::RequestHead;
+
+/// With what the request is signed again.
+pub struct With<'a> {
+    /// The real access key id.
+    pub access_key: &'a str,
+    /// The real secret key.
+    pub secret: &'a [u8],
+    /// The real session token, which temporary credentials have.
+    pub session_token: Option<&'a str>,
+    /// The gateway's clock; the client's time is not kept.
+    pub now: SystemTime,
+    /// The longest life of a presigned request, at least one second.
+    pub longest_life: Duration,
+    /// The hash of the content, where it was held.
+    pub content: Option<&'a [u8; 32]>,
+}
+
+/// A signed head's two chains, on which the pieces of the content follow.
+pub struct Signed {
+    payload: Payload,
+    client: Chain,
+    ours: Chain,
+}
+
+impl Signed {
+    /// What verifies aws-chunked content and signs it again, where the content is that; no chunk may be longer than `longest`.
+    ///
+    /// # Errors
+    /// [`Fault`] where the head announces no or a wrong length or trailer.
+    pub fn rechain(self, head: &RequestHead, longest: usize) -> Result<Option<Rechain>, Fault> {
+        match self.payload {
+            Payload::Streaming(streaming) => {
+                Rechain::new(streaming, self.client, self.ours, &head.fields, longest).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What verifies signed messages and signs them again, where the content is that; none may be longer than `longest`.
+    #[must_use]
+    pub fn events(self, longest: usize) -> Option<Events> {
+        (self.payload == Payload::Events).then(|| Events::new(self.client, self.ours, longest))
+    }
+}
+
+/// Signs a verified request again, in the place where the client's signature stood.
+///
+/// Signed are the client's fields as far as they are still there, the host and every `x-amz-` field; what the caller added
+/// to the head before is signed with them if it is named so. The head is changed only if this succeeds.
+///
+/// # Errors
+/// [`Fault::Key`] for parts that cannot be sent or derived from, [`Fault::TooLong`] for a target that grew too long.
+pub fn sign(
+    head: &mut RequestHead,
+    claim: &Claim,
+    verified: Verified,
+    with: &With<'_>,
+) -> Result<Signed, Fault> {
+    let stamp = Stamp::at(with.now)?;
+    let mut ours = Chain::new(claim, with.access_key, with.secret, stamp)?;
+    let mut new = head.clone();
+    strip(&mut new, claim);
+    match claim.location {
+        Location::Fields => in_fields(&mut new, claim, with, &mut ours)?,
+        Location::Query { expires } => {
+            let expires = expires.min(with.longest_life).as_secs().max(1);
+            in_query(&mut new, claim, &verified, with, expires, &mut ours)?;
+        }
+    }
+    *head = new;
+    Ok(Signed {
+        payload: claim.payload,
+        client: verified.chain,
+        ours,
+    })
+}
+
+/// Removes what the client's signature left in the fields. `Date` goes too: a service would take it for the signing time.
+fn strip(head: &mut RequestHead, claim: &Claim) {
+    for name in [&DATE, &TOKEN, &EXPRESS_TOKEN, &http::header::DATE] {
+        head.fields.remove(name);
+    }
+    if claim.location == Location::Fields {
+        head.fields.remove(AUTHORIZATION);
+    }
+}
+
+fn in_fields(head: &mut RequestHead, claim: &Claim, with: &With<'_>, ours: &mut Chain) -> Result<(), Fault> {
+    head.fields.insert(&DATE, text_value(ours.stamp().as_str())?);
+    if let Some(token) = with.session_token {
+        let mut value = text_value(token)?;
+        value.set_sensitive(true);
+        head.fields.insert(token_name(claim), value);
+    }
+    let payload = claim.payload_text(head, with.content)?;
+    if claim.is_s3() && claim.payload == Payload::Absent {
+        head.fields.insert(&CONTENT_SHA256, text_value(&payload)?);
+    }
+    let signed = signed_fields(head, claim);
+    let query = canonical::query(head.target.query().unwrap_or_default(), |_| true, &[]);
+    let signature = sign_head(head, claim, &signed, &query, &payload, ours)?;
+    let mut value = text_value(&format!(
+        "{} Credential={}/{}, SignedHeaders={}, Signature={signature}",
+        claim.algorithm.name(),
+        with.access_key,
+        ours.scope(),
+        signed_names(&signed),
+    ))?;
+    value.set_sensitive(true);
+    head.fields.insert(AUTHORIZATION, value);
+    Ok(())
+}
+
+fn in_query(
+    head: &mut RequestHead,
+    claim: &Claim,
+    verified: &Verified,
+    with: &With<'_>,
+    expires: u64,
+    ours: &mut Chain,
+) -> Result<(), Fault> {
+    let payload = claim.payload_text(head, with.content)?;
+    let signed = signed_fields(head, claim);
+    let (names, expires) = (signed_names(&signed), expires.to_string());
+    let credential = format!("{}/{}", with.access_key, ours.scope());
+    let stamp = ours.stamp();
+    let token_name = match token_name(claim) {
+        name if *name == EXPRESS_TOKEN => "X-Amz-S3session-Token",
+        _ => "X-Amz-Security-Token",
+    };
+    let mut more = vec![
+        ("X-Amz-Algorithm", claim.algorithm.name()),
+        ("X-Amz-Credential", &credential),
+        ("X-Amz-Date", stamp.as_str()),
+        ("X-Amz-Expires", &expires),
+        ("X-Amz-SignedHeaders", &names),
+    ];
+    let token = with.session_token.map(|token| (token_name, token));
+    more.extend(token.filter(|_| !verified.token_apart));
+    let raw = head.target.query().unwrap_or_default();
+    let query = canonical::query(raw, |name| !parse::is_replaced(name), &more);
+    let signature = sign_head(head, claim, &signed, &query, &payload, ours)?;
+    let mut target = format!("{query}&X-Amz-Signature={signature}");
+    if let Some((name, token)) = token.filter(|_| verified.token_apart) {
+        target.push('&');
+        target.push_str(name);
+        target.push('=');
+        target.push_str(&encoded(token));
+    }
+    head.target = head.target.with_query(&target).map_err(|_| Fault::TooLong)?;
+    Ok(())
+}
+
+fn sign_head(
+    head: &RequestHead,
+    claim: &Claim,
+    signed: &[HeaderName],
+    query: &str,
+    payload: &str,
+    ours: &mut Chain,
+) -> Result<String, Fault> {
+    let [host, _] = hosts(&head.origin);
+    let text = Request {
+        method: head.method.as_str(),
+        path: head.target.path(),
+        rule: claim.path_rule(),
+        query,
+        host: &host,
+        fields: &head.fields,
+        signed,
+        payload,
+    }
+    .text()?;
+    let to_sign = ours.head(&text);
+    ours.sign(&to_sign).map(str::to_owned)
+}
+
+/// The client's names that are still there, the host, and every `x-amz-` field: ascending, each once (J02).
+fn signed_fields(head: &RequestHead, claim: &Claim) -> Vec<HeaderName> {
+    let there = |name: &&HeaderName| **name == HOST || head.fields.contains_key(*name);
+    let ours = head
+        .fields
+        .keys()
+        .filter(|name| name.as_str().starts_with("x-amz-"));
+    let mut names: Vec<HeaderName> = claim.signed.iter().filter(there).chain(ours).cloned().collect();
+    names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+    names.dedup();
+    names
+}
+
+fn token_name(claim: &Claim) -> &'static HeaderName {
+    match &claim.token {
+        Some(token) if token.express => &EXPRESS_TOKEN,
+        _ => &TOKEN,
+    }
+}
+
+fn text_value(text: &str) -> Result<HeaderValue, Fault> {
+    HeaderValue::from_str(text).map_err(|_| Fault::Key)
+}
+
+/// Shows no key.
+impl fmt::Debug for Signed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signed")
+            .field("payload", &self.payload)
+            .finish_non_exhaustive()
+    }
+}

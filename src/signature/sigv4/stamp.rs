@@ -1,0 +1,134 @@
+//! Signing times: `20150830T123600Z`, read strictly and written from a clock.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
+
+use super::Fault;
+
+/// A moment to the second, with its text as `X-Amz-Date` has it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    text: [u8; 16],
+    time: SystemTime,
+}
+
+impl Stamp {
+    /// Reads `YYYYMMDD'T'HHMMSS'Z'` and nothing else.
+    ///
+    /// # Errors
+    /// [`Fault::Malformed`].
+    pub fn parse(text: &str) -> Result<Stamp, Fault> {
+        read(text).ok_or(Fault::Malformed("X-Amz-Date"))
+    }
+
+    /// The moment on a clock, its fraction of a second cut off.
+    ///
+    /// # Errors
+    /// [`Fault::Malformed`] beyond the year 9999.
+    pub fn at(clock: SystemTime) -> Result<Stamp, Fault> {
+        let at = OffsetDateTime::from(clock);
+        let text = format!(
+            "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
+            at.year(),
+            u8::from(at.month()),
+            at.day(),
+            at.hour(),
+            at.minute(),
+            at.second()
+        );
+        Stamp::parse(&text)
+    }
+
+    /// The same time a day later.
+    pub(super) fn next_day(&self) -> Result<Stamp, Fault> {
+        let later = self.time.checked_add(Duration::from_secs(86_400));
+        Stamp::at(later.ok_or(Fault::Malformed("X-Amz-Date"))?)
+    }
+
+    /// As `X-Amz-Date` has it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text).unwrap_or_default()
+    }
+
+    /// The day, `YYYYMMDD`, as a credential scope has it.
+    #[must_use]
+    pub fn day(&self) -> &str {
+        self.as_str().get(..8).unwrap_or_default()
+    }
+
+    /// The moment.
+    #[must_use]
+    pub fn time(&self) -> SystemTime {
+        self.time
+    }
+}
+
+impl fmt::Debug for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+fn read(text: &str) -> Option<Stamp> {
+    let bytes: [u8; 16] = text.as_bytes().try_into().ok()?;
+    let number = |from: usize, to: usize| {
+        let digits = &bytes[from..to];
+        let all = digits.iter().all(u8::is_ascii_digit);
+        all.then(|| {
+            digits
+                .iter()
+                .fold(0_u16, |n, digit| n * 10 + u16::from(digit - b'0'))
+        })
+    };
+    let small = |from: usize| number(from, from + 2).and_then(|n| u8::try_from(n).ok());
+    if bytes[8] != b'T' || bytes[15] != b'Z' {
+        return None;
+    }
+    let month = Month::try_from(small(4)?).ok()?;
+    let date = Date::from_calendar_date(i32::from(number(0, 4)?), month, small(6)?).ok()?;
+    let time = Time::from_hms(small(9)?, small(11)?, small(13)?).ok()?;
+    Some(Stamp {
+        text: bytes,
+        time: PrimitiveDateTime::new(date, time).assume_utc().into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_one_spelling() {
+        let stamp = Stamp::parse("20150830T123600Z").unwrap();
+        assert_eq!(stamp.day(), "20150830");
+        assert_eq!(stamp.next_day().unwrap().as_str(), "20150831T123600Z");
+        assert_eq!(
+            Stamp::at(stamp.time() + Duration::from_millis(999)).unwrap(),
+            stamp
+        );
+        for other in [
+            "",
+            "20150830T123600",
+            "20150830t123600Z",
+            "20150830T123600z",
+            "2015-08-30T12:36:00Z",
+            "20150230T123600Z",
+            "20151330T123600Z",
+            "20150830T243600Z",
+            "20150830T126000Z",
+            "20150830T123660Z",
+            "+0150830T123600Z",
+            " 0150830T123600Z",
+            "20150830T123600ZZ",
+        ] {
+            assert_eq!(
+                Stamp::parse(other),
+                Err(Fault::Malformed("X-Amz-Date")),
+                "{other}"
+            );
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What AWS publishes of itself: partitions, endpoints and operations, as data.
+//!
+//! `policies/aws/generate.py` takes both files from botocore's service models; a test reads every line of them.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, OnceLock};
+
+/// One group of regions with its own accounts and its own suffixes.
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub id: &'static str,
+    /// The suffix of ordinary hosts, `amazonaws.com`.
+    pub suffix: &'static str,
+    /// The suffix of hosts that have IPv6 addresses as well, `api.aws`.
+    pub dual: &'static str,
+    pub regions: Vec<&'static str>,
+}
+
+/// How a host, or a stem before region and suffix, is signed, and which APIs answer there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    pub signing: &'static str,
+    /// The region that is signed for, where the host does not say it.
+    pub region: Option<&'static str>,
+    /// Names of APIs, with commas between.
+    pub apis: &'static str,
+}
+
+/// One API: a name as the AWS CLI has it, and its operations.
+#[derive(Debug)]
+pub(super) struct Api {
+    pub id: &'static str,
+    pub signing: &'static str,
+    /// `rest`, or of `json`, `query`, `ec2` and `rpc-v2-cbor` those that it speaks.
+    protocols: &'static str,
+    /// What stands before the operation in `X-Amz-Target`, and in the path of rpc-v2-cbor.
+    pub target: &'static str,
+    /// A line each: the name, and for REST the method and the template of the target.
+    block: &'static str,
+    operations: OnceLock<Vec<Operation>>,
+}
+
+/// One operation.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub name: &'static str,
+    /// How it is asked for, at an API that speaks REST.
+    pub route: Option<Route>,
+}
+
+/// Method and target of an operation.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub method: &'static str,
+    /// The segments of its path: literals, `{}`, `{@}` for an account, `{+}` for several.
+    pub path: Vec<&'static str>,
+    /// The parameters that its query must have.
+    pub query: Vec<(&'static str, Option<&'static str>)>,
+    /// Whether S3 takes `x-amz-expected-bucket-owner` for it.
+    pub takes_owner: bool,
+}
+
+impl Api {
+    pub fn speaks(&self, protocol: &str) -> bool {
+        self.protocols.split(',').any(|known| known == protocol)
+    }
+
+    /// The operations, sorted by name; read when they are first asked for.
+    pub fn operations(&self) -> &[Operation] {
+        self.operations
+            .get_or_init(|| self.block.lines().map(Operation::read).collect())
+    }
+
+    /// The operation of exactly this name.
+    pub fn operation(&self, name: &str) -> Option<&Operation> {
+        let operations = self.operations();
+        let at = operations.binary_search_by(|known| known.name.cmp(name)).ok()?;
+        operations.get(at)
+    }
+}
+
+impl Operation {
+    fn read(line: &'static str) -> Operation {
+        let words: Vec<&'static str> = line.split(' ').collect();
+        match words[..] {
+            [name, method, template, ..] => Operation {
+                name,
+                route: Some(Route::read(method, template, words.len() > 3)),
+            },
+            _ => Operation {
+                name: line,
+                route: None,
+            },
+        }
+    }
+}
+
+impl Route {
+    fn read(method: &'static str, template: &'static str, takes_owner: bool) -> Route {
+        let (path, query) = template.split_once('?').unwrap_or((template, ""));
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        Route {
+            method,
+            path: segments(path),
+            query: pairs
+                .map(|pair| match pair.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (pair, None),
+                })
+                .collect(),
+            takes_owner,
+        }
+    }
+}
+
+/// The segments of a path without the slash at its end, which servers take or leave.
+pub(super) fn segments(path: &str) -> Vec<&str> {
+    let inner = path.strip_prefix('/').unwrap_or(path);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    inner.split('/').collect()
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub partitions: Vec<Partition>,
+    regional: HashMap<&'static str, Vec<Row>>,
+    exact: HashMap<&'static str, Vec<Row>>,
+    apis: HashMap<&'static str, Api>,
+}
+
+impl Tables {
+    pub fn get() -> &'static Tables {
+        &TABLES
+    }
+
+    /// What answers at `stem.region.suffix`; a stem with `-fips` at the end of a label is the one without.
+    pub fn regional(&self, stem: &str) -> &[Row] {
+        if let Some(rows) = self.regional.get(stem) {
+            return rows;
+        }
+        let plain = stem
+            .strip_suffix("-fips")
+            .map_or_else(|| stem.replacen("-fips.", ".", 1), str::to_owned);
+        self.regional.get(plain.as_str()).map_or(&[], Vec::as_slice)
+    }
+
+    /// What answers at this very host.
+    pub fn exact(&self, host: &str) -> &[Row] {
+        self.exact.get(host).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn api(&self, id: &str) -> Option<&Api> {
+        self.apis.get(id)
+    }
+
+    pub fn apis(&self) -> impl Iterator<Item = &Api> {
+        self.apis.values()
+    }
+
+    /// The partition that has this region.
+    pub fn partition_of(&self, region: &str) -> Option<&Partition> {
+        self.partitions
+            .iter()
+            .find(|partition| partition.regions.contains(&region))
+    }
+
+    fn read(endpoints: &'static str, actions: &'static str) -> Tables {
+        let mut tables = Tables::default();
+        for line in endpoints.lines() {
+            let words: Vec<&'static str> = line.split(' ').collect();
+            match words[..] {
+                ["partition", id, suffix, dual, _, regions] => tables.partitions.push(Partition {
+                    id,
+                    suffix,
+                    dual,
+                    regions: regions.split(',').collect(),
+                }),
+                ["regional", stem, signing, apis] => {
+                    let row = Row {
+                        signing,
+                        region: None,
+                        apis,
+                    };
+                    tables.regional.entry(stem).or_default().push(row);
+                }
+                ["exact", host, signing, region, apis] => {
+                    let row = Row {
+                        signing,
+                        region: Some(region),
+                        apis,
+                    };
+                    tables.exact.entry(host).or_default().push(row);
+                }
+                _ => {}
+            }
+        }
+        for section in actions.split("\n@").skip(1) {
+            let (head, block) = section.split_once('\n').unwrap_or((section, ""));
+            let words: Vec<&'static str> = head.split(' ').collect();
+            let (id, signing, protocols, target) = match words[..] {
+                [id, signing, protocols, target] => (id, signing, protocols, target),
+                [id, signing, protocols] => (id, signing, protocols, "-"),
+                _ => continue,
+            };
+            let api = Api {
+                id,
+                signing,
+                protocols,
+                target,
+                block,
+                operations: OnceLock::new(),
+            };
+            tables.apis.insert(id, api);
+        }
+        tables
+    }
+}
+
+static TABLES: LazyLock<Tables> = LazyLock::new(|| {
+    Tables::read(
+        include_str!("../../../policies/aws/endpoints.txt"),
+        include_str!("../../../policies/aws/actions.txt"),
+    )
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_data_is_read() {
+        let endpoints = include_str!("../../../policies/aws/endpoints.txt");
+        let lines = endpoints.lines().filter(|line| !line.starts_with('#')).count();
+        let tables = Tables::get();
+        let rows = |map: &HashMap<&str, Vec<Row>>| map.values().map(Vec::len).sum::<usize>();
+        assert_eq!(
+            tables.partitions.len() + rows(&tables.regional) + rows(&tables.exact),
+            lines
+        );
+        let actions = include_str!("../../../policies/aws/actions.txt");
+        assert_eq!(
+            tables.apis.len(),
+            actions.lines().filter(|line| line.starts_with('@')).count()
+        );
+        let operations = actions
+            .lines()
+            .filter(|line| !line.starts_with(['@', '#']))
+            .count();
+        assert_eq!(
+            tables.apis().map(|api| api.operations().len()).sum::<usize>(),
+            operations
+        );
+        for api in tables.apis() {
+            // What is sought by halving must be sorted.
+            assert!(api.operations().is_sorted_by_key(|operation| operation.name));
+            let routed = api
+                .operations()
+                .iter()
+                .filter(|operation| operation.route.is_some());
+            assert_eq!(
+                routed.count(),
+                if api.speaks("rest") {
+                    api.operations().len()
+                } else {
+                    0
+                }
+            );
+        }
+        assert!(operations > 18_000);
+    }
+
+    #[test]
+    fn every_api_of_an_endpoint_is_known_and_signs_as_the_endpoint_says() {
+        let tables = Tables::get();
+        for row in tables.regional.values().chain(tables.exact.values()).flatten() {
+            for id in row.apis.split(',') {
+                assert!(tables.api(id).is_some(), "{id}");
+            }
+            if let Some(region) = row.region {
+                assert!(tables.partition_of(region).is_some(), "{region}");
+            }
+        }
+    }
+}

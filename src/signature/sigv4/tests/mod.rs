@@ -1,0 +1,84 @@
+//! What SigV4 is checked against: AWS's published numbers, its own Rust signer as a client, and the reject list.
+
+mod differential;
+mod events;
+mod published;
+mod refused;
+mod stream;
+mod vectors;
+
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+
+use super::{Claim, Fault, Signed, Verified, With, sign};
+use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
+
+/// The secret key of AWS's S3 examples.
+const S3_SECRET: &[u8] = b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+/// The secret key of AWS's signing test suite.
+const SUITE_SECRET: &[u8] = b"wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+
+/// A head from its texts, `Host` apart.
+fn head(method: &str, host: &str, target: &str, fields: &[(&str, &str)]) -> RequestHead {
+    let mut map = HeaderMap::new();
+    for (name, value) in fields {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        map.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+    }
+    RequestHead {
+        method: Method::from_bytes(method.as_bytes()).unwrap(),
+        origin: Origin {
+            scheme: Scheme::Https,
+            authority: Authority::parse(host.as_bytes(), Some(443)).unwrap(),
+        },
+        target: RequestTarget::parse(target.as_bytes(), EncodedSlash::Keep).unwrap(),
+        fields: map,
+        version: Version::HTTP_11,
+    }
+}
+
+/// Reads the claim that must be there and proves it.
+fn proven(head: &RequestHead, secret: &[u8], content: Option<&[u8; 32]>) -> Result<(Claim, Verified), Fault> {
+    let claim = Claim::read(head)?.expect("a claim");
+    let verified = claim.verify(head, secret, content)?;
+    Ok((claim, verified))
+}
+
+/// Signs again with the given parts.
+fn again(
+    head: &mut RequestHead,
+    secret: &[u8],
+    content: Option<&[u8; 32]>,
+    with: &With<'_>,
+) -> Result<(Claim, Signed), Fault> {
+    let (claim, verified) = proven(head, secret, content)?;
+    let signed = sign(head, &claim, verified, with)?;
+    Ok((claim, signed))
+}
+
+/// Real parts that differ from every example's.
+fn real(now: SystemTime) -> With<'static> {
+    With {
+        access_key: "AKIAREALREALREALREAL",
+        secret: b"realrealrealrealrealrealrealrealrealreal",
+        session_token: Some("real/session+token=="),
+        now,
+        longest_life: Duration::from_secs(60),
+        content: None,
+    }
+}
+
+fn field<'a>(head: &'a RequestHead, name: &str) -> &'a str {
+    head.fields.get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+fn signature_of(head: &RequestHead) -> String {
+    let text = format!(
+        "{}&{}",
+        field(head, "authorization"),
+        head.target.query().unwrap_or_default()
+    );
+    let at = text.find("Signature=").expect("a signature") + "Signature=".len();
+    text[at..].split('&').next().unwrap().to_owned()
+}

@@ -1,0 +1,127 @@
+//! The proof that a claim was made with the key that the client was given.
+
+use std::fmt;
+
+use super::canonical::{self, PathRule, Request};
+use super::payload::{CONTENT_SHA256, UNSIGNED, hex};
+use super::{Chain, Claim, Fault, Location, Payload};
+use crate::message::{Origin, RequestHead};
+
+/// A claim that holds: signed with the given key, over this head and, where it covers content, over that hash.
+pub struct Verified {
+    pub(super) chain: Chain,
+    /// Whether the session token is in the query and outside the signature, as IoT wants it.
+    pub(super) token_apart: bool,
+}
+
+impl Claim {
+    /// Proves that the head was signed with `secret`.
+    ///
+    /// `content` is the hash of the content where it is known; it is required for [`Payload::Absent`], and must be what was
+    /// signed for [`Payload::Hash`]. The client's clock is in [`Claim::stamp`] and not judged here.
+    ///
+    /// # Errors
+    /// [`Fault::Mismatch`], [`Fault::HashNeeded`], [`Fault::Content`], [`Fault::Absent`] and [`Fault::Key`].
+    pub fn verify(
+        &self,
+        head: &RequestHead,
+        secret: &[u8],
+        content: Option<&[u8; 32]>,
+    ) -> Result<Verified, Fault> {
+        let payload = self.payload_text(head, content)?;
+        let mut chain = Chain::new(self, &self.access_key, secret, self.stamp)?;
+        // A token outside the signature is only in the query, and a port that need not be said may have been.
+        let in_query = matches!(self.location, Location::Query { .. });
+        for host in hosts(&head.origin) {
+            for token_apart in [false, true] {
+                if token_apart && !(in_query && self.token.is_some()) {
+                    continue;
+                }
+                let text = self.canonical(head, &host, token_apart, &payload)?;
+                let to_sign = chain.head(&text);
+                if chain.verify(&to_sign, &self.signature) {
+                    return Ok(Verified { chain, token_apart });
+                }
+            }
+        }
+        Err(Fault::Mismatch)
+    }
+
+    /// The canonical request as the client signed it.
+    fn canonical(
+        &self,
+        head: &RequestHead,
+        host: &str,
+        token_apart: bool,
+        payload: &str,
+    ) -> Result<Vec<u8>, Fault> {
+        let in_query = matches!(self.location, Location::Query { .. });
+        let keep = |name: &str| {
+            let name = || percent_encoding::percent_decode_str(name).decode_utf8_lossy();
+            !in_query
+                || (name() != "X-Amz-Signature"
+                    && !(token_apart && matches!(&*name(), "X-Amz-Security-Token" | "X-Amz-S3session-Token")))
+        };
+        let query = canonical::query(head.target.query().unwrap_or_default(), keep, &[]);
+        Request {
+            method: head.method.as_str(),
+            path: head.target.path(),
+            rule: self.path_rule(),
+            query: &query,
+            host,
+            fields: &head.fields,
+            signed: &self.signed,
+            payload,
+        }
+        .text()
+    }
+
+    /// The last line of the canonical request.
+    pub(super) fn payload_text(
+        &self,
+        head: &RequestHead,
+        content: Option<&[u8; 32]>,
+    ) -> Result<String, Fault> {
+        match (self.payload, content) {
+            (Payload::Absent, None) => Err(Fault::HashNeeded),
+            (Payload::Absent, Some(hash)) => Ok(hex(hash)),
+            (Payload::Hash(said), Some(hash)) if said != *hash => Err(Fault::Content),
+            (Payload::Hash(said), _) => Ok(hex(&said)),
+            (Payload::Unsigned, _) => Ok(UNSIGNED.to_owned()),
+            (Payload::Streaming(_) | Payload::Events, _) => {
+                let said = head
+                    .fields
+                    .get(&CONTENT_SHA256)
+                    .and_then(|value| value.to_str().ok());
+                said.map(str::to_owned)
+                    .ok_or(Fault::Missing("x-amz-content-sha256"))
+            }
+        }
+    }
+
+    pub(super) fn path_rule(&self) -> PathRule {
+        if self.is_s3() {
+            PathRule::S3
+        } else {
+            PathRule::OTHERS
+        }
+    }
+}
+
+/// What may have stood in `Host`, the form that the gateway writes first.
+pub(super) fn hosts(origin: &Origin) -> [String; 2] {
+    let authority = &origin.authority;
+    let bare = authority.host.to_uri();
+    if authority.port == origin.scheme.default_port() {
+        [bare, authority.to_string()]
+    } else {
+        [authority.to_string(), bare]
+    }
+}
+
+/// Shows no key.
+impl fmt::Debug for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verified").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,565 @@
+//! Group J: requests that a credential signs. E verifies with the real key what a client signed with its phantom.
+
+use crate::rig::canary::hex;
+use crate::rig::origin::Seen;
+use crate::rig::sigv4::{Ask, Judged, Key, chunks, hash, judge, mac};
+use crate::rig::way::{Response, Way};
+use crate::rig::{DB, EXCHANGE, OTHER, Rig, S3};
+use crate::rows;
+
+rows![
+    a_signed_request_is_signed_again_with_the_real_key,
+    content_is_covered_in_every_way,
+    content_that_is_not_what_was_signed_never_arrives_whole,
+    keys_of_objects_arrive_as_they_were_signed,
+    a_presigned_request_is_signed_anew_and_short_lived,
+    a_signature_for_another_scope_is_refused,
+    a_signature_that_covers_too_little_is_refused,
+    a_signature_that_reads_in_two_ways_is_refused,
+    a_signature_of_another_time_is_refused_and_of_nearly_now_is_not,
+    a_signature_of_another_key_is_refused,
+    what_returns_credentials_is_refused,
+    an_action_that_is_said_twice_is_refused,
+    the_phantoms_of_a_signing_credential_go_nowhere_else,
+    a_request_without_a_signature_gets_none,
+    a_request_is_signed_by_a_recipe,
+];
+
+/// Sends bytes, and gives the answer.
+fn send(rig: &Rig, way: Way, host: &str, bytes: &[u8]) -> Response {
+    rig.open(way, host).ask(bytes)
+}
+
+fn before(way: Way, host: &str) -> String {
+    if way == Way::Forward {
+        format!("http://{host}")
+    } else {
+        String::new()
+    }
+}
+
+/// Signs, sends, and expects that E finds the real key's signature.
+fn through(rig: &Rig, way: Way, host: &str, name: &str, ask: &Ask) -> (Seen, Judged) {
+    let bytes = ask.write(host, &rig.key(way, name), &before(way, host));
+    let answer = send(rig, way, host, &bytes);
+    let record = rig.record(way);
+    assert_eq!(answer.status, 200, "{way:?} {answer:?} {record}");
+    assert_eq!(record["lent"][0]["place"], "sign:sigv4", "{record}");
+    judged_of(rig, name)
+}
+
+fn judged_of(rig: &Rig, name: &str) -> (Seen, Judged) {
+    let seen = rig.seen().remove(0);
+    match judge(&seen, &rig.real_key(name)) {
+        Ok(judged) => (seen, judged),
+        Err(why) => panic!("{why}\n{}", String::from_utf8_lossy(&seen.raw)),
+    }
+}
+
+/// Sends, and expects a refusal in the service's shape, and that E gets nothing.
+fn refused(rig: &Rig, way: Way, host: &str, bytes: &[u8], status: u16, reason: &str) -> Response {
+    let answer = send(rig, way, host, bytes);
+    let record = rig.record(way);
+    assert_eq!(
+        (answer.status, record["reason"].as_str()),
+        (status, Some(reason)),
+        "{way:?}: {answer:?} {record}\n{}",
+        String::from_utf8_lossy(bytes)
+    );
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(text.contains(reason) && text.contains("gateway why"), "{text}");
+    assert!(rig.seen().is_empty(), "E got something");
+    answer
+}
+
+fn put(body: &[u8]) -> Ask {
+    Ask {
+        method: "PUT",
+        body: body.to_vec(),
+        payload: Some(hash(body)),
+        ..Ask::default()
+    }
+}
+
+/// R15, on every secure way; keys with and without a session token.
+fn a_signed_request_is_signed_again_with_the_real_key(rig: &Rig) {
+    for way in Way::SECURE {
+        for name in ["aws", "temp"] {
+            through(rig, way, S3, name, &Ask::default());
+            let (_, judged) = through(rig, way, S3, name, &put(b"content"));
+            assert_eq!(judged.body, b"content");
+        }
+    }
+    for way in [Way::Connect, Way::Transparent] {
+        let ask = Ask {
+            query: "list-type=2&prefix=a%2Fb%20c&delimiter=%2F&empty".into(),
+            fields: vec![
+                ("range".into(), "bytes=0-9".into()),
+                ("accept-encoding".into(), "identity".into()),
+                ("x-amz-meta-note".into(), "a   b".into()),
+            ],
+            ..Ask::default()
+        };
+        let (seen, judged) = through(rig, way, S3, "aws", &ask);
+        assert_eq!(seen.all("range"), ["bytes=0-9"]);
+        assert_eq!(seen.all("accept-encoding"), ["identity"]);
+        assert!(judged.signed.iter().any(|name| name == "range"));
+    }
+}
+
+fn post(body: &[u8], target: &str) -> Ask {
+    Ask {
+        method: "POST",
+        path: "/".into(),
+        service: "dynamodb",
+        region: "eu-central-1",
+        body: body.to_vec(),
+        payload: None,
+        fields: vec![
+            ("content-type".into(), "application/x-amz-json-1.0".into()),
+            ("x-amz-target".into(), target.into()),
+        ],
+        ..Ask::default()
+    }
+}
+
+fn chunked(pieces: &[&[u8]]) -> Ask {
+    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let chunk = |piece: &[u8]| format!("{:x}", piece.len()).len() + 83 + piece.len() + 2;
+    let whole: usize = pieces.iter().copied().chain([&b""[..]]).map(chunk).sum();
+    Ask {
+        method: "PUT",
+        payload: Some("STREAMING-AWS4-HMAC-SHA256-PAYLOAD".into()),
+        fields: vec![
+            ("content-encoding".into(), "aws-chunked".into()),
+            ("x-amz-decoded-content-length".into(), length.to_string()),
+            ("content-length".into(), whole.to_string()),
+        ],
+        ..Ask::default()
+    }
+}
+
+/// J07: no hash (held), a hash, none of it, in signed chunks.
+fn content_is_covered_in_every_way(rig: &Rig) {
+    for way in [Way::Connect, Way::Tls, Way::Transparent] {
+        for name in ["aws", "temp"] {
+            let (seen, judged) = through(
+                rig,
+                way,
+                DB,
+                name,
+                &post(b"{\"TableName\":\"t\"}", "DynamoDB_20120810.Scan"),
+            );
+            assert_eq!(judged.body, b"{\"TableName\":\"t\"}");
+            assert_eq!(seen.all("content-length"), ["17"]);
+            let unsigned = Ask {
+                payload: Some("UNSIGNED-PAYLOAD".into()),
+                ..put(b"anything")
+            };
+            through(rig, way, S3, name, &unsigned);
+            let pieces: [&[u8]; 2] = [&[b'a'; 70_000], b"the rest"];
+            let key = rig.key(way, name);
+            let (head, seed) = chunked(&pieces).write_with_seed(S3, &key, &before(way, S3));
+            let answer = send(rig, way, S3, &[head, chunks(&pieces, &key.secret, seed)].concat());
+            let record = rig.record(way);
+            assert_eq!(answer.status, 200, "{answer:?} {record}");
+            let (_, judged) = judged_of(rig, name);
+            assert_eq!(judged.body, pieces.concat());
+        }
+    }
+    // A client that waits for 100 gets it, whether its content is held or not.
+    for (host, ask) in [
+        (DB, post(b"{}", "DynamoDB_20120810.ListTables")),
+        (S3, put(b"12")),
+    ] {
+        let way = Way::Connect;
+        let ask = Ask {
+            fields: [ask.fields.clone(), vec![("expect".into(), "100-continue".into())]].concat(),
+            unsigned: vec!["expect"],
+            ..ask
+        };
+        let bytes = ask.write(host, &rig.key(way, "aws"), "");
+        let (head, body) = bytes.split_at(bytes.len() - 2);
+        let mut wire = rig.open(way, host);
+        wire.send(head);
+        let interim = wire.line(b"\r\n\r\n").expect("an interim answer");
+        assert!(interim.starts_with(b"HTTP/1.1 100"), "{interim:?}");
+        let answer = wire.ask(body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        rig.record(way);
+        judged_of(rig, "aws");
+    }
+}
+
+/// J07: E never takes what was cut for the whole.
+fn content_that_is_not_what_was_signed_never_arrives_whole(rig: &Rig) {
+    let way = Way::Connect;
+    let key = rig.key(way, "aws");
+    let cut = |bytes: &[u8], reason: &str| {
+        let answer = send(rig, way, S3, bytes);
+        let record = rig.record(way);
+        assert_eq!(
+            (answer.status, record["reason"].as_str()),
+            (403, Some(reason)),
+            "{answer:?} {record}"
+        );
+        assert!(rig.seen().is_empty(), "E got a whole request");
+    };
+    let mut wrong = put(&[b'a'; 300_000]).write(S3, &key, "");
+    *wrong.last_mut().unwrap() = b'b';
+    cut(&wrong, "sigv4_content");
+    let pieces: [&[u8]; 2] = [&[b'a'; 300_000], b"the rest"];
+    let (head, seed) = chunked(&pieces).write_with_seed(S3, &key, "");
+    let mut body = chunks(&pieces, &key.secret, seed);
+    let at = memchr::memmem::find(&body, b"the rest").unwrap();
+    body[at] = b'T';
+    cut(&[head, body].concat(), "sigv4_streaming");
+    // What is held is judged before anything is sent.
+    let mut held = post(b"{}", "DynamoDB_20120810.ListTables").write(DB, &key, "");
+    *held.last_mut().unwrap() = b' ';
+    refused(rig, way, DB, &held, 403, "sigv4_mismatch");
+    let long = post(&vec![b' '; (16 << 20) + 1], "DynamoDB_20120810.ListTables");
+    let head = long.write(DB, &key, "");
+    let head = &head[..head.len() - long.body.len()];
+    refused(rig, way, DB, head, 413, "content_too_long");
+}
+
+/// J08: what a path means to S3 is what stands in it.
+fn keys_of_objects_arrive_as_they_were_signed(rig: &Rig) {
+    for (path, arrives) in [
+        ("/bucket/a%20b%2Bc%25d", "/bucket/a%20b%2Bc%25d"),
+        ("/bucket/%C3%A9/%E2%82%AC", "/bucket/%C3%A9/%E2%82%AC"),
+        ("/bucket/a/../b/./c", "/bucket/a/../b/./c"),
+        ("/bucket//a///b/", "/bucket//a///b/"),
+        ("/bucket/a%2fb", "/bucket/a/b"),
+        ("/bucket/%7Ea", "/bucket/~a"),
+        ("/bucket/a(b)*!'", "/bucket/a(b)*!'"),
+        ("/bucket/.hidden", "/bucket/.hidden"),
+    ] {
+        for way in [Way::Connect, Way::Transparent] {
+            let ask = Ask {
+                path: path.into(),
+                ..Ask::default()
+            };
+            let (seen, _) = through(rig, way, S3, "aws", &ask);
+            assert_eq!(seen.target, arrives);
+        }
+    }
+    // The bucket in the host.
+    let ask = Ask {
+        path: "/a//b".into(),
+        ..Ask::default()
+    };
+    let (seen, _) = through(rig, Way::Connect, "bucket.s3.rig.test", "temp", &ask);
+    assert_eq!(seen.host, "bucket.s3.rig.test");
+}
+
+/// J04.
+fn a_presigned_request_is_signed_anew_and_short_lived(rig: &Rig) {
+    for way in [Way::Connect, Way::Tls, Way::Transparent] {
+        for name in ["aws", "temp"] {
+            for (method, body) in [("GET", &b""[..]), ("PUT", b"content")] {
+                let ask = Ask {
+                    method,
+                    query: "versionId=1".into(),
+                    ..Ask::default()
+                };
+                let target = ask.presign(S3, &rig.key(way, name), 604_800);
+                let bytes = format!(
+                    "{method} {target} HTTP/1.1\r\nHost: {S3}\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                let answer = send(rig, way, S3, &[bytes.as_bytes(), body].concat());
+                let record = rig.record(way);
+                assert_eq!(answer.status, 200, "{answer:?} {record}");
+                let (seen, judged) = judged_of(rig, name);
+                assert_eq!((judged.expires, seen.body.as_slice()), (Some(60), body));
+            }
+        }
+    }
+    let key = rig.key(Way::Connect, "aws");
+    let line = |target: String| format!("GET {target} HTTP/1.1\r\nHost: {S3}\r\n\r\n");
+    let old = Ask {
+        skew: -120,
+        ..Ask::default()
+    };
+    let bytes = line(old.presign(S3, &key, 60));
+    refused(rig, Way::Connect, S3, bytes.as_bytes(), 403, "signature_expired");
+    let bytes = line(Ask::default().presign(S3, &key, 604_801));
+    refused(rig, Way::Connect, S3, bytes.as_bytes(), 400, "sigv4_expiry");
+    let bytes = line(Ask::default().presign(S3, &key, 60)).replace("key?", "other?");
+    refused(rig, Way::Connect, S3, bytes.as_bytes(), 403, "sigv4_mismatch");
+}
+
+/// J01, J12.
+fn a_signature_for_another_scope_is_refused(rig: &Rig) {
+    for way in Way::SECURE {
+        for (service, region) in [
+            ("sts", "us-east-1"),
+            ("s3", "eu-central-1"),
+            ("dynamodb", "eu-central-1"),
+        ] {
+            let ask = Ask {
+                service,
+                region,
+                ..Ask::default()
+            };
+            let bytes = ask.write(S3, &rig.key(way, "aws"), &before(way, S3));
+            let answer = refused(rig, way, S3, &bytes, 403, "sigv4_scope");
+            assert!(answer.text().contains("<Code>AccessDenied</Code>"), "{answer:?}");
+        }
+    }
+    let hostile = Ask {
+        region: "us-east-1#.evil",
+        ..Ask::default()
+    };
+    let bytes = hostile.write(S3, &rig.key(Way::Connect, "aws"), "");
+    refused(rig, Way::Connect, S3, &bytes, 403, "sigv4_scope");
+}
+
+/// J02.
+fn a_signature_that_covers_too_little_is_refused(rig: &Rig) {
+    let key = rig.key(Way::Connect, "aws");
+    for name in ["host", "x-amz-acl", "x-amz-content-sha256"] {
+        let ask = Ask {
+            fields: vec![("x-amz-acl".into(), "public-read".into())],
+            unsigned: vec![name],
+            ..Ask::default()
+        };
+        refused(
+            rig,
+            Way::Connect,
+            S3,
+            &ask.write(S3, &key, ""),
+            403,
+            "sigv4_unsigned",
+        );
+    }
+    // What comes on top of what was signed is not signed either.
+    let bytes = Ask::default().write(S3, &key, "");
+    let text = String::from_utf8(bytes).unwrap();
+    let more = text.replacen("\r\n", "\r\nx-amz-acl: public-read\r\n", 1);
+    refused(rig, Way::Connect, S3, more.as_bytes(), 403, "sigv4_unsigned");
+}
+
+/// J05.
+fn a_signature_that_reads_in_two_ways_is_refused(rig: &Rig) {
+    let key = rig.key(Way::Connect, "aws");
+    let text = String::from_utf8(Ask::default().write(S3, &key, "")).unwrap();
+    let authorization = text
+        .lines()
+        .find(|line| line.starts_with("authorization"))
+        .unwrap();
+    let presigned = Ask::default().presign(S3, &key, 60);
+    let both = format!("GET {presigned} HTTP/1.1\r\nHost: {S3}\r\n{authorization}\r\n\r\n");
+    refused(rig, Way::Connect, S3, both.as_bytes(), 400, "sigv4_ambiguous");
+    let twice = format!("GET {presigned}&X-Amz-Date=20200101T000000Z HTTP/1.1\r\nHost: {S3}\r\n\r\n");
+    refused(rig, Way::Connect, S3, twice.as_bytes(), 400, "sigv4_ambiguous");
+    let old = format!(
+        "GET /bucket/key HTTP/1.1\r\nHost: {S3}\r\nAuthorization: AWS {}:c2ln\r\n\r\n",
+        key.id
+    );
+    refused(rig, Way::Connect, S3, old.as_bytes(), 403, "sigv4_algorithm");
+    let form = format!(
+        "POST /bucket HTTP/1.1\r\nHost: {S3}\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: 0\r\n\r\n"
+    );
+    refused(rig, Way::Connect, S3, form.as_bytes(), 403, "sigv4_post_form");
+    let nested =
+        format!("GET /bucket/key HTTP/1.1\r\nHost: {S3}\r\nAuthorization: Bearer k8s-aws-v1.aHR0cHM\r\n\r\n");
+    refused(rig, Way::Connect, S3, nested.as_bytes(), 403, "sigv4_nested");
+}
+
+/// J09: E sees the gateway's time.
+fn a_signature_of_another_time_is_refused_and_of_nearly_now_is_not(rig: &Rig) {
+    for skew in [-20 * 60, 20 * 60] {
+        let ask = Ask {
+            skew,
+            ..Ask::default()
+        };
+        let bytes = ask.write(S3, &rig.key(Way::Connect, "aws"), "");
+        let answer = refused(rig, Way::Connect, S3, &bytes, 403, "signature_skew");
+        assert!(
+            answer.text().contains("<Code>RequestTimeTooSkewed</Code>"),
+            "{answer:?}"
+        );
+    }
+    for skew in [-10 * 60, 10 * 60] {
+        let ask = Ask {
+            skew,
+            ..Ask::default()
+        };
+        let (seen, _) = through(rig, Way::Connect, S3, "aws", &ask);
+        let now = [
+            crate::rig::sigv4::stamp(0),
+            crate::rig::sigv4::stamp(-1),
+            crate::rig::sigv4::stamp(-2),
+        ];
+        assert!(now.contains(&seen.all("x-amz-date")[0].to_owned()), "{seen:?}");
+    }
+}
+
+/// J11.
+fn a_signature_of_another_key_is_refused(rig: &Rig) {
+    for way in Way::SECURE {
+        let ours = rig.key(way, "aws");
+        let attackers = Key {
+            id: "AKIAATTACKER00000000".into(),
+            secret: "attacker".into(),
+            token: None,
+        };
+        let sent = |key: &Key| Ask::default().write(S3, key, &before(way, S3));
+        let answer = refused(rig, way, S3, &sent(&attackers), 403, "foreign_credential");
+        assert!(
+            answer.text().contains("<Code>InvalidAccessKeyId</Code>"),
+            "{answer:?}"
+        );
+        let wrong = Key {
+            secret: "attacker".into(),
+            ..ours.clone()
+        };
+        refused(rig, way, S3, &sent(&wrong), 403, "sigv4_mismatch");
+        let with_token = Key {
+            token: Some("attackers-token".into()),
+            ..ours.clone()
+        };
+        refused(rig, way, S3, &sent(&with_token), 403, "foreign_credential");
+        let without = Key {
+            token: None,
+            ..rig.key(way, "temp")
+        };
+        refused(rig, way, S3, &sent(&without), 403, "foreign_credential");
+    }
+    let theirs = Key {
+        id: rig.phantoms_b["aws"].clone(),
+        secret: rig.phantoms_b["aws-secret"].clone(),
+        token: None,
+    };
+    let bytes = Ask::default().write(S3, &theirs, "");
+    refused(rig, Way::Connect, S3, &bytes, 403, "phantom_foreign_session");
+}
+
+/// J03.
+fn what_returns_credentials_is_refused(rig: &Rig) {
+    let ask = Ask {
+        path: "/bucket".into(),
+        query: "session".into(),
+        ..Ask::default()
+    };
+    let bytes = ask.write(S3, &rig.key(Way::Connect, "aws"), "");
+    let answer = refused(rig, Way::Connect, S3, &bytes, 403, "sigv4_action");
+    assert!(answer.text().contains("CreateSession"), "{answer:?}");
+}
+
+/// J10.
+fn an_action_that_is_said_twice_is_refused(rig: &Rig) {
+    let mut ask = post(b"{}", "DynamoDB_20120810.ListTables");
+    ask.query = "Action=DeleteTable".into();
+    let bytes = ask.write(DB, &rig.key(Way::Connect, "aws"), "");
+    let answer = refused(rig, Way::Connect, DB, &bytes, 403, "sigv4_action");
+    assert!(answer.text().contains("AccessDeniedException"), "{answer:?}");
+}
+
+/// J11, H01 to H05 for what signs.
+fn the_phantoms_of_a_signing_credential_go_nowhere_else(rig: &Rig) {
+    let way = Way::Connect;
+    let bytes = Ask::default().write(OTHER, &rig.key(way, "aws"), "");
+    let answer = send(rig, way, OTHER, &bytes);
+    let record = rig.record(way);
+    assert_eq!(
+        (answer.status, record["reason"].as_str()),
+        (403, Some("phantom_out_of_scope")),
+        "{record}"
+    );
+    for part in ["aws-secret", "temp-token", "aws"] {
+        let stray = Ask {
+            fields: vec![("x-note".into(), rig.phantom(way, part).to_owned())],
+            ..Ask::default()
+        };
+        let bytes = stray.write(S3, &rig.key(way, "aws"), "");
+        refused(rig, way, S3, &bytes, 403, "phantom_position");
+    }
+}
+
+/// J05: an unsigned request is policy's to judge, and nothing is lent to it.
+fn a_request_without_a_signature_gets_none(rig: &Rig) {
+    for way in [Way::Connect, Way::Transparent] {
+        let answer = rig.ask(way, S3, "GET {T}/bucket/../public HTTP/1.1\r\nHost: {H}\r\n\r\n");
+        let record = rig.record(way);
+        assert_eq!((answer.status, record["lent"].is_null()), (200, true), "{record}");
+        let seen = rig.seen().remove(0);
+        assert!(seen.all("authorization").is_empty());
+        assert_eq!(
+            seen.target, "/public",
+            "without a signature a path is read as everywhere"
+        );
+    }
+}
+
+/// R16, J14: the gateway's time and key, over what the client sent.
+fn a_request_is_signed_by_a_recipe(rig: &Rig) {
+    let millis = |off: i64| {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
+        now + off
+    };
+    let ask = |key: &Key, at: i64, more: &str| {
+        let query = format!("symbol=BTC&timestamp={at}");
+        let signature = hex(&mac(key.secret.as_bytes(), &query));
+        format!(
+            "GET /api/v3/order?{query}&signature={signature}{more} HTTP/1.1\r\nHost: {EXCHANGE}\r\nX-MBX-APIKEY: {}\r\n\r\n",
+            key.id
+        )
+    };
+    for way in [Way::Connect, Way::Tls, Way::Transparent] {
+        let key = rig.key(way, "exchange");
+        let answer = send(rig, way, EXCHANGE, ask(&key, millis(-60_000), "").as_bytes());
+        let record = rig.record(way);
+        assert_eq!(
+            (answer.status, &record["lent"][0]["place"]),
+            (200, &"sign:binance-hmac".into()),
+            "{answer:?} {record}"
+        );
+        let seen = rig.seen().remove(0);
+        let real = rig.real_key("exchange");
+        assert_eq!(seen.all("x-mbx-apikey"), [&real.id]);
+        let query = seen.target.split_once('?').unwrap().1;
+        let (signed, signature) = query.split_once("&signature=").unwrap();
+        assert_eq!(
+            signature,
+            hex(&mac(real.secret.as_bytes(), signed)),
+            "{}",
+            seen.target
+        );
+        let at: i64 = signed.split("timestamp=").nth(1).unwrap().parse().unwrap();
+        assert!((at - millis(0)).abs() < 10_000, "the gateway's time");
+        let strange = Key {
+            id: "attackersattackersattackersattackers".into(),
+            ..key.clone()
+        };
+        let wrong = Key {
+            secret: "attackers".into(),
+            ..key.clone()
+        };
+        for (bytes, reason) in [
+            (ask(&strange, millis(0), ""), "foreign_credential"),
+            (ask(&wrong, millis(0), ""), "signature_mismatch"),
+            (ask(&key, millis(-20 * 60_000), ""), "signature_skew"),
+        ] {
+            let answer = send(rig, way, EXCHANGE, bytes.as_bytes());
+            let record = rig.record(way);
+            assert_eq!(
+                (answer.status, record["reason"].as_str()),
+                (403, Some(reason)),
+                "{answer:?} {record}"
+            );
+            assert!(rig.seen().is_empty());
+        }
+        let twice = ask(&key, millis(0), "&signature=00");
+        let answer = send(rig, way, EXCHANGE, twice.as_bytes());
+        let record = rig.record(way);
+        assert_eq!(
+            (answer.status, record["reason"].as_str()),
+            (400, Some("signature_ambiguous")),
+            "{record}"
+        );
+    }
+}
