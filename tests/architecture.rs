@@ -65,6 +65,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
         "config",
         &[
             "names",
+            "signature",
             "message",
             "body",
             "audit",

@@ -446,10 +446,25 @@ fn one_key(key: &keys::Key, value: &str) -> String {
         "credential.endpoints" => {
             format!("[[credential]]\nsign = \"sigv4\"\nendpoints = [{{ {assignment} }}]\n")
         }
-        "credential" if key.name != "sign" => format!("[[credential]]\nsign = \"sigv4\"\n{assignment}\n"),
+        "credential" if SIGNING.contains(&key.name) => {
+            format!("[[credential]]\nsign = \"sigv4\"\n{assignment}\n")
+        }
         section => format!("{}\n{assignment}\n", keys::heading(section)),
     }
 }
+
+/// The keys that are read where `sign` is written.
+const SIGNING: [&str; 9] = [
+    "parts",
+    "endpoints",
+    "partitions",
+    "regions",
+    "services",
+    "accounts",
+    "buckets",
+    "actions",
+    "credential_actions",
+];
 
 #[test]
 fn every_key_is_read_and_a_value_of_another_type_is_refused() {

@@ -197,18 +197,6 @@ pub const KEYS: &[Key] = &[
         "all but those that return credentials",
     ),
     key("credential", "credential_actions", "list of actions", "none"),
-    key(
-        "credential.parts",
-        "access_key",
-        "reference",
-        "env:AWS_ACCESS_KEY_ID",
-    ),
-    key(
-        "credential.parts",
-        "secret_key",
-        "reference",
-        "env:AWS_SECRET_ACCESS_KEY",
-    ),
     key("credential.endpoints", "origin", "origin", "required"),
     key("credential.endpoints", "service", "name", "required"),
     key("credential.endpoints", "region", "name", "required"),

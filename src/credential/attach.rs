@@ -4,11 +4,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use tokio::time::Instant;
 
 use super::inject::{AttachFailure, Prepared, inject};
+use super::mint::{Kept, MintFailure, Minting};
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
 use super::secret::{Secret, SecretUnsafe};
 use super::sign::{Fetched, leased, sign};
@@ -19,8 +21,8 @@ use crate::intercept::Upgrade;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity, Map, SessionId};
 use crate::policy::{AuthorizedParts, Grant};
-use crate::session::phantom::{Issue, PhantomFailure, PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Lend, Role, Session, SigningPart, Unsignable};
+use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
+use crate::session::{Binding, Bindings, Lend, Role, Session, SigningPart, Spot, Unsignable};
 use crate::signature::Fault;
 
 /// Why a request did not get its credential. It is not sent then.
@@ -48,7 +50,7 @@ pub enum Error {
     #[error("the client's clock is more than 15 minutes off the gateway's")]
     Skewed,
     /// A presigned request's time is over.
-    #[error("the presigned request has expired")]
+    #[error("the presigned request, or what it is signed with, has expired")]
     Expired,
     /// The content had to be held and could not be.
     #[error(transparent)]
@@ -59,6 +61,9 @@ pub enum Error {
     /// The system gives no random bytes for a number that is used once.
     #[error("the system gives no random bytes")]
     NoRandomness,
+    /// The temporary credentials of the answer could not be kept.
+    #[error("the temporary credentials of the answer cannot be kept")]
+    Minted(#[from] MintFailure),
 }
 
 impl Error {
@@ -76,6 +81,7 @@ impl Error {
             Self::Expired => "signature_expired",
             Self::NoRandomness => "no_randomness",
             Self::Held(why) => why.reason(),
+            Self::Minted(why) => why.reason(),
         }
     }
 }
@@ -85,6 +91,7 @@ pub struct Credentials {
     bindings: Arc<Bindings>,
     slots: Vec<Slot>,
     sessions: Mutex<Map<SessionId, Arc<Lending>>>,
+    kept: Kept,
     holding: Holding,
 }
 
@@ -133,6 +140,7 @@ impl Credentials {
             bindings,
             slots,
             sessions: Mutex::default(),
+            kept: Kept::default(),
             holding: Holding::default(),
         }
     }
@@ -141,6 +149,10 @@ impl Credentials {
     #[must_use]
     pub fn with_holding(self, holding: Holding) -> Self {
         Self { holding, ..self }
+    }
+
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     pub(super) fn holding(&self) -> &Holding {
@@ -224,6 +236,9 @@ impl Credentials {
                 return Err(Error::Unknown);
             }
             let lend = grant.lend();
+            if minted(lend).is_some() {
+                continue;
+            }
             fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
             if lend.signing().is_some() {
                 // Rarely more than a look: boxed, so that the usual exchange does not carry room for it.
@@ -251,8 +266,21 @@ impl Credentials {
             let accepted = body::accept_encoding(&head.fields);
             head.fields.insert(ACCEPT_ENCODING, accepted);
         }
-        if let Some((grant, proof)) = proof {
+        let mut minting = None;
+        if let Some((grant, mut proof)) = proof {
             let lend = grants.get(grant).ok_or(Error::Unknown)?.lend();
+            if proof.mints() {
+                // What is to be read is asked for without a coding.
+                head.fields
+                    .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+                minting = Some(Minting {
+                    session: session.clone(),
+                    parent: lend.credential().clone(),
+                });
+            }
+            if let Some(minted) = minted(lend) {
+                proof.sign_with(self.kept.of(session.id(), minted).ok_or(Error::Unknown)?);
+            }
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
             sign(&mut head, &mut content, proof, lend, &fetched, last)?;
@@ -270,6 +298,7 @@ impl Credentials {
             grants,
             identity,
             lent,
+            minting,
         })
     }
 
@@ -339,29 +368,46 @@ impl Credentials {
         // A rotated secret is looked for beside its predecessors, the latest of them.
         let surplus = lent.len().saturating_sub(MOST_REMEMBERED);
         lent.drain(..surplus);
-        let stand_ins: Vec<_> = lent
-            .iter()
-            .filter_map(|(name, secret)| {
-                let phantom = session.phantoms().of(name)?;
-                Some((secret.expose(), secret.stand_in(phantom)))
-            })
-            .collect();
-        let pairs = stand_ins
-            .iter()
-            .map(|(secret, stand_in)| (*secret, &stand_in[..]));
-        let echoes = Arc::new(Echoes::new(pairs).map_err(Error::Unscrubbable)?);
-        sessions.insert(
-            session.id().clone(),
-            Arc::new(Lending {
-                lent,
-                echoes: echoes.clone(),
-            }),
-        );
+        let lending = self.lending(session, lent)?;
+        let echoes = lending.echoes.clone();
+        sessions.insert(session.id().clone(), lending);
         Ok(Some(Lent {
             echoes,
             strict,
             signed: false,
         }))
+    }
+
+    /// What was lent, and what is kept of minted credentials, with the search for both.
+    fn lending(
+        &self,
+        session: &Session,
+        lent: Vec<(CredentialName, Arc<Secret>)>,
+    ) -> Result<Arc<Lending>, Error> {
+        let kept = self.kept.pairs(session.id());
+        let issued = lent
+            .iter()
+            .filter_map(|(name, secret)| Some((session.phantoms().of(name)?, secret)));
+        let minted = kept.iter().map(|(phantom, secret)| (phantom, secret));
+        let stand_ins: Vec<_> = issued
+            .chain(minted)
+            .map(|(phantom, secret)| (secret.expose(), secret.stand_in(phantom)))
+            .collect();
+        let pairs = stand_ins
+            .iter()
+            .map(|(secret, stand_in)| (*secret, &stand_in[..]));
+        let echoes = Arc::new(Echoes::new(pairs).map_err(Error::Unscrubbable)?);
+        Ok(Arc::new(Lending { lent, echoes }))
+    }
+
+    /// Has answers of the session searched for the minted credentials that are kept for it, too.
+    pub(super) fn look_for_kept(&self, session: &Session) -> Result<(), Error> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sessions.get(session.id());
+        let lent = known.map_or_else(Vec::new, |known| known.lent.clone());
+        let lending = self.lending(session, lent)?;
+        sessions.insert(session.id().clone(), lending);
+        Ok(())
     }
 
     /// Forgets what a session was lent, with the session.
@@ -370,6 +416,15 @@ impl Credentials {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(session);
+        self.kept.forget(session);
+    }
+}
+
+/// The temporary credentials that a request is signed with, where it is.
+fn minted(lend: &Lend) -> Option<&Arc<Minted>> {
+    match lend.spot() {
+        Spot::SigV4(request) => request.minted.as_ref(),
+        _ => None,
     }
 }
 
@@ -413,6 +468,7 @@ pub struct Credentialed {
     grants: Vec<Grant>,
     identity: Identity,
     lent: Option<Lent>,
+    minting: Option<Minting>,
 }
 
 /// What is looked for in the answer.
@@ -441,6 +497,18 @@ impl Lent {
     /// Replaces echoes in fields; gives their number.
     pub fn scrub_fields(&self, fields: &mut HeaderMap) -> u64 {
         self.echoes.scrub_fields(fields)
+    }
+
+    /// Replaces echoes in content that is there as a whole.
+    #[must_use]
+    pub fn scrub_whole(&self, content: Bytes) -> Bytes {
+        let mut scrubber = Scrubber::new(self.echoes.clone());
+        let settled = scrubber.push(content);
+        let rest = scrubber.finish();
+        if rest.is_empty() {
+            return settled;
+        }
+        [settled, rest].concat().into()
     }
 
     /// Replaces echoes in content as it streams.
@@ -485,6 +553,11 @@ impl Credentialed {
     /// upgrade, which is taken.
     pub fn for_the_answer(&mut self) -> (Option<Lent>, Method, Option<Box<Upgrade>>) {
         (self.lent.clone(), self.head.method.clone(), self.upgrade.take())
+    }
+
+    /// What keeps the temporary credentials of the answer, where it holds such; it is taken.
+    pub fn minting(&mut self) -> Option<Minting> {
+        self.minting.take()
     }
 
     /// Takes the request apart, for the room that forwards.

@@ -3,6 +3,7 @@
 mod attach;
 mod echo;
 mod inject;
+mod mint;
 pub mod preset;
 mod recodes;
 pub mod ring;
@@ -15,6 +16,7 @@ mod verify;
 pub(crate) use attach::CredentialedParts;
 pub use attach::{Credentialed, Credentials, Error, IssueFailure, Lent};
 pub use inject::AttachFailure;
+pub use mint::{MintFailure, Minting};
 pub use scrub::{Echoes, FrameFault, ScrubBody, ScrubFrames, Scrubber};
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{

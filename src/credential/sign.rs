@@ -70,15 +70,23 @@ fn sign_sigv4(
         verified,
         action,
         content: hash,
+        kept,
     } = proven;
+    let (access_key, secret, token) = match &kept {
+        Some([id, secret, token]) => (id.expose(), Some(secret.expose()), Some(token.expose())),
+        None => {
+            let id = leased(fetched, lend.credential())?.secret.expose();
+            (id, part(secret), part(token))
+        }
+    };
     let claim = &request.claim;
     for (name, value) in signer.scope().additions(&action) {
         head.fields.insert(name, value);
     }
     let with = With {
-        access_key: text(leased(fetched, lend.credential())?.secret.expose())?,
-        secret: part(secret).ok_or(Error::Unknown)?,
-        session_token: part(token).map(text).transpose()?,
+        access_key: text(access_key)?,
+        secret: secret.ok_or(Error::Unknown)?,
+        session_token: token.map(text).transpose()?,
         now: SystemTime::now(),
         longest_life: LONGEST_LIFE,
         content: hash.as_ref(),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::attach::{Credentials, Error};
 use super::recodes::sha256;
+use super::secret::Secret;
 use super::sign;
 use crate::body::{Held, HoldBudget, Limit};
 use crate::message::RequestHead;
@@ -36,6 +37,26 @@ pub(super) struct ProvenSigV4 {
     pub(super) action: Action,
     /// The hash of the content, where that is held.
     pub(super) content: Option<[u8; 32]>,
+    /// The parts of temporary credentials, where it is signed with such.
+    pub(super) kept: Option<[Arc<Secret>; 3]>,
+}
+
+impl Proof {
+    /// Whether the answer holds temporary credentials that are to be kept.
+    pub(super) fn mints(&self) -> bool {
+        match self {
+            Self::SigV4(proven) => proven.action.mints(),
+            Self::Recipe(_) => false,
+        }
+    }
+
+    /// Has it signed with temporary credentials.
+    pub(super) fn sign_with(&mut self, kept: [Arc<Secret>; 3]) {
+        match self {
+            Self::SigV4(proven) => proven.kept = Some(kept),
+            Self::Recipe(_) => {}
+        }
+    }
 }
 
 pub(super) struct ProvenRecipe {
@@ -136,10 +157,14 @@ impl Credentials {
             Some(held) => Some(sha256(held.pieces())),
             None => authorized.content().is_empty().then(|| sha256([])),
         };
-        let secret = signing(&authorized, grant)?
-            .part(SIGV4_PARTS[1])
-            .and_then(|part| authorized.session().phantoms().of(part))
-            .ok_or(Error::Unknown)?;
+        let secret = match &request.minted {
+            Some(minted) if minted.is_over() => return Err(Error::Expired),
+            Some(minted) => Some(&minted.parts()[1]),
+            None => signing(&authorized, grant)?
+                .part(SIGV4_PARTS[1])
+                .and_then(|part| authorized.session().phantoms().of(part)),
+        };
+        let secret = secret.ok_or(Error::Unknown)?;
         let verified = claim
             .verify(authorized.head(), secret.reveal().as_bytes(), content.as_ref())
             .map_err(|fault| Error::Signature(Fault::SigV4(fault)))?;
@@ -154,6 +179,7 @@ impl Credentials {
             verified,
             action,
             content,
+            kept: None,
         };
         Ok((authorized, Proof::SigV4(Box::new(proven))))
     }

@@ -3,18 +3,21 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderName, HeaderValue,
 };
 use http::{Method, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Limited};
 
 use super::live::{Cut, Watched};
 use crate::audit::{Length, Outcome, Trail};
 use crate::body::{Coding, DecodeBody, DecodeFault, Decoder};
-use crate::credential::{Lent, ScrubBody};
+use crate::credential::{self, Lent, MintFailure, ScrubBody};
 use crate::message::fields;
 use crate::origin::{self, OriginBody};
 
@@ -25,6 +28,10 @@ const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("repr-digest"),
     HeaderName::from_static("content-md5"),
 ];
+
+/// The longest answer that holds temporary credentials, and for how long it may come; a session token has some 2 KiB.
+const LONGEST_MINTED: usize = 64 * 1024;
+const MINTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why an answer's content ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -257,6 +264,54 @@ pub fn clean(
         Source::Decoded(Box::new(body))
     };
     Ok(Response::from_parts(parts, AnswerBody { source, tail: None }))
+}
+
+/// Holds an answer with temporary credentials, and gives it with what `keep` makes of its content.
+///
+/// # Errors
+/// [`credential::Error::Minted`] where it cannot be held or read; nothing of it is given on then.
+pub async fn minted(
+    response: Response<OriginBody>,
+    lent: Option<&Lent>,
+    keep: impl FnOnce(&str, &[u8]) -> Result<Bytes, credential::Error>,
+) -> Result<Response<AnswerBody>, credential::Error> {
+    let (mut parts, body) = response.into_parts();
+    parts.extensions.clear();
+    fields::strip_response(&mut parts.headers);
+    if parts.headers.contains_key(CONTENT_ENCODING) {
+        return Err(MintFailure::Unheld.into());
+    }
+    let collected = Limited::new(body, LONGEST_MINTED).collect();
+    let content = tokio::time::timeout(MINTED_WITHIN, collected).await;
+    let Ok(Ok(content)) = content else {
+        return Err(MintFailure::Unheld.into());
+    };
+    let kind = parts
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let content = keep(kind.unwrap_or_default(), &content.to_bytes())?;
+    as_identity(&mut parts.headers);
+    let summed =
+        |name: &&HeaderName| name.as_str() == "x-amz-crc32" || name.as_str().starts_with("x-amz-checksum-");
+    let sums: Vec<HeaderName> = parts.headers.keys().filter(summed).cloned().collect();
+    for name in sums {
+        parts.headers.remove(name);
+    }
+    let content = match lent {
+        Some(lent) => {
+            lent.scrub_fields(&mut parts.headers);
+            lent.scrub_whole(content)
+        }
+        None => content,
+    };
+    parts
+        .headers
+        .insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
+    parts
+        .headers
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(Response::from_parts(parts, AnswerBody::own(content)))
 }
 
 /// RFC 9110 §8.4, §8.8.3: without its coding it is another representation, of another length.

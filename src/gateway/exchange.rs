@@ -124,9 +124,14 @@ impl Worker {
         }
         trail.reach(Phase::Attach);
         let (lent, method, upgrade) = credentialed.for_the_answer();
+        let minting = credentialed.minting();
         let forwarded = channel.forward(credentialed).await?;
         trail.origin_answered(forwarded.status().as_u16());
         let (response, switched) = forwarded.into_parts();
+        if let Some(minting) = minting.filter(|_| response.status().is_success()) {
+            let keep = |kind: &str, content: &[u8]| self.shared.credentials.keep(&minting, kind, content);
+            return Ok(answer::minted(response, lent.as_ref(), keep).await?);
+        }
         let response = answer::clean(response, &method, lent.as_ref())?;
         match (upgrade, switched) {
             (Some(upgrade), Some(switched)) => {

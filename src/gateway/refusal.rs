@@ -177,12 +177,17 @@ impl Refusal {
                 "Sign with the access key and the secret key that the environment holds."
             }
             Self::Credential(credential::Error::Skewed) => "Set the client's clock.",
-            Self::Credential(credential::Error::Expired) => "Presign the request again.",
+            Self::Credential(credential::Error::Expired) => {
+                "Sign the request again, with new credentials if they were temporary."
+            }
             Self::Credential(credential::Error::Held(_)) => {
                 "Send the content's hash in `x-amz-content-sha256`, or less content at a time."
             }
             Self::Session(session::Error::Misplaced(_)) => {
                 "Send the credential only to the hosts and in the places that its configuration names."
+            }
+            Self::Credential(credential::Error::Minted(_)) => {
+                "The service answered with credentials, which are not given on; ask the operator to look at the gateway's log."
             }
             Self::Credential(_) => "Ask the operator to look at the gateway's log; the request was not sent.",
             Self::Origin(origin::Error::Prohibited(_)) => {
@@ -309,6 +314,7 @@ fn credential_row(why: &credential::Error) -> Row {
         }
         E::NoRandomness => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
         E::Signature(fault) => row(signature(fault), Blame::Credential, "http_request_denied"),
+        E::Minted(_) => row(S::BAD_GATEWAY, Blame::Origin, "http_protocol_error"),
         E::Unsignable(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
         E::Skewed | E::Expired => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
         E::Held(HoldFault::TooLong(_)) => row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error"),

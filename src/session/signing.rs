@@ -7,6 +7,7 @@ use lru::LruCache;
 
 use crate::message::{EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, Scheme};
 use crate::names::CredentialName;
+use crate::session::phantom::Minted;
 use crate::signature::recipe::Recipe;
 use crate::signature::sigv4::{
     Action, ActionFault, Asked, Claim, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope, ScopeMismatch,
@@ -83,6 +84,8 @@ pub struct SigV4Request {
     pub endpoint: Arc<Endpoint>,
     /// What it asks for, which may stand in its content.
     pub reading: Reading,
+    /// The temporary credentials that it is signed with, if it is not signed with the credential itself.
+    pub minted: Option<Arc<Minted>>,
 }
 
 /// Why a signed request is outside of what its credential may sign.
@@ -191,7 +194,12 @@ impl SigV4 {
     ///
     /// # Errors
     /// [`Unsignable`] by cause.
-    pub(super) fn permits(&self, head: &RequestHead, claim: Claim) -> Result<SigV4Request, Unsignable> {
+    pub(super) fn permits(
+        &self,
+        head: &RequestHead,
+        claim: Claim,
+        minted: Option<Arc<Minted>>,
+    ) -> Result<SigV4Request, Unsignable> {
         let endpoint = self
             .endpoint(&head.origin)
             .ok_or(OutOfScope::Scope(ScopeMismatch::Service))?;
@@ -214,7 +222,20 @@ impl SigV4 {
             claim,
             endpoint,
             reading,
+            minted,
         })
+    }
+
+    /// Refuses a request without a signature whose answer would be a credential.
+    ///
+    /// # Errors
+    /// [`Unsignable`] by cause.
+    pub(super) fn permits_unsigned(&self, head: &RequestHead) -> Result<(), Unsignable> {
+        let Some(endpoint) = self.endpoint(&head.origin) else {
+            return Ok(());
+        };
+        let reading = Action::read(&endpoint, head)?;
+        Ok(self.scope.permits_unsigned(&endpoint, head, &reading)?)
     }
 
     /// Whether the request's content must be looked at before it is signed.

@@ -49,6 +49,8 @@ pub const EVIL: &str = "evil.rig.test";
 pub const S3: &str = "s3.rig.test";
 /// A DynamoDB endpoint for which they sign.
 pub const DB: &str = "db.rig.test";
+/// An STS endpoint for which they sign; `temp` may assume roles.
+pub const STS: &str = "sts.rig.test";
 /// An origin whose requests `exchange` signs by a recipe.
 pub const EXCHANGE: &str = "exchange.rig.test";
 /// The password of the proxy that asks for one.
@@ -179,11 +181,12 @@ const ENDPOINTS: &str = r#"endpoints = [
     { origin = "https://s3.rig.test", service = "s3", region = "us-east-1" },
     { origin = "https://*.s3.rig.test", service = "s3", region = "us-east-1" },
     { origin = "https://db.rig.test", service = "dynamodb", region = "eu-central-1" },
+    { origin = "https://sts.rig.test", service = "sts", region = "us-east-1" },
 ]
 "#;
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's name server.
-pub const ALLOWED: [&str; 29] = [
+pub const ALLOWED: [&str; 30] = [
     GOOD,
     OTHER,
     SECOND,
@@ -191,6 +194,7 @@ pub const ALLOWED: [&str; 29] = [
     S3,
     "bucket.s3.rig.test",
     DB,
+    STS,
     EXCHANGE,
     "tls12.rig.test",
     "expired.rig.test",
@@ -357,12 +361,8 @@ impl Rig {
 
     /// The secret of a credential.
     pub fn secret(&self, credential: &str) -> &str {
-        &self
-            .canaries
-            .iter()
-            .find(|canary| canary.name == credential)
-            .unwrap()
-            .secret
+        let known = self.canaries.iter().find(|canary| canary.name == credential);
+        known.map_or(&self.temp_id, |canary| &canary.secret)
     }
 
     /// What a client signs with: `aws`, or `temp` with its session token.
@@ -780,7 +780,7 @@ fn settings(origins: &Origins, names: &Names) -> String {
     );
     text.push_str(ENDPOINTS);
     text.push_str(
-        "[[credential]]\nname = \"temp\"\nsign = \"sigv4\"\nenv = [\"TEMP_ID\", \"TEMP_SECRET\", \"TEMP_TOKEN\"]\n\
+        "[[credential]]\nname = \"temp\"\nsign = \"sigv4\"\ncredential_actions = [\"sts:AssumeRole\"]\nenv = [\"TEMP_ID\", \"TEMP_SECRET\", \"TEMP_TOKEN\"]\n\
          parts = { access_key = \"file:secrets/temp\", secret_key = \"file:secrets/temp-secret\", session_token = \"file:secrets/temp-token\" }\n",
     );
     text.push_str(ENDPOINTS);

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Has each service's own library sign a request, and prints what it would have sent: nothing is sent.
 
-Prints a JSON list in the form of recorded.json, which src/signature/recipe/tests reads. Run by hand with the packages of
-`packages` installed: `python judge.py > recorded.json`. The keys below open nothing.
+Prints a JSON list in the form of recorded.json, which src/signature/recipe/tests reads. By hand, with what `setup` installs:
+`python judge.py > recorded.json`. The keys below open nothing.
 """
 import base64
 import datetime
 import importlib.metadata
 import json
 import sys
-from urllib.parse import urlsplit
+from urllib.parse import urlencode
 
 import requests
 
@@ -49,10 +49,14 @@ def record(recipe, package, method, url, headers, content, **parts):
     version = importlib.metadata.version(package)
     headers = {text(name): text(value) for name, value in dict(headers).items() if value is not None}
     kept = {name: value for name, value in headers.items() if name.lower() not in HOP_BY_HOP}
-    RECORDS.append({
+    entry = {
         "recipe": recipe, "judge": f"{package} {version}", "method": text(method), "url": url,
         "headers": kept, "content": content, "parts": parts,
-    })
+    }
+    if len(content) > 1000:
+        assert len(set(content)) == 1
+        entry.update(content=content[0], repeat=len(content))
+    RECORDS.append(entry)
 
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "accept-encoding"}
@@ -112,6 +116,11 @@ def alibaba():
     url, _ = rpc.get_signed_url({"Action": "DescribeRegions", "Version": "2014-05-26", "X": "a b+*~/中"}, parts["key"],
                                 parts["secret"], "JSON", "GET", {})
     record("alibaba-rpc", "aliyun-python-sdk-core", "GET", "https://ecs.aliyuncs.com" + url, {}, "", **parts)
+    body = {"InstanceName": "a b+*~/中", "Tag.1.Key": "x"}
+    url, _ = rpc.get_signed_url({"Action": "RunInstances", "Version": "2014-05-26"}, parts["key"], parts["secret"], "JSON",
+                                "POST", body)
+    record("alibaba-rpc", "aliyun-python-sdk-core", "POST", "https://ecs.aliyuncs.com" + url,
+           {"Content-Type": "application/x-www-form-urlencoded"}, urlencode(body), **parts)
     import oss2
     auth = oss2.AuthV4(parts["key"], parts["secret"])
     bucket = oss2.Bucket(auth, "https://oss-cn-hangzhou.aliyuncs.com", "examplebucket", region="cn-hangzhou")
@@ -171,7 +180,7 @@ def azure():
     from azure.storage.blob import BlobServiceClient, generate_account_sas, generate_blob_sas, generate_container_sas
     from azure.storage.fileshare import ShareServiceClient
     from azure.storage.queue import QueueServiceClient
-    parts = {"account": "myaccount", "key": KEY64}
+    parts = {"key": KEY64}
     named = {"account_name": "myaccount", "account_key": KEY64}
     blobs = BlobServiceClient("https://myaccount.blob.core.windows.net", named)
     package = "azure-storage-blob"
@@ -204,7 +213,7 @@ def azure():
         token = _generate_sas_token(uri, "RootManageSharedAccessKey", "kfwfB2vMvGrFbUhU4WbNcPpL3oPSoQkJq1rCf2v0SZ4=")
         record("azure-service-bus-sas", "azure-servicebus", "POST", "https://ns.servicebus.windows.net/queue/messages",
                {"Authorization": text(token.token), "Content-Type": "text/plain"}, "hi",
-               policy="RootManageSharedAccessKey", key="kfwfB2vMvGrFbUhU4WbNcPpL3oPSoQkJq1rCf2v0SZ4=")
+               key="kfwfB2vMvGrFbUhU4WbNcPpL3oPSoQkJq1rCf2v0SZ4=")
 
 
 def exchanges():
@@ -305,7 +314,37 @@ def akamai_and_oauth():
         record("oauth1", "oauthlib", "POST", uri, headers, body, **parts)
 
 
-ALL = [tencent, alibaba, huawei, volcengine, azure, exchanges, webhooks, akamai_and_oauth]
+def message_signatures():
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from http_message_signatures import HTTPMessageSigner, HTTPSignatureKeyResolver, algorithms
+    pem = lambda key: key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+                                        serialization.NoEncryption())
+    keys = {
+        "ed25519": (algorithms.ED25519, pem(ed25519.Ed25519PrivateKey.from_private_bytes(bytes(range(32))))),
+        "ecdsa-p256": (algorithms.ECDSA_P256_SHA256, pem(ec.derive_private_key(0x123456789, ec.SECP256R1()))),
+        "ecdsa-p384": (algorithms.ECDSA_P384_SHA384, pem(ec.derive_private_key(0x123456789, ec.SECP384R1()))),
+        "rsa-pss": (algorithms.RSA_PSS_SHA512, pem(rsa.generate_private_key(65537, 2048))),
+        "rsa-v15": (algorithms.RSA_V1_5_SHA256, pem(rsa.generate_private_key(65537, 2048))),
+        "hmac": (algorithms.HMAC_SHA256, b"a shared secret"),
+    }
+    for name, (algorithm, secret) in keys.items():
+        class Resolver(HTTPSignatureKeyResolver):
+            def resolve_private_key(self, key_id):
+                return secret
+
+        request = requests.Request("POST", "https://example.com:8443/a%20b?x=%7E1&y=a+b&Y=%2a", json={"a": 1}).prepare()
+        signer = HTTPMessageSigner(signature_algorithm=algorithm, key_resolver=Resolver())
+        signer.sign(request, key_id="key-1", nonce="n0nce", tag="app", expires=datetime.datetime(2036, 1, 1),
+                    covered_component_ids=("@method", "@authority", "@scheme", "@target-uri", "@request-target", "@path",
+                                           "@query", '"@query-param";name="x"', '"@query-param";name="y"', "content-type"),
+                    body=request.body)
+        shown = base64.b64encode(secret).decode() if name == "hmac" else secret.decode()
+        record(f"http-signature-{name}", "http-message-signatures", "POST", request.url, request.headers, text(request.body),
+               key="key-1", secret=shown)
+
+
+ALL = [tencent, alibaba, huawei, volcengine, azure, exchanges, webhooks, akamai_and_oauth, message_signatures]
 chosen = sys.argv[1:]
 for judge in ALL:
     if not chosen or judge.__name__ in chosen:

@@ -1,10 +1,10 @@
 //! Group J: requests that a credential signs. E verifies with the real key what a client signed with its phantom.
 
-use crate::rig::canary::hex;
-use crate::rig::origin::Seen;
+use crate::rig::canary::{hex, random};
+use crate::rig::origin::{Seen, ok};
 use crate::rig::sigv4::{Ask, Judged, Key, chunks, hash, judge, mac};
 use crate::rig::way::{Response, Way};
-use crate::rig::{DB, EXCHANGE, OTHER, Rig, S3};
+use crate::rig::{DB, EXCHANGE, OTHER, Rig, S3, STS};
 use crate::rows;
 
 rows![
@@ -19,6 +19,8 @@ rows![
     a_signature_of_another_time_is_refused_and_of_nearly_now_is_not,
     a_signature_of_another_key_is_refused,
     what_returns_credentials_is_refused,
+    temporary_credentials_stay_in_the_gateway,
+    an_answer_with_credentials_that_cannot_be_read_is_not_given_on,
     an_action_that_is_said_twice_is_refused,
     the_phantoms_of_a_signing_credential_go_nowhere_else,
     a_request_without_a_signature_gets_none,
@@ -439,6 +441,225 @@ fn a_signature_of_another_key_is_refused(rig: &Rig) {
 }
 
 /// J03.
+fn assume(role: &str) -> Ask {
+    Ask {
+        method: "POST",
+        path: "/".into(),
+        body: format!("Action=AssumeRole&Version=2011-06-15&RoleSessionName=s&RoleArn={role}").into_bytes(),
+        fields: vec![(
+            "content-type".into(),
+            "application/x-www-form-urlencoded; charset=utf-8".into(),
+        )],
+        service: "sts",
+        payload: None,
+        ..Ask::default()
+    }
+}
+
+/// `2030-01-01T00:00:00Z`, so far off.
+fn until(seconds: i64) -> String {
+    let at = time::OffsetDateTime::now_utc() + time::Duration::seconds(seconds);
+    at.format(&time::format_description::well_known::Rfc3339).unwrap()
+}
+
+fn sts_answer(key: &Key, until: &str) -> String {
+    format!(
+        "<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult><AssumedRoleUser>\
+         <Arn>arn:aws:sts::123456789012:assumed-role/demo/s</Arn></AssumedRoleUser><Credentials>\
+         <AccessKeyId>{}</AccessKeyId><SecretAccessKey>{}</SecretAccessKey><SessionToken>{}</SessionToken>\
+         <Expiration>{until}</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>",
+        key.id,
+        key.secret,
+        key.token.as_deref().unwrap()
+    )
+}
+
+fn element(text: &str, name: &str) -> String {
+    let rest = text
+        .split(&format!("<{name}>"))
+        .nth(1)
+        .unwrap_or_else(|| panic!("{text}"));
+    rest.split('<').next().unwrap().to_owned()
+}
+
+/// What E mints: its session token holds a canary, so that the invariants look after it.
+fn new_key(rig: &Rig) -> Key {
+    Key {
+        id: format!("ASIA{}", random(16).to_ascii_uppercase()),
+        secret: random(40),
+        token: Some(format!("{}{}", rig.secret("other"), random(200))),
+    }
+}
+
+/// Has `temp` assume a role; gives what the client got.
+fn assumed(rig: &Rig, way: Way, real: &Key, until: &str) -> (Key, Response) {
+    let answer = sts_answer(real, until);
+    rig.origins
+        .on("/", move |_| ok("Content-Type: text/xml\r\n", answer.as_bytes()));
+    let bytes = assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(way, "temp"), "");
+    let answer = send(rig, way, STS, &bytes);
+    let record = rig.record(way);
+    assert_eq!(answer.status, 200, "{answer:?} {record}");
+    judged_of(rig, "temp");
+    let text = answer.text();
+    let ours = Key {
+        id: element(&text, "AccessKeyId"),
+        secret: element(&text, "SecretAccessKey"),
+        token: Some(element(&text, "SessionToken")),
+    };
+    (ours, answer)
+}
+
+/// J03, I07: the client signs with phantoms of what STS gave, and E sees it signed with what STS gave.
+fn temporary_credentials_stay_in_the_gateway(rig: &Rig) {
+    for way in [Way::Connect, Way::Transparent] {
+        let real = new_key(rig);
+        let (ours, answer) = assumed(rig, way, &real, &until(3600));
+        for (ours, real) in [
+            (&ours.id, &real.id),
+            (&ours.secret, &real.secret),
+            (ours.token.as_ref().unwrap(), real.token.as_ref().unwrap()),
+        ] {
+            assert_eq!(ours.len(), real.len());
+            assert_ne!(ours, real);
+        }
+        assert!(ours.id.starts_with("ASIA"));
+        let plain = answer
+            .text()
+            .replace(&ours.id, &real.id)
+            .replace(&ours.secret, &real.secret);
+        let plain = plain.replace(ours.token.as_ref().unwrap(), real.token.as_ref().unwrap());
+        assert_eq!(plain, sts_answer(&real, &element(&plain, "Expiration")));
+
+        let ask = put(b"by a role");
+        let answer = send(rig, way, S3, &ask.write(S3, &ours, ""));
+        let record = rig.record(way);
+        assert_eq!(answer.status, 200, "{answer:?} {record}");
+        assert_eq!(record["lent"][0]["credential"], "temp", "{record}");
+        let seen = rig.seen().remove(0);
+        assert_eq!(judge(&seen, &real).unwrap().body, b"by a role");
+
+        // Whatever differs from what was given signs nothing, and the pins are those of the credential that it comes from.
+        let key = |id: &Key, secret: &Key, token: &Option<String>| Key {
+            id: id.id.clone(),
+            secret: secret.secret.clone(),
+            token: token.clone(),
+        };
+        let temp = rig.key(way, "temp");
+        for (wrong, reason) in [
+            (key(&ours, &real, &ours.token), "sigv4_mismatch"),
+            (key(&ours, &temp, &ours.token), "sigv4_mismatch"),
+            (key(&ours, &ours, &None), "foreign_credential"),
+            (key(&real, &real, &ours.token), "foreign_credential"),
+        ] {
+            refused(rig, way, S3, &ask.write(S3, &wrong, ""), 403, reason);
+        }
+        let far = Ask {
+            region: "eu-west-1",
+            ..put(b"x")
+        };
+        refused(rig, way, S3, &far.write(S3, &ours, ""), 403, "sigv4_scope");
+        let session = Ask {
+            path: "/bucket".into(),
+            query: "session".into(),
+            ..Ask::default()
+        };
+        refused(rig, way, S3, &session.write(S3, &ours, ""), 403, "sigv4_action");
+        // An echo of what was minted is one of a secret.
+        let echo = format!("{} {}", real.secret, real.id);
+        rig.origins.on("/bucket/key", move |_| ok("", echo.as_bytes()));
+        let answer = send(rig, way, S3, &Ask::default().write(S3, &ours, ""));
+        rig.record(way);
+        rig.seen();
+        assert_eq!(answer.text(), format!("{} {}", ours.secret, ours.id));
+        rig.origins.on("/bucket/key", |_| ok("", b""));
+    }
+    // Another credential's session, or one whose time is over, has no use of them.
+    let real = new_key(rig);
+    let (ours, _) = assumed(rig, Way::Connect, &real, &until(3600));
+    refused(
+        rig,
+        Way::Transparent,
+        S3,
+        &put(b"x").write(S3, &ours, ""),
+        403,
+        "foreign_credential",
+    );
+    let real = new_key(rig);
+    let (over, _) = assumed(rig, Way::Connect, &real, &until(-1));
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        &put(b"x").write(S3, &over, ""),
+        403,
+        "signature_expired",
+    );
+    // Who is not named for it may not ask.
+    let bytes = assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "aws"), "");
+    refused(rig, Way::Connect, STS, &bytes, 403, "sigv4_action");
+    let unsigned = "POST / HTTP/1.1\r\nHost: {H}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 32\r\n\r\nAction=AssumeRoleWithWebIdentity";
+    let answer = rig.ask(Way::Connect, STS, unsigned);
+    let record = rig.record(Way::Connect);
+    assert_eq!(
+        (answer.status, record["reason"].as_str()),
+        (403, Some("sigv4_action")),
+        "{record}"
+    );
+}
+
+fn an_answer_with_credentials_that_cannot_be_read_is_not_given_on(rig: &Rig) {
+    let real = new_key(rig);
+    let usual = sts_answer(&real, &until(3600));
+    let xml = "Content-Type: text/xml\r\n";
+    for (fields, body) in [
+        (xml, usual.replace("SessionToken", "Token")),
+        (
+            xml,
+            usual.replace(
+                "<Credentials>",
+                "<Credentials><AccessKeyId>ASIAOTHEROTHEROTHER2</AccessKeyId>",
+            ),
+        ),
+        (xml, format!("{usual}{}", " ".repeat(70_000))),
+        ("Content-Type: text/plain\r\n", usual.clone()),
+        (
+            "Content-Type: text/xml\r\nContent-Encoding: gzip\r\n",
+            usual.clone(),
+        ),
+    ] {
+        rig.origins.on("/", move |_| ok(fields, body.as_bytes()));
+        let bytes =
+            assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "temp"), "");
+        let answer = send(rig, Way::Connect, STS, &bytes);
+        let record = rig.record(Way::Connect);
+        assert_eq!(
+            (answer.status, record["reason"].as_str()),
+            (502, Some("minted_unread")),
+            "{answer:?} {record}"
+        );
+        let text = answer.text();
+        assert!(!text.contains(&real.id) && !text.contains(&real.secret), "{text}");
+        rig.seen();
+    }
+    // An error of the service is the client's to see.
+    rig.origins.on("/", |_| {
+        let body = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>";
+        let head = format!(
+            "HTTP/1.1 403 Forbidden\r\nContent-Type: text/xml\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        vec![crate::rig::origin::Step::Bytes(head.into_bytes())]
+    });
+    let bytes = assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "temp"), "");
+    let answer = send(rig, Way::Connect, STS, &bytes);
+    rig.record(Way::Connect);
+    rig.seen();
+    assert_eq!(answer.status, 403);
+    assert!(answer.text().contains("AccessDenied"));
+    rig.origins.on("/", |_| ok("", b""));
+}
+
 fn what_returns_credentials_is_refused(rig: &Rig) {
     let ask = Ask {
         path: "/bucket".into(),

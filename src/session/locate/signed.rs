@@ -79,23 +79,34 @@ impl<'a> Search<'a> {
             fault: Fault::SigV4(fault),
         };
         let Some(claim) = Claim::read(self.head).map_err(unsound)? else {
-            return Ok(());
+            return self.unsigned(signers);
         };
         let (part, signed) = match claim.location() {
             Location::Fields => (Part::Field, Signed::SigV4Fields),
             Location::Query { .. } => (Part::Query, Signed::SigV4Query),
         };
         let key = claim.access_key().as_bytes();
+        let minted = self.phantoms.minted(claim.access_key());
         let ours = signers.iter().find_map(|(bound, signing, signer)| {
-            Some((*bound, signing, signer, self.is_phantom(bound, key)?))
+            let minted = minted
+                .clone()
+                .filter(|minted| *minted.parent() == bound.binding.credential);
+            let phantom = match &minted {
+                Some(minted) => minted.parts()[0].clone(),
+                None => self.is_phantom(bound, key)?,
+            };
+            Some((*bound, signing, signer, phantom, minted))
         });
-        let Some((bound, signing, signer, phantom)) = ours else {
+        let Some((bound, signing, signer, phantom, minted)) = ours else {
             self.clean(key, part)?;
             return self.foreign(key, part, None);
         };
-        let token = signing
-            .part(SIGV4_PARTS[2])
-            .and_then(|token| self.phantoms.of(token));
+        let token = match &minted {
+            Some(minted) => Some(&minted.parts()[2]),
+            None => signing
+                .part(SIGV4_PARTS[2])
+                .and_then(|token| self.phantoms.of(token)),
+        };
         match (claim.session_token(), token) {
             (None, None) => {}
             (Some(theirs), Some(ours)) if theirs == ours.reveal() => {}
@@ -105,14 +116,27 @@ impl<'a> Search<'a> {
                 return self.foreign(theirs, part, None);
             }
         }
+        let credential = phantom.credential().clone();
         let request = signer
-            .permits(self.head, claim)
-            .map_err(|why| CredentialRefusal::Unsignable {
-                credential: phantom.credential().clone(),
-                why,
-            })?;
+            .permits(self.head, claim, minted)
+            .map_err(|why| CredentialRefusal::Unsignable { credential, why })?;
         self.signed = signed;
         self.lend(bound, 0, Spot::SigV4(Arc::new(request)), phantom, part)
+    }
+
+    /// A request without a signature is no use of a credential; but one whose answer is a credential is refused all the
+    /// same, since that would come to the client as it is (J03).
+    fn unsigned(
+        &self,
+        signers: &[(&'a Arc<Bound>, &'a Signing, &'a SigV4)],
+    ) -> Result<(), CredentialRefusal> {
+        for (bound, _, signer) in signers {
+            let credential = bound.binding.credential.clone();
+            signer
+                .permits_unsigned(self.head)
+                .map_err(|why| CredentialRefusal::Unsignable { credential, why })?;
+        }
+        Ok(())
     }
 
     /// A request that is signed by a recipe. Several may read one request; the key's id tells which is meant.

@@ -4,6 +4,7 @@ mod draw;
 mod finder;
 mod jwt;
 mod known;
+mod purse;
 mod registry;
 mod shape;
 
@@ -13,10 +14,12 @@ use crate::names::CredentialName;
 
 pub use draw::PhantomKey;
 pub use finder::{Form, Sighting};
+pub use purse::Minted;
 pub use registry::Registry;
 pub use shape::{Shape, ShapeMalformed};
 
 use finder::Finder;
+use purse::Purse;
 
 /// What a session holds in place of one secret. Debug names the credential and never prints the text.
 #[derive(Clone)]
@@ -159,6 +162,7 @@ impl<'k> Issue<'k> {
         Phantoms {
             issued: self.issued,
             finder,
+            purse: Purse::default(),
         }
     }
 
@@ -175,6 +179,7 @@ impl<'k> Issue<'k> {
 pub struct Phantoms {
     issued: Vec<Phantom>,
     finder: Finder,
+    purse: Purse,
 }
 
 impl Phantoms {
@@ -184,6 +189,7 @@ impl Phantoms {
         Self {
             issued: Vec::new(),
             finder: Finder::new(std::iter::empty()),
+            purse: Purse::default(),
         }
     }
 
@@ -199,6 +205,17 @@ impl Phantoms {
         self.issued
             .iter()
             .find(|phantom| phantom.credential == *credential)
+    }
+
+    /// The phantoms of temporary credentials with this access key id, if the session was given such.
+    #[must_use]
+    pub fn minted(&self, access_key: &str) -> Option<Arc<Minted>> {
+        self.purse.of(access_key)
+    }
+
+    /// Keeps phantoms of temporary credentials; gives those that the session no longer holds for it.
+    pub fn keep(&self, minted: Arc<Minted>) -> Vec<Arc<Minted>> {
+        self.purse.keep(minted)
     }
 
     /// The shortest text that could hold a phantom in any form; shorter texts need no search.

@@ -1,6 +1,6 @@
 //! Algorithms: hashes, message authentication codes and signatures, by the names that descriptions use.
 
-use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::agreement::{ECDH_P256, ECDH_P384, PrivateKey};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RsaKeyPair, UnparsedPublicKey};
 use base64::Engine as _;
@@ -188,68 +188,118 @@ impl Algorithm {
             Algorithm::EcdsaP384 => &signature::ECDSA_P384_SHA384_FIXED_SIGNING,
             _ => &signature::ECDSA_P256_SHA256_FIXED_SIGNING,
         };
-        match PrivateKey::read(key)? {
-            PrivateKey::Pkcs8(der) => EcdsaKeyPair::from_pkcs8(algorithm, &der),
-            PrivateKey::Traditional(der) => {
+        match KeyText::read(key)? {
+            KeyText::Pkcs8(der) => EcdsaKeyPair::from_pkcs8(algorithm, &der),
+            KeyText::Traditional(der) => {
                 return EcdsaKeyPair::from_private_key_der(algorithm, &der).map_err(|_| KeyUnfit);
             }
-            PrivateKey::Raw(_) => return Err(KeyUnfit),
+            KeyText::Raw(_) => return Err(KeyUnfit),
         }
         .map_err(|_| KeyUnfit)
     }
 }
 
-/// A new key pair of an algorithm, as PEM of PKCS #8: what a phantom of such a key must be.
-pub(super) fn new_key(algorithm: Algorithm) -> Result<Zeroizing<String>, KeyUnfit> {
-    let der = match algorithm {
-        Algorithm::Ed25519 => {
-            Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map(|d| d.as_ref().to_vec())
-        }
-        Algorithm::EcdsaP256 => {
-            EcdsaKeyPair::generate_pkcs8(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
-                .map(|d| d.as_ref().to_vec())
-        }
-        Algorithm::EcdsaP384 => {
-            EcdsaKeyPair::generate_pkcs8(&signature::ECDSA_P384_SHA384_FIXED_SIGNING, &SystemRandom::new())
-                .map(|d| d.as_ref().to_vec())
-        }
-        Algorithm::RsaPssSha512 | Algorithm::RsaPkcs1Sha256 => {
-            RsaKeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048)
-                .and_then(|pair| pair.as_der())
-                .map(|der: aws_lc_rs::encoding::Pkcs8V1Der<'_>| der.as_ref().to_vec())
-        }
-        Algorithm::Hmac(_) => return Err(KeyUnfit),
+/// A private key made of a seed, as PEM of PKCS #8 (RFC 5958): what a phantom of such a key must be. `None` for an algorithm
+/// whose keys are any bytes, for RSA, whose keys are searched for and not drawn, and for the rare seed that is no key.
+pub(super) fn key_of_seed(algorithm: Algorithm, seed: &[u8; 32]) -> Option<Zeroizing<String>> {
+    let on_curve = |curve, scalar: &[u8], before: &[u8], between: &[u8]| {
+        let key = PrivateKey::from_private_key(curve, scalar).ok()?;
+        let point = key.compute_public_key().ok()?;
+        Some(Zeroizing::new([before, scalar, between, point.as_ref()].concat()))
     };
-    let der = Zeroizing::new(der.map_err(|_| KeyUnfit)?);
-    let mut pem = Zeroizing::new(String::from("-----BEGIN PRIVATE KEY-----\n"));
+    let der = match algorithm {
+        Algorithm::Ed25519 => Zeroizing::new([&ED25519_KEY, &seed[..]].concat()),
+        Algorithm::EcdsaP256 => on_curve(&ECDH_P256, seed, &P256_KEY, &P256_POINT)?,
+        Algorithm::EcdsaP384 => {
+            let scalar = Zeroizing::new(Hash::Sha384.of(seed));
+            on_curve(&ECDH_P384, &scalar, &P384_KEY, &P384_POINT)?
+        }
+        Algorithm::Hmac(_) | Algorithm::RsaPssSha512 | Algorithm::RsaPkcs1Sha256 => return None,
+    };
     let text = Zeroizing::new(STANDARD.encode(&*der));
-    for line in text.as_bytes().chunks(64) {
-        pem.push_str(std::str::from_utf8(line).map_err(|_| KeyUnfit)?);
-        pem.push('\n');
-    }
-    pem.push_str("-----END PRIVATE KEY-----\n");
-    Ok(pem)
+    let lines: Vec<&str> = text
+        .as_bytes()
+        .chunks(64)
+        .filter_map(|line| std::str::from_utf8(line).ok())
+        .collect();
+    let body = Zeroizing::new(lines.join("\n"));
+    Some(Zeroizing::new(format!(
+        "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+        *body
+    )))
 }
 
+/// What stands before the 32 bytes of an Ed25519 key (RFC 8410 §7).
+const ED25519_KEY: [u8; 16] = [
+    0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
+];
+/// What stands before the number of a P-256 key, and between it and its point (RFC 5915 §3).
+const P256_KEY: [u8; 36] = [
+    0x30, 0x81, 0x87, 2, 1, 0, 0x30, 0x13, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48,
+    0xce, 0x3d, 3, 1, 7, 4, 0x6d, 0x30, 0x6b, 2, 1, 1, 4, 0x20,
+];
+const P256_POINT: [u8; 5] = [0xa1, 0x44, 3, 0x42, 0];
+/// The same for P-384.
+const P384_KEY: [u8; 35] = [
+    0x30, 0x81, 0xb6, 2, 1, 0, 0x30, 0x10, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 5, 0x2b, 0x81, 4, 0,
+    0x22, 4, 0x81, 0x9e, 0x30, 0x81, 0x9b, 2, 1, 1, 4, 0x30,
+];
+const P384_POINT: [u8; 5] = [0xa1, 0x64, 3, 0x62, 0];
+
 fn ed25519(key: &[u8]) -> Result<Ed25519KeyPair, KeyUnfit> {
-    match PrivateKey::read(key)? {
-        PrivateKey::Pkcs8(der) => Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map_err(|_| KeyUnfit),
-        PrivateKey::Raw(seed) => match seed.len() {
+    match KeyText::read(key)? {
+        KeyText::Pkcs8(der) => Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map_err(|_| KeyUnfit),
+        KeyText::Raw(seed) => match seed.len() {
             32 => Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| KeyUnfit),
             // The seed and the public key, as libsodium writes them: they must belong together.
             64 => Ed25519KeyPair::from_seed_and_public_key(&seed[..32], &seed[32..]).map_err(|_| KeyUnfit),
             _ => Err(KeyUnfit),
         },
-        PrivateKey::Traditional(_) => Err(KeyUnfit),
+        KeyText::Traditional(_) => Err(KeyUnfit),
     }
 }
 
 fn rsa(key: &[u8]) -> Result<RsaKeyPair, KeyUnfit> {
-    match PrivateKey::read(key)? {
-        PrivateKey::Pkcs8(der) => RsaKeyPair::from_pkcs8(&der).map_err(|_| KeyUnfit),
-        PrivateKey::Traditional(der) => RsaKeyPair::from_der(&der).map_err(|_| KeyUnfit),
-        PrivateKey::Raw(_) => Err(KeyUnfit),
+    match KeyText::read(key)? {
+        KeyText::Pkcs8(der) => match inner_of_pss(&der) {
+            Some(inner) => RsaKeyPair::from_der(inner).map_err(|_| KeyUnfit),
+            None => RsaKeyPair::from_pkcs8(&der).map_err(|_| KeyUnfit),
+        },
+        KeyText::Traditional(der) => RsaKeyPair::from_der(&der).map_err(|_| KeyUnfit),
+        KeyText::Raw(_) => Err(KeyUnfit),
     }
+}
+
+/// The RSA key inside of a PKCS #8 key that is marked for PSS alone (RFC 4055 §1.2), which aws-lc does not read.
+///
+/// DER: a sequence of the version 0, a sequence with the algorithm's name, and the key as an octet string.
+fn inner_of_pss(der: &[u8]) -> Option<&[u8]> {
+    const ID_RSASSA_PSS: [u8; 11] = [0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0a];
+    let (whole, _) = element(der, 0x30)?;
+    let (_, rest) = element(whole, 0x02)?;
+    let (algorithm, rest) = element(rest, 0x30)?;
+    let (key, _) = element(rest, 0x04)?;
+    algorithm.starts_with(&ID_RSASSA_PSS).then_some(key)
+}
+
+/// The content of a DER element of this tag, and what follows it.
+fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let rest = der.strip_prefix(&[tag])?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81 | 0x82 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(first & 3))?;
+            (
+                bytes
+                    .iter()
+                    .fold(0, |length, byte| length << 8 | usize::from(*byte)),
+                rest,
+            )
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(length)
 }
 
 fn rsa_sign(
@@ -265,20 +315,20 @@ fn rsa_sign(
 }
 
 /// A private key as it is kept: PEM (RFC 7468), or the raw bytes of Ed25519.
-enum PrivateKey {
+enum KeyText {
     Pkcs8(Zeroizing<Vec<u8>>),
     /// `EC PRIVATE KEY` (RFC 5915) or `RSA PRIVATE KEY` (RFC 8017).
     Traditional(Zeroizing<Vec<u8>>),
     Raw(Zeroizing<Vec<u8>>),
 }
 
-impl PrivateKey {
-    fn read(key: &[u8]) -> Result<PrivateKey, KeyUnfit> {
+impl KeyText {
+    fn read(key: &[u8]) -> Result<KeyText, KeyUnfit> {
         let Some(text) = std::str::from_utf8(key)
             .ok()
             .filter(|text| text.contains("-----BEGIN "))
         else {
-            return Ok(PrivateKey::Raw(Zeroizing::new(key.to_vec())));
+            return Ok(KeyText::Raw(Zeroizing::new(key.to_vec())));
         };
         // Files of keys in JSON come with their line breaks still written as `\n`.
         let text = Zeroizing::new(text.replace("\\n", "\n"));
@@ -294,9 +344,59 @@ impl PrivateKey {
             Zeroizing::new(body.chars().filter(|c| !c.is_ascii_whitespace()).collect());
         let der = Zeroizing::new(STANDARD.decode(body.as_bytes()).map_err(|_| KeyUnfit)?);
         match label {
-            "PRIVATE KEY" => Ok(PrivateKey::Pkcs8(der)),
-            "EC PRIVATE KEY" | "RSA PRIVATE KEY" => Ok(PrivateKey::Traditional(der)),
+            "PRIVATE KEY" => Ok(KeyText::Pkcs8(der)),
+            "EC PRIVATE KEY" | "RSA PRIVATE KEY" => Ok(KeyText::Traditional(der)),
             _ => Err(KeyUnfit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_a_seed_signs_and_is_the_same_for_the_same_seed() {
+        for algorithm in [Algorithm::Ed25519, Algorithm::EcdsaP256, Algorithm::EcdsaP384] {
+            let key = key_of_seed(algorithm, &[7; 32]).unwrap();
+            assert_eq!(*key, *key_of_seed(algorithm, &[7; 32]).unwrap());
+            assert_ne!(*key, *key_of_seed(algorithm, &[8; 32]).unwrap());
+            let signature = algorithm.sign(key.as_bytes(), b"text").unwrap();
+            assert_eq!(algorithm.verify(key.as_bytes(), b"text", &signature), Ok(true));
+            assert_eq!(algorithm.verify(key.as_bytes(), b"texts", &signature), Ok(false));
+            // As it stands in a file of JSON.
+            let escaped = key.replace('\n', "\\n");
+            assert_eq!(
+                algorithm.verify(escaped.as_bytes(), b"text", &signature),
+                Ok(true)
+            );
+        }
+        assert!(key_of_seed(Algorithm::RsaPssSha512, &[7; 32]).is_none());
+        assert!(
+            key_of_seed(Algorithm::EcdsaP256, &[0xff; 32]).is_none(),
+            "beyond the order of the curve"
+        );
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        let p256 = key_of_seed(Algorithm::EcdsaP256, &[7; 32]).unwrap();
+        for (algorithm, key) in [
+            (Algorithm::Ed25519, &b"short"[..]),
+            (Algorithm::Ed25519, p256.as_bytes()),
+            (Algorithm::EcdsaP384, p256.as_bytes()),
+            (Algorithm::RsaPssSha512, p256.as_bytes()),
+            (
+                Algorithm::EcdsaP256,
+                b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
+            ),
+            (
+                Algorithm::EcdsaP256,
+                b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
+            ),
+            (Algorithm::named("hmac-sha256").unwrap(), b""),
+        ] {
+            assert_eq!(algorithm.sign(key, b"text"), Err(KeyUnfit));
         }
     }
 }

@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use super::algorithm::Algorithm;
 use super::canonical::Selection;
-use super::filter::Filter;
+use super::components::Components;
 use super::moment::{Form, NonceForm};
 use super::place::Slot;
 use super::template::{Name, Template, Term};
-use super::{Part, Placement, Recipe, Role, Value, ValueKind};
+use super::{Part, Placement, Recipe, Role, Value, ValueKind, check};
 
 /// Something wrong in a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +75,8 @@ struct RawValue {
     parameters: Option<String>,
     kept: Option<Vec<String>>,
     made: Option<String>,
+    components: Option<String>,
+    algorithm: Option<String>,
     read: Option<String>,
 }
 
@@ -103,7 +105,7 @@ enum Templates {
     Several(Vec<String>),
 }
 
-struct Loader {
+pub(super) struct Loader {
     parts: Vec<String>,
     values: Vec<String>,
     steps: Vec<String>,
@@ -111,7 +113,7 @@ struct Loader {
 }
 
 impl Loader {
-    fn wrong(&mut self, at: impl Into<String>, what: impl Into<String>) {
+    pub(super) fn wrong(&mut self, at: impl Into<String>, what: impl Into<String>) {
         self.mistakes.push(Mistake {
             at: at.into(),
             what: what.into(),
@@ -164,15 +166,31 @@ impl Loader {
             raw.parameters.is_some(),
             raw.kept.is_some(),
             raw.made.is_some(),
+            raw.components.is_some(),
         ];
         if kinds.iter().filter(|kind| **kind).count() != 1 {
             self.wrong(
                 &at,
-                "a value is one of `time`, `expiry`, `nonce`, `fields`, `parameters`, `kept`, `made`",
+                "a value is one of `time`, `expiry`, `nonce`, `fields`, `parameters`, `kept`, `made`, `components`",
             );
         }
-        if raw.longest_seconds.is_some() != raw.expiry.is_some() {
-            self.wrong(&at, "`expiry` and `longest_seconds` go together");
+        if raw.longest_seconds.is_some() != (raw.expiry.is_some() || raw.components.is_some()) {
+            self.wrong(
+                &at,
+                "`longest_seconds` goes with `expiry` or `components`, and they with it",
+            );
+        }
+        if raw.algorithm.is_some() != raw.components.is_some() {
+            self.wrong(&at, "`components` and `algorithm` go together");
+        }
+        if let (Some(wanted), Some(algorithm), Some(longest)) =
+            (&raw.components, &raw.algorithm, raw.longest_seconds)
+        {
+            return ValueKind::Components(Components {
+                wanted: wanted.split_whitespace().map(str::to_owned).collect(),
+                algorithm: algorithm.clone(),
+                longest,
+            });
         }
         if raw.separator.is_some() != raw.fields.is_some() {
             self.wrong(&at, "`fields` and `separator` go together");
@@ -298,11 +316,11 @@ pub(super) fn load(text: &str) -> Result<Recipe, Vec<Mistake>> {
         whole: false,
     };
     // What follows walks the steps, so they must end.
-    if let Some(name) = endless(&recipe) {
+    if let Some(name) = check::endless(&recipe) {
         loader.wrong(name, "this rests on itself");
         return Err(loader.mistakes);
     }
-    check(&recipe, &mut loader);
+    check::check(&recipe, &mut loader);
     let of_content = |term: &Term| match term {
         Term::Content => true,
         Term::Parameters(parameters, _) => parameters.form,
@@ -334,7 +352,7 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
             "secret" => Role::Secret,
             _ => {
                 loader.wrong(&at, "a part's role is `id`, `sent` or `secret`");
-                Role::Secret
+                Role::Sent
             }
         };
         if part.optional && role == Role::Id {
@@ -399,145 +417,6 @@ fn places(raw: &RawRecipe, loader: &mut Loader) -> Vec<Placement> {
         }
     });
     places.collect()
-}
-
-/// The name of a step or value that rests on itself.
-fn endless(recipe: &Recipe) -> Option<String> {
-    fn visit(recipe: &Recipe, name: Name, path: &mut Vec<Name>, done: &mut Vec<Name>) -> bool {
-        if done.contains(&name) {
-            return false;
-        }
-        if path.contains(&name) {
-            return true;
-        }
-        let template = match name {
-            Name::Step(index) => &recipe.steps[index].1,
-            Name::Value(index) => match &recipe.values[index].kind {
-                ValueKind::Made(template) => template,
-                _ => return false,
-            },
-            _ => return false,
-        };
-        path.push(name);
-        let endless = template.names().any(|name| visit(recipe, name, path, done));
-        path.pop();
-        done.push(name);
-        endless
-    }
-    let steps = recipe
-        .steps
-        .iter()
-        .enumerate()
-        .map(|(index, (name, _))| (Name::Step(index), name));
-    let values = recipe
-        .values
-        .iter()
-        .enumerate()
-        .map(|(index, value)| (Name::Value(index), &value.name));
-    let mut done = Vec::new();
-    steps
-        .chain(values)
-        .find(|(name, _)| visit(recipe, *name, &mut Vec::new(), &mut done))
-        .map(|(_, name)| name.clone())
-}
-
-/// What must hold of the whole: that it signs with a secret, never sends one, and can be verified.
-fn check(recipe: &Recipe, loader: &mut Loader) {
-    let is_secret =
-        |name: Name| matches!(name, Name::Part(index) if recipe.parts[index].role == Role::Secret);
-    if !rests_on(recipe, &recipe.key, &is_secret) {
-        loader.wrong(
-            "sign.key",
-            "the key must come from a part that is `secret` and not optional",
-        );
-    }
-    if !recipe.places.iter().any(|place| place.signature) {
-        loader.wrong("place", "the signature stands in no place");
-    }
-    for template in [&recipe.key, &recipe.text]
-        .into_iter()
-        .chain(recipe.steps.iter().map(|(_, step)| step))
-    {
-        if template.names().any(|name| name == Name::Signature) {
-            loader.wrong("signature", "the signature is for places alone");
-        }
-    }
-    for (index, place) in recipe.places.iter().enumerate() {
-        if place
-            .templates
-            .iter()
-            .any(|template| rests_on(recipe, template, &is_secret))
-        {
-            loader.wrong(
-                format!("place {}", index + 1),
-                "a secret, or what is made of one, may not be sent",
-            );
-        }
-    }
-    let readable = || {
-        recipe
-            .places
-            .iter()
-            .filter(|place| place.readable)
-            .flat_map(|place| &place.templates)
-    };
-    let is_read = |wanted: Name| readable().any(|template| template.names().any(|name| name == wanted));
-    // What is inside of a value that was made need not be read: that value is taken as the client made it.
-    let is_inside =
-        |wanted: Name| readable().any(|template| rests_on(recipe, template, &|name| name == wanted));
-    for (index, value) in recipe.values.iter().enumerate() {
-        let name = Name::Value(index);
-        if !is_read(name) && value.read.is_none() && !(is_inside(name) && value.kind.is_new()) {
-            loader.wrong(
-                &value.name,
-                "this value stands in no place from which it could be read",
-            );
-        }
-    }
-    for (index, part) in recipe.parts.iter().enumerate() {
-        if part.role != Role::Secret && part.read.is_none() && !is_read(Name::Part(index)) {
-            loader.wrong(
-                &part.name,
-                "this part is to be sent and stands in no place from which it could be read",
-            );
-        }
-    }
-    let times = recipe
-        .values
-        .iter()
-        .filter(|value| matches!(value.kind, ValueKind::Time(_)))
-        .count();
-    let nonces = recipe
-        .values
-        .iter()
-        .filter(|value| matches!(value.kind, ValueKind::Nonce(_)))
-        .count();
-    if times > 1 || nonces > 1 {
-        loader.wrong("value", "there may be one time and one nonce");
-    }
-}
-
-/// Whether a template rests on a name, through steps and values; a public key is no secret.
-fn rests_on(recipe: &Recipe, template: &Template, wanted: &dyn Fn(Name) -> bool) -> bool {
-    template.values().any(|(term, filters)| {
-        let own = if matches!(term, Term::Jwk(_)) {
-            None
-        } else {
-            term.name()
-        };
-        let mut names = own.into_iter().chain(filters.iter().filter_map(Filter::name));
-        names.any(|name| {
-            wanted(name)
-                || match name {
-                    Name::Step(index) => rests_on(recipe, &recipe.steps[index].1, wanted),
-                    Name::Value(index) => match &recipe.values[index].kind {
-                        ValueKind::Made(made) => rests_on(recipe, made, wanted),
-                        _ => false,
-                    },
-                    _ => false,
-                }
-        })
-    })
 }
 
 /// Names of terms that take no argument, and the signature's.

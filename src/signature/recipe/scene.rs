@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use super::algorithm::Algorithm;
 use super::canonical::{Pair, Parameters, Selection, field, host, pairs};
+use super::components::signature_base;
 use super::filter::{Filter, uri};
 use super::moment::Moment;
 use super::place::{Slot, authorization, is_form, without};
@@ -68,27 +69,26 @@ impl<'a> Scene<'a> {
 
     /// Writes a template.
     pub(super) fn write(&self, template: &Template) -> Result<Text, Fault> {
-        let mut out = Zeroizing::new(Vec::new());
-        for piece in &template.0 {
-            match piece {
-                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Value(term, filters) => out.extend_from_slice(&self.value(term, filters)?),
-            }
-        }
-        Ok(out)
+        // Joined in one step, so that no half of a secret is left behind where a buffer grew.
+        let pieces = template.0.iter().map(|piece| match piece {
+            Piece::Text(text) => Ok(Zeroizing::new(text.as_bytes().to_vec())),
+            Piece::Value(term, filters) => self.value(term, filters),
+        });
+        let pieces = pieces.collect::<Result<Vec<Text>, Fault>>()?;
+        let slices: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_slice()).collect();
+        Ok(Zeroizing::new(slices.concat()))
     }
 
     fn value(&self, term: &Term, filters: &[Filter]) -> Result<Text, Fault> {
         let mut value = Zeroizing::new(self.term(term)?);
         for filter in filters {
-            let taken = std::mem::take(&mut *value);
             let result = match filter {
-                Filter::Mac(hash, key) => hash.of(&self.named(*key)?, &taken),
+                Filter::Mac(hash, key) => hash.of(&self.named(*key)?, &value),
                 Filter::If(name) if self.named(*name)?.is_empty() => Vec::new(),
                 Filter::Unless(name) if !self.named(*name)?.is_empty() => Vec::new(),
                 Filter::When(name, text) if **self.named(*name)? != *text.as_bytes() => Vec::new(),
                 filter => {
-                    let result = filter.apply(taken, self.head.method.as_str());
+                    let result = filter.apply(&value, self.head.method.as_str());
                     // What is not in the form of its filter is a part's, or the client's.
                     result.ok_or_else(|| match term {
                         Term::Name(Name::Part(part)) => Fault::Key(self.recipe.parts[*part].name.clone()),
@@ -136,6 +136,7 @@ impl<'a> Scene<'a> {
                     .map(|(bucket, _)| bucket.as_bytes().to_vec())
                     .unwrap_or_default()
             }
+            Term::SignatureBase(name) => signature_base(head, &self.named(*name)?)?,
             Term::Jwk(name) => {
                 jwk(self.recipe.algorithm, &self.named(*name)?).ok_or_else(|| self.key_fault())?
             }
@@ -252,7 +253,7 @@ fn jwk(algorithm: Algorithm, key: &[u8]) -> Option<Vec<u8>> {
     let public = algorithm.public(key).ok()?;
     let coded = |bytes: &[u8]| {
         Filter::Base64Url
-            .apply(bytes.to_vec(), "")
+            .apply(bytes, "")
             .and_then(|text| String::from_utf8(text).ok())
     };
     let (x, y) = public.split_at(public.len() / 2);

@@ -54,6 +54,8 @@ pub(super) enum Term {
     Parameters(Parameters, ParameterStyle),
     /// The first label of the host, where the second begins with this: a bucket before its service.
     Bucket(Box<str>),
+    /// RFC 9421 §2.5: the signature base of the components that the value holds.
+    SignatureBase(Name),
     /// The public key that belongs to what is named, as a JSON Web Key in the order of RFC 7638.
     Jwk(Name),
 }
@@ -62,7 +64,7 @@ impl Term {
     /// The name that it depends on.
     pub(super) fn name(&self) -> Option<Name> {
         match self {
-            Term::Name(name) | Term::Jwk(name) => Some(*name),
+            Term::Name(name) | Term::SignatureBase(name) | Term::Jwk(name) => Some(*name),
             Term::Fields(selection, _) | Term::FieldNames(selection, _) => selection.name(),
             _ => None,
         }
@@ -241,6 +243,7 @@ fn term(text: &str, resolve: &dyn Fn(&str) -> Option<Name>) -> Result<Term, Stri
                 .ok_or_else(|| format!("there is no style of parameters `{style}`"))?,
         ),
         ("bucket", [prefix]) => Term::Bucket((*prefix).into()),
+        ("signature-base", [name]) => Term::SignatureBase(named(name)?),
         ("jwk", [name]) => Term::Jwk(named(name)?),
         (name, []) => Term::Name(named(name)?),
         (name, _) => return Err(format!("there is no `{name}` with {} arguments", arguments.len())),

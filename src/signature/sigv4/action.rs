@@ -108,6 +108,12 @@ impl Action {
         }
     }
 
+    /// Whether the answer holds temporary credentials that [`super::Minted`] reads, so that the client can be given others.
+    pub fn mints(&self) -> bool {
+        self.operation
+            .is_some_and(|operation| minting::is_virtualised(self.api, operation))
+    }
+
     /// Whether this is the name of an action that returns credentials.
     pub(super) fn is_credential_name(name: &str) -> bool {
         name.split_once(':')

@@ -30,7 +30,15 @@ pub struct Rechain {
     /// A line that is not complete yet.
     line: BytesMut,
     hasher: Hasher,
-    held: Vec<Bytes>,
+    held: Held,
+}
+
+/// A chunk's data until it is verified: slices of what arrived, small ones joined, so that what is held is about as long as
+/// the chunk however it was cut.
+#[derive(Default)]
+struct Held {
+    pieces: Vec<Bytes>,
+    small: BytesMut,
 }
 
 enum State {
@@ -94,7 +102,7 @@ impl Rechain {
             state: State::Size,
             line: BytesMut::new(),
             hasher: Hasher::new(),
-            held: Vec::new(),
+            held: Held::default(),
         })
     }
 
@@ -232,7 +240,7 @@ impl Rechain {
             if chunk.left == 0 {
                 let hash = std::mem::replace(&mut self.hasher, Hasher::new()).finish();
                 self.resign(&chunk, &hash, out)?;
-                out.append(&mut self.held);
+                self.held.release(out);
             }
         }
         Ok(if chunk.left == 0 {
@@ -336,6 +344,28 @@ impl Rechain {
     }
 }
 
+impl Held {
+    fn push(&mut self, piece: Bytes) {
+        if piece.len() < SMALL {
+            self.small.extend_from_slice(&piece);
+        } else {
+            self.join();
+            self.pieces.push(piece);
+        }
+    }
+
+    fn release(&mut self, out: &mut Vec<Bytes>) {
+        self.join();
+        out.append(&mut self.pieces);
+    }
+
+    fn join(&mut self) {
+        if !self.small.is_empty() {
+            self.pieces.push(self.small.split().freeze());
+        }
+    }
+}
+
 /// Shows no key and no content.
 impl fmt::Debug for Rechain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -392,6 +422,8 @@ fn unpadded(signature: &str, ecdsa: bool) -> Result<&str, Fault> {
 const TRAILER: Fault = Fault::Framing("its trailer is malformed");
 const CHUNK_SIGNATURE: &str = ";chunk-signature=";
 const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
+/// What is shorter is copied rather than kept.
+const SMALL: usize = 4 * 1024;
 /// 16 digits, the extension's name, and an ECDSA signature.
 const LONGEST_LINE: usize = 16 + CHUNK_SIGNATURE.len() + LONGEST_ECDSA + 2;
 const LONGEST_TRAILER: usize = 8 * 1024;

@@ -10,7 +10,8 @@ use super::{Algorithm, Claim, Fault, Stamp};
 
 /// A derived key. It is never printed, copied or compared, and wiped when it is dropped.
 pub(super) enum Key {
-    Hmac(Zeroizing<[u8; 32]>),
+    /// Boxed, so that moving it leaves no copy behind.
+    Hmac(Box<Zeroizing<[u8; 32]>>),
     Ecdsa(Box<Pair>),
 }
 
@@ -22,7 +23,7 @@ impl Key {
         }
         let secret = std::str::from_utf8(secret).map_err(|_| Fault::Key)?;
         let derived = generate_signing_key(secret, stamp.time(), claim.region(), &claim.service);
-        let mut key = Zeroizing::new([0; 32]);
+        let mut key = Box::new(Zeroizing::new([0; 32]));
         if derived.as_ref().len() != key.len() {
             return Err(Fault::Key);
         }

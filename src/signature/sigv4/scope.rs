@@ -5,7 +5,7 @@
 
 use http::{HeaderName, HeaderValue, Method, header};
 
-use super::action::{Action, CopySource, S3Call, names};
+use super::action::{Action, CopySource, Reading, S3Call, names};
 use super::endpoint::{Endpoint, ScopeMismatch, Style, is_account, is_bucket};
 use super::named;
 use super::tables::Tables;
@@ -248,6 +248,32 @@ impl Scope {
             said.filter(strange)
         });
         stranger.map_or(Ok(()), |account| Err(OutOfScope::Account(account)))
+    }
+
+    /// Whether a request that is not signed may be made at an endpoint for which the credential signs: not if its answer is a
+    /// credential (`AssumeRoleWithWebIdentity`, `GetRoleCredentials`), unless it is named.
+    ///
+    /// # Errors
+    /// [`OutOfScope::ReturnsCredentials`], or [`OutOfScope::UnknownAction`] where content that is not held would say.
+    pub fn permits_unsigned(
+        &self,
+        endpoint: &Endpoint,
+        head: &RequestHead,
+        reading: &Reading,
+    ) -> Result<(), OutOfScope> {
+        // Without a signature a store has nothing to give but at its root, where MinIO answers as STS.
+        if endpoint.is_object_store() && head.method != Method::POST {
+            return Ok(());
+        }
+        match reading {
+            Reading::Form(form) if form.may_return_credentials() => Err(OutOfScope::UnknownAction),
+            Reading::Known(action) if action.returns_credentials() => {
+                let name = action.name().to_string();
+                let named = self.pins.credential_actions.contains(&name);
+                named.then_some(()).ok_or(OutOfScope::ReturnsCredentials(name))
+            }
+            Reading::Form(_) | Reading::Known(_) => Ok(()),
+        }
     }
 
     /// Whether [`Scope::permits_content`] has something to say, so that the content must be held.

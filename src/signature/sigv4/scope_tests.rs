@@ -236,6 +236,47 @@ fn what_returns_credentials_is_denied_until_it_is_named() {
 }
 
 #[test]
+fn a_request_without_a_signature_gets_no_credentials_either() {
+    let unsigned = |method: &str, host: &str, target: &str, fields: &[(&str, &str)]| {
+        let head = head(host, method, target, fields);
+        let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
+        let reading = Action::read(&endpoint, &head).unwrap();
+        let scope = Scope::new(Pins {
+            credential_actions: texts(&["cognito-identity:GetOpenIdToken"]),
+            ..Pins::default()
+        });
+        scope
+            .unwrap()
+            .permits_unsigned(&endpoint, &head, &reading)
+            .is_ok()
+    };
+    assert!(!unsigned("POST", "sts.amazonaws.com", "/", &[FORM]));
+    assert!(!unsigned(
+        "GET",
+        "sts.amazonaws.com",
+        "/?Action=AssumeRoleWithWebIdentity",
+        &[]
+    ));
+    let portal = "portal.sso.us-east-1.amazonaws.com";
+    assert!(!unsigned(
+        "GET",
+        portal,
+        "/federation/credentials?role_name=r&account_id=1",
+        &[]
+    ));
+    assert!(unsigned("GET", portal, "/assignment/accounts", &[]));
+    let identity = "cognito-identity.us-east-1.amazonaws.com";
+    let json = ("content-type", "application/x-amz-json-1.1");
+    let target = |name: &'static str| ("x-amz-target", name);
+    let credentials = target("AWSCognitoIdentityService.GetCredentialsForIdentity");
+    assert!(!unsigned("POST", identity, "/", &[credentials, json]));
+    let named = target("AWSCognitoIdentityService.GetOpenIdToken");
+    assert!(unsigned("POST", identity, "/", &[named, json]));
+    assert!(unsigned("GET", S3, "/bucket/key", &[]));
+    assert!(unsigned("GET", S3, "/bucket/key?newthing", &[]));
+}
+
+#[test]
 fn buckets_and_prefixes_hold_for_keys_listings_and_sources() {
     let pins = || buckets(&["mine", "shared/team/"]);
     for (method, target, fields, expected) in [

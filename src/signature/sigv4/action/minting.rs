@@ -12,6 +12,18 @@ pub(super) fn returns_credentials(api: &str, operation: &str) -> bool {
     MINTING.contains(&(api, operation))
 }
 
+/// Whether the credentials of its answer stay in the gateway, and the client is given phantoms for them.
+pub(super) fn is_virtualised(api: &str, operation: &str) -> bool {
+    matches!(
+        (api, operation),
+        (
+            "sts",
+            "AssumeRole" | "AssumeRoot" | "GetSessionToken" | "GetFederationToken"
+        ) | ("s3", "CreateSession")
+            | ("s3control", "GetDataAccess")
+    )
+}
+
 /// Whether an API has such an operation at all.
 pub(super) fn is_minting(api: &str) -> bool {
     MINTING.iter().any(|(known, _)| *known == api)

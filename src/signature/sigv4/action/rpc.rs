@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, header};
 use percent_encoding::percent_decode_str;
 
 use super::super::tables::Api;
-use super::{Action, ActionFault, Reading};
+use super::{Action, ActionFault, Reading, minting};
 use crate::message::RequestHead;
 
 /// A request of the query protocol whose form must be held before its action is known.
@@ -21,6 +21,11 @@ pub struct PendingForm {
 }
 
 impl PendingForm {
+    /// Whether an API that it could be for returns credentials by some operation.
+    pub(in crate::signature::sigv4) fn may_return_credentials(&self) -> bool {
+        self.apis.iter().any(|api| minting::is_minting(api))
+    }
+
     /// The action, with the whole content.
     ///
     /// # Errors
@@ -203,6 +208,15 @@ fn content_type(fields: &HeaderMap) -> Result<Option<&str>, ActionFault> {
         .unwrap_or(value)
         .trim_end_matches([' ', '\t']);
     if kind.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Err(ActionFault::Ambiguous);
+    }
+    // A server that goes by another charset reads other names than we do.
+    let charset = value
+        .split(';')
+        .skip(1)
+        .filter_map(|parameter| parameter.trim().split_once('='))
+        .find(|(name, _)| name.eq_ignore_ascii_case("charset"));
+    if charset.is_some_and(|(_, charset)| !charset.trim_matches('"').eq_ignore_ascii_case("utf-8")) {
         return Err(ActionFault::Ambiguous);
     }
     Ok(Some(kind))

@@ -65,6 +65,13 @@ fn a_target_names_the_operation_of_json_protocols() {
         ("/other", &[get, JSON]),
         ("/", &[get, ("content-type", "Application/X-Amz-Json-1.0")]),
         ("/", &[get, JSON, JSON]),
+        (
+            "/",
+            &[
+                get,
+                ("content-type", "application/x-amz-json-1.0; charset=utf-16"),
+            ],
+        ),
         ("/", &[get, JSON, ("smithy-protocol", "rpc-v2-cbor")]),
         (
             "/service/DynamoDB_20120810/operation/PutItem",

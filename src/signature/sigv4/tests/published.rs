@@ -1,6 +1,8 @@
 //! The examples of the Amazon S3 API Reference, with the numbers that stand there.
 
-use super::super::{Location, Payload, Streaming};
+use super::super::key::sha256;
+use super::super::payload::unhex;
+use super::super::{Location, Payload, Stamp, Streaming};
 use super::*;
 
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -195,4 +197,88 @@ fn the_seeds_of_the_chunked_examples_verify() {
             Payload::Streaming(Streaming::Signed { trailer, ecdsa })
         );
     }
+}
+
+/// S3 Express: the session's token has a field of its own, before and after.
+#[test]
+fn a_session_of_s3_express_keeps_its_own_token_field() {
+    let host = "bucket--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com";
+    let canonical = format!(
+        "GET\n/key\n\nhost:{host}\nx-amz-content-sha256:UNSIGNED-PAYLOAD\nx-amz-date:20130524T000000Z\n\
+         x-amz-s3session-token:phantom\n\nhost;x-amz-content-sha256;x-amz-date;x-amz-s3session-token\nUNSIGNED-PAYLOAD"
+    );
+    let scope = "20130524/us-east-1/s3express/aws4_request";
+    let to_sign = format!("AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{}", sha256(canonical.as_bytes()));
+    let day = Stamp::parse("20130524T000000Z").unwrap().time();
+    let secret = std::str::from_utf8(S3_SECRET).unwrap();
+    let key = aws_sigv4::sign::v4::generate_signing_key(secret, day, "us-east-1", "s3express");
+    let signature = aws_sigv4::sign::v4::calculate_signature(key, to_sign.as_bytes());
+    let names = "host;x-amz-content-sha256;x-amz-date;x-amz-s3session-token";
+    let value = authorization(names, &signature).replace("/s3/", "/s3express/");
+    let fields = [
+        ("authorization", &*value),
+        ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"),
+        ("x-amz-date", "20130524T000000Z"),
+        ("x-amz-s3session-token", "phantom"),
+    ];
+    let mut head = head("GET", host, "/key", &fields);
+    let with = real(SystemTime::now());
+    let (claim, _) = again(&mut head, S3_SECRET, None, &with).unwrap();
+    assert_eq!(claim.session_token(), Some("phantom"));
+    assert_eq!(field(&head, "x-amz-s3session-token"), with.session_token.unwrap());
+    assert!(!head.fields.contains_key("x-amz-security-token"));
+    proven(&head, with.secret, None).unwrap();
+}
+
+/// What the caller adds before signing is signed, and what it takes away is not missed (J02, J06).
+#[test]
+fn the_names_that_are_signed_follow_the_head() {
+    let mut head = head("GET", HOST, "/test.txt", &[("range", "bytes=0-9"), ("x-amz-content-sha256", EMPTY)]);
+    let value = authorization(
+        "host;range;x-amz-content-sha256;x-amz-date",
+        "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+    );
+    head.fields.insert("x-amz-date", HeaderValue::from_static("20130524T000000Z"));
+    head.fields.insert("authorization", HeaderValue::from_str(&value).unwrap());
+    let (claim, verified) = proven(&head, S3_SECRET, None).unwrap();
+    head.fields.remove("range");
+    head.fields.insert("x-amz-expected-bucket-owner", HeaderValue::from_static("111122223333"));
+    let with = real(SystemTime::now());
+    sign(&mut head, &claim, verified, &with).unwrap();
+    let (claim, _) = proven(&head, with.secret, None).unwrap();
+    let names: Vec<&str> = claim.signed().iter().map(HeaderName::as_str).collect();
+    let expected = [
+        "host",
+        "x-amz-content-sha256",
+        "x-amz-date",
+        "x-amz-expected-bucket-owner",
+        "x-amz-security-token",
+    ];
+    assert_eq!(names, expected);
+}
+
+/// IoT appends the token of a presigned request behind its signature; so it is again afterwards.
+#[test]
+fn a_token_that_was_outside_of_the_signature_stays_there() {
+    let query = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1\
+                 %2Fiotdevicegateway%2Faws4_request&X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400\
+                 &X-Amz-SignedHeaders=host";
+    let host = "abc-ats.iot.us-east-1.amazonaws.com";
+    let canonical = format!("GET\n/mqtt\n{query}\nhost:{host}\n\nhost\n{EMPTY}");
+    let scope = "20130524/us-east-1/iotdevicegateway/aws4_request";
+    let to_sign = format!("AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{}", sha256(canonical.as_bytes()));
+    let day = Stamp::parse("20130524T000000Z").unwrap().time();
+    let secret = std::str::from_utf8(S3_SECRET).unwrap();
+    let key = aws_sigv4::sign::v4::generate_signing_key(secret, day, "us-east-1", "iotdevicegateway");
+    let signature = aws_sigv4::sign::v4::calculate_signature(key, to_sign.as_bytes());
+    let target = format!("/mqtt?{query}&X-Amz-Signature={signature}&X-Amz-Security-Token=phan%2Ftom");
+    let mut head = head("GET", host, &target, &[]);
+    let hash = unhex(EMPTY).unwrap();
+    let with = With { content: Some(&hash), ..real(SystemTime::now()) };
+    let (claim, _) = again(&mut head, S3_SECRET, Some(&hash), &with).unwrap();
+    assert_eq!(claim.session_token(), Some("phan/tom"));
+    let (before, after) = head.target.query().unwrap().split_once("&X-Amz-Signature=").unwrap();
+    assert!(!before.contains("X-Amz-Security-Token"));
+    assert!(after.ends_with("&X-Amz-Security-Token=real%2Fsession%2Btoken%3D%3D"), "{after}");
+    proven(&head, with.secret, Some(&hash)).unwrap();
 }

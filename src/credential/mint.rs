@@ -1,0 +1,129 @@
+//! Temporary credentials in an answer: the real ones stay here, and the client is given phantoms that sign as they do.
+//!
+//! They are bound as the credential is that they come from, with its pins, and policy knows them by its name; so they never
+//! reach further than it does.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use zeroize::Zeroizing;
+
+use super::attach::{Credentials, Error};
+use super::secret::{Secret, SecretUnsafe};
+use crate::names::{CredentialName, SessionId};
+use crate::session::Session;
+use crate::session::phantom::{Minted, Phantom, PhantomFailure, PhantomKey};
+use crate::signature::sigv4::{self, Illegible, replaced};
+
+/// An exchange whose answer holds temporary credentials.
+pub struct Minting {
+    pub(super) session: Arc<Session>,
+    pub(super) parent: CredentialName,
+}
+
+/// Why temporary credentials are not given on. The origin has made them, and they are forgotten.
+#[derive(Debug, thiserror::Error)]
+pub enum MintFailure {
+    /// The answer is not as the service's answers are.
+    #[error(transparent)]
+    Illegible(#[from] Illegible),
+    /// The answer is too long for one that holds credentials, or broke off.
+    #[error("the answer with temporary credentials is too long or broke off")]
+    Unheld,
+    /// They could not stand in a request.
+    #[error(transparent)]
+    Unsafe(#[from] SecretUnsafe),
+    /// No phantoms could be drawn for them.
+    #[error(transparent)]
+    Phantom(#[from] PhantomFailure),
+    /// The system gave no randomness.
+    #[error("the system's generator of random numbers failed")]
+    Random,
+}
+
+impl MintFailure {
+    /// The reason code in refusals and audit.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Illegible(_) | Self::Unheld => "minted_unread",
+            Self::Unsafe(_) | Self::Phantom(_) => "secret_unsafe",
+            Self::Random => "random",
+        }
+    }
+}
+
+/// The real parts behind minted phantoms, by session.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<HashMap<SessionId, Vec<Set>>>);
+
+/// One set: its phantoms, and the secrets in their order.
+struct Set {
+    phantoms: Arc<Minted>,
+    secrets: [Arc<Secret>; 3],
+}
+
+impl Kept {
+    /// The secrets behind a set of phantoms.
+    pub(super) fn of(&self, session: &SessionId, minted: &Arc<Minted>) -> Option<[Arc<Secret>; 3]> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sets = kept.get(session)?.iter();
+        let mut found = sets.filter(|set| Arc::ptr_eq(&set.phantoms, minted));
+        found.next().map(|set| set.secrets.clone())
+    }
+
+    /// Each secret with its phantom, for the search of answers.
+    pub(super) fn pairs(&self, session: &SessionId) -> Vec<(Phantom, Arc<Secret>)> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sets = kept.get(session).into_iter().flatten();
+        let pairs = sets.flat_map(|set| set.phantoms.parts().iter().cloned().zip(set.secrets.clone()));
+        pairs.collect()
+    }
+
+    pub(super) fn forget(&self, session: &SessionId) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.remove(session);
+    }
+
+    fn enter(&self, session: &SessionId, set: Set, gone: &[Arc<Minted>]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sets = kept.entry(session.clone()).or_default();
+        sets.retain(|set| !gone.iter().any(|minted| Arc::ptr_eq(minted, &set.phantoms)));
+        sets.push(set);
+    }
+}
+
+impl Credentials {
+    /// Keeps the temporary credentials of an answer's content, and gives the content with phantoms in their places.
+    ///
+    /// # Errors
+    /// [`Error::Minted`] by cause; nothing of the answer may be given on then.
+    pub fn keep(&self, minting: &Minting, kind: &str, content: &[u8]) -> Result<Bytes, Error> {
+        let found = sigv4::Minted::read(kind, content).map_err(MintFailure::from)?;
+        let secret = |text: &str| {
+            let value = Zeroizing::new(text.as_bytes().to_vec());
+            Secret::new(value, false).map(Arc::new).map_err(MintFailure::from)
+        };
+        let [id, key, token] = found.parts;
+        let secrets = [secret(id)?, secret(key)?, secret(token)?];
+        let random = || PhantomKey::random().map_err(|_| MintFailure::Random);
+        let keys = [random()?, random()?, random()?];
+        let shapes = [secrets[0].shape(), secrets[1].shape(), secrets[2].shape()];
+        let taken = |at: usize, text: &[u8]| secrets[at].is(text);
+        let drawn = Minted::draw(&minting.parent, &keys, shapes, found.expires, taken);
+        let phantoms = Arc::new(drawn.map_err(MintFailure::from)?);
+        let [our_id, our_key, our_token] = phantoms.parts();
+        let pairs = [
+            (id, our_id.reveal()),
+            (key, our_key.reveal()),
+            (token, our_token.reveal()),
+        ];
+        let content = replaced(content, pairs).map_err(MintFailure::from)?;
+        let session = &minting.session;
+        let gone = session.phantoms().keep(phantoms.clone());
+        self.kept().enter(session.id(), Set { phantoms, secrets }, &gone);
+        self.look_for_kept(session)?;
+        Ok(content.into())
+    }
+}

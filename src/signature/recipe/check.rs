@@ -1,0 +1,144 @@
+//! What must hold of a whole description: that it ends, signs with a secret, never sends one, and can be verified.
+
+use super::filter::Filter;
+use super::load::Loader;
+use super::template::{Name, Template, Term};
+use super::{Recipe, Role, ValueKind};
+
+/// The name of a step or value that rests on itself.
+pub(super) fn endless(recipe: &Recipe) -> Option<String> {
+    fn visit(recipe: &Recipe, name: Name, path: &mut Vec<Name>, done: &mut Vec<Name>) -> bool {
+        if done.contains(&name) {
+            return false;
+        }
+        if path.contains(&name) {
+            return true;
+        }
+        let template = match name {
+            Name::Step(index) => &recipe.steps[index].1,
+            Name::Value(index) => match &recipe.values[index].kind {
+                ValueKind::Made(template) => template,
+                _ => return false,
+            },
+            _ => return false,
+        };
+        path.push(name);
+        let endless = template.names().any(|name| visit(recipe, name, path, done));
+        path.pop();
+        done.push(name);
+        endless
+    }
+    let steps = recipe
+        .steps
+        .iter()
+        .enumerate()
+        .map(|(index, (name, _))| (Name::Step(index), name));
+    let values = recipe
+        .values
+        .iter()
+        .enumerate()
+        .map(|(index, value)| (Name::Value(index), &value.name));
+    let mut done = Vec::new();
+    steps
+        .chain(values)
+        .find(|(name, _)| visit(recipe, *name, &mut Vec::new(), &mut done))
+        .map(|(_, name)| name.clone())
+}
+
+/// What must hold of the whole: that it signs with a secret, never sends one, and can be verified.
+pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
+    let is_secret =
+        |name: Name| matches!(name, Name::Part(index) if recipe.parts[index].role == Role::Secret);
+    let is_always =
+        |name: Name| matches!(name, Name::Part(index) if !recipe.parts[index].optional) && is_secret(name);
+    if !rests_on(recipe, &recipe.key, &is_always) {
+        loader.wrong(
+            "sign.key",
+            "the key must come from a part that is `secret` and not optional",
+        );
+    }
+    if !recipe.places.iter().any(|place| place.signature) {
+        loader.wrong("place", "the signature stands in no place");
+    }
+    for template in [&recipe.key, &recipe.text]
+        .into_iter()
+        .chain(recipe.steps.iter().map(|(_, step)| step))
+    {
+        if template.names().any(|name| name == Name::Signature) {
+            loader.wrong("signature", "the signature is for places alone");
+        }
+    }
+    for (index, place) in recipe.places.iter().enumerate() {
+        if place
+            .templates
+            .iter()
+            .any(|template| rests_on(recipe, template, &is_secret))
+        {
+            loader.wrong(
+                format!("place {}", index + 1),
+                "a secret, or what is made of one, may not be sent",
+            );
+        }
+    }
+    let readable = || {
+        recipe
+            .places
+            .iter()
+            .filter(|place| place.readable)
+            .flat_map(|place| &place.templates)
+    };
+    let is_read = |wanted: Name| readable().any(|template| template.names().any(|name| name == wanted));
+    // What is inside of a value that was made need not be read: that value is taken as the client made it.
+    let is_inside =
+        |wanted: Name| readable().any(|template| rests_on(recipe, template, &|name| name == wanted));
+    for (index, value) in recipe.values.iter().enumerate() {
+        let name = Name::Value(index);
+        if !is_read(name) && value.read.is_none() && !(is_inside(name) && value.kind.is_new()) {
+            loader.wrong(
+                &value.name,
+                "this value stands in no place from which it could be read",
+            );
+        }
+    }
+    for (index, part) in recipe.parts.iter().enumerate() {
+        if part.role != Role::Secret && part.read.is_none() && !is_read(Name::Part(index)) {
+            loader.wrong(
+                &part.name,
+                "this part is to be sent and stands in no place from which it could be read",
+            );
+        }
+    }
+    let times = recipe
+        .values
+        .iter()
+        .filter(|value| matches!(value.kind, ValueKind::Time(_)))
+        .count();
+    let is_nonce = |kind: &ValueKind| matches!(kind, ValueKind::Nonce(_) | ValueKind::Components(_));
+    let nonces = recipe.values.iter().filter(|value| is_nonce(&value.kind)).count();
+    if times > 1 || nonces > 1 {
+        loader.wrong("value", "there may be one time and one nonce");
+    }
+}
+
+/// Whether a template rests on a name, through steps and values; a public key is no secret.
+fn rests_on(recipe: &Recipe, template: &Template, wanted: &dyn Fn(Name) -> bool) -> bool {
+    template.values().any(|(term, filters)| {
+        let own = if matches!(term, Term::Jwk(_)) {
+            None
+        } else {
+            term.name()
+        };
+        let mut names = own.into_iter().chain(filters.iter().filter_map(Filter::name));
+        names.any(|name| {
+            wanted(name)
+                || match name {
+                    Name::Step(index) => rests_on(recipe, &recipe.steps[index].1, wanted),
+                    Name::Value(index) => match &recipe.values[index].kind {
+                        ValueKind::Made(made) => rests_on(recipe, made, wanted),
+                        _ => false,
+                    },
+                    _ => false,
+                }
+        })
+    })
+}

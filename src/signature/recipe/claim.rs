@@ -1,0 +1,171 @@
+//! Claims: what a client says that it signed, read from where it stands.
+
+use super::scene::{Known, Scene};
+use super::template::{Name, Piece, Template};
+use super::{Fault, Parts, Placement, Recipe, Role};
+use crate::message::RequestHead;
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Used {
+    pub(super) slot: usize,
+    pub(super) template: usize,
+}
+
+/// What a client says of its signature; nothing of it is verified yet.
+pub struct Claim {
+    /// For each place, the slot and the template that the client used.
+    pub(super) used: Vec<Option<Used>>,
+    pub(super) parts: Vec<Option<Vec<u8>>>,
+    pub(super) values: Vec<Option<Vec<u8>>>,
+    pub(super) signature: Option<Vec<u8>>,
+    pub(super) recipe: String,
+    pub(super) ids: Vec<usize>,
+    pub(super) names: Vec<String>,
+}
+
+impl Claim {
+    /// The key's id, by which the credential is known; `None` where this service's requests have none (webhooks) or where it
+    /// stands in the content.
+    #[must_use]
+    pub fn key_id(&self) -> Option<&[u8]> {
+        self.ids.iter().find_map(|index| self.parts[*index].as_deref())
+    }
+
+    /// What the client says of a value that is kept (a region, a service), so that it can be held against a pin before
+    /// anything is signed.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&[u8]> {
+        let index = self.names.iter().position(|known| known == name)?;
+        self.values[index].as_deref()
+    }
+}
+
+impl Recipe {
+    /// Finds what a client signed by this recipe; `None` where the head has nothing of it.
+    ///
+    /// # Errors
+    /// [`Fault::Ambiguous`] and [`Fault::Malformed`]. What is missing shows in [`Recipe::verify`], which sees the content.
+    pub fn claim(&self, head: &RequestHead) -> Result<Option<Claim>, Fault> {
+        let mut claim = Claim {
+            used: vec![None; self.places.len()],
+            parts: vec![None; self.parts.len()],
+            values: vec![None; self.values.len()],
+            signature: None,
+            recipe: self.name.clone(),
+            ids: (0..self.parts.len())
+                .filter(|index| self.parts[*index].role == Role::Id)
+                .collect(),
+            names: self.values.iter().map(|value| value.name.clone()).collect(),
+        };
+        self.gather(&mut claim, head, None)?;
+        self.read_inside(&mut claim, head)?;
+        let found = claim.signature.is_some() || claim.key_id().is_some();
+        Ok(found.then_some(claim))
+    }
+
+    /// Reads the places that were not read yet: those of the head without content, those of the content with it.
+    pub(super) fn gather(
+        &self,
+        claim: &mut Claim,
+        head: &RequestHead,
+        content: Option<&[u8]>,
+    ) -> Result<(), Fault> {
+        for (at, place) in self.places.iter().enumerate() {
+            for (alternative, slot) in place.slots.iter().enumerate() {
+                if slot.is_in_content() != content.is_some() {
+                    continue;
+                }
+                let Some(text) = slot.read(head, content)? else {
+                    continue;
+                };
+                if claim.used[at].is_some() {
+                    return Err(Fault::Ambiguous(slot.to_string()));
+                }
+                let mut template = 0;
+                if place.readable {
+                    let read = place
+                        .templates
+                        .iter()
+                        .enumerate()
+                        .find_map(|(at, template)| Some((at, template.read(&text)?)));
+                    let Some((at, read)) = read else {
+                        // Another scheme in `Authorization` is another credential's, and not a broken one of ours.
+                        if content.is_none() && !begins_alike(place, &text) {
+                            continue;
+                        }
+                        return Err(slot.malformed());
+                    };
+                    template = at;
+                    for (name, value) in read {
+                        let standing = match name {
+                            Name::Part(index) => &mut claim.parts[index],
+                            Name::Value(index) => &mut claim.values[index],
+                            _ => &mut claim.signature,
+                        };
+                        if standing.as_ref().is_some_and(|standing| *standing != value) {
+                            return Err(slot.malformed());
+                        }
+                        *standing = Some(value);
+                    }
+                }
+                claim.used[at] = Some(Used {
+                    slot: alternative,
+                    template,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the parts and values that stand inside of others.
+    fn read_inside(&self, claim: &mut Claim, head: &RequestHead) -> Result<(), Fault> {
+        if claim.signature.is_none() {
+            return Ok(());
+        }
+        let none = Parts::default();
+        let values = claim.values.clone();
+        let scene = Scene::new(
+            self,
+            head,
+            None,
+            Known {
+                parts: &none,
+                values: &values,
+                claimed: &values,
+                moment: None,
+                signature: None,
+                signing: false,
+            },
+        );
+        let read = |read: &Option<Template>| match read {
+            Some(read) => scene
+                .write(read)
+                .map(|text| Some(text.to_vec()).filter(|text| !text.is_empty())),
+            None => Ok(None),
+        };
+        for (standing, part) in claim.parts.iter_mut().zip(&self.parts) {
+            if let Some(text) = read(&part.read)? {
+                *standing = Some(text);
+            }
+        }
+        for (standing, value) in claim.values.iter_mut().zip(&self.values) {
+            if let Some(text) = read(&value.read)? {
+                *standing = Some(text);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a text begins as one of a place's templates does, up to the first space.
+fn begins_alike(place: &Placement, text: &[u8]) -> bool {
+    let first = |text: &[u8]| {
+        text.split(|byte| *byte == b' ')
+            .next()
+            .map(<[u8]>::to_ascii_lowercase)
+    };
+    place.templates.iter().any(|template| match template.0.first() {
+        Some(Piece::Text(literal)) if literal.contains(' ') => first(literal.as_bytes()) == first(text),
+        _ => true,
+    })
+}

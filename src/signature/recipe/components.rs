@@ -1,0 +1,290 @@
+//! HTTP Message Signatures (RFC 9421): the components that a signature covers, its parameters, and the text that is signed.
+
+use http::HeaderName;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+use super::Fault;
+use super::canonical::{host, pairs};
+use super::moment::{Moment, Nonce, NonceForm};
+use crate::message::RequestHead;
+
+/// How the value of `Signature-Input` is made anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Components {
+    /// What must be covered beside what the client covered: `@`names always, fields where the request has them.
+    pub(super) wanted: Vec<String>,
+    /// The `alg` that the client may name.
+    pub(super) algorithm: String,
+    /// How far the end may lie ahead, in seconds.
+    pub(super) longest: u32,
+}
+
+/// What is new with a signature.
+pub(super) struct Fresh<'a> {
+    pub(super) key_id: &'a [u8],
+    pub(super) now: Moment,
+    pub(super) nonce: &'a Nonce,
+}
+
+impl Components {
+    /// The value for our own signature: what the client covered and what must be covered; our time, key and nonce.
+    pub(super) fn renewed(
+        &self,
+        claimed: &str,
+        head: &RequestHead,
+        fresh: &Fresh<'_>,
+    ) -> Result<String, Fault> {
+        let input = Input::parse(claimed).ok_or(Fault::Undecodable)?;
+        let mut covered: Vec<String> = input.items.iter().map(|item| item.text.to_owned()).collect();
+        for name in &self.wanted {
+            let identifier = format!("\"{name}\"");
+            if !covered.contains(&identifier)
+                && (name.starts_with('@') || head.fields.contains_key(name.as_str()))
+            {
+                covered.push(identifier);
+            }
+        }
+        let key_id = std::str::from_utf8(fresh.key_id)
+            .ok()
+            .and_then(string)
+            .ok_or(Fault::Undecodable)?;
+        let longest = fresh.now.later(self.longest).0 / 1000;
+        let mut out = format!(
+            "({});created={};keyid={key_id}",
+            covered.join(" "),
+            fresh.now.0 / 1000
+        );
+        for (name, value) in &input.parameters {
+            match *name {
+                "created" | "keyid" => {}
+                "expires" => {
+                    let wanted: i64 = value
+                        .parse()
+                        .map_err(|_| Fault::Malformed("expires".to_owned()))?;
+                    out.push_str(&format!(";expires={}", wanted.min(longest)));
+                }
+                "nonce" => out.push_str(&format!(
+                    ";nonce=\"{}\"",
+                    NonceForm::Alphanumeric(32).write(fresh.nonce)
+                )),
+                "alg" if unquoted(value) == Some(&self.algorithm) => out.push_str(&format!(";alg={value}")),
+                "tag" => out.push_str(&format!(";tag={value}")),
+                name => return Err(Fault::Forbidden(name.to_owned())),
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// A parameter's text, unquoted; empty where there is none.
+pub(super) fn parameter(input: &[u8], name: &str) -> Option<Vec<u8>> {
+    let input = Input::parse(std::str::from_utf8(input).ok()?)?;
+    let value = input
+        .parameters
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| *value);
+    match value {
+        Some(value) => unquoted(value).map(|text| text.as_bytes().to_vec()),
+        None => Some(Vec::new()),
+    }
+}
+
+/// RFC 9421 §2.5.
+pub(super) fn signature_base(head: &RequestHead, input: &[u8]) -> Result<Vec<u8>, Fault> {
+    let text = std::str::from_utf8(input).map_err(|_| Fault::Undecodable)?;
+    let input = Input::parse(text).ok_or(Fault::Undecodable)?;
+    let mut base = Vec::new();
+    for (at, item) in input.items.iter().enumerate() {
+        // RFC 9421 §2.5: each component once, or the signature is ambiguous.
+        if input.items[..at].iter().any(|earlier| earlier.text == item.text) {
+            return Err(Fault::Ambiguous(item.name.to_owned()));
+        }
+        base.extend_from_slice(item.text.as_bytes());
+        base.extend_from_slice(b": ");
+        base.extend(item.value(head)?);
+        base.push(b'\n');
+    }
+    base.extend_from_slice(b"\"@signature-params\": ");
+    base.extend_from_slice(text.as_bytes());
+    Ok(base)
+}
+
+/// A component identifier: a name and its parameters.
+struct Item<'a> {
+    text: &'a str,
+    name: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+/// An inner list with parameters (RFC 9651 §3.1.1).
+struct Input<'a> {
+    items: Vec<Item<'a>>,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl Item<'_> {
+    /// RFC 9421 §2.1 and §2.2. What is not known here is refused: a parameter changes what a component means.
+    fn value(&self, head: &RequestHead) -> Result<Vec<u8>, Fault> {
+        let unfit = || Fault::Unfit(self.name.to_owned());
+        if self.name == "@query-param" {
+            return self.query_parameter(head);
+        }
+        if !self.parameters.is_empty() {
+            return Err(unfit());
+        }
+        let target = head.target.path_and_query().as_str();
+        Ok(match self.name {
+            "@method" => head.method.as_str().as_bytes().to_vec(),
+            "@authority" => host(head).into_bytes(),
+            "@scheme" => head.origin.scheme.as_str().as_bytes().to_vec(),
+            "@target-uri" => format!("{}://{}{target}", head.origin.scheme, host(head)).into_bytes(),
+            "@request-target" => target.as_bytes().to_vec(),
+            "@path" => head.target.path().as_bytes().to_vec(),
+            "@query" => format!("?{}", head.target.query().unwrap_or_default()).into_bytes(),
+            // A signature over another signature would be one over the client's own, which goes.
+            "signature" | "signature-input" => return Err(unfit()),
+            "host" => host(head).into_bytes(),
+            name => {
+                let field = HeaderName::from_bytes(name.as_bytes())
+                    .ok()
+                    .filter(|field| field.as_str() == name);
+                let values: Vec<&[u8]> = head
+                    .fields
+                    .get_all(field.ok_or_else(unfit)?)
+                    .iter()
+                    .map(|value| value.as_bytes().trim_ascii())
+                    .collect();
+                if values.is_empty() {
+                    return Err(Fault::Incomplete(format!("header:{name}")));
+                }
+                values.join(&b", "[..])
+            }
+        })
+    }
+
+    /// RFC 9421 §2.2.8: decoded as form data, and escaped again in one way.
+    fn query_parameter(&self, head: &RequestHead) -> Result<Vec<u8>, Fault> {
+        let unfit = || Fault::Unfit(self.name.to_owned());
+        let [("name", name)] = self.parameters.as_slice() else {
+            return Err(unfit());
+        };
+        let name = unquoted(name).ok_or_else(unfit)?;
+        let query = head.target.query().unwrap_or_default();
+        let mut found =
+            pairs(query.as_bytes()).filter(|(known, _)| percent_encode(known, FORM).to_string() == *name);
+        let (_, value) = found
+            .next()
+            .ok_or_else(|| Fault::Incomplete("query".to_owned()))?;
+        if found.next().is_some() {
+            return Err(Fault::Ambiguous("query".to_owned()));
+        }
+        Ok(percent_encode(&value, FORM).to_string().into_bytes())
+    }
+}
+
+impl<'a> Input<'a> {
+    fn parse(text: &'a str) -> Option<Input<'a>> {
+        let mut rest = text.strip_prefix('(')?;
+        let mut items = Vec::new();
+        loop {
+            rest = rest.trim_start_matches(' ');
+            if let Some(after) = rest.strip_prefix(')') {
+                let (parameters, end) = parameters(after)?;
+                return end.is_empty().then_some(Input { items, parameters });
+            }
+            let end = 1 + rest.strip_prefix('"')?.find('"')? + 1;
+            let name = &rest[1..end - 1];
+            let (parameters, after) = parameters(&rest[end..])?;
+            if !after.starts_with([' ', ')']) || name.contains('\\') {
+                return None;
+            }
+            items.push(Item {
+                text: &rest[..rest.len() - after.len()],
+                name,
+                parameters,
+            });
+            rest = after;
+        }
+    }
+}
+
+/// RFC 9651 §3.1.2, and what follows them; a parameter that stands twice is refused.
+fn parameters(mut rest: &str) -> Option<(Vec<(&str, &str)>, &str)> {
+    let mut found: Vec<(&str, &str)> = Vec::new();
+    while let Some(after) = rest.strip_prefix(';') {
+        let after = after.trim_start_matches(' ');
+        let is_key = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.*".contains(c);
+        let end = after.find(|c| !is_key(c)).unwrap_or(after.len());
+        let (name, after) = after.split_at(end);
+        let (value, after) = match after.strip_prefix('=') {
+            Some(value) if value.starts_with('"') => {
+                let end = 1 + value[1..].find('"')? + 1;
+                value.split_at(end)
+            }
+            Some(value) => value.split_at(value.find([';', ' ', ')', '"', ',']).unwrap_or(value.len())),
+            None => ("", after),
+        };
+        if name.is_empty() || value.contains('\\') || found.iter().any(|(known, _)| *known == name) {
+            return None;
+        }
+        found.push((name, value));
+        rest = after;
+    }
+    Some((found, rest))
+}
+
+/// What stands between quotes; no escapes, which [`Input::parse`] refuses.
+fn unquoted(value: &str) -> Option<&str> {
+    value.strip_prefix('"')?.strip_suffix('"')
+}
+
+/// RFC 9651 §3.3.3; a text that would need an escape is refused, as it is when read.
+fn string(text: &str) -> Option<String> {
+    let plain = text
+        .bytes()
+        .all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\');
+    plain.then(|| format!("\"{text}\""))
+}
+
+/// The application/x-www-form-urlencoded percent-encode set of the URL standard.
+const FORM: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'*')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_');
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_read_or_refused() {
+        let read =
+            Input::parse(r#"("@method" "@query-param";name="a b" "date");created=1;keyid="k";tag="t""#)
+                .unwrap();
+        let items: Vec<&str> = read.items.iter().map(|item| item.text).collect();
+        assert_eq!(
+            items,
+            [r#""@method""#, r#""@query-param";name="a b""#, r#""date""#]
+        );
+        assert_eq!(
+            read.parameters,
+            [("created", "1"), ("keyid", "\"k\""), ("tag", "\"t\"")]
+        );
+        for text in [
+            "",
+            "(",
+            "()x",
+            r#"("a""b")"#,
+            r#"("a)"#,
+            r#"("a\"b")"#,
+            "();created=1;created=2",
+            "();=1",
+            r#"();keyid="a"#,
+            r#"("a"), sig2=("b")"#,
+        ] {
+            assert!(Input::parse(text).is_none(), "{text}");
+        }
+    }
+}

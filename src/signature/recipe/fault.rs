@@ -1,0 +1,63 @@
+//! Why a request is not verified, or not signed.
+
+/// Why a request is not signed. Says nothing of what stood in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A part of the signature is missing.
+    #[error("the request is signed, but nothing stands in `{0}`")]
+    Incomplete(String),
+    /// Two stand where one may.
+    #[error("the request has more than one value in `{0}`")]
+    Ambiguous(String),
+    /// What stands in a place is not of the form that the service has.
+    #[error("what stands in `{0}` is not of the form of this signature")]
+    Malformed(String),
+    /// A part is not the phantom of this credential.
+    #[error("the `{0}` of the signature is another credential's")]
+    Foreign(String),
+    /// The signature is not one of this request with the phantom.
+    #[error("the signature does not verify with the phantom key")]
+    Mismatch,
+    /// A value is none of those that the recipe allows.
+    #[error("the `{0}` of the signature is none that is allowed")]
+    Forbidden(String),
+    /// The content must be held before this can be signed.
+    #[error("this signature covers the content, which is not at hand")]
+    Content,
+    /// The credential has no such part.
+    #[error("the credential has no `{0}`")]
+    Part(String),
+    /// A part is no key in the form that the recipe says.
+    #[error("the `{0}` of the credential is not in the form of such a key")]
+    Key(String),
+    /// A text in the request is not in the form that the recipe decodes.
+    #[error("a text of the request cannot be decoded for signing")]
+    Undecodable,
+    /// A place cannot take its value in this request.
+    #[error("`{0}` cannot take its value in this request")]
+    Unfit(String),
+    /// The request target cannot take the signature.
+    #[error("the request target cannot take the signature")]
+    Target,
+    /// The time is none that can be written.
+    #[error("the time cannot be written in the form of this signature")]
+    Time,
+}
+
+impl Fault {
+    /// The short code for refusals and audit records.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Fault::Incomplete(_) => "signature_incomplete",
+            Fault::Ambiguous(_) => "signature_ambiguous",
+            Fault::Malformed(_) | Fault::Undecodable => "signature_malformed",
+            Fault::Foreign(_) => "foreign_credential",
+            Fault::Mismatch => "signature_mismatch",
+            Fault::Forbidden(_) => "signature_scope",
+            Fault::Content => "signature_content",
+            Fault::Part(_) | Fault::Key(_) => "signing_key",
+            Fault::Unfit(_) | Fault::Target | Fault::Time => "signing_unfit",
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Signing: everything of the client's signature goes, ours takes its place.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use super::claim::{Claim, Used};
+use super::components::Fresh;
+use super::moment::{Moment, Nonce};
+use super::scene::{Known, Scene};
+use super::template::Name;
+use super::verify::Verified;
+use super::{Fault, Parts, Placement, Recipe, Role, ValueKind};
+use crate::message::RequestHead;
+
+/// A signed request's content where it was rewritten.
+pub struct Signed {
+    /// `None`: the content is sent as it came.
+    pub content: Option<Bytes>,
+}
+
+impl Recipe {
+    /// Signs a verified request with the secrets, at this time, with this nonce; everything of the client's signature goes.
+    ///
+    /// This must be the last change to the head and the content: whatever is changed after it may be signed.
+    ///
+    /// # Errors
+    /// By cause, see [`Fault`]. The head is then of no more use, and must not be sent.
+    pub fn sign(
+        &self,
+        verified: Verified,
+        head: &mut RequestHead,
+        content: Option<Bytes>,
+        secrets: &Parts<'_>,
+        now: SystemTime,
+        nonce: &Nonce,
+    ) -> Result<Signed, Fault> {
+        let claim = &verified.claim;
+        debug_assert_eq!(
+            claim.recipe, self.name,
+            "a claim goes back to the recipe that made it"
+        );
+        if self.whole && content.is_none() {
+            return Err(Fault::Content);
+        }
+        let moment = Moment::of(now).ok_or(Fault::Time)?;
+        let values = self.new_values(claim, head, secrets, moment, nonce)?;
+        let original = content.clone();
+        let mut content = content;
+        for slot in &self.strip {
+            slot.remove(head, &mut content)?;
+        }
+        for slot in self.signature_slots() {
+            slot.remove(head, &mut content)?;
+        }
+        let unsigned = self.unsigned && claim.signature.is_none();
+        let known = |signature| Known {
+            parts: secrets,
+            values: &values,
+            claimed: &claim.values,
+            moment: Some(moment),
+            signature,
+            signing: true,
+        };
+        for (place, used) in self
+            .places
+            .iter()
+            .zip(&claim.used)
+            .filter(|(place, _)| !place.signature)
+        {
+            let Used { slot, template } = used.unwrap_or_default();
+            let (chosen, template) = (&place.slots[slot], &place.templates[template]);
+            let written = self.is_written(place, used.is_some(), secrets) && (!unsigned || used.is_some());
+            for slot in place.slots.iter().filter(|slot| !written || *slot != chosen) {
+                slot.remove(head, &mut content)?;
+            }
+            if written {
+                let value = Scene::new(self, head, content.as_deref(), known(None)).write(template)?;
+                chosen.write(head, &mut content, &value)?;
+            }
+        }
+        if !unsigned {
+            let scene = Scene::new(self, head, content.as_deref(), known(None));
+            let (key, text) = (scene.write(&self.key)?, scene.write(&self.text)?);
+            let signature = self.algorithm.sign(&key, &text).map_err(|_| self.key_fault())?;
+            for (place, used) in self
+                .places
+                .iter()
+                .zip(&claim.used)
+                .filter(|(place, _)| place.signature)
+            {
+                let scene = Scene::new(self, head, content.as_deref(), known(Some(&signature)));
+                let Used { slot, template } = used.unwrap_or_default();
+                let value = scene.write(&place.templates[template])?;
+                place.slots[slot].write(head, &mut content, &value)?;
+            }
+        }
+        Ok(Signed {
+            content: if content == original { None } else { content },
+        })
+    }
+
+    /// The values that do not depend on the request as it will be signed.
+    fn new_values(
+        &self,
+        claim: &Claim,
+        head: &RequestHead,
+        secrets: &Parts<'_>,
+        now: Moment,
+        nonce: &Nonce,
+    ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        let key_id = self.parts.iter().find(|part| part.role == Role::Id);
+        let key_id = key_id
+            .and_then(|part| secrets.get(&part.name))
+            .unwrap_or_default();
+        let values = self.values.iter().zip(&claim.values).map(|(value, claimed)| {
+            Ok(match &value.kind {
+                ValueKind::Time(form) => Some(form.write(now).into_bytes()),
+                ValueKind::Nonce(form) => Some(form.write(nonce).into_bytes()),
+                ValueKind::Kept { .. } => claimed.clone(),
+                ValueKind::Expiry { form, longest } => {
+                    let longest = now.later(*longest);
+                    let wanted = match claimed {
+                        Some(claimed) => {
+                            let text = std::str::from_utf8(claimed).map_err(|_| Fault::Time)?;
+                            form.read(text).ok_or(Fault::Time)?
+                        }
+                        None => longest,
+                    };
+                    Some(form.write(wanted.min(longest)).into_bytes())
+                }
+                ValueKind::Components(components) => {
+                    let claimed = std::str::from_utf8(claimed.as_deref().unwrap_or_default());
+                    let claimed = claimed.map_err(|_| Fault::Undecodable)?;
+                    Some(
+                        components
+                            .renewed(claimed, head, &Fresh { key_id, now, nonce })?
+                            .into_bytes(),
+                    )
+                }
+                ValueKind::Fields { .. } | ValueKind::Parameters { .. } | ValueKind::Made(_) => None,
+            })
+        });
+        values.collect()
+    }
+
+    /// Whether a place is written: always, unless it is optional. Then a part decides by being there, anything else by
+    /// the client's having had it.
+    fn is_written(&self, place: &Placement, used: bool, secrets: &Parts<'_>) -> bool {
+        if !place.optional {
+            return true;
+        }
+        let mut parts = place.names().filter_map(|name| match name {
+            Name::Part(index) => Some(&self.parts[index]),
+            _ => None,
+        });
+        match parts.next() {
+            Some(part) => secrets.get(&part.name).is_some(),
+            None => used,
+        }
+    }
+}
