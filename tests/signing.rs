@@ -21,7 +21,9 @@ fn every_client_gets_through_with_phantoms_and_every_origin_verifies_the_real_ke
 #[test]
 fn the_verifier_agrees_with_the_published_vectors() {
     let Some(vectors) = std::env::var_os("GATEWAY_SIGV4_VECTORS") else {
-        println!("!! NOT CHECKED against the published vectors: GATEWAY_SIGV4_VECTORS names no directory of them");
+        println!(
+            "!! NOT CHECKED against the published vectors: GATEWAY_SIGV4_VECTORS names no directory of them"
+        );
         return;
     };
     let (rig, home) = installed();

@@ -335,10 +335,7 @@ fn a_host_that_is_signed_as_authority_is_signed_again_as_host() {
     let names = "SignedHeaders=content-type;host;x-amz-content-sha256;x-amz-date;x-amz-security-token,";
     assert!(field(&right, "authorization").contains(names));
     let other = asked("other.amazonaws.com", signed);
-    assert!(matches!(
-        proven(&other, SUITE_SECRET, None),
-        Err(Fault::Mismatch)
-    ));
+    assert!(matches!(proven(&other, SUITE_SECRET, None), Err(Fault::Mismatch)));
     let both = asked(
         "example.amazonaws.com",
         ":authority;content-type;host;x-amz-content-sha256;x-amz-date",
