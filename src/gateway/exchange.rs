@@ -1,18 +1,21 @@
 //! The path of one request: the first file to open.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
 
 use super::Worker;
 use super::answer::{self, AnswerBody};
+use super::clock;
 use super::live::{Connection, Watched};
 use super::manner::Manner;
 use super::refusal::Refusal;
 use super::upgrade;
 use crate::audit::{Decision, End, Length, Outcome, Phase, Trail};
 use crate::body::RecodeFault;
+use crate::credential::Lent;
 use crate::intercept::strict::Violations;
 use crate::intercept::{Accepted, Arrival, Rejected};
 use crate::message::EncodedSlash;
@@ -128,6 +131,9 @@ impl Worker {
         let forwarded = channel.forward(credentialed).await?;
         trail.origin_answered(forwarded.status().as_u16());
         let (response, switched) = forwarded.into_parts();
+        if lent.as_ref().is_some_and(Lent::is_signed) {
+            clock::watch(response.status(), response.headers(), SystemTime::now());
+        }
         if let Some(minting) = minting.filter(|_| response.status().is_success()) {
             let keep = |kind: &str, content: &[u8]| self.shared.credentials.keep(&minting, kind, content);
             return Ok(answer::minted(response, lent.as_ref(), keep).await?);

@@ -1,6 +1,7 @@
 //! Room: the gateway itself. Joins the rooms into the path of one request, and serves connections with it.
 
 mod answer;
+mod clock;
 mod exchange;
 mod lingering;
 mod live;

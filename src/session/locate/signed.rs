@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::HeaderName;
+use http::{HeaderName, header};
 
 use super::{Search, Spot};
 use crate::message::RequestHead;
@@ -30,7 +30,11 @@ impl Signed {
         match self {
             Self::Nothing | Self::SigV4Query => false,
             Self::SigV4Fields => FIELDS.contains(&name.as_str()),
-            Self::Recipe(recipe) => stands(recipe, "header:", name.as_str()),
+            Self::Recipe(recipe) => {
+                stands(recipe, "header:", name.as_str())
+                    || (name == header::AUTHORIZATION
+                        && recipe.slots().any(|slot| slot.starts_with("authorization:")))
+            }
         }
     }
 

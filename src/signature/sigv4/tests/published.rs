@@ -208,7 +208,10 @@ fn a_session_of_s3_express_keeps_its_own_token_field() {
          x-amz-s3session-token:phantom\n\nhost;x-amz-content-sha256;x-amz-date;x-amz-s3session-token\nUNSIGNED-PAYLOAD"
     );
     let scope = "20130524/us-east-1/s3express/aws4_request";
-    let to_sign = format!("AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{}", sha256(canonical.as_bytes()));
+    let to_sign = format!(
+        "AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{}",
+        sha256(canonical.as_bytes())
+    );
     let day = Stamp::parse("20130524T000000Z").unwrap().time();
     let secret = std::str::from_utf8(S3_SECRET).unwrap();
     let key = aws_sigv4::sign::v4::generate_signing_key(secret, day, "us-east-1", "s3express");
@@ -233,16 +236,26 @@ fn a_session_of_s3_express_keeps_its_own_token_field() {
 /// What the caller adds before signing is signed, and what it takes away is not missed (J02, J06).
 #[test]
 fn the_names_that_are_signed_follow_the_head() {
-    let mut head = head("GET", HOST, "/test.txt", &[("range", "bytes=0-9"), ("x-amz-content-sha256", EMPTY)]);
+    let mut head = head(
+        "GET",
+        HOST,
+        "/test.txt",
+        &[("range", "bytes=0-9"), ("x-amz-content-sha256", EMPTY)],
+    );
     let value = authorization(
         "host;range;x-amz-content-sha256;x-amz-date",
         "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
     );
-    head.fields.insert("x-amz-date", HeaderValue::from_static("20130524T000000Z"));
-    head.fields.insert("authorization", HeaderValue::from_str(&value).unwrap());
+    head.fields
+        .insert("x-amz-date", HeaderValue::from_static("20130524T000000Z"));
+    head.fields
+        .insert("authorization", HeaderValue::from_str(&value).unwrap());
     let (claim, verified) = proven(&head, S3_SECRET, None).unwrap();
     head.fields.remove("range");
-    head.fields.insert("x-amz-expected-bucket-owner", HeaderValue::from_static("111122223333"));
+    head.fields.insert(
+        "x-amz-expected-bucket-owner",
+        HeaderValue::from_static("111122223333"),
+    );
     let with = real(SystemTime::now());
     sign(&mut head, &claim, verified, &with).unwrap();
     let (claim, _) = proven(&head, with.secret, None).unwrap();
@@ -266,7 +279,10 @@ fn a_token_that_was_outside_of_the_signature_stays_there() {
     let host = "abc-ats.iot.us-east-1.amazonaws.com";
     let canonical = format!("GET\n/mqtt\n{query}\nhost:{host}\n\nhost\n{EMPTY}");
     let scope = "20130524/us-east-1/iotdevicegateway/aws4_request";
-    let to_sign = format!("AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{}", sha256(canonical.as_bytes()));
+    let to_sign = format!(
+        "AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{}",
+        sha256(canonical.as_bytes())
+    );
     let day = Stamp::parse("20130524T000000Z").unwrap().time();
     let secret = std::str::from_utf8(S3_SECRET).unwrap();
     let key = aws_sigv4::sign::v4::generate_signing_key(secret, day, "us-east-1", "iotdevicegateway");
@@ -274,11 +290,22 @@ fn a_token_that_was_outside_of_the_signature_stays_there() {
     let target = format!("/mqtt?{query}&X-Amz-Signature={signature}&X-Amz-Security-Token=phan%2Ftom");
     let mut head = head("GET", host, &target, &[]);
     let hash = unhex(EMPTY).unwrap();
-    let with = With { content: Some(&hash), ..real(SystemTime::now()) };
+    let with = With {
+        content: Some(&hash),
+        ..real(SystemTime::now())
+    };
     let (claim, _) = again(&mut head, S3_SECRET, Some(&hash), &with).unwrap();
     assert_eq!(claim.session_token(), Some("phan/tom"));
-    let (before, after) = head.target.query().unwrap().split_once("&X-Amz-Signature=").unwrap();
+    let (before, after) = head
+        .target
+        .query()
+        .unwrap()
+        .split_once("&X-Amz-Signature=")
+        .unwrap();
     assert!(!before.contains("X-Amz-Security-Token"));
-    assert!(after.ends_with("&X-Amz-Security-Token=real%2Fsession%2Btoken%3D%3D"), "{after}");
+    assert!(
+        after.ends_with("&X-Amz-Security-Token=real%2Fsession%2Btoken%3D%3D"),
+        "{after}"
+    );
     proven(&head, with.secret, Some(&hash)).unwrap();
 }
