@@ -14,7 +14,7 @@ use memchr::memmem::Finder;
 
 struct Fixed {
     session: SessionId,
-    policy: PolicyId,
+    policies: Arc<[PolicyId]>,
     credential: CredentialName,
     conceal: Arc<dyn Conceal>,
 }
@@ -41,8 +41,8 @@ fn fill(trail: &mut Trail, fixed: &Fixed) {
     trail.query("state=open&per_page=50");
     trail.reach(Phase::Identify);
     trail.reach(Phase::Authorize);
-    trail.decide(Decision::Allow, [&fixed.policy], 3);
-    trail.lend(&fixed.credential, &"field authorization");
+    trail.decide(Decision::Allow, &fixed.policies, 3);
+    trail.lend(&fixed.credential, "field authorization");
     trail.reserve().expect("room");
     trail.reach(Phase::Open);
     trail.dialled(([192, 0, 2, 1], 443).into(), http::Version::HTTP_11);
@@ -65,7 +65,7 @@ fn record(criterion: &mut Criterion) {
         .expect("a runtime");
     let fixed = Fixed {
         session: SessionId::new("session-1").expect("a name"),
-        policy: PolicyId::new("github-read").expect("a name"),
+        policies: Arc::from([PolicyId::new("github-read").expect("a name")]),
         credential: CredentialName::new("github").expect("a name"),
         conceal: Arc::new(Three(
             [

@@ -69,7 +69,8 @@ fn log_a_denial_of(path: &Path, target: &str) {
         Some(&CredentialName::new("TOKEN").unwrap()),
         None,
     );
-    trail.decide(Decision::Deny, &[PolicyId::new("guard/no-writes").unwrap()], 3);
+    let policies = [PolicyId::new("guard/no-writes").unwrap()].into();
+    trail.decide(Decision::Deny, &policies, 3);
     trail.refuse("policy_forbids", Blame::Policy);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use http::Version;
 
-use super::encode::{self, decimal, key, number, string, time, word};
+use super::encode::{self, decimal, key, name, number, string, time, word};
 use super::trail::{Blame, Conceal, Decision, Dialled, End, Length, Outcome, Phase};
 use crate::names::{CredentialName, ExchangeId, PolicyId, SessionId};
 
@@ -36,9 +36,11 @@ pub(super) struct Draft {
     names: Vec<Span>,
     more_names: u64,
     pub(super) phase: Phase,
-    reached: [Option<u64>; 7],
+    /// Microseconds until each phase, where its bit is in `phases`.
+    reached: [u64; 7],
+    phases: u8,
     pub(super) decision: Option<Decision>,
-    pub(super) policies: Vec<PolicyId>,
+    pub(super) policies: Option<Arc<[PolicyId]>>,
     pub(super) generation: Option<u64>,
     pub(super) lent: Vec<(CredentialName, Span)>,
     pub(super) notes: Vec<(&'static str, Option<CredentialName>, Option<Span>)>,
@@ -52,19 +54,13 @@ pub(super) struct Draft {
 }
 
 impl Default for Draft {
-    fn default() -> Self {
-        Self::blank(Instant::now())
-    }
-}
-
-impl Draft {
     /// One without an exchange; the time is replaced when one begins.
-    fn blank(began: Instant) -> Self {
+    fn default() -> Self {
         Self {
             id: ExchangeId::from_bytes([0; 10]),
             entry: "",
             at: SystemTime::UNIX_EPOCH,
-            began,
+            began: Instant::now(),
             texts: Vec::new(),
             conceal: None,
             session: None,
@@ -77,9 +73,10 @@ impl Draft {
             names: Vec::new(),
             more_names: 0,
             phase: Phase::Accept,
-            reached: [None; 7],
+            reached: [0; 7],
+            phases: 0,
             decision: None,
-            policies: Vec::new(),
+            policies: None,
             generation: None,
             lent: Vec::new(),
             notes: Vec::new(),
@@ -102,7 +99,8 @@ impl Draft {
     pub(super) fn reach(&mut self, phase: Phase) {
         if phase > self.phase {
             self.phase = phase;
-            self.reached[phase as usize] = Some(self.elapsed_us());
+            self.reached[phase as usize] = self.elapsed_us();
+            self.phases |= 1 << phase as u8;
         }
     }
 
@@ -142,7 +140,7 @@ impl Draft {
 
     /// More bytes than this exchange's records will have, healing included, if little more becomes known.
     pub(super) fn most_bytes(&self) -> u64 {
-        let lists = self.policies.len().min(MOST_LISTED) + 2 * self.lent.len().min(MOST_LISTED);
+        let lists = self.policies().len().min(MOST_LISTED) + 2 * self.lent.len().min(MOST_LISTED);
         (6 * self.texts.len().min(2 * MOST_PATH) + 160 * lists + 4096) as u64
     }
 
@@ -156,29 +154,60 @@ impl Draft {
             && as_announced(self.request_bytes.or(Some(0)), end.request_bytes)
     }
 
+    fn policies(&self) -> &[PolicyId] {
+        self.policies.as_deref().unwrap_or_default()
+    }
+
     /// Forgets the exchange; `false` where the buffers grew too large to be kept.
     pub(super) fn clear(&mut self) -> bool {
-        let mut texts = std::mem::take(&mut self.texts);
-        let mut names = std::mem::take(&mut self.names);
-        let mut policies = std::mem::take(&mut self.policies);
-        let mut lent = std::mem::take(&mut self.lent);
-        let mut notes = std::mem::take(&mut self.notes);
-        let small = texts.capacity() <= MOST_SPARE_BYTES && policies.capacity().max(lent.capacity()) <= 64;
-        texts.clear();
-        names.clear();
-        policies.clear();
-        lent.clear();
-        notes.clear();
-        let blank = Self::blank(self.began);
-        *self = Self {
+        // Every field by name, so that none that is added is forgotten here; in place, for most are empty.
+        let Self {
+            id: _,
+            entry: _,
+            at: _,
+            began: _,
             texts,
+            conceal,
+            session,
+            protocol,
+            method,
+            scheme,
+            host,
+            port,
+            path,
             names,
+            more_names,
+            phase,
+            reached: _,
+            phases,
+            decision,
             policies,
+            generation,
             lent,
             notes,
-            ..blank
-        };
-        small && self.notes.capacity() <= 64
+            dialled,
+            origin_status,
+            refusal,
+            cut,
+            request_bytes,
+            response_bytes,
+            scrubbed,
+        } = self;
+        (*conceal, *session, *policies) = (None, None, None);
+        (*method, *host, *path) = Default::default();
+        (*protocol, *scheme, *port, *decision, *generation) = Default::default();
+        (*dialled, *origin_status, *refusal, *cut) = Default::default();
+        (*request_bytes, *response_bytes, *scrubbed, *more_names) = Default::default();
+        (*phase, *phases) = (Phase::Accept, 0);
+        texts.clear();
+        names.clear();
+        lent.clear();
+        notes.clear();
+        texts.capacity() <= MOST_SPARE_BYTES && lent.capacity().max(notes.capacity()) <= 64
+    }
+
+    fn has_reached(&self, phase: usize) -> bool {
+        self.phases & 1 << phase != 0
     }
 
     fn elapsed_us(&self) -> u64 {
@@ -206,33 +235,33 @@ impl Draft {
 /// Writes the fields of an `exchange` record.
 pub(super) fn write_exchange(out: &mut Vec<u8>, draft: &Draft, status: Option<u16>, outcome: Outcome) {
     out.extend_from_slice(b"\"kind\":\"exchange\"");
-    word(out, "id", &draft.id.to_hex());
+    word(out, name!("id"), &draft.id.to_hex());
     time(out, draft.at);
     if let Some(session) = &draft.session {
-        word(out, "session", session.as_str().as_bytes());
+        word(out, name!("session"), session.as_str().as_bytes());
     }
-    word(out, "entry", draft.entry.as_bytes());
+    word(out, name!("entry"), draft.entry.as_bytes());
     write_target(out, draft);
-    word(out, "phase", draft.phase.name().as_bytes());
+    word(out, name!("phase"), draft.phase.name().as_bytes());
     write_judgement(out, draft);
     if let Some((address, protocol)) = draft.dialled {
-        encode::address(out, "dialled", address);
-        word(out, "origin_protocol", protocol_name(protocol));
+        encode::address(out, name!("dialled"), address);
+        word(out, name!("origin_protocol"), protocol_name(protocol));
     }
-    word(out, "outcome", outcome.name().as_bytes());
-    optional(out, "status", status);
-    optional(out, "origin_status", draft.origin_status);
+    word(out, name!("outcome"), outcome.name().as_bytes());
+    optional(out, name!("status"), status);
+    optional(out, name!("origin_status"), draft.origin_status);
     let reason = draft.refusal.map(|(reason, _)| reason).or(draft.cut);
     if let Some(reason) = reason {
-        word(out, "reason", reason.as_bytes());
+        word(out, name!("reason"), reason.as_bytes());
     }
     if let Some((_, blame)) = draft.refusal {
-        word(out, "blame", blame.name().as_bytes());
+        word(out, name!("blame"), blame.name().as_bytes());
     }
-    optional(out, "request_bytes", draft.request_bytes);
-    optional(out, "response_bytes", draft.response_bytes);
+    optional(out, name!("request_bytes"), draft.request_bytes);
+    optional(out, name!("response_bytes"), draft.response_bytes);
     if draft.scrubbed > 0 {
-        number(out, "scrubbed", draft.scrubbed);
+        number(out, name!("scrubbed"), draft.scrubbed);
     }
     write_times(out, draft);
 }
@@ -240,20 +269,20 @@ pub(super) fn write_exchange(out: &mut Vec<u8>, draft: &Draft, status: Option<u1
 /// Writes the fields of an `end` record.
 pub(super) fn write_end(out: &mut Vec<u8>, draft: &Draft, status: Option<u16>, end: &End) {
     out.extend_from_slice(b"\"kind\":\"end\"");
-    word(out, "id", &draft.id.to_hex());
+    word(out, name!("id"), &draft.id.to_hex());
     time(out, SystemTime::now());
     if let Some(session) = &draft.session {
-        word(out, "session", session.as_str().as_bytes());
+        word(out, name!("session"), session.as_str().as_bytes());
     }
-    word(out, "outcome", end.outcome.name().as_bytes());
-    optional(out, "status", status);
+    word(out, name!("outcome"), end.outcome.name().as_bytes());
+    optional(out, name!("status"), status);
     if let Some(reason) = end.reason {
-        word(out, "reason", reason.as_bytes());
+        word(out, name!("reason"), reason.as_bytes());
     }
-    optional(out, "request_bytes", end.request_bytes);
-    optional(out, "response_bytes", end.response_bytes);
-    number(out, "scrubbed", end.scrubbed);
-    key(out, "us");
+    optional(out, name!("request_bytes"), end.request_bytes);
+    optional(out, name!("response_bytes"), end.response_bytes);
+    number(out, name!("scrubbed"), end.scrubbed);
+    key(out, name!("us"));
     out.push(b'{');
     out.extend_from_slice(b"\"total\":");
     decimal(out, draft.elapsed_us());
@@ -262,20 +291,20 @@ pub(super) fn write_end(out: &mut Vec<u8>, draft: &Draft, status: Option<u16>, e
 
 fn write_target(out: &mut Vec<u8>, draft: &Draft) {
     if let Some(protocol) = draft.protocol {
-        word(out, "protocol", protocol_name(protocol));
+        word(out, name!("protocol"), protocol_name(protocol));
     }
-    client_text(out, draft, "method", draft.method, MOST_METHOD);
+    client_text(out, draft, name!("method"), draft.method, MOST_METHOD);
     if let Some(scheme) = draft.scheme {
-        word(out, "scheme", scheme.as_bytes());
+        word(out, name!("scheme"), scheme.as_bytes());
     }
-    client_text(out, draft, "host", draft.host, MOST_HOST);
-    optional(out, "port", draft.port);
-    client_text(out, draft, "path", draft.path, MOST_PATH);
+    client_text(out, draft, name!("host"), draft.host, MOST_HOST);
+    optional(out, name!("port"), draft.port);
+    client_text(out, draft, name!("path"), draft.path, MOST_PATH);
     if draft.text(draft.path).len() > MOST_PATH {
-        number(out, "path_bytes", draft.text(draft.path).len() as u64);
+        number(out, name!("path_bytes"), draft.text(draft.path).len() as u64);
     }
     if !draft.names.is_empty() {
-        list(out, "query", &draft.names, |out, &name| {
+        list(out, name!("query"), &draft.names, |out, &name| {
             match draft.text(name).len() {
                 // A long name is more likely data than a name.
                 long if long > MOST_NAME => string(out, format!("[{long} bytes]").as_bytes()),
@@ -284,18 +313,18 @@ fn write_target(out: &mut Vec<u8>, draft: &Draft) {
         });
     }
     if draft.more_names > 0 {
-        number(out, "query_more", draft.more_names);
+        number(out, name!("query_more"), draft.more_names);
     }
 }
 
 fn write_judgement(out: &mut Vec<u8>, draft: &Draft) {
     if let Some(decision) = draft.decision {
-        word(out, "decision", decision.name().as_bytes());
+        word(out, name!("decision"), decision.name().as_bytes());
         bounded_list(
             out,
-            "policies",
-            "policies_more",
-            &draft.policies,
+            name!("policies"),
+            name!("policies_more"),
+            draft.policies(),
             |out, policy| {
                 out.push(b'"');
                 out.extend_from_slice(policy.as_str().as_bytes());
@@ -303,34 +332,34 @@ fn write_judgement(out: &mut Vec<u8>, draft: &Draft) {
             },
         );
     }
-    optional(out, "generation", draft.generation);
+    optional(out, name!("generation"), draft.generation);
     bounded_list(
         out,
-        "lent",
-        "lent_more",
+        name!("lent"),
+        name!("lent_more"),
         &draft.lent,
         |out, (credential, place)| {
             out.extend_from_slice(b"{\"credential\":\"");
             out.extend_from_slice(credential.as_str().as_bytes());
             out.push(b'"');
-            key(out, "place");
+            key(out, name!("place"));
             draft.string(out, *place, MOST_PLACE);
             out.push(b'}');
         },
     );
     bounded_list(
         out,
-        "notes",
-        "notes_more",
+        name!("notes"),
+        name!("notes_more"),
         &draft.notes,
         |out, (note, credential, place)| {
             out.extend_from_slice(b"{\"note\":");
             string(out, note.as_bytes());
             if let Some(credential) = credential {
-                word(out, "credential", credential.as_str().as_bytes());
+                word(out, name!("credential"), credential.as_str().as_bytes());
             }
             if let Some(place) = place {
-                key(out, "place");
+                key(out, name!("place"));
                 draft.string(out, *place, MOST_PLACE);
             }
             out.push(b'}');
@@ -339,14 +368,12 @@ fn write_judgement(out: &mut Vec<u8>, draft: &Draft) {
 }
 
 fn write_times(out: &mut Vec<u8>, draft: &Draft) {
-    key(out, "us");
+    key(out, name!("us"));
     out.push(b'{');
-    for (name, reached) in PHASES.iter().zip(draft.reached) {
-        if let Some(us) = reached {
-            out.push(b'"');
-            out.extend_from_slice(name.as_bytes());
-            out.extend_from_slice(b"\":");
-            decimal(out, us);
+    for (at, name) in PHASE_KEYS.iter().enumerate() {
+        if draft.has_reached(at) {
+            out.extend_from_slice(name);
+            decimal(out, draft.reached[at]);
             out.push(b',');
         }
     }
@@ -355,20 +382,22 @@ fn write_times(out: &mut Vec<u8>, draft: &Draft) {
     out.push(b'}');
 }
 
-fn client_text(out: &mut Vec<u8>, draft: &Draft, name: &'static str, span: Span, most: usize) {
+#[inline(always)]
+fn client_text(out: &mut Vec<u8>, draft: &Draft, name: &'static [u8], span: Span, most: usize) {
     if span.end > span.start {
         key(out, name);
         draft.string(out, span, most);
     }
 }
 
-fn optional(out: &mut Vec<u8>, name: &'static str, value: Option<impl Into<u64>>) {
+#[inline(always)]
+fn optional(out: &mut Vec<u8>, name: &'static [u8], value: Option<impl Into<u64>>) {
     if let Some(value) = value {
         number(out, name, value.into());
     }
 }
 
-fn list<T>(out: &mut Vec<u8>, name: &'static str, items: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
+fn list<T>(out: &mut Vec<u8>, name: &'static [u8], items: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
     key(out, name);
     out.push(b'[');
     for (at, item) in items.iter().enumerate() {
@@ -382,8 +411,8 @@ fn list<T>(out: &mut Vec<u8>, name: &'static str, items: &[T], write: impl Fn(&m
 
 fn bounded_list<T>(
     out: &mut Vec<u8>,
-    name: &'static str,
-    more: &'static str,
+    name: &'static [u8],
+    more: &'static [u8],
     items: &[T],
     write: impl Fn(&mut Vec<u8>, &T),
 ) {
@@ -494,6 +523,15 @@ const PHASES: [&str; 7] = [
     "attach",
     "forward",
     "answer",
+];
+const PHASE_KEYS: [&[u8]; 7] = [
+    b"\"accept\":",
+    b"\"identify\":",
+    b"\"authorize\":",
+    b"\"open\":",
+    b"\"attach\":",
+    b"\"forward\":",
+    b"\"answer\":",
 ];
 const CONCEALED: &[u8] = b"[phantom]";
 /// Longer than any phantom beyond what is shown, so that none is cut before it is found.

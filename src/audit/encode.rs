@@ -34,31 +34,38 @@ pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends `,"name":` for a name that needs no escape.
-pub(super) fn key(out: &mut Vec<u8>, name: &'static str) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
+/// `,"name":` for a name that needs no escape, put together when it is compiled.
+macro_rules! name {
+    ($name:literal) => {
+        concat!(",\"", $name, "\":").as_bytes()
+    };
+}
+pub(super) use name;
+
+/// Appends a [`name!`]. Inlined, as those below are: a copy of known length is a few stores, and a record has some 30.
+#[inline(always)]
+pub(super) fn key(out: &mut Vec<u8>, name: &'static [u8]) {
+    out.extend_from_slice(name);
 }
 
 /// Appends `,"name":"text"`.
-pub(super) fn text(out: &mut Vec<u8>, name: &'static str, value: &[u8]) {
+pub(super) fn text(out: &mut Vec<u8>, name: &'static [u8], value: &[u8]) {
     key(out, name);
     string(out, value);
 }
 
 /// Appends `,"name":"word"`, for the words of this program and for checked names, which need no escape.
-pub(super) fn word(out: &mut Vec<u8>, name: &'static str, value: &[u8]) {
+#[inline(always)]
+pub(super) fn word(out: &mut Vec<u8>, name: &'static [u8], value: &[u8]) {
     debug_assert!(value.iter().all(|&byte| is_plain(byte)), "only plain words");
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":\"");
+    key(out, name);
+    out.push(b'"');
     out.extend_from_slice(value);
     out.push(b'"');
 }
 
 /// Appends `,"name":"address:port"`.
-pub(super) fn address(out: &mut Vec<u8>, name: &'static str, value: SocketAddr) {
+pub(super) fn address(out: &mut Vec<u8>, name: &'static [u8], value: SocketAddr) {
     key(out, name);
     out.push(b'"');
     match value {
@@ -81,22 +88,30 @@ pub(super) fn address(out: &mut Vec<u8>, name: &'static str, value: SocketAddr) 
 }
 
 /// Appends `,"name":number`.
-pub(super) fn number(out: &mut Vec<u8>, name: &'static str, value: u64) {
+#[inline(always)]
+pub(super) fn number(out: &mut Vec<u8>, name: &'static [u8], value: u64) {
     key(out, name);
     decimal(out, value);
 }
 
 /// Appends a number in decimal digits.
 pub(super) fn decimal(out: &mut Vec<u8>, mut value: u64) {
+    if value < 1000 {
+        // Most are; a digit is pushed, since a copy is dearer.
+        if value >= 100 {
+            out.push(b'0' + (value / 100) as u8);
+        }
+        if value >= 10 {
+            out.push(b'0' + (value / 10 % 10) as u8);
+        }
+        return out.push(b'0' + (value % 10) as u8);
+    }
     let mut digits = [0; 20];
     let mut at = digits.len();
-    loop {
+    while value > 0 {
         at -= 1;
         digits[at] = b'0' + (value % 10) as u8;
         value /= 10;
-        if value == 0 {
-            break;
-        }
     }
     out.extend_from_slice(&digits[at..]);
 }
@@ -105,35 +120,42 @@ pub(super) fn decimal(out: &mut Vec<u8>, mut value: u64) {
 pub(super) fn hex(bytes: &[u8; 32]) -> [u8; 64] {
     let mut out = [0; 64];
     for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
+        pair[0] = digit(byte >> 4);
+        pair[1] = digit(byte & 15);
     }
     out
 }
 
+/// Reckoned and not looked up, so that many are made at once.
+fn digit(value: u8) -> u8 {
+    value + if value < 10 { b'0' } else { b'a' - 10 }
+}
+
 /// Appends `,"time":"2026-11-21T09:15:17.123456Z"`: UTC, microseconds. RFC 3339 §5.6.
 ///
-/// A clock before 1970 reads as 1970.
+/// A clock before 1970 reads as 1970, one after 9999 as 9999.
 pub(super) fn time(out: &mut Vec<u8>, at: SystemTime) {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (year, month, day) = civil(since.as_secs() / 86_400);
+    let year = year.min(9999);
     let second = since.as_secs() % 86_400;
-    key(out, "time");
-    out.push(b'"');
-    padded(out, year, 4);
-    for (mark, value) in [
-        (b'-', month),
-        (b'-', day),
-        (b'T', second / 3600),
-        (b':', second / 60 % 60),
-        (b':', second % 60),
+    let mut text = *b"0000-00-00T00:00:00.000000Z";
+    for (at, value) in [
+        (0, year / 100),
+        (2, year % 100),
+        (5, month),
+        (8, day),
+        (11, second / 3600),
+        (14, second / 60 % 60),
+        (17, second % 60),
+        (20, u64::from(since.subsec_micros()) / 10_000),
+        (22, u64::from(since.subsec_micros()) / 100 % 100),
+        (24, u64::from(since.subsec_micros()) % 100),
     ] {
-        out.push(mark);
-        padded(out, value, 2);
+        text[at] = b'0' + (value / 10) as u8;
+        text[at + 1] = b'0' + (value % 10) as u8;
     }
-    out.push(b'.');
-    padded(out, u64::from(since.subsec_micros()), 6);
-    out.extend_from_slice(b"Z\"");
+    word(out, name!("time"), &text);
 }
 
 /// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
@@ -152,15 +174,6 @@ fn civil(days: u64) -> (u64, u64, u64) {
         from_march - 9
     };
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
-}
-
-fn padded(out: &mut Vec<u8>, mut value: u64, width: usize) {
-    let start = out.len();
-    out.resize(start + width, b'0');
-    for digit in out[start..].iter_mut().rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
-    }
 }
 
 fn is_plain(byte: u8) -> bool {

@@ -179,6 +179,14 @@ impl Sink for Place {
         Ok(())
     }
 
+    fn room(&self) -> u64 {
+        if self.reserves {
+            self.reserved_to.saturating_sub(self.position)
+        } else {
+            u64::MAX
+        }
+    }
+
     fn is_due(&self) -> bool {
         self.position >= self.due_at
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::chain::Head;
-use super::encode::{number, text, time};
+use super::encode::{name, number, text, time};
 use super::error::Error;
 use super::file::{Past, Place};
 use super::memory::Memory;
@@ -66,6 +67,10 @@ pub struct Log(Arc<Handle>);
 
 pub(super) struct Shared {
     pub(super) writer: Mutex<Writer>,
+    /// Bytes that are promised to exchanges under way.
+    promised: AtomicU64,
+    /// What may be promised in all without a look at the writer, whose lock is held while it writes.
+    room: AtomicU64,
     pub(super) wake: Condvar,
     pub(super) lasting: watch::Sender<Lasting>,
     pub(super) sync: Sync,
@@ -132,21 +137,21 @@ impl Log {
     pub fn event(&self, event: Event<'_>) -> Result<(), Error> {
         let mut fields = b"\"kind\":\"event\"".to_vec();
         time(&mut fields, SystemTime::now());
-        text(&mut fields, "name", event.name.as_bytes());
+        text(&mut fields, name!("name"), event.name.as_bytes());
         event
             .session
             .into_iter()
-            .for_each(|session| text(&mut fields, "session", session.as_str().as_bytes()));
+            .for_each(|session| text(&mut fields, name!("session"), session.as_str().as_bytes()));
         text(
             &mut fields,
-            "subject",
+            name!("subject"),
             &event.subject[..event.subject.len().min(MAX_SUBJECT_BYTES)],
         );
         event
             .reason
             .into_iter()
-            .for_each(|reason| text(&mut fields, "reason", reason.as_bytes()));
-        number(&mut fields, "count", event.count);
+            .for_each(|reason| text(&mut fields, name!("reason"), reason.as_bytes()));
+        number(&mut fields, name!("count"), event.count);
         self.append(&fields).map(drop)
     }
 
@@ -167,16 +172,27 @@ impl Log {
         }
     }
 
+    /// Makes sure that so many bytes find room later, and that the log works now; given back by [`Log::release`].
     pub(super) fn promise(&self, bytes: u64) -> Result<(), Error> {
-        self.0.shared.lock().promise(bytes)
+        let shared = &self.0.shared;
+        let promised = shared.promised.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        if promised <= shared.room.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let mut writer = shared.lock();
+        let done = writer.promise(promised);
+        shared.tell_room(&writer);
+        done.inspect_err(|_| self.release(bytes))
     }
 
     pub(super) fn release(&self, bytes: u64) {
-        self.0.shared.lock().release(bytes);
+        self.0.shared.promised.fetch_sub(bytes, Ordering::SeqCst);
     }
 
     pub(super) fn lose(&self) {
-        self.0.shared.lock().lose();
+        let mut writer = self.0.shared.lock();
+        writer.lose();
+        self.0.shared.tell_room(&writer);
     }
 
     fn begin(sink: Box<dyn Sink>, past: Past, sync: Sync) -> Result<Self, Error> {
@@ -191,6 +207,8 @@ impl Log {
         let (lasting, _) = watch::channel(Lasting::default());
         let shared = Arc::new(Shared {
             writer: Mutex::new(writer),
+            promised: AtomicU64::new(0),
+            room: AtomicU64::new(0),
             wake: Condvar::new(),
             lasting,
             sync,
@@ -220,16 +238,25 @@ impl Shared {
 
     fn append(&self, fields: &[u8]) -> Result<u64, Error> {
         let mut writer = self.lock();
-        let seq = writer.append(fields)?;
+        let done = writer.append(fields);
+        self.tell_room(&writer);
+        let seq = done?;
         self.mark(&mut writer);
         Ok(seq)
     }
 
     fn append_own(&self, kind: &'static str) -> Result<u64, Error> {
         let mut writer = self.lock();
-        let seq = writer.append_own(kind)?;
+        let done = writer.append_own(kind);
+        self.tell_room(&writer);
+        let seq = done?;
         self.mark(&mut writer);
         Ok(seq)
+    }
+
+    /// To be called before the lock goes, after whatever changed the writer.
+    pub(super) fn tell_room(&self, writer: &Writer) {
+        self.room.store(writer.room(), Ordering::SeqCst);
     }
 
     fn mark(&self, writer: &mut Writer) {

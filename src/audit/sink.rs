@@ -18,6 +18,11 @@ pub(super) trait Sink: Send {
         Ok(())
     }
 
+    /// How many further bytes surely find room as things are; nothing where that is known only by [`Sink::reserve`].
+    fn room(&self) -> u64 {
+        0
+    }
+
     /// Whether the next record belongs in a new file.
     fn is_due(&self) -> bool {
         false

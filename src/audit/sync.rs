@@ -68,6 +68,7 @@ pub(super) fn keep_synced(shared: &Shared) {
         writer.synced(well);
         // After a turn the question was about the file before.
         writer.moved |= moved && writer.turns == turns;
+        shared.tell_room(&writer);
         shared.lasting.send_modify(|lasting| lasting.synced(until, well));
         if closing {
             return;

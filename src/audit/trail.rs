@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use http::Version;
@@ -109,9 +109,45 @@ pub trait Conceal: Send + Sync {
 /// Accumulates the record of one exchange; dropped unanswered, it writes that the exchange was aborted.
 pub struct Trail {
     log: Log,
-    draft: Box<Draft>,
+    draft: Kept,
     stage: Stage,
     promised: u64,
+}
+
+/// A draft whose buffers the next exchange takes over, so that a steady gateway allocates nothing for its trail.
+struct Kept(Option<Box<Draft>>);
+
+impl Kept {
+    fn take() -> Self {
+        Self(Some(SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()))
+    }
+}
+
+impl Deref for Kept {
+    type Target = Draft;
+
+    fn deref(&self) -> &Draft {
+        self.0.as_deref().expect("it is given back by drop alone")
+    }
+}
+
+impl DerefMut for Kept {
+    fn deref_mut(&mut self) -> &mut Draft {
+        self.0.as_deref_mut().expect("it is given back by drop alone")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let Some(mut draft) = self.0.take() else { return };
+        if draft.clear() {
+            SPARE.with_borrow_mut(|spare| {
+                if spare.len() < MOST_SPARE {
+                    spare.push(draft);
+                }
+            });
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,7 +168,7 @@ impl Trail {
     /// Begins the trail of an exchange, now, at the listener's `entry` (`transparent`, `connect`, `socks5` …).
     #[must_use]
     pub fn begin(log: &Log, id: ExchangeId, entry: &'static str) -> Self {
-        let mut draft = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+        let mut draft = Kept::take();
         draft.begin(id, entry);
         Self {
             log: log.clone(),
@@ -199,21 +235,15 @@ impl Trail {
     }
 
     /// Notes what policy said, by which policies of which generation.
-    pub fn decide<'a>(
-        &mut self,
-        decision: Decision,
-        policies: impl IntoIterator<Item = &'a PolicyId>,
-        generation: u64,
-    ) {
+    pub fn decide(&mut self, decision: Decision, policies: &Arc<[PolicyId]>, generation: u64) {
         self.draft.decision = Some(decision);
         self.draft.generation = Some(generation);
-        self.draft.policies.clear();
-        self.draft.policies.extend(policies.into_iter().cloned());
+        self.draft.policies = Some(policies.clone());
     }
 
     /// Notes that a credential was put in a place.
-    pub fn lend(&mut self, credential: &CredentialName, place: &dyn fmt::Display) {
-        let place = self.draft.keep_shown(place);
+    pub fn lend(&mut self, credential: &CredentialName, place: &str) {
+        let place = self.draft.keep(place.as_bytes());
         self.draft.lent.push((credential.clone(), place));
     }
 
@@ -366,19 +396,10 @@ impl Drop for Trail {
         if self.promised > 0 {
             self.log.release(self.promised);
         }
-        let mut draft = std::mem::take(&mut self.draft);
-        if draft.clear() {
-            SPARE.with_borrow_mut(|spare| {
-                if spare.len() < MOST_SPARE {
-                    spare.push(draft);
-                }
-            });
-        }
     }
 }
 
 thread_local! {
-    /// Drafts whose buffers the next exchange takes over, so that a steady gateway allocates nothing for its trail.
     #[expect(clippy::vec_box, reason = "the boxes themselves are reused, so that a trail stays small and allocates none")]
     static SPARE: RefCell<Vec<Box<Draft>>> = const { RefCell::new(Vec::new()) };
     static FIELDS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -453,8 +474,8 @@ mod tests {
         trail.query("page=2&&acl&key=VALUE");
         trail.reach(Phase::Identify);
         let policy = PolicyId::new("reads").expect("a name");
-        trail.decide(Decision::Allow, [&policy], 4);
-        trail.lend(&name("github"), &"field authorization");
+        trail.decide(Decision::Allow, &Arc::from([policy]), 4);
+        trail.lend(&name("github"), "field authorization");
         trail.note("phantom_in_text", Some(&name("github")), Some(&"content"));
         trail.dialled(([192, 0, 2, 1], 443).into(), Version::HTTP_11);
         trail.origin_answered(201);
@@ -612,7 +633,7 @@ mod tests {
         let (log, memory) = log();
         let mut trail = begin(&log);
         let policy = PolicyId::new("no-deletes").expect("a name");
-        trail.decide(Decision::Deny, [&policy], 1);
+        trail.decide(Decision::Deny, &Arc::from([policy]), 1);
         trail.refuse("denied", Blame::Policy);
         wait(trail.answer(403, Length::Known(10))).expect("room");
         let record = &of(&memory, "exchange")[0];
@@ -671,7 +692,7 @@ mod tests {
         let policies: Vec<_> = (0..999)
             .map(|n| PolicyId::new(&format!("{n:0128}")).expect("a name"))
             .collect();
-        trail.decide(Decision::Allow, &policies, u64::MAX);
+        trail.decide(Decision::Allow, &policies.into(), u64::MAX);
         for _ in 0..999 {
             trail.lend(&name(&"c".repeat(128)), &"\u{7f}".repeat(9999));
             trail.note("x", Some(&name(&"c".repeat(128))), Some(&"\u{7f}".repeat(9999)));

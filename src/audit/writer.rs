@@ -4,7 +4,7 @@ use std::mem;
 use std::time::SystemTime;
 
 use super::chain::{Head, MAX_LINE_BYTES, seal};
-use super::encode::{number, text, time};
+use super::encode::{name, number, text, time};
 use super::error::Error;
 use super::scan::{TORN_END, Torn};
 use super::sink::Sink;
@@ -19,7 +19,6 @@ pub(super) struct Writer {
     failed: Option<Cause>,
     lost: u64,
     begins_file: bool,
-    promised: u64,
     /// Something was written since the last sync began.
     pub(super) dirty: bool,
     /// A sync failed and none has succeeded since: what was written may not last.
@@ -55,7 +54,6 @@ impl Writer {
             failed,
             lost: 0,
             begins_file: false,
-            promised: 0,
             dirty: false,
             unsynced: false,
             turns: 0,
@@ -85,24 +83,23 @@ impl Writer {
         self.append(&fields)
     }
 
-    /// Makes sure that so many bytes find room later, and that the log works now.
-    pub(super) fn promise(&mut self, bytes: u64) -> Result<(), Error> {
+    /// Makes sure that so many bytes, all that is promised, find room later, and that the log works now.
+    pub(super) fn promise(&mut self, promised: u64) -> Result<(), Error> {
         if self.unsynced {
             return Err(Error::Unsynced);
         }
         if self.failed.is_some() {
             self.write(None)?;
         }
-        self.sink
-            .reserve(self.promised + bytes)
-            .map_err(Error::from_write)?;
-        self.promised += bytes;
-        Ok(())
+        self.sink.reserve(promised).map_err(Error::from_write)
     }
 
-    /// Gives back what [`Writer::promise`] set aside.
-    pub(super) fn release(&mut self, bytes: u64) {
-        self.promised -= bytes;
+    /// How many bytes [`Writer::promise`] would give room without doing anything.
+    pub(super) fn room(&self) -> u64 {
+        if self.unsynced || self.failed.is_some() {
+            return 0;
+        }
+        self.sink.room()
     }
 
     /// Counts a record that nobody will try to write again.
@@ -167,13 +164,13 @@ impl Writer {
     /// The record that accounts for a failure.
     fn recovery(&self, cause: Cause) -> Vec<u8> {
         let mut fields = self.own("recover");
-        text(&mut fields, "cause", cause.name().as_bytes());
+        text(&mut fields, name!("cause"), cause.name().as_bytes());
         if let Some(torn) = &self.torn {
-            number(&mut fields, "torn_at", torn.at);
-            number(&mut fields, "torn_bytes", torn.bytes);
-            text(&mut fields, "torn_sha256", &torn.sha256());
+            number(&mut fields, name!("torn_at"), torn.at);
+            number(&mut fields, name!("torn_bytes"), torn.bytes);
+            text(&mut fields, name!("torn_sha256"), &torn.sha256());
         }
-        number(&mut fields, "lost", self.lost);
+        number(&mut fields, name!("lost"), self.lost);
         fields
     }
 
@@ -201,8 +198,12 @@ impl Writer {
     fn own(&self, kind: &'static str) -> Vec<u8> {
         let mut fields = format!("\"kind\":\"{kind}\",\"chain\":\"{}\"", self.chain).into_bytes();
         time(&mut fields, SystemTime::now());
-        text(&mut fields, "version", env!("CARGO_PKG_VERSION").as_bytes());
-        number(&mut fields, "pid", u64::from(std::process::id()));
+        text(
+            &mut fields,
+            name!("version"),
+            env!("CARGO_PKG_VERSION").as_bytes(),
+        );
+        number(&mut fields, name!("pid"), u64::from(std::process::id()));
         fields
     }
 }

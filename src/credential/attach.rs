@@ -1,6 +1,5 @@
 //! The last step before a request leaves: each grant's secret is fetched and put where its phantom stood.
 
-use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,7 +19,7 @@ use super::verify::{Holding, Verified};
 use crate::body::{self, Content, HoldFault, Meter};
 use crate::intercept::Upgrade;
 use crate::message::{Origin, RequestHead};
-use crate::names::{CredentialName, Identity, SessionId};
+use crate::names::{CredentialName, Identity, Map, SessionId};
 use crate::policy::{AuthorizedParts, Grant};
 use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
 use crate::session::{Binding, Bindings, Lend, Role, Session, SigningPart, Spot, Unsignable};
@@ -91,7 +90,7 @@ impl Error {
 pub struct Credentials {
     bindings: Arc<Bindings>,
     slots: Vec<Slot>,
-    sessions: Mutex<HashMap<SessionId, Arc<Lending>>>,
+    sessions: Mutex<Map<SessionId, Arc<Lending>>>,
     kept: Kept,
     holding: Holding,
 }
@@ -461,10 +460,10 @@ const MOST_REMEMBERED: usize = 256;
 
 /// A request that carries its secrets: it can only be forwarded on a channel to the origin that it was granted for.
 pub struct Credentialed {
-    head: RequestHead,
+    head: Box<RequestHead>,
     content: Content,
     meter: Arc<Meter>,
-    upgrade: Option<Upgrade>,
+    upgrade: Option<Box<Upgrade>>,
     upgrades: bool,
     grants: Vec<Grant>,
     identity: Identity,
@@ -526,7 +525,7 @@ impl Lent {
 
 /// The pieces of a credentialed request.
 pub(crate) struct CredentialedParts {
-    pub(crate) head: RequestHead,
+    pub(crate) head: Box<RequestHead>,
     pub(crate) content: Content,
     pub(crate) meter: Arc<Meter>,
     pub(crate) upgrades: bool,
@@ -552,7 +551,7 @@ impl Credentialed {
 
     /// What the answer is handled with: what to look for in it, the method that it answers, and the client's wish to
     /// upgrade, which is taken.
-    pub fn for_the_answer(&mut self) -> (Option<Lent>, Method, Option<Upgrade>) {
+    pub fn for_the_answer(&mut self) -> (Option<Lent>, Method, Option<Box<Upgrade>>) {
         (self.lent.clone(), self.head.method.clone(), self.upgrade.take())
     }
 

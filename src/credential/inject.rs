@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use super::secret::{Secret, SecretUnsafe};
 use super::store::Lease;
 use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
+use crate::session::phantom::Phantom;
 use crate::session::{Lend, Spot};
 
 /// Why a secret was not put in; nothing is sent.
@@ -47,7 +48,16 @@ impl AttachFailure {
 /// The field values that were built from one secret, by place; building one costs more than a request may.
 pub(super) struct Prepared {
     secret: Arc<Secret>,
+    /// A phantom in whose place the secret was found to fit.
+    phantom: Phantom,
     values: Vec<Option<HeaderValue>>,
+}
+
+impl Prepared {
+    /// Whether this secret was found to fit in the place of this phantom.
+    fn is_for(&self, secret: &Arc<Secret>, lend: &Lend) -> bool {
+        Arc::ptr_eq(&self.secret, secret) && self.phantom.reveal() == lend.phantom().reveal()
+    }
 }
 
 /// Puts one secret in: the whole field is replaced, whatever else stood in it, so that exactly one goes out (H20).
@@ -67,10 +77,13 @@ pub fn inject(
         return Err(AttachFailure::Expired);
     }
     let secret = &lease.secret;
-    secret.fits(lend.phantom())?;
-    // The session never saw the secret of a declared shape; should it hold it by chance, that ends here.
-    if secret.is(lend.phantom().reveal().as_bytes()) {
-        return Err(SecretUnsafe::Shape.into());
+    let known = ready.load();
+    if !known.as_ref().is_some_and(|known| known.is_for(secret, lend)) {
+        secret.fits(lend.phantom())?;
+        // The session never saw the secret of a declared shape; should it hold it by chance, that ends here.
+        if secret.is(lend.phantom().reveal().as_bytes()) {
+            return Err(SecretUnsafe::Shape.into());
+        }
     }
     match lend.place() {
         Place::Header { name, .. } => {
@@ -112,6 +125,7 @@ fn prepared(
     let value = values[place].clone();
     ready.store(Some(Arc::new(Prepared {
         secret: Arc::clone(secret),
+        phantom: lend.phantom().clone(),
         values,
     })));
     value.ok_or(AttachFailure::Unsafe(SecretUnsafe::Place))

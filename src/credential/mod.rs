@@ -17,7 +17,7 @@ pub(crate) use attach::CredentialedParts;
 pub use attach::{Credentialed, Credentials, Error, IssueFailure, Lent};
 pub use inject::AttachFailure;
 pub use mint::{MintFailure, Minting};
-pub use scrub::{Echoes, FrameFault, Replaced, ScrubBody, ScrubFrames, Scrubber};
+pub use scrub::{Echoes, FrameFault, ScrubBody, ScrubFrames, Scrubber};
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
     EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore, Source,

@@ -12,10 +12,7 @@ mod body;
 mod echoes;
 mod frames;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
@@ -38,22 +35,6 @@ pub enum Unscrubbable {
     PhantomIsSecret,
 }
 
-/// How many echoes were replaced so far; it can be read after the scrubber went into a body.
-#[derive(Debug, Clone, Default)]
-pub struct Replaced(Arc<AtomicU64>);
-
-impl Replaced {
-    /// The number of echoes.
-    pub fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Adds echoes found elsewhere in the same answer (its fields).
-    pub fn add(&self, echoes: u64) {
-        self.0.fetch_add(echoes, Ordering::Relaxed);
-    }
-}
-
 /// Replaces echoes in one stream of bytes, however it is cut.
 ///
 /// Holds back only a last part that, by its characters, could begin an echo. Has no `Debug`: it may hold a part of a secret.
@@ -65,7 +46,7 @@ pub struct Scrubber {
     shown: usize,
     /// Echoes that reach into what is held back.
     open: Vec<Echo>,
-    replaced: Replaced,
+    replaced: u64,
 }
 
 impl Scrubber {
@@ -76,13 +57,13 @@ impl Scrubber {
             held: Bytes::new(),
             shown: 0,
             open: Vec::new(),
-            replaced: Replaced::default(),
+            replaced: 0,
         }
     }
 
-    /// The count, shared.
-    pub fn replaced(&self) -> Replaced {
-        self.replaced.clone()
+    /// How many echoes were replaced so far.
+    pub fn replaced(&self) -> u64 {
+        self.replaced
     }
 
     /// How many bytes are held back.
@@ -163,7 +144,7 @@ impl Scrubber {
         if self.open.is_empty() {
             return bytes;
         }
-        self.replaced.add((self.open.len() - begun) as u64);
+        self.replaced += (self.open.len() - begun) as u64;
         let mut owned = bytes
             .try_into_mut()
             .unwrap_or_else(|shared| BytesMut::from(&shared[..]));

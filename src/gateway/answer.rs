@@ -15,9 +15,9 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Limited};
 
 use super::live::{Cut, Watched};
-use crate::audit::{End, Length, Outcome, Trail};
+use crate::audit::{Length, Outcome, Trail};
 use crate::body::{Coding, DecodeBody, DecodeFault, Decoder};
-use crate::credential::{self, Lent, MintFailure, Replaced, ScrubBody};
+use crate::credential::{self, Lent, MintFailure, ScrubBody};
 use crate::message::fields;
 use crate::origin::{self, OriginBody};
 
@@ -61,7 +61,7 @@ impl Broken {
 pub struct AnswerBody {
     source: Source,
     /// What ends with the content; `None` for the gateway's own answers.
-    tail: Option<Box<Tail>>,
+    tail: Option<Tail>,
 }
 
 enum Source {
@@ -75,33 +75,25 @@ enum Source {
     Decoded(Box<ScrubBody<DecodeBody<OriginBody>>>),
 }
 
-/// What is settled when the content ends.
+/// What is settled when the content ends. The trail is with the watch, so that the content stays small.
 struct Tail {
-    trail: Option<Trail>,
     watched: Arc<Watched>,
-    replaced: Option<Replaced>,
     ended: Option<(Outcome, Option<&'static str>)>,
 }
 
-impl Drop for Tail {
+impl Drop for AnswerBody {
     fn drop(&mut self) {
+        let Some(tail) = &self.tail else { return };
         // A client that takes nothing is cut with its connection, and never asks for the content that would say so.
-        let unasked = self.watched.cut().map(|cut| (Outcome::Cut, Some(cut.reason())));
+        let unasked = tail.watched.cut().map(|cut| (Outcome::Cut, Some(cut.reason())));
         let left = (Outcome::Aborted, Some("client_left"));
-        let (outcome, reason) = self.ended.or(unasked).unwrap_or(left);
-        let end = End {
-            outcome,
-            reason,
-            request_bytes: Some(self.watched.meter.up()),
-            response_bytes: Some(self.watched.meter.down()),
-            scrubbed: self.replaced.as_ref().map_or(0, Replaced::count),
+        let (outcome, reason) = tail.ended.or(unasked).unwrap_or(left);
+        let scrubbed = match &self.source {
+            Source::Scrubbed(body) => body.replaced(),
+            Source::Decoded(body) => body.replaced(),
+            Source::Own(_) | Source::Origin(_) => 0,
         };
-        let Some(mut trail) = self.trail.take() else {
-            return;
-        };
-        if let Err(error) = trail.end(end) {
-            tracing::error!(%error, "the end of an exchange was not recorded");
-        }
+        tail.watched.end(outcome, reason, scrubbed);
     }
 }
 
@@ -117,19 +109,10 @@ impl AnswerBody {
 
     /// Ties the end of the content to the exchange's trail and watch.
     pub fn settle(&mut self, trail: Trail, watched: Arc<Watched>) {
-        let replaced = match &self.source {
-            Source::Scrubbed(body) => Some(body.replaced()),
-            Source::Decoded(body) => Some(body.replaced()),
-            Source::Own(_) | Source::Origin(_) => None,
-        };
         // Content that is over before it begins is never polled.
         let ended = self.is_end_stream().then_some((Outcome::Whole, None));
-        self.tail = Some(Box::new(Tail {
-            trail: Some(trail),
-            watched,
-            replaced,
-            ended,
-        }));
+        watched.ends_with_it(trail);
+        self.tail = Some(Tail { watched, ended });
     }
 
     /// What the head announces of the content's length.
@@ -266,8 +249,8 @@ pub fn clean(
     };
     let partial = parts.status == StatusCode::PARTIAL_CONTENT;
     let source = if codings.is_empty() || bare || (partial && !lent.is_strict()) {
-        let body = lent.scrub(body);
-        body.replaced().add(echoes);
+        let mut body = lent.scrub(body);
+        body.add_replaced(echoes);
         Source::Scrubbed(Box::new(body))
     } else {
         // A part of an encoded representation cannot be decoded by itself.
@@ -276,8 +259,8 @@ pub fn clean(
         }
         let decoder = Decoder::new(&codings).map_err(|_| origin::Error::Coding)?;
         as_identity(&mut parts.headers);
-        let body = lent.scrub(DecodeBody::new(body, decoder));
-        body.replaced().add(echoes);
+        let mut body = lent.scrub(DecodeBody::new(body, decoder));
+        body.add_replaced(echoes);
         Source::Decoded(Box::new(body))
     };
     Ok(Response::from_parts(parts, AnswerBody { source, tail: None }))

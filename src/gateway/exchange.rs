@@ -106,7 +106,7 @@ impl Worker {
                 trail.reach(Phase::Authorize);
                 trail.decide(
                     Decision::Deny,
-                    denied.verdict.policies.iter(),
+                    &denied.verdict.policies,
                     denied.verdict.generation,
                 );
                 return Err(denied.into());
@@ -114,7 +114,7 @@ impl Worker {
         };
         trail.reach(Phase::Authorize);
         let verdict = authorized.verdict();
-        trail.decide(Decision::Allow, verdict.policies.iter(), verdict.generation);
+        trail.decide(Decision::Allow, &verdict.policies, verdict.generation);
         watched.authorized_under(verdict.generation);
         let verified = self.shared.credentials.verify(authorized).await?;
         trail.reserve()?;
@@ -123,7 +123,7 @@ impl Worker {
         trail.dialled(channel.remote(), channel.version());
         let mut credentialed = self.shared.credentials.attach(verified).await?;
         for (credential, place) in credentialed.lent_to() {
-            trail.lend(credential, &place);
+            trail.lend(credential, place);
         }
         trail.reach(Phase::Attach);
         let (lent, method, upgrade) = credentialed.for_the_answer();
@@ -136,7 +136,8 @@ impl Worker {
         }
         if let Some(minting) = minting.filter(|_| response.status().is_success()) {
             let keep = |kind: &str, content: &[u8]| self.shared.credentials.keep(&minting, kind, content);
-            return Ok(answer::minted(response, lent.as_ref(), keep).await?);
+            // Boxed, so that the usual exchange does not carry room for it.
+            return Ok(Box::pin(answer::minted(response, lent.as_ref(), keep)).await?);
         }
         let response = answer::clean(response, &method, lent.as_ref())?;
         match (upgrade, switched) {

@@ -4,7 +4,7 @@
 //! So a deadline is exact to a second, and costs nothing on the path of a request.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -137,13 +137,16 @@ pub struct Watched {
     underway: OnceLock<Underway>,
     /// Sweeps since it was cut.
     cut_sweeps: AtomicU32,
-    /// The record of an exchange that has no answer's content to end with.
+    /// The record, once the answer's head is given.
     trail: Mutex<Option<Trail>>,
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.end_trail();
+        match self.cut() {
+            Some(cut) => self.end(Outcome::Cut, Some(cut.reason()), 0),
+            None => self.end(Outcome::Whole, None, 0),
+        }
         self.connection.quiet_sweeps.store(0, Ordering::Relaxed);
         self.connection.busy.fetch_sub(1, Ordering::Relaxed);
     }
@@ -156,29 +159,26 @@ impl Watched {
         let _ = self.underway.set(underway);
     }
 
-    /// Ends the trail when the last owner drops this: what a WebSocket carried is known only then.
+    /// Ends the trail with the answer's content, else when the last owner drops this: what a WebSocket carried is known
+    /// only then.
     pub fn ends_with_it(&self, trail: Trail) {
-        *self.trail.lock().unwrap_or_else(PoisonError::into_inner) = Some(trail);
+        *self.trail() = Some(trail);
     }
 
-    fn end_trail(&mut self) {
-        let trail = self
-            .trail
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+    fn trail(&self) -> MutexGuard<'_, Option<Trail>> {
+        self.trail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the trail, if it was not ended.
+    pub fn end(&self, outcome: Outcome, reason: Option<&'static str>, scrubbed: u64) {
+        let trail = self.trail().take();
         let Some(mut trail) = trail else { return };
-        let cut = self.cut();
         let ended = trail.end(End {
-            outcome: if cut.is_some() {
-                Outcome::Cut
-            } else {
-                Outcome::Whole
-            },
-            reason: cut.map(Cut::reason),
+            outcome,
+            reason,
             request_bytes: Some(self.meter.up()),
             response_bytes: Some(self.meter.down()),
-            scrubbed: 0,
+            scrubbed,
         });
         if let Err(error) = ended {
             tracing::error!(%error, "the end of an exchange was not recorded");
@@ -321,31 +321,51 @@ fn sweeps(time: Duration) -> u32 {
 }
 
 /// What is live of one kind, held weakly.
-struct Register<T>(Mutex<Vec<Weak<T>>>);
+struct Register<T>(Mutex<Members<T>>);
+
+struct Members<T> {
+    all: Vec<Weak<T>>,
+    /// How many there may be before the dead are dropped.
+    most: usize,
+}
+
+impl<T> Members<T> {
+    /// The dead hold memory, and few of them are few enough for the allocator to have it ready for the next.
+    fn drop_dead(&mut self) {
+        self.all.retain(|weak| weak.strong_count() > 0);
+        self.most = 2 * self.all.len() + 6;
+        self.all.shrink_to(2 * self.most);
+    }
+}
 
 impl<T> Default for Register<T> {
     fn default() -> Self {
-        Self(Mutex::new(Vec::new()))
+        Self(Mutex::new(Members {
+            all: Vec::new(),
+            most: 0,
+        }))
     }
 }
 
 impl<T> Register<T> {
     fn enter(&self, one: T) -> Arc<T> {
         let one = Arc::new(one);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Grown only where nothing dead can be dropped instead, so that the list follows what is live.
-        if all.len() == all.capacity() {
-            all.retain(|weak| weak.strong_count() > 0);
+        let mut members = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if members.all.len() >= members.most {
+            members.drop_dead();
         }
-        all.push(Arc::downgrade(&one));
+        members.all.push(Arc::downgrade(&one));
         one
     }
 
     fn each(&self, mut look: impl FnMut(&T)) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|weak| weak.upgrade().inspect(|one| look(one)).is_some());
-        let most = (2 * all.len()).max(64);
-        all.shrink_to(most);
+        let mut members = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        members
+            .all
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|one| look(&one));
+        members.drop_dead();
     }
 }
 
@@ -474,7 +494,7 @@ mod tests {
         for _ in 0..10_000 {
             drop(live.watch(&connection));
         }
-        assert!(live.exchanges.0.lock().unwrap().len() < 64);
+        assert!(live.exchanges.0.lock().unwrap().all.len() < 64);
     }
 
     #[test]

@@ -4,14 +4,13 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
-use hyper::service::Service;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -302,6 +301,8 @@ impl Worker {
             connection,
             violations: None,
         };
+        // The exchange's future is kept where hyper keeps the conversation, and not allocated for each.
+        let serve = |conversation: Conversation| service_fn(move |request| conversation.answer(request));
         let ended = if http2 {
             let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
@@ -311,7 +312,7 @@ impl Worker {
                 .max_send_buf_size(SEND_BUFFER)
                 .max_header_list_size(HEADER_LIST)
                 .enable_connect_protocol()
-                .serve_connection(TokioIo::new(io), conversation);
+                .serve_connection(TokioIo::new(io), serve(conversation));
             tokio::select! { ended = serving => ended, () = idle => Ok(()) }
         } else {
             let strict = Strict::new(Lingering::new(io));
@@ -322,7 +323,7 @@ impl Worker {
             };
             let serving = hyper::server::conn::http1::Builder::new()
                 .half_close(true)
-                .serve_connection(TokioIo::new(strict), conversation)
+                .serve_connection(TokioIo::new(strict), serve(conversation))
                 .with_upgrades();
             tokio::select! { ended = serving => ended, () = idle => Ok(()) }
         };
@@ -488,7 +489,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// The service of one connection.
+/// What the exchanges of one connection have in common.
 struct Conversation {
     worker: Arc<Worker>,
     arrival: Arc<Arrival>,
@@ -497,12 +498,11 @@ struct Conversation {
     violations: Option<Violations>,
 }
 
-impl Service<Request<Incoming>> for Conversation {
-    type Response = Response<AnswerBody>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+impl Conversation {
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> + Send + use<> {
         let malformed = self
             .violations
             .as_ref()
@@ -518,7 +518,7 @@ impl Service<Request<Incoming>> for Conversation {
         let (worker, arrival, connection) =
             (self.worker.clone(), self.arrival.clone(), self.connection.clone());
         let violations = self.violations.clone();
-        Box::pin(async move {
+        async move {
             let response = worker
                 .respond(arrival, &connection, request, refusal, violations.as_ref())
                 .await;
@@ -528,7 +528,7 @@ impl Service<Request<Incoming>> for Conversation {
                 violations.upgraded();
             }
             Ok(response)
-        })
+        }
     }
 }
 

@@ -88,10 +88,10 @@ pub struct Upgrade {
 /// A request that may be judged.
 pub struct Accepted {
     arrival: Arc<Arrival>,
-    head: RequestHead,
+    head: Box<RequestHead>,
     content: Content,
     meter: Arc<Meter>,
-    upgrade: Option<Upgrade>,
+    upgrade: Option<Box<Upgrade>>,
 }
 
 /// Why a request was not accepted.
@@ -188,13 +188,14 @@ impl Accepted {
         {
             return Err(Rejected::Expectation);
         }
-        let head = RequestHead {
+        // Behind one pointer from here to the origin: it is handed from stage to stage.
+        let head = Box::new(RequestHead {
             method: parts.method,
             origin,
             target,
             fields,
             version: parts.version,
-        };
+        });
         let content = Content::new(incoming, meter.clone(), fields::filter_request_trailers);
         Ok(Self {
             arrival,
@@ -238,7 +239,15 @@ impl Accepted {
 
     /// Takes the request apart, for the next stage.
     #[must_use]
-    pub fn into_parts(self) -> (Arc<Arrival>, RequestHead, Content, Arc<Meter>, Option<Upgrade>) {
+    pub fn into_parts(
+        self,
+    ) -> (
+        Arc<Arrival>,
+        Box<RequestHead>,
+        Content,
+        Arc<Meter>,
+        Option<Box<Upgrade>>,
+    ) {
         (self.arrival, self.head, self.content, self.meter, self.upgrade)
     }
 }
@@ -266,7 +275,7 @@ fn upgrade(
     parts: &mut http::request::Parts,
     asked: Option<&HeaderValue>,
     extended: bool,
-) -> Result<Option<Upgrade>, Rejected> {
+) -> Result<Option<Box<Upgrade>>, Rejected> {
     let asked = asked.filter(|_| parts.version == Version::HTTP_11);
     if asked.is_none() && !extended {
         return Ok(None);
@@ -284,7 +293,7 @@ fn upgrade(
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).map_err(|_| Rejected::Upgrade)?;
     let expected = websocket::Expected::prepare(&mut parts.headers, nonce);
-    Ok(Some(Upgrade { on, accept, expected }))
+    Ok(Some(Box::new(Upgrade { on, accept, expected })))
 }
 
 /// RFC 6455 §4.2.1: exactly one key, of 16 bytes in base64.

@@ -58,14 +58,17 @@ pub struct HopByHop {
 /// # Errors
 /// By cause, see [`FieldsMalformed`].
 pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed> {
-    let size: usize = fields
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 4)
-        .sum();
+    let (mut size, mut hops) = (0, false);
+    for (name, value) in fields {
+        let name = name.as_str();
+        size += name.len() + value.len() + 4;
+        hops |= is_hop_by_hop(name);
+    }
     if fields.len() > MOST_FIELDS || size > LONGEST_SECTION {
         return Err(FieldsMalformed::TooLarge);
     }
-    if version >= Version::HTTP_2 && !is_http2(fields) {
+    // What HTTP/2 does not have is all hop-by-hop.
+    if version >= Version::HTTP_2 && hops && !is_http2(fields) {
         return Err(FieldsMalformed::Framing);
     }
     if fields.len() != fields.keys_len() {
@@ -98,8 +101,20 @@ pub fn reads_as(name: &HeaderName, other: &HeaderName) -> bool {
 /// always end-to-end (credentials, content, `Host`, request signing) is ignored: RFC 9110 forbids it, and an attacker uses
 /// it to make a proxy drop what policy relied upon.
 pub fn strip_hop_by_hop(fields: &mut HeaderMap) -> HopByHop {
-    // Most requests have none, and then nothing is nominated either: `Connection` is itself one of them.
-    if !fields.keys().any(|name| is_hop_by_hop(name.as_str())) {
+    // Most requests have none, and then nothing is nominated either: `Connection` is itself one of them. Most answers have
+    // `Connection: keep-alive` alone, which nominates what is hop-by-hop anyway.
+    let mut plain = true;
+    let mut hops = 0;
+    for (name, value) in fields.iter() {
+        if is_hop_by_hop(name.as_str()) {
+            hops += 1;
+            plain &= *name == header::CONNECTION && value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+    if plain {
+        if hops > 0 {
+            fields.remove(header::CONNECTION);
+        }
         return HopByHop::default();
     }
     let nominated = nominations(fields);
@@ -123,15 +138,16 @@ pub fn strip_hop_by_hop(fields: &mut HeaderMap) -> HopByHop {
 /// Removes fields that would make an origin see another method, path, host, scheme or peer than was judged.
 pub fn strip_overrides(fields: &mut HeaderMap) {
     remove_where(fields, |name| {
-        // The first letter settles it for most names.
-        matches!(name.as_bytes(), [b'x' | b't' | b'c' | b'f', ..])
-            && (OVERRIDES.contains(&name) || name.starts_with("x-forwarded-") || name.starts_with("x-envoy-"))
+        is_one_of(&OVERRIDES, &OVERRIDE_SHAPES, name)
+            || name.starts_with("x-forwarded-")
+            || name.starts_with("x-envoy-")
     });
 }
 
 /// Joins several `Cookie` fields into one, as HTTP/2 clients split it (RFC 9113 §8.2.3), so that nothing hides between two.
 pub fn join_cookies(fields: &mut HeaderMap) {
-    if fields.get_all(header::COOKIE).iter().nth(1).is_none() {
+    let none_twice = fields.len() == fields.keys_len();
+    if none_twice || fields.get_all(header::COOKIE).iter().nth(1).is_none() {
         return;
     }
     let joined = fields
@@ -188,9 +204,7 @@ pub fn filter_response_trailers(trailers: &mut HeaderMap) {
 pub fn strip_response(fields: &mut HeaderMap) {
     strip_hop_by_hop(fields);
     remove_where(fields, |name| {
-        // The first letter settles it for most names.
-        matches!(name.as_bytes(), [b'a' | b'o' | b'p' | b'v', ..])
-            && (STEERING.contains(&name) || name.starts_with("proxy-"))
+        is_one_of(&STEERING, &STEERING_SHAPES, name) || name.starts_with("proxy-")
     });
 }
 
@@ -265,7 +279,31 @@ fn list(value: &HeaderValue) -> impl Iterator<Item = &str> {
 }
 
 fn is_hop_by_hop(name: &str) -> bool {
-    matches!(name.as_bytes(), [b'c' | b'h' | b'k' | b'p' | b't' | b'u', ..]) && HOP_BY_HOP.contains(&name)
+    is_one_of(&HOP_BY_HOP, &HOP_BY_HOP_SHAPES, name)
+}
+
+/// By first letter, the lengths of names that begin with it, each a bit: for nearly every other name that settles it.
+type Shapes = [u64; 32];
+
+const fn shapes(names: &[&str]) -> Shapes {
+    let mut shapes = [0; 32];
+    let mut at = 0;
+    while at < names.len() {
+        let name = names[at].as_bytes();
+        assert!(name.len() < 64);
+        shapes[(name[0] & 31) as usize] |= 1 << name.len();
+        at += 1;
+    }
+    shapes
+}
+
+/// Whether the name is among those whose shapes these are.
+fn is_one_of(names: &[&str], shapes: &Shapes, name: &str) -> bool {
+    let lengths = name
+        .as_bytes()
+        .first()
+        .map_or(0, |first| shapes[usize::from(first & 31)]);
+    name.len() < 64 && lengths >> name.len() & 1 == 1 && names.contains(&name)
 }
 
 fn is_end_to_end(name: &HeaderName) -> bool {
@@ -311,6 +349,8 @@ const HOP_BY_HOP: [&str; 10] = [
     "proxy-authorization",
     "proxy-authentication-info",
 ];
+
+static HOP_BY_HOP_SHAPES: Shapes = shapes(&HOP_BY_HOP);
 
 /// Never hop-by-hop, whatever `Connection` says.
 const END_TO_END: [&str; 22] = [
@@ -402,6 +442,8 @@ const OVERRIDES: [&str; 26] = [
     "x-scheme",
 ];
 
+static OVERRIDE_SHAPES: Shapes = shapes(&OVERRIDES);
+
 /// Checksums and signatures of the content that come after it (aws-chunked, RFC 9530).
 const REQUEST_TRAILERS: [&str; 7] = [
     "x-amz-trailer-signature",
@@ -441,6 +483,8 @@ const FORBIDDEN_TRAILERS: [&str; 22] = [
 
 /// Other ways to the origin, and a proxy's words in an origin's mouth.
 const STEERING: [&str; 4] = ["alt-svc", "alt-used", "origin-agent-cluster", "via"];
+
+static STEERING_SHAPES: Shapes = shapes(&STEERING);
 
 #[cfg(test)]
 mod tests {

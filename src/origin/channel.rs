@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::patient::Patient;
-use super::pool::{Key, Place, Pool};
+use super::pool::{Idle, Key, Place, Pool};
 use super::resolve::{Resolve, ResolverUnusable, StubResolver};
 use super::rule::{OriginRule, OriginSettings};
 use super::tls::{Configurations, Offer};
@@ -57,7 +57,8 @@ pub struct Channel {
 }
 
 enum Sender {
-    Http1(http1::SendRequest<Content>),
+    /// With the `Host` of its origin, made once a connection.
+    Http1(http1::SendRequest<Content>, HeaderValue),
     Http2(http2::SendRequest<Content>, Place),
 }
 
@@ -131,13 +132,13 @@ impl Origins {
 
 impl Inner {
     async fn channel(self: Arc<Self>, key: Key) -> Result<Channel, Error> {
-        while let Some((mut sender, remote)) = self.pool.take(&key) {
-            if sender.ready().await.is_ok() {
+        while let Some(mut idle) = self.pool.take(&key) {
+            if idle.sender.ready().await.is_ok() {
                 return Ok(Channel {
                     key,
-                    sender: Sender::Http1(sender),
+                    sender: Sender::Http1(idle.sender, idle.host),
                     origins: self,
-                    remote,
+                    remote: idle.remote,
                     reused: true,
                 });
             }
@@ -171,7 +172,7 @@ impl Inner {
             .peer_addr()
             .map_err(|error| Error::Unreachable(Some(error)))?;
         let sender = match key.origin.scheme {
-            Scheme::Http => http1_over(Patient::new(stream)).await?,
+            Scheme::Http => http1_over(Patient::new(stream), &key.origin).await?,
             Scheme::Https => self.secure(stream, remote, key, index.zip(rule)).await?,
         };
         Ok((sender, remote))
@@ -195,13 +196,17 @@ impl Inner {
                 let place = self.pool.add(key.clone(), sender.clone(), remote);
                 Ok(Sender::Http2(sender, place))
             }
-            (Some(b"http/1.1") | None, Offer::Http1 | Offer::Both) => http1_over(stream).await,
+            (Some(b"http/1.1") | None, Offer::Http1 | Offer::Both) => http1_over(stream, &key.origin).await,
             _ => Err(Error::Protocol),
         }
     }
 }
 
-async fn http1_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> Result<Sender, Error> {
+async fn http1_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: T,
+    origin: &Origin,
+) -> Result<Sender, Error> {
+    let host = host_field(origin)?;
     let (sender, connection) = http1::Builder::new()
         .max_header_size(ANSWER_HEAD)
         .max_buf_size(READ_BUFFER)
@@ -214,7 +219,7 @@ async fn http1_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: 
             tracing::debug!(%error, "a connection to an origin ended");
         }
     });
-    Ok(Sender::Http1(sender))
+    Ok(Sender::Http1(sender, host))
 }
 
 async fn http2_over<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
@@ -247,7 +252,7 @@ impl Channel {
     #[must_use]
     pub fn version(&self) -> Version {
         match self.sender {
-            Sender::Http1(_) => Version::HTTP_11,
+            Sender::Http1(..) => Version::HTTP_11,
             Sender::Http2(..) => Version::HTTP_2,
         }
     }
@@ -277,18 +282,19 @@ impl Channel {
             upgrades: upgrade,
         } = credentialed.into_parts();
         let had_content = !content.is_empty();
-        let mut request = written(head, content, upgrade, matches!(sender, Sender::Http1(_)))?;
+        let mut request = written(head, content, upgrade, sender.host())?;
         loop {
             let sent = match &mut sender {
-                Sender::Http1(sender) => sender.try_send_request(request).await,
+                Sender::Http1(sender, _) => sender.try_send_request(request).await,
                 Sender::Http2(sender, _) => sender.try_send_request(request).await,
             };
             match sent {
                 Ok(response) => {
                     let (back, place) = match sender {
-                        Sender::Http1(sender) => {
+                        Sender::Http1(sender, host) => {
                             let back = Return {
                                 sender,
+                                host,
                                 remote,
                                 key,
                                 origins,
@@ -320,9 +326,19 @@ impl Channel {
     }
 }
 
+impl Sender {
+    /// The `Host` that an HTTP/1.1 request needs.
+    fn host(&self) -> Option<&HeaderValue> {
+        match self {
+            Self::Http1(_, host) => Some(host),
+            Self::Http2(..) => None,
+        }
+    }
+}
+
 fn sender_version(sender: &Sender) -> Version {
     match sender {
-        Sender::Http1(_) => Version::HTTP_11,
+        Sender::Http1(..) => Version::HTTP_11,
         Sender::Http2(..) => Version::HTTP_2,
     }
 }
@@ -333,11 +349,12 @@ fn request_version(request: &Request<Content>) -> Version {
 
 /// The request as it is written: framing and routing fields made anew from what was judged.
 fn written(
-    mut head: RequestHead,
+    mut head: Box<RequestHead>,
     mut content: Content,
     upgrade: bool,
-    http1: bool,
+    host: Option<&HeaderValue>,
 ) -> Result<Request<Content>, Error> {
+    let http1 = host.is_some();
     if !http1 {
         announce_trailers(&mut head);
     }
@@ -347,9 +364,9 @@ fn written(
         target,
         mut fields,
         ..
-    } = head;
-    let uri = if http1 {
-        fields.insert(HOST, host_field(&origin)?);
+    } = *head;
+    let uri = if let Some(host) = host {
+        fields.insert(HOST, host.clone());
         if upgrade {
             fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             fields.insert(UPGRADE, HeaderValue::from_static("websocket"));
@@ -438,6 +455,7 @@ fn answered(
 
 struct Return {
     sender: http1::SendRequest<Content>,
+    host: HeaderValue,
     remote: SocketAddr,
     key: Key,
     origins: Arc<Inner>,
@@ -485,7 +503,8 @@ impl Drop for OriginBody {
             && ended
             && (!back.had_content || back.meter.up_ended())
         {
-            back.origins.pool.give(back.key, back.sender, back.remote);
+            let idle = Idle::new(back.sender, back.host, back.remote);
+            back.origins.pool.give(back.key, idle);
         }
     }
 }

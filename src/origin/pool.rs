@@ -1,17 +1,17 @@
 //! Idle connections, kept apart by whose they are.
 
-use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http::HeaderValue;
 use hyper::client::conn::{http1, http2};
 use tokio::time::Instant;
 
 use crate::body::Content;
 use crate::message::Origin;
-use crate::names::Identity;
+use crate::names::{Identity, Map};
 
 /// What two exchanges must have in common to use one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,10 +30,25 @@ impl Hash for Key {
     }
 }
 
-struct Idle {
-    sender: http1::SendRequest<Content>,
-    remote: SocketAddr,
+/// An HTTP/1.1 connection without an exchange.
+pub(super) struct Idle {
+    pub(super) sender: http1::SendRequest<Content>,
+    /// The `Host` of its origin as it is written.
+    pub(super) host: HeaderValue,
+    pub(super) remote: SocketAddr,
     since: Instant,
+}
+
+impl Idle {
+    /// One that is idle from now on.
+    pub(super) fn new(sender: http1::SendRequest<Content>, host: HeaderValue, remote: SocketAddr) -> Self {
+        Self {
+            sender,
+            host,
+            remote,
+            since: Instant::now(),
+        }
+    }
 }
 
 /// An HTTP/2 connection: any number of exchanges use it at a time.
@@ -75,7 +90,7 @@ impl Shelf {
 
 /// The pool of one runtime.
 pub(super) struct Pool {
-    shelves: Mutex<HashMap<Key, Shelf>>,
+    shelves: Mutex<Map<Key, Shelf>>,
     most_idle: usize,
     idle_timeout: Duration,
 }
@@ -83,44 +98,41 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new(most_idle: usize, idle_timeout: Duration) -> Self {
         Self {
-            shelves: Mutex::new(HashMap::new()),
+            shelves: Mutex::default(),
             most_idle,
             idle_timeout,
         }
     }
 
-    fn shelves(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Shelf>> {
+    fn shelves(&self) -> std::sync::MutexGuard<'_, Map<Key, Shelf>> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An HTTP/1.1 connection that is open, the most recently used first. It may still be about to become ready.
-    pub(super) fn take(&self, key: &Key) -> Option<(http1::SendRequest<Content>, SocketAddr)> {
+    pub(super) fn take(&self, key: &Key) -> Option<Idle> {
         let mut shelves = self.shelves();
         let shelf = shelves.get_mut(key)?;
         while let Some(idle) = shelf.idle.pop() {
             if !idle.sender.is_closed() && idle.since.elapsed() < self.idle_timeout {
-                return Some((idle.sender, idle.remote));
+                return Some(idle);
             }
         }
         None
     }
 
     /// Keeps a connection whose last exchange ended properly.
-    pub(super) fn give(&self, key: Key, sender: http1::SendRequest<Content>, remote: SocketAddr) {
-        if sender.is_closed() {
+    pub(super) fn give(&self, key: Key, idle: Idle) {
+        if idle.sender.is_closed() {
             return;
         }
         let mut shelves = self.shelves();
-        if !has_room(&shelves, &key) {
-            return;
-        }
-        let shelf = shelves.entry(key).or_default();
-        if shelf.idle.len() < self.most_idle {
-            shelf.idle.push(Idle {
-                sender,
-                remote,
-                since: Instant::now(),
-            });
+        // Most often there is a shelf, and then the key need not be moved.
+        if let Some(shelf) = shelves.get_mut(&key) {
+            if shelf.idle.len() < self.most_idle {
+                shelf.idle.push(idle);
+            }
+        } else if self.most_idle > 0 && has_room(&shelves, &key) {
+            shelves.entry(key).or_default().idle.push(idle);
         }
     }
 
@@ -160,7 +172,7 @@ impl Pool {
 
 /// Whether a connection may be kept under this key: a client makes up names below a domain that it may reach, and
 /// descriptors are finite (threats P04).
-fn has_room(shelves: &HashMap<Key, Shelf>, key: &Key) -> bool {
+fn has_room(shelves: &Map<Key, Shelf>, key: &Key) -> bool {
     let session = &key.identity.session;
     // The keys are counted only for a new one.
     shelves.contains_key(key)
@@ -171,7 +183,7 @@ fn has_room(shelves: &HashMap<Key, Shelf>, key: &Key) -> bool {
             < MOST_SHELVES
 }
 
-fn sweep(shelves: &mut HashMap<Key, Shelf>, idle_timeout: Duration) {
+fn sweep(shelves: &mut Map<Key, Shelf>, idle_timeout: Duration) {
     shelves.retain(|_, shelf| {
         shelf.retain_fresh(idle_timeout);
         shelf.len() > 0
@@ -207,7 +219,7 @@ mod tests {
 
     #[test]
     fn names_that_a_session_makes_up_fill_its_own_part_of_the_pool_alone() {
-        let mut shelves = HashMap::new();
+        let mut shelves = Map::default();
         for host in 0..1000 {
             let key = key("flood", &format!("h{host}.wild.test"));
             if has_room(&shelves, &key) {

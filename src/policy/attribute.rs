@@ -150,9 +150,12 @@ impl Attributes {
 
     /// The set's members, in order.
     pub fn iter(self) -> impl Iterator<Item = Attribute> {
-        Attribute::ALL
-            .into_iter()
-            .filter(move |attribute| self.holds(*attribute))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let first = Attribute::ALL.get(left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(*first)
+        })
     }
 }
 

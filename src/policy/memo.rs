@@ -1,7 +1,8 @@
 //! Verdicts given lately, by exactly what they hang on, so that a request like the last one costs no evaluation.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use http::header::CONTENT_TYPE;
 
 use super::attribute::{Attribute, Attributes};
@@ -15,11 +16,12 @@ use crate::message::Scheme;
 /// own and never change, and the third is made from nothing but what stands in the key. The property in
 /// `generation_tests.rs` judges each request twice and holds both against Cedar with the whole set.
 #[derive(Debug, Default)]
-pub(super) struct Memo(Mutex<Kept>);
+pub(super) struct Memo(ArcSwap<Kept>);
 
-#[derive(Debug, Default)]
+/// Replaced whole, so that a look takes no lock: there are many more looks than changes.
+#[derive(Debug, Default, Clone)]
 struct Kept {
-    verdicts: Vec<(Box<[u8]>, Verdict)>,
+    verdicts: Vec<(Arc<[u8]>, Verdict)>,
     /// Which one goes next.
     oldest: usize,
 }
@@ -27,7 +29,7 @@ struct Kept {
 impl Memo {
     /// The verdict for a key, if it was given lately.
     pub fn find(&self, key: &[u8]) -> Option<Verdict> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.load();
         let mut verdicts = kept.verdicts.iter();
         verdicts
             .find(|(known, _)| **known == *key)
@@ -36,14 +38,18 @@ impl Memo {
 
     /// Keeps a verdict in the place of the oldest one.
     pub fn keep(&self, key: &[u8], verdict: Verdict) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.verdicts.len() < MOST {
-            kept.verdicts.push((key.into(), verdict));
-            return;
-        }
-        let oldest = kept.oldest;
-        kept.verdicts[oldest] = (key.into(), verdict);
-        kept.oldest = (oldest + 1) % MOST;
+        self.0.rcu(|kept| {
+            let mut kept = Kept::clone(kept);
+            let one = (Arc::from(key), verdict.clone());
+            if kept.verdicts.len() < MOST {
+                kept.verdicts.push(one);
+            } else {
+                let oldest = kept.oldest;
+                kept.verdicts[oldest] = one;
+                kept.oldest = (oldest + 1) % MOST;
+            }
+            kept
+        });
     }
 }
 

@@ -1,8 +1,10 @@
 //! Where slices and rule sets are kept for the next request: bounded, whatever names a client makes up.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwapOption;
+use foldhash::fast::RandomState;
 use lru::LruCache;
 
 use super::rule::Rule;
@@ -12,6 +14,8 @@ use super::slice::{Question, RuleSet, Slice};
 #[derive(Debug)]
 pub(super) struct Shelves {
     hasher: RandomState,
+    /// The last slice of each group of keys, which is looked at without a lock.
+    recent: Box<[ArcSwapOption<Slice>]>,
     slices: Box<[Mutex<Shelf<Slice>>]>,
     sets: Mutex<Shelf<RuleSet>>,
 }
@@ -45,7 +49,8 @@ impl Shelves {
     /// Empty ones.
     pub fn new() -> Self {
         Self {
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
+            recent: (0..RECENT).map(|_| ArcSwapOption::empty()).collect(),
             slices: (0..SHELVES)
                 .map(|_| Mutex::new(Shelf::new(SHELF_WEIGHT)))
                 .collect(),
@@ -56,10 +61,17 @@ impl Shelves {
     /// The slice for a question, and the key to put it under where there is none.
     pub fn slice(&self, question: &Question<'_>) -> Result<Arc<Slice>, u64> {
         let key = self.hasher.hash_one(question);
-        let mut shelf = self.shelf(key).lock().unwrap_or_else(PoisonError::into_inner);
         // Two questions may share a hash; only the question itself tells.
+        let recent = self.recent(key).load();
+        if let Some(slice) = recent.as_ref().filter(|slice| slice.is_of(question)) {
+            return Ok(Arc::clone(slice));
+        }
+        let mut shelf = self.shelf(key).lock().unwrap_or_else(PoisonError::into_inner);
         match shelf.kept.get(&key) {
-            Some(slice) if slice.is_of(question) => Ok(Arc::clone(slice)),
+            Some(slice) if slice.is_of(question) => {
+                self.recent(key).store(Some(Arc::clone(slice)));
+                Ok(Arc::clone(slice))
+            }
             _ => Err(key),
         }
     }
@@ -88,6 +100,11 @@ impl Shelves {
             .unwrap_or_else(PoisonError::into_inner)
             .keep(key, Arc::clone(&set));
         set
+    }
+
+    fn recent(&self, key: u64) -> &ArcSwapOption<Slice> {
+        let nth = usize::try_from(key >> 32).expect("32 bits are one");
+        &self.recent[nth % RECENT]
     }
 
     fn shelf(&self, key: u64) -> &Mutex<Shelf<Slice>> {
@@ -120,6 +137,7 @@ impl<T: Weigh> Shelf<T> {
 }
 
 const SHELVES: usize = 16;
+const RECENT: usize = 64;
 /// What one shelf of slices may weigh, unless it is a single slice: some 150 of the usual ones.
 const SHELF_WEIGHT: usize = 2_560;
 /// What all kept sets may weigh, unless it is a single one.

@@ -38,10 +38,10 @@ impl Grant {
 /// A request that policy allows, with a grant for each credential that it will carry.
 pub struct Authorized {
     arrival: Arc<Arrival>,
-    head: RequestHead,
+    head: Box<RequestHead>,
     content: Content,
     meter: Arc<Meter>,
-    upgrade: Option<Upgrade>,
+    upgrade: Option<Box<Upgrade>>,
     session: Arc<Session>,
     grants: Vec<Grant>,
     identity: Identity,
@@ -66,7 +66,7 @@ impl Policies {
     /// # Errors
     /// [`Denied`] where any of the questions is not answered with a permit; one failed evaluation denies all.
     pub fn authorize(&self, identified: Identified) -> Result<Authorized, Box<Denied>> {
-        let generation = self.current();
+        let generation = self.look();
         let IdentifiedParts {
             arrival,
             head,
@@ -76,7 +76,7 @@ impl Policies {
             session,
             lends,
         } = identified.into_parts();
-        let names: Vec<CredentialName> = lends.iter().map(|lend| lend.credential().clone()).collect();
+        let names: Arc<[CredentialName]> = lends.iter().map(|lend| lend.credential().clone()).collect();
         let facts = facts(&arrival, &head, &content, upgrade.is_some(), &session, &names);
         let verdict = generation.ask(&facts);
         if !verdict.allowed() {
@@ -101,7 +101,7 @@ impl Policies {
         }
         let identity = Identity {
             session: session.id().clone(),
-            credentials: names.into(),
+            credentials: names,
         };
         let grants = lends
             .into_iter()
@@ -227,10 +227,10 @@ impl Authorized {
 
 /// The pieces of an authorized request.
 pub(crate) struct AuthorizedParts {
-    pub(crate) head: RequestHead,
+    pub(crate) head: Box<RequestHead>,
     pub(crate) content: Content,
     pub(crate) meter: Arc<Meter>,
-    pub(crate) upgrade: Option<Upgrade>,
+    pub(crate) upgrade: Option<Box<Upgrade>>,
     pub(crate) session: Arc<Session>,
     pub(crate) grants: Vec<Grant>,
     pub(crate) identity: Identity,

@@ -1,6 +1,6 @@
 //! Bindings: which credential may stand where, in requests to whom.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::{HeaderName, Method, header};
@@ -8,7 +8,7 @@ use http::{HeaderName, Method, header};
 use super::reference::Reference;
 use super::signing::{Role, Signing};
 use crate::message::{EncodedSlash, Host, HostPattern, Origin, OriginPattern, Place, Scheme};
-use crate::names::CredentialName;
+use crate::names::{CredentialName, Map};
 use crate::session::phantom::{Phantoms, Shape};
 
 /// Binds one credential to origins and places.
@@ -106,8 +106,8 @@ pub(super) struct Bound {
 /// All bindings of a configuration, by origin.
 pub struct Bindings {
     all: Vec<Arc<Bound>>,
-    exact: HashMap<Host, Vec<Arc<Bound>>>,
-    below: HashMap<Box<str>, Vec<Arc<Bound>>>,
+    exact: Map<Host, Vec<Arc<Bound>>>,
+    below: Map<Box<str>, Vec<Arc<Bound>>>,
     /// Whether any credential signs.
     signs: bool,
 }
@@ -145,8 +145,8 @@ impl Bindings {
             .enumerate()
             .map(|(index, binding)| Arc::new(Bound::new(binding, index)))
             .collect();
-        let mut exact: HashMap<Host, Vec<Arc<Bound>>> = HashMap::new();
-        let mut below: HashMap<Box<str>, Vec<Arc<Bound>>> = HashMap::new();
+        let mut exact: Map<Host, Vec<Arc<Bound>>> = Map::default();
+        let mut below: Map<Box<str>, Vec<Arc<Bound>>> = Map::default();
         for bound in &all {
             let hosts: HashSet<&HostPattern> =
                 bound.binding.origins.iter().map(|origin| &origin.hosts).collect();
@@ -192,9 +192,8 @@ impl Bindings {
     /// Whether a credential that is put in is bound to the origin, so that it may know a secret. What signs is never sent.
     #[must_use]
     pub fn manages(&self, origin: &Origin) -> bool {
-        self.of(origin)
-            .iter()
-            .any(|bound| matches!(bound.binding.role, Role::Place))
+        self.of_each(&origin.authority.host)
+            .any(|bound| matches!(bound.binding.role, Role::Place) && bound.is_for(origin))
     }
 
     /// The place of a credential in the configuration.
@@ -218,35 +217,28 @@ impl Bindings {
     /// The bindings that hold for an origin, in the order of the configuration.
     pub(super) fn of(&self, origin: &Origin) -> Vec<&Arc<Bound>> {
         let mut found = self.of_host(&origin.authority.host);
-        found.retain(|bound| {
-            bound
-                .binding
-                .origins
-                .iter()
-                .any(|pattern| pattern.matches(origin))
-                && match &bound.binding.role {
-                    Role::Place => true,
-                    Role::Signs(signing) | Role::Part(signing) => signing.holds(origin),
-                }
-        });
+        found.retain(|bound| bound.is_for(origin));
         found
     }
 
     /// The bindings that hold for a host on whatever scheme and port.
     pub(super) fn of_host(&self, host: &Host) -> Vec<&Arc<Bound>> {
-        let mut found: Vec<&Arc<Bound>> = self.exact.get(host).into_iter().flatten().collect();
-        if !self.below.is_empty() {
-            for domain in host.domains().skip(1) {
-                found.extend(self.below.get(domain).into_iter().flatten());
-            }
+        let mut found: Vec<&Arc<Bound>> = Vec::new();
+        for bound in self.of_each(host) {
             // There are few of them: to compare is cheaper than to hash.
-            for last in (1..found.len()).rev() {
-                if found[..last].iter().any(|bound| Arc::ptr_eq(bound, found[last])) {
-                    found.remove(last);
-                }
+            if !found.iter().any(|known| Arc::ptr_eq(known, bound)) {
+                found.push(bound);
             }
         }
         found
+    }
+
+    /// The same, some of them perhaps more than once.
+    fn of_each<'a>(&'a self, host: &Host) -> impl Iterator<Item = &'a Arc<Bound>> {
+        let domains = (!self.below.is_empty()).then(|| host.domains().skip(1));
+        let below = domains.into_iter().flatten();
+        let below = below.filter_map(|domain| self.below.get(domain));
+        self.exact.get(host).into_iter().chain(below).flatten()
     }
 }
 
@@ -275,6 +267,16 @@ impl Bound {
             index,
             fields,
         }
+    }
+
+    /// Whether one of its origins is this.
+    fn is_for(&self, origin: &Origin) -> bool {
+        let mut origins = self.binding.origins.iter();
+        origins.any(|pattern| pattern.matches(origin))
+            && match &self.binding.role {
+                Role::Place => true,
+                Role::Signs(signing) | Role::Part(signing) => signing.holds(origin),
+            }
     }
 
     /// Whether the credential may be lent with the method, to the path.

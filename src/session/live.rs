@@ -1,10 +1,11 @@
 //! The live sessions, and the proof that a request belongs to one of them.
 
-use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
+
+use arc_swap::ArcSwap;
 
 use super::binding::Bindings;
 use super::locate::Lend;
@@ -14,7 +15,7 @@ use crate::audit::Conceal;
 use crate::body::{Content, Meter};
 use crate::intercept::{Accepted, Arrival, Upgrade};
 use crate::message::RequestHead;
-use crate::names::SessionId;
+use crate::names::{Map, SessionId};
 
 /// One workload: what it may present, and until when.
 pub struct Session {
@@ -162,7 +163,7 @@ impl Conceal for Session {
 /// The sessions that are live, by name.
 #[derive(Default)]
 pub struct Sessions {
-    live: RwLock<HashMap<SessionId, Arc<Session>>>,
+    live: ArcSwap<Map<SessionId, Arc<Session>>>,
     /// Every phantom of every session, so that one is known in another's hands (threats H11).
     registry: Registry,
 }
@@ -171,28 +172,26 @@ impl Sessions {
     /// Makes a session known.
     pub fn enter(&self, session: Arc<Session>) {
         self.registry.enter(&session.id, &session.phantoms);
-        self.live
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(session.id.clone(), session);
+        self.live.rcu(|live| {
+            let mut live = Map::clone(live);
+            live.insert(session.id.clone(), session.clone());
+            live
+        });
     }
 
     /// A session by name.
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
-        self.live
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(id)
-            .cloned()
+        self.live.load().get(id).cloned()
     }
 
     /// Ends a session: its next request is refused.
     pub fn end(&self, id: &SessionId) {
-        self.live
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(id);
+        self.live.rcu(|live| {
+            let mut live = Map::clone(live);
+            live.remove(id);
+            live
+        });
     }
 
     /// Says whose request it is, and which credentials it presents in which places.
@@ -227,10 +226,10 @@ pub struct Identified {
 /// The pieces of an identified request.
 pub(crate) struct IdentifiedParts {
     pub(crate) arrival: Arc<Arrival>,
-    pub(crate) head: RequestHead,
+    pub(crate) head: Box<RequestHead>,
     pub(crate) content: Content,
     pub(crate) meter: Arc<Meter>,
-    pub(crate) upgrade: Option<Upgrade>,
+    pub(crate) upgrade: Option<Box<Upgrade>>,
     pub(crate) session: Arc<Session>,
     pub(crate) lends: Vec<Lend>,
 }

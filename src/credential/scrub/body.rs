@@ -39,9 +39,14 @@ impl<B> ScrubBody<B> {
         }
     }
 
-    /// The count of replaced echoes, shared.
-    pub fn replaced(&self) -> super::Replaced {
+    /// How many echoes were replaced so far.
+    pub fn replaced(&self) -> u64 {
         self.scrubber.replaced()
+    }
+
+    /// Counts echoes that were replaced elsewhere in the same answer (its fields).
+    pub fn add_replaced(&mut self, echoes: u64) {
+        self.scrubber.replaced += echoes;
     }
 
     /// What of the held back may be seen, once the pause is a long one.
@@ -67,9 +72,7 @@ impl<B> ScrubBody<B> {
             return Some(Frame::data(rest));
         }
         self.trailers.take().map(|mut fields| {
-            self.scrubber
-                .replaced
-                .add(self.scrubber.echoes.scrub_fields(&mut fields));
+            self.scrubber.replaced += self.scrubber.echoes.scrub_fields(&mut fields);
             Frame::trailers(*fields)
         })
     }

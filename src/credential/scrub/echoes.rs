@@ -27,6 +27,8 @@ pub struct Echoes {
     /// Would it depend on a secret's own bytes, then content that the workload chose, and a look at which of its beginnings
     /// come late or changed, would tell the secret byte by byte.
     usual: [bool; 256],
+    /// The length of the shortest form.
+    shortest: usize,
     /// The length of the longest form.
     longest: usize,
     wide: bool,
@@ -79,6 +81,10 @@ impl Echoes {
 
     /// A whole small text (field value, reason phrase) with phantoms in place of echoes; `None` if it holds none.
     pub fn scrub(&self, text: &[u8]) -> Option<Vec<u8>> {
+        // Most fields are shorter than any form.
+        if text.len() < self.shortest {
+            return None;
+        }
         let mut scan = self.scan(text, true);
         if scan.found.is_empty() {
             return None;
@@ -203,6 +209,7 @@ impl Echoes {
             blocks,
             places,
             usual,
+            shortest,
             longest,
             wide,
             stride,

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::{Buf, Bytes};
 
-use super::{Echoes, Replaced, Scrubber};
+use super::{Echoes, Scrubber};
 
 /// Scrubs the bytes that an origin sends after an upgrade to WebSocket, without extensions.
 ///
@@ -71,8 +71,8 @@ impl ScrubFrames {
         }
     }
 
-    /// The count of echoes, shared.
-    pub fn replaced(&self) -> Replaced {
+    /// How many echoes were replaced so far.
+    pub fn replaced(&self) -> u64 {
         self.scrubber.replaced()
     }
 
@@ -81,7 +81,7 @@ impl ScrubFrames {
     /// # Errors
     /// [`FrameFault`]; what was settled before it is not given out.
     pub fn push(&mut self, chunk: Bytes) -> Result<Bytes, FrameFault> {
-        let (replaced, began_clear) = (self.replaced().count(), self.is_clear());
+        let (replaced, began_clear) = (self.replaced(), self.is_clear());
         let mut out = Vec::new();
         let mut rest = chunk.clone();
         while !rest.is_empty() {
@@ -94,7 +94,7 @@ impl ScrubFrames {
                 return Err(FrameFault::Flood);
             }
         }
-        let unchanged = began_clear && self.is_clear() && self.replaced().count() == replaced;
+        let unchanged = began_clear && self.is_clear() && self.replaced() == replaced;
         Ok(if unchanged { chunk } else { out.concat().into() })
     }
 
@@ -202,7 +202,7 @@ impl ScrubFrames {
             self.reading = Reading::Header;
             let payload = std::mem::take(&mut self.control);
             let scrubbed = self.scrubber.echoes.scrub(&payload);
-            self.scrubber.replaced.add(u64::from(scrubbed.is_some()));
+            self.scrubber.replaced += u64::from(scrubbed.is_some());
             self.queue
                 .push_back(Part::Literal(scrubbed.unwrap_or(payload).into()));
             self.flush(out);

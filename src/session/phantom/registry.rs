@@ -1,10 +1,10 @@
 //! Whose phantom is this? Knows the phantoms of every live session and of those that ended lately.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Phantoms;
-use crate::names::SessionId;
+use crate::names::{Map, SessionId};
 
 /// All phantoms of a gateway by their whole text, so that one session's use of another's is told from a foreign key.
 ///
@@ -16,7 +16,7 @@ pub struct Registry {
 
 #[derive(Default)]
 struct Known {
-    owners: HashMap<Arc<str>, SessionId>,
+    owners: Map<Arc<str>, SessionId>,
     order: VecDeque<Arc<str>>,
 }
 
