@@ -298,3 +298,20 @@ fn the_rest_of_a_target_stays_byte_for_byte() {
     assert_eq!(rest(&head.target), rest(&before));
     assert!(head.target.query().unwrap().contains("tags[]="));
 }
+
+#[test]
+fn a_time_is_put_back_where_a_service_takes_none_ahead_of_its_own() {
+    let cos = judged()
+        .into_iter()
+        .find(|judged| judged.recipe == "tencent-cos")
+        .unwrap();
+    let mut head = cos.head();
+    let verified = cos.verified(&head, &cos.content(), &cos.parts()).unwrap();
+    cos.recipe()
+        .sign(verified, &mut head, None, &cos.parts(), now(), &NONCE)
+        .unwrap();
+    let written = head.fields["authorization"].to_str().unwrap();
+    // The client's own end is nearer than five minutes from now.
+    assert!(written.contains("&q-sign-time=1899999940;"), "{written}");
+    assert!(written.contains("&q-key-time=1899999940;"), "{written}");
+}
