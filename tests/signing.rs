@@ -42,7 +42,9 @@ fn vectors() -> PathBuf {
         .flat_map(folders)
         .map(|source| source.join("aws-signing-test-suite/v4"))
         .find(|suite| suite.is_dir())
-        .expect("the vectors stand in the source of `aws-sigv4`; name another copy with GATEWAY_SIGV4_VECTORS")
+        .expect(
+            "the vectors stand in the source of `aws-sigv4`; name another copy with GATEWAY_SIGV4_VECTORS",
+        )
 }
 
 fn judge(arguments: &[&str]) {
