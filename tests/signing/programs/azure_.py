@@ -2,6 +2,7 @@
 
 import os, urllib.request
 from datetime import datetime, timedelta, timezone
+from urllib.parse import urlsplit
 
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import ResourceNotFoundError
@@ -61,7 +62,7 @@ def table():
 
 def signed_url():
     """Who holds the URL holds what it says: the account's key is in none of it."""
-    name, id, secret = os.environ["SIGNING_CLIENT"] + "-blobs", os.environ["AZURE_SAS_ACCOUNT"], os.environ["AZURE_SAS_KEY"]
+    name, id, secret = os.environ["SIGNING_CLIENT"] + "-blobs", urlsplit(blobs.url).hostname.partition(".")[0], os.environ["AZURE_SAS_KEY"]
     blobs.get_blob_client(name, "by url ü").upload_blob(b"by url", overwrite=True)
     until = datetime.now(timezone.utc) + timedelta(minutes=5)
     query = generate_blob_sas(id, name, "by url ü", account_key=secret, permission=BlobSasPermissions(read=True), expiry=until)
