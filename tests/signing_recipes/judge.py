@@ -263,10 +263,12 @@ def exchanges():
         captured(recipe, "binance-connector", lambda: spot.new_order(symbol="LTCBTC", side="BUY", type="LIMIT", price=0.1),
                  key="vmPUZE6mv9SD5VNHk4HlWFsOr6aKE2zv", secret=secret)
     from coinbase import jwt_generator
+    public = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(range(32))).public_key().public_bytes_raw()
+    raw = base64.b64encode(bytes(range(32)) + public).decode()
     name = "organizations/0d3d/apiKeys/1a2b"
     key = ec.derive_private_key(0x1234567890ABCDEF1234567890, ec.SECP256R1())
     for recipe, secret in (("coinbase-cdp-ecdsa", pem(key, serialization.PrivateFormat.TraditionalOpenSSL)),
-                           ("coinbase-cdp-ed25519", ed)):
+                           ("coinbase-cdp-ed25519", raw)):
         token = jwt_generator.build_rest_jwt("GET api.coinbase.com/api/v3/brokerage/accounts", name, secret)
         record(recipe, "coinbase-advanced-py", "GET", "https://api.coinbase.com/api/v3/brokerage/accounts?limit=5",
                {"Authorization": f"Bearer {token}"}, "", key=name, secret=secret)

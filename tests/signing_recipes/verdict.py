@@ -3,6 +3,7 @@
 
 Only recipes for which a library has a verifier, or can be told time and nonce, are here; any other record is an error.
 """
+import base64
 import collections
 import json
 import sys
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 import jwt
 import requests
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 def field(record, name):
@@ -20,6 +22,8 @@ def field(record, name):
 
 
 def public(pem):
+    if not pem.startswith("-----"):
+        return Ed25519PrivateKey.from_private_bytes(base64.b64decode(pem)[:32]).public_key()
     return serialization.load_pem_private_key(pem.encode(), None).public_key()
 
 
@@ -78,7 +82,6 @@ def coinbase(record):
 
 
 def dpop(record):
-    import base64
     import hashlib
     proof = field(record, "dpop")
     header = jwt.get_unverified_header(proof)
@@ -93,7 +96,6 @@ def dpop(record):
 
 
 def message_signature(record):
-    import base64
     from http_message_signatures import HTTPMessageVerifier, HTTPSignatureKeyResolver, algorithms
     name = record["recipe"].removeprefix("http-signature-")
     secret = record["parts"]["secret"]

@@ -250,9 +250,9 @@ fn ed25519(key: &[u8]) -> Result<Ed25519KeyPair, KeyUnfit> {
     match KeyText::read(key)? {
         KeyText::Pkcs8(der) => Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map_err(|_| KeyUnfit),
         KeyText::Raw(seed) => match seed.len() {
-            32 => Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| KeyUnfit),
-            // The seed and the public key, as libsodium writes them: they must belong together.
-            64 => Ed25519KeyPair::from_seed_and_public_key(&seed[..32], &seed[32..]).map_err(|_| KeyUnfit),
+            // The seed, or the seed and its public key as libsodium writes them. That follows from the seed, and a phantom that
+            // was drawn letter by letter has another.
+            32 | 64 => Ed25519KeyPair::from_seed_unchecked(&seed[..32]).map_err(|_| KeyUnfit),
             _ => Err(KeyUnfit),
         },
         KeyText::Traditional(_) => Err(KeyUnfit),

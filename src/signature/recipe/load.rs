@@ -365,7 +365,12 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
         if part.optional && role == Role::Id {
             loader.wrong(&at, "a key's id cannot be optional");
         }
-        let signs = role == Role::Secret && !matches!(algorithm, Algorithm::Hmac(_));
+        // Any bytes are the seed of an Ed25519 key, so a phantom of one that stands in letters needs no making.
+        let drawn = algorithm == Algorithm::Ed25519
+            && ["unbase64", "unhex"]
+                .iter()
+                .any(|filter| raw.sign.key == format!("{{{name}|{filter}}}"));
+        let signs = role == Role::Secret && !drawn && !matches!(algorithm, Algorithm::Hmac(_));
         Part {
             name: name.clone(),
             role,

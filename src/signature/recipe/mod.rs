@@ -75,7 +75,8 @@ pub struct Part {
     pub shape: Option<String>,
     /// The variables from which clients read it.
     pub variables: Vec<String>,
-    /// The algorithm whose private key it is; its phantom must be one too, see [`phantom_key`].
+    /// The algorithm whose private key it is, if not any text of its shape is one; its phantom must be one too, see
+    /// [`phantom_key`].
     pub key_of: Option<Algorithm>,
     read: Option<Template>,
 }

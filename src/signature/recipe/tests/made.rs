@@ -315,3 +315,11 @@ fn a_time_is_put_back_where_a_service_takes_none_ahead_of_its_own() {
     assert!(written.contains("&q-sign-time=1899999940;"), "{written}");
     assert!(written.contains("&q-key-time=1899999940;"), "{written}");
 }
+
+#[test]
+fn a_raw_key_has_phantoms_like_any_text_and_a_pem_has_none() {
+    let key_of = |name: &str| preset(name).unwrap().parts().iter().find_map(|part| part.key_of);
+    assert_eq!(key_of("coinbase-cdp-ed25519"), None);
+    assert_eq!(key_of("http-signature-ed25519"), Some(Algorithm::Ed25519));
+    assert_eq!(key_of("kraken"), None);
+}
