@@ -2,8 +2,6 @@
 
 #[path = "../../src/message/mod.rs"]
 pub mod message;
-#[path = "../../src/names.rs"]
-pub mod names;
 /// The part of the room that is fuzzed.
 pub mod signature {
     #[path = "../../../src/signature/sigv4/mod.rs"]

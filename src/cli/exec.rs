@@ -290,7 +290,7 @@ pub fn serve_on(
     });
     match served {
         Ok(assembly) => {
-            serving::warm_roots();
+            serving::settle();
             runtime.block_on(gone(gateway));
             if let Some(screen) = screen {
                 farewell(screen, &assembly);

@@ -76,7 +76,7 @@ async fn serve(assembly: &Arc<Assembly>, screen: &Screen, quiet: bool) -> Result
             screen.note(format!("gateway: session `{}` on {address}", door.session.id()));
         }
     }
-    serving::warm_roots();
+    serving::settle();
     wait(assembly, &worker, &others, screen).await
 }
 

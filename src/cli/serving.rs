@@ -73,14 +73,19 @@ pub fn serve(worker: &Arc<Worker>, listener: std::net::TcpListener, door: Arc<Do
     Ok(())
 }
 
-/// Reads the system's roots while the first client starts and connects, not while it waits.
+/// What comes after the start, while the first client starts and connects: the system's roots are read, and then memory
+/// that only the start needed is given back.
 ///
-/// On a thread that nothing waits for: a command that asks for nothing ends without them.
-pub fn warm_roots() {
+/// On a thread that nothing waits for: a command that asks for nothing ends without either.
+pub fn settle() {
+    let settling = || {
+        crate::origin::warm_roots();
+        crate::launch::shed();
+    };
     // Without the thread the first exchange that needs the roots reads them.
     let _ = std::thread::Builder::new()
-        .name("roots".to_owned())
-        .spawn(crate::origin::warm_roots);
+        .name("settle".to_owned())
+        .spawn(settling);
 }
 
 /// Makes this process one that may hold secrets: no core file, no debugger of the same user, no end by a full disk; and as

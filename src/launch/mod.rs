@@ -30,6 +30,7 @@ pub mod environment;
 mod error;
 pub mod escape;
 mod filter;
+mod footprint;
 pub mod hide;
 mod host;
 mod identity;
@@ -46,6 +47,7 @@ pub mod trust;
 mod truststore;
 
 pub use error::{Error, Failure, Step};
+pub use footprint::shed;
 pub use identity::{User, UserUnknown};
 pub use layout::Home;
 pub use syscall::network_cookie;

@@ -289,6 +289,25 @@ pub fn landlock_scopes(scopes: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Drops this process's hold on pages that are a file's own, until they are used again.
+///
+/// `range` must be whole pages of file mappings that were never written to: of others the content would be lost.
+pub fn forget(range: std::ops::Range<usize>) {
+    let pages = ptr::without_provenance_mut::<libc::c_void>(range.start);
+    // SAFETY: pages of a private file mapping without changes of its own are read from the file again when they are used,
+    // so nothing that can be observed changes; a failure changes nothing.
+    unsafe { libc::madvise(pages, range.end - range.start, libc::MADV_DONTNEED) };
+}
+
+/// Returns the heap's free pages to the system.
+pub fn trim_heap() {
+    // SAFETY: the allocator locks itself; no memory is passed.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
 /// A set of signals, as the kernel's mask.
 #[derive(Clone, Copy)]
 pub struct SignalSet(libc::sigset_t);

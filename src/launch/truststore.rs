@@ -38,7 +38,7 @@ fn certificates(pem: &[u8]) -> Vec<Vec<u8>> {
         let Some((body, after)) = after.split_once("-----END CERTIFICATE-----") else {
             break;
         };
-        let body: String = body.split_ascii_whitespace().collect();
+        let body: Vec<u8> = body.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         found.extend(STANDARD.decode(body));
         rest = after;
     }

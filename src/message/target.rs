@@ -208,10 +208,14 @@ impl RequestTarget {
     pub fn with_query(&self, query: &str) -> Result<RequestTarget, TargetMalformed> {
         let text = format!("{}?{query}", self.path());
         check_shape(text.as_bytes())?;
-        if !query
-            .bytes()
-            .all(|byte| CLASS[usize::from(byte)] == Class::Plain || byte == b'%')
-        {
+        // Brackets stay bare in a canonical query; see `decode_once`.
+        let may_stand = |byte: u8| {
+            matches!(
+                CLASS[usize::from(byte)],
+                Class::Plain | Class::Percent | Class::Bracket
+            )
+        };
+        if !query.bytes().all(may_stand) {
             return Err(TargetMalformed::Character);
         }
         RequestTarget::from_canonical(text.into_bytes())

@@ -1,11 +1,11 @@
-// As judge.py, for what has its library in JavaScript alone: `node judge.mjs` prints records; nothing is sent.
+// As judge.py, for what has its library in JavaScript alone: a copy beside `node_modules` prints records; nothing is sent.
 import { createHmac, webcrypto } from "node:crypto";
 import { readFileSync } from "node:fs";
 import * as dpop from "dpop";
 import "@shopify/shopify-api/adapters/node";
 import { shopifyApi } from "@shopify/shopify-api";
 
-const version = (name) => JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, `file://${process.cwd()}/`))).version;
+const version = (name) => JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url))).version;
 const records = [];
 
 // RFC 7517 A.2: a key that everybody knows.

@@ -456,6 +456,11 @@ fn a_field_is_a_token_a_colon_and_a_clean_value() {
 fn there_is_exactly_one_host() {
     refused(b"GET / HTTP/1.1\r\n\r\n", Malformed::HostCount);
     refused(b"GET / HTTP/1.0\r\n\r\n", Malformed::HostCount);
+    refused(b"CONNECT good:443 HTTP/1.1\r\n\r\n", Malformed::HostCount);
+    assert!(matches!(
+        parse_head(b"CONNECT good:443 HTTP/1.0\r\n\r\n"),
+        Ok(Status::Complete(_))
+    ));
     refused(
         b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
         Malformed::HostCount,

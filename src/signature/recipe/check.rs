@@ -111,7 +111,7 @@ pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
     let times = recipe
         .values
         .iter()
-        .filter(|value| matches!(value.kind, ValueKind::Time(_)))
+        .filter(|value| matches!(value.kind, ValueKind::Time { .. }))
         .count();
     let is_nonce = |kind: &ValueKind| matches!(kind, ValueKind::Nonce(_) | ValueKind::Components(_));
     let nonces = recipe.values.iter().filter(|value| is_nonce(&value.kind)).count();

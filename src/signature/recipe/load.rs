@@ -69,6 +69,7 @@ struct RawValue {
     time: Option<String>,
     expiry: Option<String>,
     longest_seconds: Option<u32>,
+    back_seconds: Option<u32>,
     nonce: Option<String>,
     fields: Option<String>,
     separator: Option<String>,
@@ -180,6 +181,9 @@ impl Loader {
                 "`longest_seconds` goes with `expiry` or `components`, and they with it",
             );
         }
+        if raw.back_seconds.is_some() && raw.time.is_none() {
+            self.wrong(&at, "`back_seconds` goes with `time`");
+        }
         if raw.algorithm.is_some() != raw.components.is_some() {
             self.wrong(&at, "`components` and `algorithm` go together");
         }
@@ -202,7 +206,10 @@ impl Loader {
             };
             return match raw.longest_seconds {
                 Some(longest) => ValueKind::Expiry { form, longest },
-                None => ValueKind::Time(form),
+                None => ValueKind::Time {
+                    form,
+                    back: raw.back_seconds.unwrap_or_default(),
+                },
             };
         }
         if let Some(form) = &raw.nonce {

@@ -102,8 +102,11 @@ struct Value {
 /// Where a value comes from when we sign; when a client has signed, it is read from its place.
 #[derive(Debug, Clone)]
 enum ValueKind {
-    /// The gateway's clock.
-    Time(Form),
+    /// The gateway's clock, put back by so many seconds for services that take no time ahead of their own.
+    Time {
+        form: Form,
+        back: u32,
+    },
     /// The client's end, but no later than so many seconds from now.
     Expiry {
         form: Form,
@@ -134,7 +137,7 @@ impl ValueKind {
     fn is_new(&self) -> bool {
         matches!(
             self,
-            ValueKind::Time(_) | ValueKind::Expiry { .. } | ValueKind::Nonce(_)
+            ValueKind::Time { .. } | ValueKind::Expiry { .. } | ValueKind::Nonce(_)
         )
     }
 }

@@ -21,6 +21,10 @@ impl Moment {
     pub(super) fn later(self, seconds: u32) -> Moment {
         Moment(self.0.saturating_add(i64::from(seconds) * 1000))
     }
+
+    pub(super) fn earlier(self, seconds: u32) -> Moment {
+        Moment(self.0.saturating_sub(i64::from(seconds) * 1000))
+    }
 }
 
 /// A form of time in the manner of strftime: `%Y %m %d %H %M %S`, `%L` (three digits of milliseconds), `%a` and `%b`

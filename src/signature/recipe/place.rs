@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, header};
 use super::canonical::{decoded, pairs};
 use super::filter::uri;
 use super::{Fault, json};
-use crate::message::{EncodedSlash, RequestHead, RequestTarget, fields};
+use crate::message::{RequestHead, fields};
 
 /// A slot. Its text form: `header:NAME`, `query:NAME`, `form:NAME`, `json:NAME` (a member of the outermost object),
 /// `authorization:SCHEME:NAME` (a parameter of that field, RFC 9110 §11.6.2, quoted as OAuth 1.0a has it).
@@ -263,18 +263,10 @@ fn edited(text: &[u8], name: &str, value: Option<&[u8]>) -> Vec<u8> {
     kept.join(&b'&')
 }
 
+/// Only the edited parameter changes: every other byte of the target is what was judged, and what is signed.
 fn set_query(head: &mut RequestHead, query: &[u8]) -> Result<(), Fault> {
-    let path = head.target.path().as_bytes();
-    let text = match query {
-        [] => path.to_vec(),
-        query => [path, b"?", query].concat(),
-    };
-    let target = RequestTarget::parse(&text, EncodedSlash::Keep).map_err(|_| Fault::Target)?;
-    // A path that was kept as the client wrote it would be changed here, and then it is not what was judged.
-    if target.path() != head.target.path() {
-        return Err(Fault::Target);
-    }
-    head.target = target;
+    let query = std::str::from_utf8(query).map_err(|_| Fault::Target)?;
+    head.target = head.target.with_query(query).map_err(|_| Fault::Target)?;
     Ok(())
 }
 

@@ -43,8 +43,9 @@ impl Recipe {
         if self.whole && content.is_none() {
             return Err(Fault::Content);
         }
-        let moment = Moment::of(now).ok_or(Fault::Time)?;
-        let values = self.new_values(claim, head, secrets, moment, nonce)?;
+        let now = Moment::of(now).ok_or(Fault::Time)?;
+        let moment = now.earlier(self.back());
+        let values = self.new_values(claim, head, secrets, now, nonce)?;
         let original = content.clone();
         let mut content = content;
         for slot in &self.strip {
@@ -115,7 +116,7 @@ impl Recipe {
             .unwrap_or_default();
         let values = self.values.iter().zip(&claim.values).map(|(value, claimed)| {
             Ok(match &value.kind {
-                ValueKind::Time(form) => Some(form.write(now).into_bytes()),
+                ValueKind::Time { form, back } => Some(form.write(now.earlier(*back)).into_bytes()),
                 ValueKind::Nonce(form) => Some(form.write(nonce).into_bytes()),
                 ValueKind::Kept { .. } => claimed.clone(),
                 ValueKind::Expiry { form, longest } => {
@@ -142,6 +143,14 @@ impl Recipe {
             })
         });
         values.collect()
+    }
+
+    fn back(&self) -> u32 {
+        let back = self.values.iter().find_map(|value| match value.kind {
+            ValueKind::Time { back, .. } => Some(back),
+            _ => None,
+        });
+        back.unwrap_or_default()
     }
 
     /// Whether a place is written: always, unless it is optional. Then a part decides by being there, anything else by

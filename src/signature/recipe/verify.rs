@@ -98,7 +98,7 @@ impl Recipe {
             let Some(claimed) = claimed else { continue };
             let text = std::str::from_utf8(claimed).map_err(|_| Fault::Malformed(value.name.clone()))?;
             match &value.kind {
-                ValueKind::Time(form) => {
+                ValueKind::Time { form, .. } => {
                     moment = Some(
                         form.read(text)
                             .ok_or_else(|| Fault::Malformed(value.name.clone()))?,

@@ -40,6 +40,8 @@ pub(super) struct Request<'a> {
     pub(super) fields: &'a HeaderMap,
     /// Ascending; `host` stands for the argument.
     pub(super) signed: &'a [HeaderName],
+    /// `host` is called `:authority`, which stands before all others.
+    pub(super) as_authority: bool,
     pub(super) payload: &'a str,
 }
 
@@ -51,7 +53,11 @@ impl Request<'_> {
         path(self.path, self.rule, &mut out);
         out.push(b'\n');
         line(&mut out, self.query.as_bytes());
-        for name in self.signed {
+        let is_apart = |name: &HeaderName| self.as_authority && *name == http::header::HOST;
+        if self.as_authority {
+            line(&mut out, format!(":authority:{}", self.host).as_bytes());
+        }
+        for name in self.signed.iter().filter(|name| !is_apart(name)) {
             out.extend_from_slice(name.as_str().as_bytes());
             out.push(b':');
             if *name == http::header::HOST {
@@ -62,15 +68,19 @@ impl Request<'_> {
             out.push(b'\n');
         }
         out.push(b'\n');
-        line(&mut out, signed_names(self.signed).as_bytes());
+        if self.as_authority {
+            out.extend_from_slice(b":authority;");
+        }
+        let names = self.signed.iter().filter(|name| !is_apart(name));
+        line(&mut out, signed_names(names).as_bytes());
         out.extend_from_slice(self.payload.as_bytes());
         Ok(out)
     }
 }
 
 /// The list of names, as it stands in a signature.
-pub(super) fn signed_names(signed: &[HeaderName]) -> String {
-    let mut text = String::with_capacity(signed.len() * 16);
+pub(super) fn signed_names<'a>(signed: impl IntoIterator<Item = &'a HeaderName>) -> String {
+    let mut text = String::with_capacity(128);
     for name in signed {
         if !text.is_empty() {
             text.push(';');
@@ -167,8 +177,7 @@ enum Part {
 
 /// A text as a service writes it after it has read it.
 fn recoded(raw: &str, part: Part) -> Cow<'_, str> {
-    let is_itself = |byte: u8| is_unreserved(byte) || (byte == b'/' && part != Part::Query);
-    if raw.bytes().all(is_itself) {
+    if is_recoded(raw.as_bytes(), part) {
         return Cow::Borrowed(raw);
     }
     let bytes = raw.as_bytes();
@@ -196,6 +205,27 @@ fn recoded(raw: &str, part: Part) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Whether a text is what a service would write, as most clients send it.
+fn is_recoded(mut rest: &[u8], part: Part) -> bool {
+    let is_itself = |byte: u8| is_unreserved(byte) || (byte == b'/' && part != Part::Query);
+    loop {
+        match rest {
+            [] => return true,
+            [byte, after @ ..] if is_itself(*byte) => rest = after,
+            [b'%', digits @ ..] if part != Part::Escaped => match digits.split_at_checked(2) {
+                Some((digits, after))
+                    if !digits.iter().any(u8::is_ascii_lowercase)
+                        && escape(digits).is_some_and(|value| !is_itself(value)) =>
+                {
+                    rest = after;
+                }
+                _ => return false,
+            },
+            _ => return false,
+        }
+    }
 }
 
 fn escape(digits: &[u8]) -> Option<u8> {

@@ -14,6 +14,7 @@ use super::key::{Hasher, sha256};
 use super::parse::one;
 use super::payload::{DECODED_LENGTH, EMPTY};
 use super::{Chain, Fault, Streaming};
+use crate::message::fields::is_request_trailer;
 
 /// Verifies aws-chunked content as it streams, and signs it again.
 pub struct Rechain {
@@ -382,6 +383,8 @@ fn empty(line: &[u8]) -> Result<(), Fault> {
     }
 }
 
+/// The names that `x-amz-trailer` announces. Only checksums may come after the content, as in HTTP's own trailers: a server that
+/// takes a trailer for a field must not see one that no policy saw.
 fn announced(fields: &HeaderMap) -> Result<Vec<HeaderName>, Fault> {
     const MALFORMED: Fault = Fault::Malformed("x-amz-trailer");
     let values = fields.get_all("x-amz-trailer");
@@ -393,7 +396,11 @@ fn announced(fields: &HeaderMap) -> Result<Vec<HeaderName>, Fault> {
         if announced.len() == MOST_TRAILERS {
             return Err(MALFORMED);
         }
-        announced.push(HeaderName::from_bytes(name).map_err(|_| MALFORMED)?);
+        let name = HeaderName::from_bytes(name).map_err(|_| MALFORMED)?;
+        if !is_request_trailer(name.as_str()) || name == TRAILER_SIGNATURE {
+            return Err(MALFORMED);
+        }
+        announced.push(name);
     }
     Ok(announced)
 }

@@ -57,6 +57,8 @@ pub struct Claim {
     regions: Box<[Box<str>]>,
     /// In ascending order.
     pub(super) signed: Vec<HeaderName>,
+    /// The host is signed under the name `:authority`, as AWS's SDK for JavaScript does over HTTP/2.
+    pub(super) as_authority: bool,
     pub(super) stamp: Stamp,
     pub(super) token: Option<SessionToken>,
     pub(super) payload: Payload,
@@ -164,7 +166,7 @@ impl Claim {
         if scope.day != stamp.day() {
             return Err(Fault::Date);
         }
-        let signed = signed_names(&parts.signed)?;
+        let (signed, as_authority) = signed_names(&parts.signed)?;
         check_signed(&signed, fields, location)?;
         payload.check(fields)?;
         check_fit(parts.algorithm, payload)?;
@@ -191,6 +193,7 @@ impl Claim {
             service: scope.service.into(),
             regions: region_set(parts.algorithm, regions)?,
             signed,
+            as_authority,
             stamp,
             token: token.map(|(express, value)| SessionToken {
                 express,
@@ -399,10 +402,12 @@ fn region_set(algorithm: Algorithm, text: Option<&str>) -> Result<Box<[Box<str>]
     }
 }
 
-fn signed_names(text: &str) -> Result<Vec<HeaderName>, Fault> {
+/// The names, among which `host` stands for `:authority`, and whether it does. Both are never there.
+fn signed_names(text: &str) -> Result<(Vec<HeaderName>, bool), Fault> {
     const MALFORMED: Fault = Fault::Malformed("SignedHeaders");
     let mut names: Vec<HeaderName> = Vec::with_capacity(8);
-    for name in text.split(';') {
+    let rest = text.strip_prefix(":authority;");
+    for name in rest.unwrap_or(text).split(';') {
         let is_token = name.bytes().all(|b| !b.is_ascii_uppercase());
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| MALFORMED)?;
         if !is_token || names.last().is_some_and(|last| last.as_str() >= name.as_str()) {
@@ -410,7 +415,13 @@ fn signed_names(text: &str) -> Result<Vec<HeaderName>, Fault> {
         }
         names.push(name);
     }
-    Ok(names)
+    if rest.is_some() {
+        match names.binary_search_by(|name| name.as_str().cmp("host")) {
+            Ok(_) => return Err(MALFORMED),
+            Err(at) => names.insert(at, http::header::HOST),
+        }
+    }
+    Ok((names, rest.is_some()))
 }
 
 /// The host and every `x-amz-` field must be signed (J02).

@@ -182,6 +182,7 @@ fn sign_head(
         host: &host,
         fields: &head.fields,
         signed,
+        as_authority: false,
         payload,
     }
     .text()?;

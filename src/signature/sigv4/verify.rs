@@ -57,10 +57,13 @@ impl Claim {
     ) -> Result<Vec<u8>, Fault> {
         let in_query = matches!(self.location, Location::Query { .. });
         let keep = |name: &str| {
-            let name = || percent_encoding::percent_decode_str(name).decode_utf8_lossy();
-            !in_query
-                || (name() != "X-Amz-Signature"
-                    && !(token_apart && matches!(&*name(), "X-Amz-Security-Token" | "X-Amz-S3session-Token")))
+            let out: &[&str] = match (in_query, token_apart) {
+                (false, _) => return true,
+                (true, false) => &["X-Amz-Signature"],
+                (true, true) => &["X-Amz-Signature", "X-Amz-Security-Token", "X-Amz-S3session-Token"],
+            };
+            let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
+            !out.contains(&&*name)
         };
         let query = canonical::query(head.target.query().unwrap_or_default(), keep, &[]);
         Request {
@@ -71,6 +74,7 @@ impl Claim {
             host,
             fields: &head.fields,
             signed: &self.signed,
+            as_authority: self.as_authority,
             payload,
         }
         .text()

@@ -273,3 +273,45 @@ fn a_phantom_is_in_its_place_wherever_a_part_stands_or_is_read_from() {
     assert!(slots("alibaba-rpc").contains("query:AccessKeyId"));
     assert!(!slots("kraken").contains("header:api-sign"));
 }
+
+#[test]
+fn the_rest_of_a_target_stays_byte_for_byte() {
+    let sas = judged()
+        .into_iter()
+        .find(|judged| judged.recipe == "azure-blob-sas")
+        .unwrap();
+    let mut strange = sas.clone();
+    strange.url = format!("{}&tags[]=a%7e%2f&x=%c3%a9", sas.url);
+    let mut head = strange.head();
+    let before = head.target.clone();
+    let verified = strange
+        .verified(&head, &strange.content(), &strange.parts())
+        .unwrap();
+    strange
+        .recipe()
+        .sign(verified, &mut head, None, &strange.parts(), now(), &NONCE)
+        .unwrap();
+    let rest = |target: &RequestTarget| {
+        let kept = place::without(target.query().unwrap().as_bytes(), "sig");
+        (target.path().to_owned(), place::without(&kept, "se"))
+    };
+    assert_eq!(rest(&head.target), rest(&before));
+    assert!(head.target.query().unwrap().contains("tags[]="));
+}
+
+#[test]
+fn a_time_is_put_back_where_a_service_takes_none_ahead_of_its_own() {
+    let cos = judged()
+        .into_iter()
+        .find(|judged| judged.recipe == "tencent-cos")
+        .unwrap();
+    let mut head = cos.head();
+    let verified = cos.verified(&head, &cos.content(), &cos.parts()).unwrap();
+    cos.recipe()
+        .sign(verified, &mut head, None, &cos.parts(), now(), &NONCE)
+        .unwrap();
+    let written = head.fields["authorization"].to_str().unwrap();
+    // The client's own end is nearer than five minutes from now.
+    assert!(written.contains("&q-sign-time=1899999940;"), "{written}");
+    assert!(written.contains("&q-key-time=1899999940;"), "{written}");
+}

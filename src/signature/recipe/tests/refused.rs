@@ -74,6 +74,7 @@ fn what_is_wrong_in_a_description_is_said() {
         ("time = \"%s\"", "time = \"%H\"", "no form of time"),
         ("time = \"%s\"", "time = \"%s\"\nkept = []", "a value is one of"),
         ("time = \"%s\"", "expiry = \"%s\"", "go"),
+        ("time = \"%s\"", "kept = []\nback_seconds = 1", "goes with"),
         (
             "text = \"{time}{content}\"",
             "text = \"{nobody}\"",

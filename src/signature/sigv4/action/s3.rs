@@ -257,7 +257,8 @@ fn copy_source(text: &str) -> Result<CopySource, ActionFault> {
         return Ok(CopySource::Arn(plain.to_owned()));
     }
     let (bucket, key) = plain.split_once('/').ok_or(ActionFault::Key)?;
-    if !is_bucket(bucket) || key.is_empty() || plain.contains('+') {
+    // A bare `+` is a space to some and itself to others; `%2B` has one reading.
+    if !is_bucket(bucket) || key.is_empty() || text.contains('+') {
         return Err(ActionFault::Key);
     }
     Ok(CopySource::Object {

@@ -309,3 +309,36 @@ fn a_token_that_was_outside_of_the_signature_stays_there() {
     );
     proven(&head, with.secret, Some(&hash)).unwrap();
 }
+
+/// As `@smithy/signature-v4` 5 signs a request of HTTP/2.
+#[test]
+fn a_host_that_is_signed_as_authority_is_signed_again_as_host() {
+    let signed = ":authority;content-type;x-amz-content-sha256;x-amz-date";
+    let claimed = |signed: &str| {
+        format!(
+            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/transcribe/aws4_request, SignedHeaders={signed}, \
+             Signature=a5ea2b2b917137741ef3b0973a03ffc549bc8065f2c60ac8a341f73f1ce02145"
+        )
+    };
+    let asked = |host: &str, signed: &str| {
+        let fields = [
+            ("content-type", "application/vnd.amazon.eventstream"),
+            ("x-amz-content-sha256", "STREAMING-AWS4-HMAC-SHA256-EVENTS"),
+            ("x-amz-date", "20150830T123600Z"),
+            ("authorization", &claimed(signed)),
+        ];
+        head("POST", host, "/stream-transcription", &fields)
+    };
+    let mut right = asked("example.amazonaws.com", signed);
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_440_938_160);
+    again(&mut right, SUITE_SECRET, None, &real(now)).unwrap();
+    let names = "SignedHeaders=content-type;host;x-amz-content-sha256;x-amz-date;x-amz-security-token,";
+    assert!(field(&right, "authorization").contains(names));
+    let other = asked("other.amazonaws.com", signed);
+    assert!(matches!(proven(&other, SUITE_SECRET, None), Err(Fault::Mismatch)));
+    let both = asked(
+        "example.amazonaws.com",
+        ":authority;content-type;host;x-amz-content-sha256;x-amz-date",
+    );
+    assert!(Claim::read(&both).is_err());
+}

@@ -280,6 +280,17 @@ fn a_trailer_holds_what_is_announced_and_no_more() {
             );
             assert!(!out.ends_with(b"\r\n\r\n"));
         }
+        for announced in [
+            "x-amz-acl",
+            "authorization",
+            "x-amz-trailer-signature",
+            "x-amz-checksum-crc32c,x-amz-meta-a",
+            ",",
+        ] {
+            let Composed { head, .. } = composed(kind, announced, &[b"abc"], "");
+            let end = opened(head, S3_SECRET, &same()).err();
+            assert_eq!(end, Some(Fault::Malformed("x-amz-trailer")), "{announced}");
+        }
         let long = format!("x-amz-checksum-crc32c:{}\r\n", "a".repeat(9000));
         let Composed { head, content } = composed(kind, CRC, &[b"abc"], &long);
         let (_, mut rechain) = opened(head, S3_SECRET, &same()).unwrap();

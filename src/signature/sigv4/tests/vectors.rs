@@ -115,6 +115,7 @@ fn each_form(vector: &Vector, algorithm: Algorithm) -> usize {
             host: &host,
             fields: &fields,
             signed: &signed,
+            as_authority: false,
             payload: &payload,
         }
         .text()

