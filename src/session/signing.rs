@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use http::Method;
 use lru::LruCache;
 
 use crate::message::{EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, Scheme};
@@ -234,8 +235,12 @@ impl SigV4 {
         let Some(endpoint) = self.endpoint(&head.origin) else {
             return Ok(());
         };
+        // Without a signature a store has nothing to give but at its root, where MinIO answers as STS.
+        if endpoint.is_object_store() && head.method != Method::POST {
+            return Ok(());
+        }
         let reading = Action::read(&endpoint, head)?;
-        Ok(self.scope.permits_unsigned(&endpoint, head, &reading)?)
+        Ok(self.scope.permits_unsigned(&reading)?)
     }
 
     /// Whether the request's content must be looked at before it is signed.

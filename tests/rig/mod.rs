@@ -53,6 +53,8 @@ pub const DB: &str = "db.rig.test";
 pub const STS: &str = "sts.rig.test";
 /// An origin whose requests `exchange` signs by a recipe.
 pub const EXCHANGE: &str = "exchange.rig.test";
+/// An endpoint of S3 Express for which they sign.
+pub const EXPRESS: &str = "express.rig.test";
 /// The password of the proxy that asks for one.
 pub const PROXY_PASSWORD: &str = "proxy-password-canary";
 
@@ -182,11 +184,12 @@ const ENDPOINTS: &str = r#"endpoints = [
     { origin = "https://*.s3.rig.test", service = "s3", region = "us-east-1" },
     { origin = "https://db.rig.test", service = "dynamodb", region = "eu-central-1" },
     { origin = "https://sts.rig.test", service = "sts", region = "us-east-1" },
+    { origin = "https://express.rig.test", service = "s3express", region = "us-east-1" },
 ]
 "#;
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's name server.
-pub const ALLOWED: [&str; 30] = [
+pub const ALLOWED: [&str; 31] = [
     GOOD,
     OTHER,
     SECOND,
@@ -195,6 +198,7 @@ pub const ALLOWED: [&str; 30] = [
     "bucket.s3.rig.test",
     DB,
     STS,
+    EXPRESS,
     EXCHANGE,
     "tls12.rig.test",
     "expired.rig.test",
@@ -780,7 +784,7 @@ fn settings(origins: &Origins, names: &Names) -> String {
     );
     text.push_str(ENDPOINTS);
     text.push_str(
-        "[[credential]]\nname = \"temp\"\nsign = \"sigv4\"\ncredential_actions = [\"sts:AssumeRole\"]\nenv = [\"TEMP_ID\", \"TEMP_SECRET\", \"TEMP_TOKEN\"]\n\
+        "[[credential]]\nname = \"temp\"\nsign = \"sigv4\"\ncredential_actions = [\"sts:AssumeRole\", \"s3:CreateSession\"]\nenv = [\"TEMP_ID\", \"TEMP_SECRET\", \"TEMP_TOKEN\"]\n\
          parts = { access_key = \"file:secrets/temp\", secret_key = \"file:secrets/temp-secret\", session_token = \"file:secrets/temp-token\" }\n",
     );
     text.push_str(ENDPOINTS);

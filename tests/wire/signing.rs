@@ -4,7 +4,7 @@ use crate::rig::canary::{hex, random};
 use crate::rig::origin::{Seen, ok};
 use crate::rig::sigv4::{Ask, Judged, Key, chunks, hash, judge, mac};
 use crate::rig::way::{Response, Way};
-use crate::rig::{DB, EXCHANGE, OTHER, Rig, S3, STS};
+use crate::rig::{DB, EXCHANGE, EXPRESS, OTHER, Rig, S3, STS};
 use crate::rows;
 
 rows![
@@ -20,6 +20,7 @@ rows![
     a_signature_of_another_key_is_refused,
     what_returns_credentials_is_refused,
     temporary_credentials_stay_in_the_gateway,
+    a_session_of_s3_express_stays_in_the_gateway,
     an_answer_with_credentials_that_cannot_be_read_is_not_given_on,
     an_action_that_is_said_twice_is_refused,
     the_phantoms_of_a_signing_credential_go_nowhere_else,
@@ -560,11 +561,10 @@ fn temporary_credentials_stay_in_the_gateway(rig: &Rig) {
         };
         refused(rig, way, S3, &far.write(S3, &ours, ""), 403, "sigv4_scope");
         let session = Ask {
-            path: "/bucket".into(),
-            query: "session".into(),
-            ..Ask::default()
+            body: b"Action=GetSessionToken&Version=2011-06-15".to_vec(),
+            ..assume("")
         };
-        refused(rig, way, S3, &session.write(S3, &ours, ""), 403, "sigv4_action");
+        refused(rig, way, STS, &session.write(STS, &ours, ""), 403, "sigv4_action");
         // An echo of what was minted is one of a secret.
         let echo = format!("{} {}", real.secret, real.id);
         rig.origins.on("/bucket/key", move |_| ok("", echo.as_bytes()));
@@ -606,6 +606,60 @@ fn temporary_credentials_stay_in_the_gateway(rig: &Rig) {
         (403, Some("sigv4_action")),
         "{record}"
     );
+}
+
+/// The session of S3 Express, whose token has a field of its own.
+fn a_session_of_s3_express_stays_in_the_gateway(rig: &Rig) {
+    let real = new_key(rig);
+    let token = real.token.clone().unwrap();
+    let xml = format!(
+        "<?xml version=\"1.0\"?><CreateSessionResult><Credentials><SessionToken>{token}</SessionToken><SecretAccessKey>{}\
+         </SecretAccessKey><AccessKeyId>{}</AccessKeyId><Expiration>{}</Expiration></Credentials></CreateSessionResult>",
+        real.secret,
+        real.id,
+        until(300)
+    );
+    rig.origins.on("/bucket", move |_| {
+        ok("Content-Type: application/xml\r\n", xml.as_bytes())
+    });
+    let ask = Ask {
+        path: "/bucket".into(),
+        query: "session".into(),
+        service: "s3express",
+        ..Ask::default()
+    };
+    let answer = send(
+        rig,
+        Way::Connect,
+        EXPRESS,
+        &ask.write(EXPRESS, &rig.key(Way::Connect, "temp"), ""),
+    );
+    let record = rig.record(Way::Connect);
+    assert_eq!(answer.status, 200, "{answer:?} {record}");
+    judged_of(rig, "temp");
+    let text = answer.text();
+    let ours = Key {
+        id: element(&text, "AccessKeyId"),
+        secret: element(&text, "SecretAccessKey"),
+        token: None,
+    };
+    let ask = |token: String| Ask {
+        service: "s3express",
+        fields: vec![("x-amz-s3session-token".into(), token)],
+        ..put(b"fast")
+    };
+    let our_token = element(&text, "SessionToken");
+    let bytes = ask(our_token.clone()).write(EXPRESS, &ours, "");
+    let answer = send(rig, Way::Connect, EXPRESS, &bytes);
+    let record = rig.record(Way::Connect);
+    assert_eq!(answer.status, 200, "{answer:?} {record}");
+    let seen = rig.seen().remove(0);
+    assert_eq!(seen.all("x-amz-s3session-token"), [token.as_str()]);
+    let unnamed = Key { token: None, ..real };
+    assert_eq!(judge(&seen, &unnamed).unwrap().body, b"fast");
+    let bytes = ask(our_token.to_lowercase()).write(EXPRESS, &ours, "");
+    refused(rig, Way::Connect, EXPRESS, &bytes, 403, "foreign_credential");
+    rig.origins.on("/bucket", |_| ok("", b""));
 }
 
 fn an_answer_with_credentials_that_cannot_be_read_is_not_given_on(rig: &Rig) {

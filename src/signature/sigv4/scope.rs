@@ -255,16 +255,7 @@ impl Scope {
     ///
     /// # Errors
     /// [`OutOfScope::ReturnsCredentials`], or [`OutOfScope::UnknownAction`] where content that is not held would say.
-    pub fn permits_unsigned(
-        &self,
-        endpoint: &Endpoint,
-        head: &RequestHead,
-        reading: &Reading,
-    ) -> Result<(), OutOfScope> {
-        // Without a signature a store has nothing to give but at its root, where MinIO answers as STS.
-        if endpoint.is_object_store() && head.method != Method::POST {
-            return Ok(());
-        }
+    pub fn permits_unsigned(&self, reading: &Reading) -> Result<(), OutOfScope> {
         match reading {
             Reading::Form(form) if form.may_return_credentials() => Err(OutOfScope::UnknownAction),
             Reading::Known(action) if action.returns_credentials() => {
