@@ -18,8 +18,8 @@ Unmodified AWS clients that hold phantoms alone. They sign with the phantom; the
 the origins know the real key alone and verify every signature, chunk, trailer and digest. Written by
 `tests/signing/judge --gateway target/debug/gateway --write docs/signing.md`; the test `tests/signing.rs` runs the same.
 
-The origins: S3 is [s3s](https://docs.rs/s3s) (`tests/signing/s3-origin`); DynamoDB, STS, SQS, Bedrock and Secrets Manager answer just enough, and what signs each request is
-computed again by botocore (`tests/signing/verifier.py`, itself checked against the published vectors). Every client passes straight at them with the real key,
+The origins: S3 is [s3s](https://docs.rs/s3s) (`tests/signing/s3-origin`); Azure's is Microsoft's azurite; DynamoDB, STS, SQS, Bedrock, Secrets Manager and
+Transcribe answer just enough, and what signs each request is computed again by botocore (`tests/signing/verifier.py`, itself checked against the published vectors; SigV4a and signed messages by the textbook). Every client passes straight at them with the real key,
 and none of its signed requests is taken with a key that is wrong in one character: `tests/signing/judge --direct`.
 
 A run fails where an operation fails, where the real key or token is in a client's environment or output, where an origin refused a signature, where the audit log does not hold or holds a
@@ -30,10 +30,15 @@ secret or tells of nothing signed, and where the gateway grew by more than 48 Mi
 NOTES = """
 - *keys*: names with spaces, `+`, `%`, `%20`, `%2F`, Unicode, `//`, a first or last slash, dot segments and punctuation; each client has those that it can say itself.
 - *flipped*: right but for one byte, in the method, path, query, a field, date, token, signature, content, a chunk, a chunk's signature or a trailer: all refused, none at the origin as taken.
+- *assumed role*: the keys that STS gives out reach the client as phantoms, which sign as they do; the real ones stay in the gateway.
+- *event stream*: by `exec` alone, since Node's HTTP/2 goes by no proxy. The SDK for JavaScript signs `:authority` there instead of `host`.
+- *azure …*: the account's name stands in the host and is no secret; its key signs blobs, queues, tables and URLs.
 - *differential*: 300 random requests (methods, paths, queries, fields, content, header and URL), each computed again at the origin.
 - rclone on the SDK for Go v1 refuses to start with `AWS_CA_BUNDLE`, which `exec` and `gateway env` set: unset it, `SSL_CERT_FILE` is enough.
 - AWS CLI v1 makes URLs of signature version 2 in us-east-1 unless `s3.signature_version` is `s3v4` in its configuration.
 - Node 20 reads no proxy variable: behind an explicit proxy the SDK for JavaScript needs `https-proxy-agent` in the program. `exec` needs nothing.
+- One stream of 5 GiB up and one down went by hand within the same bound of memory: `SIGNING_LARGE=5120 tests/signing/judge … --only boto3 --operations large`.
+- s3s has no SigV4a: those requests go to the other origin, which has. Signed chunks come from no SDK here over TLS, so they are made by bytes.
 - Not to be had from the registries that these tests may use, so not run: the SDK for Java, AWS CLI v2 of this year.
 """
 
