@@ -257,9 +257,10 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
     });
     let signs = Arc::new(Signing {
         signer: match &signing.way {
-            config::SigningWay::SigV4 => {
-                Signer::SigV4(SigV4::new(signing.scope.clone(), signing.endpoints.clone()))
-            }
+            config::SigningWay::SigV4 => Signer::SigV4(Box::new(SigV4::new(
+                signing.scope.clone(),
+                signing.endpoints.clone(),
+            ))),
             config::SigningWay::Recipe(recipe) => Signer::Recipe(recipe.clone()),
         },
         parts: parts.collect::<Result<_, Failure>>()?,

@@ -33,7 +33,7 @@ pub enum Error {
     Unknown,
     /// The store does not give it now.
     #[error("the credential cannot be had from its store")]
-    Unavailable(#[source] Unavailable),
+    Unavailable(#[source] Box<Unavailable>),
     /// The secret cannot stand where the phantom stood, or has not the shape that the phantom was made for.
     #[error("the credential does not fit where its phantom stands")]
     Unfit(#[source] AttachFailure),
@@ -304,7 +304,8 @@ impl Credentials {
 
     async fn lease(&self, index: usize) -> Result<Lease, Error> {
         let slot = self.slots.get(index).ok_or(Error::Unknown)?;
-        slot.source.resolve().await.map_err(Error::Unavailable)
+        let leased = slot.source.resolve().await;
+        leased.map_err(|why| Error::Unavailable(Box::new(why)))
     }
 
     /// The parts of a signing credential beside its first, which has just been fetched; all of one run of a program, where one

@@ -142,7 +142,7 @@ impl Worker {
         let response = answer::clean(response, &method, lent.as_ref())?;
         match (upgrade, switched) {
             (Some(upgrade), Some(switched)) => {
-                upgrade::switch(response, upgrade, switched, lent, watched.clone())
+                upgrade::switch(response, *upgrade, switched, lent, watched.clone())
             }
             (None, Some(_)) => Err(crate::origin::Error::BadUpgrade.into()),
             // RFC 8441 §5: to an extended CONNECT any 2xx says that the stream is open, and it is not.

@@ -26,7 +26,7 @@ const BUFFER: usize = 16 << 10;
 /// [`origin::Error::BadUpgrade`] where the origin's answer is not the one that was asked for (RFC 6455 §4.1).
 pub(super) fn switch(
     mut response: Response<AnswerBody>,
-    upgrade: Box<Upgrade>,
+    upgrade: Upgrade,
     origin: OnUpgrade,
     lent: Option<Lent>,
     watched: Arc<Watched>,
@@ -36,7 +36,7 @@ pub(super) fn switch(
     }
     let Upgrade {
         on: client, accept, ..
-    } = *upgrade;
+    } = upgrade;
     let fields = response.headers_mut();
     fields.remove(CONTENT_LENGTH);
     match accept {

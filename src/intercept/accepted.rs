@@ -238,18 +238,31 @@ impl Accepted {
     }
 
     /// Takes the request apart, for the next stage.
-    #[must_use]
-    pub fn into_parts(
-        self,
-    ) -> (
-        Arc<Arrival>,
-        Box<RequestHead>,
-        Content,
-        Arc<Meter>,
-        Option<Box<Upgrade>>,
-    ) {
-        (self.arrival, self.head, self.content, self.meter, self.upgrade)
+    pub(crate) fn into_parts(self) -> AcceptedParts {
+        let Self {
+            arrival,
+            head,
+            content,
+            meter,
+            upgrade,
+        } = self;
+        AcceptedParts {
+            arrival,
+            head,
+            content,
+            meter,
+            upgrade,
+        }
     }
+}
+
+/// The pieces of an accepted request.
+pub(crate) struct AcceptedParts {
+    pub(crate) arrival: Arc<Arrival>,
+    pub(crate) head: Box<RequestHead>,
+    pub(crate) content: Content,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) upgrade: Option<Box<Upgrade>>,
 }
 
 /// Whether there is a signature of AWS's kind, by its first letters; what it is worth is judged later.

@@ -16,6 +16,7 @@ pub mod strict;
 pub mod synthetic;
 pub mod websocket;
 
+pub(crate) use accepted::AcceptedParts;
 pub use accepted::{Accepted, Arrival, Entry, Rejected, Upgrade};
 pub use ca::{CaError, CaSettings, MintRefused, SessionCa};
 pub use destination::original_destination;

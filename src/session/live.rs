@@ -13,7 +13,7 @@ use super::phantom::{Phantoms, Registry};
 use super::refusal::CredentialRefusal;
 use crate::audit::Conceal;
 use crate::body::{Content, Meter};
-use crate::intercept::{Accepted, Arrival, Upgrade};
+use crate::intercept::{Accepted, AcceptedParts, Arrival, Upgrade};
 use crate::message::RequestHead;
 use crate::names::{Map, SessionId};
 
@@ -248,7 +248,13 @@ impl Identified {
             session,
             lends,
         } = self;
-        let (arrival, head, content, meter, upgrade) = accepted.into_parts();
+        let AcceptedParts {
+            arrival,
+            head,
+            content,
+            meter,
+            upgrade,
+        } = accepted.into_parts();
         IdentifiedParts {
             arrival,
             head,

@@ -51,7 +51,7 @@ pub struct SigningPart {
 #[derive(Debug)]
 pub enum Signer {
     /// AWS Signature Version 4 and its kin.
-    SigV4(SigV4),
+    SigV4(Box<SigV4>),
     /// As a recipe says.
     Recipe(Arc<Recipe>),
 }

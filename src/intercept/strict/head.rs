@@ -347,7 +347,8 @@ impl Reader {
     fn check(&self) -> Result<(), Malformed> {
         // Python's http.client before 3.12, and with it requests and boto3, says CONNECT by HTTP/1.0, which has no Host
         // (RFC 9112 §3.2); the target names the authority.
-        if !self.host && !(self.connect && self.http10) {
+        let may_lack = self.connect && self.http10;
+        if !self.host && !may_lack {
             return Err(Malformed::HostCount);
         }
         // RFC 9112 §6.1 and §6.3: both at once is an attack; HTTP/1.0 has no chunks; CONNECT has no content (RFC 9110 §9.3.6).

@@ -61,7 +61,7 @@ impl<'a> Search<'a> {
         let mut recipes = Vec::new();
         for bound in self.bound.iter().copied() {
             match bound.binding.signing().map(|signing| (signing, &signing.signer)) {
-                Some((signing, Signer::SigV4(signer))) => sigv4.push((bound, signing, signer)),
+                Some((signing, Signer::SigV4(signer))) => sigv4.push((bound, signing, &**signer)),
                 Some((_, Signer::Recipe(recipe))) => recipes.push((bound, recipe)),
                 None => {}
             }
