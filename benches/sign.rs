@@ -121,7 +121,8 @@ fn heads(criterion: &mut Criterion) {
     let now = SystemTime::now();
     let empty: [u8; 32] = Sha256::digest(b"").into();
     let suite = b"wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
-    let cases: [(&str, RequestHead, &[u8], Option<&[u8; 32]>); 3] = [
+    type Case<'a> = (&'a str, RequestHead, &'a [u8], Option<&'a [u8; 32]>);
+    let cases: [Case<'_>; 3] = [
         ("fields", in_fields(), PHANTOM, None),
         ("presigned", presigned(), PHANTOM, None),
         ("ecdsa", asymmetric(), suite, Some(&empty)),
