@@ -3,6 +3,6 @@
 use gateway::credential::Credentialed;
 use gateway::message::RequestHead;
 
-pub fn forged(one: Credentialed, head: RequestHead) -> Credentialed {
+pub fn forged(one: Credentialed, head: Box<RequestHead>) -> Credentialed {
     Credentialed { head, ..one }
 }
