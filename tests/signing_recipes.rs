@@ -174,7 +174,7 @@ fn installed() -> PathBuf {
         .status()
         .unwrap();
     assert!(status.success(), "tests/signing_recipes/setup: {status}");
-    home.join("signing")
+    home.join("recipes")
 }
 
 /// The recipes for which `verdict.py` has a verifier that is not ours.

@@ -73,8 +73,8 @@ def configuration(report):
         parts.append(f'[[origin]]\nmatch = "https://{name}:{port}"\nroots = ["origins-ca.pem"]\nonly_roots = true\nconnect = "127.0.0.1:{port}"\n')
     for kind, recipe in zip(AZURE, ("azure-shared-key", "azure-table-shared-key", "azure-blob-sas")):
         origins = [f"https://{name}:{port}" for name, port in report["azure"]["hosts"].items() if name.split(".")[1] in SIGNED_FOR[kind]]
-        # A signed URL names its account by its host alone.
-        given = {"key": f"{kind}_KEY"} if kind == "AZURE_SAS" else {"account": f"{kind}_ACCOUNT", "key": f"{kind}_KEY"}
+        # The account's name is the client's own: it stands in the host.
+        given = {"key": f"{kind}_KEY"}
         keys = ", ".join(f"{part} = {reference(name)}" for part, name in given.items())
         parts.append(f'[[credential]]\nname = "{kind}"\nsign = "{recipe}"\nenv = {json.dumps(list(given.values()))}\norigins = {json.dumps(origins)}\nparts = {{ {keys} }}\n')
     parts.append(f"[sandbox]\npass_env = {json.dumps(PASSED)}\n")

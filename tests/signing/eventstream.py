@@ -6,7 +6,7 @@ Amazon Transcribe Developer Guide, "Setting up an HTTP/2 stream", and https://sm
 import asyncio, binascii, hashlib, hmac, json, struct
 from datetime import datetime, timezone
 
-import h2.config, h2.connection, h2.events
+import h2.config, h2.connection, h2.events, hyperframe.frame
 
 import verifier
 
@@ -94,6 +94,8 @@ async def serve(port, context, keys, service, tell):
 
     async def connection(reader, writer):
         state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
+        # `h2` takes a client's GOAWAY for the end of the streams that are open, too; Node sends it at once, and goes on (RFC 9113 §6.8).
+        state._frame_dispatch_table[hyperframe.frame.GoAwayFrame] = lambda frame: ([], [])
         state.initiate_connection()
         streams = {}
         try:

@@ -12,12 +12,12 @@ from azure.storage.queue import QueueServiceClient
 
 from common import content, run, same
 
-account, key = os.environ["AZURE_STORAGE_ACCOUNT"], os.environ["AZURE_STORAGE_KEY"]
-table_account, table_key = os.environ["AZURE_TABLES_ACCOUNT"], os.environ["AZURE_TABLES_KEY"]
+account, key = os.environ["SIGNING_AZURE_ACCOUNT"], os.environ["AZURE_STORAGE_KEY"]
+table_key = os.environ["AZURE_TABLES_KEY"]
 more = {"retry_total": 0, "connection_verify": os.environ["SSL_CERT_FILE"]}
 blobs = BlobServiceClient(os.environ["SIGNING_AZURE_BLOB"], {"account_name": account, "account_key": key}, **more)
 queues = QueueServiceClient(os.environ["SIGNING_AZURE_QUEUE"], {"account_name": account, "account_key": key}, **more)
-tables = TableServiceClient(os.environ["SIGNING_AZURE_TABLE"], credential=AzureNamedKeyCredential(table_account, table_key), **more)
+tables = TableServiceClient(os.environ["SIGNING_AZURE_TABLE"], credential=AzureNamedKeyCredential(account, table_key), **more)
 NAMES = ["plain", "with space", "plus+sign", "per%cent", "ünïcode/日本語", "a=b&c;d@e"]
 
 
