@@ -91,12 +91,26 @@ impl RequestHead {
     /// Whether this is a gRPC call, which needs HTTP/2 and trailers on both legs (gRPC over HTTP/2, "Requests").
     #[must_use]
     pub fn is_grpc(&self) -> bool {
-        let kind = self
-            .fields
-            .get(http::header::CONTENT_TYPE)
-            .map_or(&b""[..], |value| value.as_bytes());
+        let kind = self.content_type();
         kind.strip_prefix(b"application/grpc")
             .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+    }
+
+    /// Whether it must go on by HTTP/2: gRPC, and event streams that flow both ways at once (Amazon Transcribe, "Setting up
+    /// an HTTP/2 stream").
+    #[must_use]
+    pub fn needs_http2(&self) -> bool {
+        let streams = || {
+            self.version == http::Version::HTTP_2
+                && self.content_type() == b"application/vnd.amazon.eventstream"
+        };
+        self.is_grpc() || streams()
+    }
+
+    fn content_type(&self) -> &[u8] {
+        self.fields
+            .get(http::header::CONTENT_TYPE)
+            .map_or(&b""[..], |value| value.as_bytes())
     }
 }
 

@@ -124,7 +124,7 @@ impl Origins {
             identity: verified.identity().clone(),
             origin: verified.head().origin.clone(),
             generation: verified.generation(),
-            needs_http2: verified.head().is_grpc(),
+            needs_http2: verified.head().needs_http2(),
         };
         self.0.clone().channel(key).await
     }
