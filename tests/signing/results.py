@@ -18,7 +18,7 @@ Unmodified AWS clients that hold phantoms alone. They sign with the phantom; the
 the origins know the real key alone and verify every signature, chunk, trailer and digest. Written by
 `tests/signing/judge --gateway target/debug/gateway --write docs/signing.md`; the test `tests/signing.rs` runs the same.
 
-The origins: S3 is [s3s](https://docs.rs/s3s) (`tests/signing/s3-origin`); Azure's is Microsoft's azurite; DynamoDB, STS, SQS, Bedrock, Secrets Manager and
+The origins: S3 is the crate `s3s` (`tests/signing/s3-origin`); Azure's is Microsoft's azurite; DynamoDB, STS, SQS, Bedrock, Secrets Manager and
 Transcribe answer just enough, and what signs each request is computed again by botocore (`tests/signing/verifier.py`, itself checked against the published vectors; SigV4a and signed messages by the textbook). Every client passes straight at them with the real key,
 and none of its signed requests is taken with a key that is wrong in one character: `tests/signing/judge --direct`.
 
