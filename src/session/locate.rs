@@ -211,7 +211,7 @@ impl<'a> Search<'a> {
         if *name == header::COOKIE {
             return self.cookies(value);
         }
-        if !self.carries_credentials(name) {
+        if !self.carries_credentials(name) || self.signed.is_signature(name) {
             return self.clean(value, Part::Field);
         }
         if let Some(encoded) = after_scheme(value, "Basic")

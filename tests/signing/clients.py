@@ -40,8 +40,8 @@ EXPECTED = {
     "azure": ["azure blob", "azure queue", "azure table", "azure sas"],
 }
 
-# Those that go by some ways alone: Node's HTTP/2 by no proxy; Azure's straight at the emulator alone (docs/signing-recipes.md, "Not shown").
-BY = {"js-http2": ("exec",), "azure": ()}
+# Those that go by some ways alone: Node's HTTP/2 by no proxy; Azure's by one, since the emulator keeps what it made.
+BY = {"js-http2": ("exec",), "azure": ("proxy",)}
 
 
 def commands(home):

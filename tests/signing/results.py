@@ -32,7 +32,7 @@ NOTES = """
 - *flipped*: right but for one byte, in the method, path, query, a field, date, token, signature, content, a chunk, a chunk's signature or a trailer: all refused, none at the origin as taken.
 - *assumed role*: the keys that STS gives out reach the client as phantoms, which sign as they do; the real ones stay in the gateway.
 - *event stream*: by `exec` alone, since Node's HTTP/2 goes by no proxy. The SDK for JavaScript signs `:authority` there instead of `host`.
-- *azure …*: not through the gateway yet, which refuses the SDK's requests as foreign (docs/signing-recipes.md, "Not shown"); straight at the emulator, where it proves the rig.
+- *azure …*: by `proxy` alone, since the emulator keeps what the first way made.
 - *differential*: 300 random requests (methods, paths, queries, fields, content, header and URL), each computed again at the origin.
 - rclone on the SDK for Go v1 refuses to start with `AWS_CA_BUNDLE`, which `exec` and `gateway env` set: unset it, `SSL_CERT_FILE` is enough.
 - AWS CLI v1 makes URLs of signature version 2 in us-east-1 unless `s3.signature_version` is `s3v4` in its configuration.

@@ -38,6 +38,11 @@ impl Signed {
         }
     }
 
+    /// Whether a field holds the signature without a part beside it: it is no foreign credential, and has no phantom either.
+    pub(super) fn is_signature(&self, name: &HeaderName) -> bool {
+        matches!(self, Self::Recipe(recipe) if recipe.is_signature_field(name.as_str()))
+    }
+
     /// Whether a query parameter is.
     pub(super) fn has_parameter(&self, name: &str) -> bool {
         match self {

@@ -277,7 +277,8 @@ impl Recipe {
     }
 
     /// Whether a field carries the signature, and so cannot be signed itself.
-    fn is_signature_field(&self, name: &str) -> bool {
+    #[must_use]
+    pub fn is_signature_field(&self, name: &str) -> bool {
         self.signature_slots()
             .any(|slot| matches!(slot, Slot::Header(field) if field == name))
     }
