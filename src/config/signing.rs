@@ -402,8 +402,15 @@ fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
             exact_paths: exact_paths.unwrap_or_default(),
         };
         if exact_paths.is_some() && read.is_object_store() {
-            let doubt = Doubt::new("the paths of an object store are always taken as they stand", "remove it");
-            section.error("exact_paths", "`exact_paths` stands beside a service of S3's", doubt);
+            let doubt = Doubt::new(
+                "the paths of an object store are always taken as they stand",
+                "remove it",
+            );
+            section.error(
+                "exact_paths",
+                "`exact_paths` stands beside a service of S3's",
+                doubt,
+            );
         }
         Some(read)
     };

@@ -442,11 +442,10 @@ fn mistakes(pins: &Pins) -> Vec<PinMistake> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         text == "*" || (!text.is_empty() && text.bytes().all(plain))
     };
-    let service =
-        |name: &str| {
-            let own = pins.own_services.iter().any(|own| own == name);
-            own || tables.apis().any(|api| api.id == name || api.signing == name) || name.starts_with("s3")
-        };
+    let service = |name: &str| {
+        let own = pins.own_services.iter().any(|own| own == name);
+        own || tables.apis().any(|api| api.id == name || api.signing == name) || name.starts_with("s3")
+    };
     let bucket = |text: &str| is_bucket(text.split('/').next().unwrap_or(text));
     let action = |pin: &str| names().any(|name| matches(pin, &name));
     let credential = |name: &str| Action::is_credential_name(name);

@@ -83,7 +83,14 @@ fn every_mistake_in_pins_is_named() {
     let wrong = Pins {
         partitions: texts(&["aws", "aws-mars"]),
         regions: texts(&["eu-west-1", "auto", "*", "EU West", ""]),
-        services: texts(&["s3", "bedrock", "bedrock-runtime", "s3express", "nothing", "store"]),
+        services: texts(&[
+            "s3",
+            "bedrock",
+            "bedrock-runtime",
+            "s3express",
+            "nothing",
+            "store",
+        ]),
         own_services: texts(&["store"]),
         accounts: texts(&[OWN, "1234"]),
         buckets: texts(&["my-bucket", "my-bucket/a/b", "/x", "b"]),
@@ -428,7 +435,11 @@ fn an_own_service_that_no_table_has_is_signed_for_unless_actions_are_pinned() {
         ("POST", "/?Action=AssumeRole&Action=x", &form),
         ("POST", "/", &[("x-amz-target", "Any.Thing")]),
     ] {
-        assert_eq!(judged(Pins::default(), method, target, fields), Ok(()), "{target}");
+        assert_eq!(
+            judged(Pins::default(), method, target, fields),
+            Ok(()),
+            "{target}"
+        );
         assert_eq!(
             judged(actions(&["s3:*"]), method, target, fields),
             Err(OutOfScope::UnknownAction),
