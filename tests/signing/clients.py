@@ -11,10 +11,10 @@ KEYS = [
 OPERATIONS = [
     "put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "checksums", "unsigned", "virtual host", "presigned get", "presigned put", "large",
     "dynamodb", "sts", "assumed role", "sqs", "bedrock", "bedrock stream", "service error", "refusal", "stream",
-    "signed chunks", "signed trailer", "unsigned trailer", "expect", "flipped", "differential", "sigv4a",
+    "signed chunks", "signed trailer", "unsigned trailer", "expect", "flipped", "differential", "differential v4a", "sigv4a",
     "event stream",
 ]
-OWN = OPERATIONS[-8:-1]
+OWN = OPERATIONS[-9:-1]
 # Of services that are not AWS, by recipes.
 RECIPES = {
     "azure": ["azure blob", "azure queue", "azure table", "azure sas"],
@@ -27,7 +27,7 @@ OTHERS = list(dict.fromkeys(name for names in RECIPES.values() for name in names
 SIGNED_FOR = {"AZURE_STORAGE": ("blob", "queue"), "AZURE_TABLES": ("table",), "AZURE_SAS": ("blob",)}
 AZURE = tuple(SIGNED_FOR)
 # What is tried with a wrong key: an operation of each kind.
-TELLING = {"put", "list", "presigned put", "unsigned", "dynamodb", "sts", "sqs", "bedrock", "signed chunks", "signed trailer", "unsigned trailer", "differential", "sigv4a", "event stream", *OTHERS} - {"wrong signature"}
+TELLING = {"put", "list", "presigned put", "unsigned", "dynamodb", "sts", "sqs", "bedrock", "signed chunks", "signed trailer", "unsigned trailer", "differential", "differential v4a", "sigv4a", "event stream", *OTHERS} - {"wrong signature"}
 
 # What an S3 client of its own does: no AWS SDK, no other service.
 OBJECTS = ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys"]
