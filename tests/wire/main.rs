@@ -13,6 +13,7 @@ mod framing;
 mod http2;
 mod identity;
 mod paths;
+mod pauses;
 mod phantoms;
 mod policy;
 mod review;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         http2::ROWS,
         identity::ROWS,
         paths::ROWS,
+        pauses::ROWS,
         bounds::ROWS,
         phantoms::ROWS,
         policy::ROWS,
