@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
-use gateway::signature::recipe::{self, Needs, Nonce, Parts};
+use gateway::signature::recipe::{self, KeyForm, Needs, Nonce, Parts};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use serde::{Deserialize, Serialize};
 
@@ -133,14 +133,15 @@ fn others(record: &Record, records: &[Record]) -> BTreeMap<String, String> {
         let part = recipe.parts().iter().find(|part| part.name == *name).unwrap();
         let other = match part.key_of {
             None => moved(text),
-            Some(algorithm) => match recipe::phantom_key(algorithm, &[0x42; 32]) {
-                Some(key) => key.to_string(),
-                None => {
-                    let mut rsa = records.iter().filter(|other| other.recipe.contains("rsa"));
-                    rsa.find_map(|other| Some(other.parts["secret"].clone()).filter(|key| key != text))
-                        .unwrap()
-                }
-            },
+            Some(_) if record.recipe.contains("rsa") => {
+                let mut rsa = records.iter().filter(|other| other.recipe.contains("rsa"));
+                rsa.find_map(|other| Some(other.parts["secret"].clone()).filter(|key| key != text))
+                    .unwrap()
+            }
+            Some(algorithm) => {
+                let form = KeyForm::of(algorithm, text.as_bytes()).unwrap();
+                form.phantom(&[0x42; 32]).unwrap().to_string()
+            }
         };
         (name.clone(), other)
     });

@@ -183,9 +183,9 @@ impl Credentials {
             if !held(name) {
                 continue;
             }
-            match &binding.shape {
-                Some(shape) => issue.issue(name, shape, |_| false)?,
-                None => {
+            match (&binding.shape, binding.reference.private_key) {
+                (Some(shape), None) => issue.issue(name, shape, |_| false)?,
+                (_, private_key) => {
                     let unavailable = |cause| IssueFailure::Unavailable {
                         credential: name.clone(),
                         cause,
@@ -194,7 +194,18 @@ impl Credentials {
                         Err(cause) if cause.cause == StoreError::Absent && is_optional(binding) => continue,
                         lease => lease.map_err(unavailable)?,
                     };
-                    issue.issue(name, &lease.secret.shape(), |text| lease.secret.is(text))?
+                    let secret = &lease.secret;
+                    match private_key {
+                        Some(algorithm) => {
+                            let unfit = |cause| {
+                                let (reference, cause) = (binding.reference.clone(), StoreError::Unsafe(cause));
+                                unavailable(Unavailable { reference, cause })
+                            };
+                            let form = secret.key_form(algorithm).map_err(unfit)?;
+                            issue.issue_key(name, &form, |text| secret.is(text))?
+                        }
+                        None => issue.issue(name, &secret.shape(), |text| secret.is(text))?,
+                    }
                 }
             };
         }
@@ -354,7 +365,8 @@ impl Credentials {
         };
         let new: Vec<_> = leases
             .iter()
-            .filter(|(_, lease)| is_new(lease))
+            // Nobody can send back what nobody was sent: not even a signature tells anything of a private key.
+            .filter(|(_, lease)| is_new(lease) && !lease.secret.is_private_key())
             .map(|(name, lease)| (name.clone(), lease.secret.clone()))
             .collect();
         if new.is_empty() {
