@@ -308,6 +308,7 @@ def changed(request):
     if "Signature" in request.headers:
         yield with_("a signed field", lambda copy: copy.headers.update({"Content-Type": "text/plain"}))
     if "DPoP" in request.headers and "Authorization" in request.headers:
+        yield with_("a token without its proof", lambda copy: copy.headers.pop("DPoP"))
         yield with_("another token", lambda copy: copy.headers.update({"Authorization": "DPoP another"}))
 
 
@@ -371,6 +372,40 @@ def try_case(gateway, origin, case):
     print(f"ok {case.recipe} ({case.name}): {count} requests")
 
 
+def stale(gateway, origin, case):
+    """What was signed too long ago, or has ended, is refused: a phantom's signature is no lasting one either."""
+    phantoms = {part: gateway.variables[variable] for part, variable in case.variables.items()}
+    from coinbase.jwt_generator import _load_private_key
+    base, now = f"https://{case.host}:{origin.port}", int(time.time())
+    for what, nbf, exp in (("signed long ago", now - 1200, now + 60), ("signed ahead of time", now + 1200, now + 1260), ("over", now - 100, now - 1000)):
+        claims = {"sub": phantoms["key"], "iss": "cdp", "nbf": nbf, "exp": exp, "uri": f"GET {case.host}:{origin.port}/x"}
+        token = jwt.encode(claims, _load_private_key(phantoms["secret"]), algorithm="EdDSA", headers={"kid": phantoms["key"], "nonce": "0123456789012345"})
+        refused(gateway, origin, case, what, requests.Request("GET", f"{base}/x", headers={"Authorization": f"Bearer {token}"}).prepare())
+    print("ok what is over is refused")
+
+
+def examined(gateway, all_cases):
+    """`doctor` tells what is wrong with a key before a request needs it, and does not show it."""
+    folder = gateway.config.parent
+    real = {f"REAL_{case.variables['secret']}": case.real["secret"] for case in all_cases if case.keeper == "env"}
+    doctor = lambda: subprocess.run([gateway.program, "doctor", "--json", "--config", gateway.config], capture_output=True, text=True, env=os.environ | real, timeout=180)
+    done = doctor()
+    assert done.returncode == 0, done.stdout + done.stderr
+    swapped = next(case for case in all_cases if case.name == "sig-ed")
+    file = folder / "secrets" / swapped.variables["secret"]
+    wrong = pem(ec.generate_private_key(ec.SECP256R1()))
+    file.write_text(wrong)
+    locked = ec.generate_private_key(ec.SECP256R1()).private_bytes(PEM, PKCS8, serialization.BestAvailableEncryption(b"a passphrase")).decode()
+    (folder / "secrets" / next(case for case in all_cases if case.name == "dpop").variables["secret"]).write_text(locked)
+    done = doctor()
+    assert done.stdout, done.stderr
+    lacks = {found["credential"]: found["lacks"] for found in json.loads(done.stdout) if "lacks" in found}
+    assert done.returncode == 1 and set(lacks) == {"sig-ed.secret", "dpop"}, lacks
+    assert "P-256" in lacks["sig-ed.secret"] and "Ed25519" in lacks["sig-ed.secret"] and "encrypted" in lacks["dpop"], lacks
+    assert not any(line in done.stdout + done.stderr for line in [*wrong.splitlines()[1:-1], *locked.splitlines()[1:-1]])
+    print("ok doctor: a key of the wrong kind, and one with a passphrase")
+
+
 def in_a_sandbox(gateway, all_cases):
     """The sandbox's environment holds keys of several lines as they are."""
     real = {f"REAL_{case.variables['secret']}": case.real["secret"] for case in all_cases if case.keeper == "env"}
@@ -394,7 +429,9 @@ def main():
         try:
             for case in all_cases:
                 try_case(gateway, origin, case)
+            stale(gateway, origin, next(case for case in all_cases if case.name == "cdp-sdk"))
             in_a_sandbox(gateway, all_cases)
+            examined(gateway, all_cases)
         finally:
             gateway.stop()
         log = (folder / "audit.jsonl").read_text()
