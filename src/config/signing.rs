@@ -189,9 +189,11 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
         }
     }
     let parts = parts(section, &way);
-    let pins = pins(section);
+    let endpoints = endpoints(section);
+    let own_services = endpoints.iter().map(|endpoint| endpoint.service.clone());
+    let pins = pins(section, own_services.collect());
     let partitions = pins.partitions.clone();
-    let (scope, endpoints) = (scope(section, pins), endpoints(section));
+    let scope = scope(section, pins);
     Some(Signing {
         way,
         parts: parts?,
@@ -331,7 +333,7 @@ fn set(section: &Section<'_, '_>, way: &Way) -> Option<Option<Reference>> {
     }
 }
 
-fn pins(section: &Section<'_, '_>) -> Pins {
+fn pins(section: &Section<'_, '_>, own_services: Vec<String>) -> Pins {
     let texts = |key: &'static str| {
         let list = section.each(key, |text| Ok(text.to_owned()));
         list.into_iter().map(Spanned::into_inner).collect()
@@ -349,6 +351,7 @@ fn pins(section: &Section<'_, '_>) -> Pins {
         partitions,
         regions,
         services,
+        own_services,
         accounts,
         buckets,
         actions,
@@ -390,11 +393,25 @@ fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
                 );
             }
         }
-        Some(OwnEndpoint {
+        let exact_paths = section.truth("exact_paths");
+        let read = OwnEndpoint {
             origin: origin?.into_inner(),
             service: service?.into_inner(),
             region: region?.into_inner(),
-        })
+            exact_paths: exact_paths.unwrap_or_default(),
+        };
+        if exact_paths.is_some() && read.is_object_store() {
+            let doubt = Doubt::new(
+                "the paths of an object store are always taken as they stand",
+                "remove it",
+            );
+            section.error(
+                "exact_paths",
+                "`exact_paths` stands beside a service of S3's",
+                doubt,
+            );
+        }
+        Some(read)
     };
     section
         .tables("endpoints", "credential.endpoints")

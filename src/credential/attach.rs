@@ -535,9 +535,9 @@ impl Lent {
         [settled, rest].concat().into()
     }
 
-    /// Replaces echoes in content as it streams.
-    pub fn scrub<B>(&self, body: B) -> ScrubBody<B> {
-        ScrubBody::new(body, Scrubber::new(self.echoes.clone()))
+    /// Replaces echoes in content as it streams; the fields tell its type.
+    pub fn scrub<B>(&self, body: B, fields: &HeaderMap) -> ScrubBody<B> {
+        ScrubBody::new(body, fields, Scrubber::new(self.echoes.clone()))
     }
 
     /// Replaces echoes in the WebSocket messages of the origin.

@@ -3,6 +3,7 @@
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::echo;
 use crate::intercept::explicit::Authentication;
 use crate::session::Reference;
 use crate::session::phantom::{Phantom, Shape};
@@ -153,11 +154,13 @@ impl Secret {
         }
     }
 
-    /// What stands in the place of its echo: the phantom, or a mask of the same length where a renewed value has another
-    /// form than the phantom was made for, as session tokens may.
+    /// What stands in the place of its echo: the phantom, or a mask of the same length where the two have their punctuation in
+    /// different places, so that some of their spellings differ in length: web tokens, declared alphabets with `-` and `_`,
+    /// renewed session tokens.
     pub(in crate::credential) fn stand_in(&self, phantom: &Phantom) -> Zeroizing<Vec<u8>> {
-        if phantom.fits(&self.bytes) {
-            return Zeroizing::new(phantom.reveal().as_bytes().to_vec());
+        let text = phantom.reveal().as_bytes();
+        if text.len() == self.bytes.len() && text.iter().zip(&self.bytes).all(|(p, s)| echo::alike(*p, *s)) {
+            return Zeroizing::new(text.to_vec());
         }
         let mask = |byte: &u8| match byte {
             b'A'..=b'Z' => b'X',

@@ -83,11 +83,34 @@ impl Recipe {
         if unsigned {
             return Ok(Verified { claim, times });
         }
+        match self.proves(&claim, head, content, phantoms, times.signed) {
+            // The client may have signed its target as it wrote it; what is signed again and sent is the canonical one.
+            Err(Fault::Mismatch | Fault::Forbidden(_)) if let Some(target) = head.target.as_sent() => {
+                let sent = RequestHead {
+                    target,
+                    ..head.clone()
+                };
+                self.proves(&claim, &sent, content, phantoms, times.signed)?;
+            }
+            proven => proven?,
+        }
+        Ok(Verified { claim, times })
+    }
+
+    /// Whether the signature is the phantom's, over this very request.
+    fn proves(
+        &self,
+        claim: &Claim,
+        head: &RequestHead,
+        content: Option<&[u8]>,
+        phantoms: &Parts<'_>,
+        moment: Option<Moment>,
+    ) -> Result<(), Fault> {
         let known = Known {
             parts: phantoms,
             values: &claim.values,
             claimed: &claim.values,
-            moment: times.signed,
+            moment,
             signature: None,
             signing: false,
         };
@@ -109,8 +132,7 @@ impl Recipe {
                 return Err(Fault::Forbidden(value.name.clone()));
             }
         }
-        drop(scene);
-        Ok(Verified { claim, times })
+        Ok(())
     }
 
     /// Checks what the client says of time and scope; gives its times.
