@@ -73,7 +73,7 @@ pub(super) fn in_content(
         }
     } else if kind == "application/json" || kind.starts_with("application/x-amz-json-") {
         let mut json = serde_json::Deserializer::from_slice(content);
-        Seed(&mut watch, None)
+        Seed(&mut watch, Under::Other)
             .deserialize(&mut json)
             .map_err(|_| Unreadable)?;
         json.end().map_err(|_| Unreadable)?;
@@ -145,14 +145,18 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// A value under a name: an account where the name says so.
     fn member(&mut self, name: &str, value: &str) {
+        self.value(Under::of(name), value);
+    }
+
+    /// A value under a name: an account where the name says so.
+    fn value(&mut self, under: Under, value: &str) {
         self.text(value);
-        if names_an_account(name) {
+        match under {
             // Glue has catalogs below that of an account: `111122223333:s3tablescatalog/bucket`.
-            self.account(value.split(':').next().unwrap_or(value).trim());
-        } else if name.eq_ignore_ascii_case("queueurl") {
-            value.split('/').for_each(|part| self.account(part));
+            Under::Account => self.account(value.split(':').next().unwrap_or(value).trim()),
+            Under::Queue => value.split('/').for_each(|part| self.account(part)),
+            Under::Other => {}
         }
     }
 
@@ -160,7 +164,9 @@ impl<'a> Watch<'a> {
     fn anywhere(&mut self, text: &str) {
         for (at, _) in text.match_indices("arn:") {
             let end = |c: char| matches!(c, '<' | '"' | '\'' | ' ' | '\n' | '\r' | '\t' | ',');
-            let rest = &text[at..];
+            // The account stands near the beginning; to look further each time would take the square of the text's length.
+            let near = text.floor_char_boundary(at + ACCOUNT_WITHIN);
+            let rest = &text[at..near];
             self.text(rest.split(end).next().unwrap_or(rest));
         }
         for (tag, value) in elements(text) {
@@ -169,13 +175,30 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// `AccountId`, `registryId`, `CatalogId`, `QueueOwnerAWSAccountId`, `domain-owner`, …; `AccountIds.member.1` of forms.
-fn names_an_account(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["account", "registryid", "catalogid", "owner"]
-        .iter()
-        .any(|part| name.contains(part))
+/// What a name says of the values under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Under {
+    /// `AccountId`, `registryId`, `CatalogId`, `QueueOwnerAWSAccountId`, `domain-owner`, …; `AccountIds.member.1` of forms.
+    Account,
+    /// `QueueUrl`.
+    Queue,
+    Other,
 }
+
+impl Under {
+    fn of(name: &str) -> Under {
+        let name = name.to_ascii_lowercase();
+        let mut parts = ["account", "registryid", "catalogid", "owner"].iter();
+        match &*name {
+            "queueurl" => Under::Queue,
+            name if parts.any(|part| name.contains(part)) => Under::Account,
+            _ => Under::Other,
+        }
+    }
+}
+
+/// Longer is nothing before the account of an ARN.
+const ACCOUNT_WITHIN: usize = 160;
 
 /// Each `<tag>value<`, as far as an element has text alone.
 fn elements(text: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -215,7 +238,7 @@ fn decoded(text: &str) -> String {
 }
 
 /// Looks at every string of a JSON text, with the name that it stands under; a name that stands twice hides nothing.
-struct Seed<'s, 'a>(&'s mut Watch<'a>, Option<String>);
+struct Seed<'s, 'a>(&'s mut Watch<'a>, Under);
 
 impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
     type Value = ();
@@ -241,16 +264,12 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<(), E> {
-        if let Some(name) = &self.1 {
-            self.0.member(name, &format!("{number:012}"));
-        }
+        self.0.value(self.1, &format!("{number:012}"));
         Ok(())
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<(), E> {
-        if let Some(name) = &self.1 {
-            self.0.member(name, &format!("{number:012.0}"));
-        }
+        self.0.value(self.1, &format!("{number:012.0}"));
         Ok(())
     }
 
@@ -259,22 +278,19 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        match &self.1 {
-            Some(name) => self.0.member(name, text),
-            None => self.0.text(text),
-        }
+        self.0.value(self.1, text);
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element_seed(Seed(self.0, self.1.clone()))?.is_some() {}
+        while items.next_element_seed(Seed(self.0, self.1))?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         while let Some(name) = members.next_key::<String>()? {
             self.0.text(&name);
-            members.next_value_seed(Seed(self.0, Some(name)))?;
+            members.next_value_seed(Seed(self.0, Under::of(&name)))?;
         }
         Ok(())
     }
@@ -389,6 +405,25 @@ mod tests {
             content(xml, "<!DOCTYPE a [<!ENTITY x 'arn'>]><a>&x;:</a>"),
             "unreadable"
         );
+    }
+
+    #[test]
+    fn content_is_looked_through_in_time_that_grows_as_it_does() {
+        let begun = std::time::Instant::now();
+        assert_eq!(
+            content("text/xml", &format!("<a>{}", "arn:".repeat(1 << 18))),
+            "arn"
+        );
+        assert_eq!(
+            content(
+                "text/xml",
+                &format!("<a>{}", "arn:aws:s3:::\u{e9}".repeat(1 << 17))
+            ),
+            ""
+        );
+        let long = format!(r#"{{"{}":[{}0]}}"#, "x".repeat(1 << 20), "0,".repeat(1 << 18));
+        assert_eq!(content("application/json", &long), "");
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
     }
 
     #[test]
