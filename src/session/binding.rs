@@ -209,9 +209,11 @@ impl Bindings {
         if !self.signs {
             return None;
         }
+        // Where two disagree, the path is resolved: a signature over another one then does not match.
         self.of(origin)
             .iter()
-            .find_map(|bound| bound.binding.signing()?.paths(origin))
+            .filter_map(|bound| bound.binding.signing()?.paths(origin))
+            .reduce(|one, other| if one == other { one } else { EncodedSlash::Keep })
     }
 
     /// The bindings that hold for an origin, in the order of the configuration.
@@ -381,6 +383,8 @@ pub const MAX_PLACES: usize = 16;
 mod tests {
     use super::*;
     use crate::message::Authority;
+    use crate::session::signing::{OwnEndpoint, SigV4, Signer};
+    use crate::signature::sigv4::Scope;
 
     fn binding(name: &str, origin: &str, place: &str) -> Binding {
         Binding {
@@ -425,6 +429,40 @@ mod tests {
             assert_eq!(pattern.matches(&origin), fits, "{host}");
         }
         assert_eq!(pattern.to_string(), "https://*.good.example");
+    }
+
+    #[test]
+    fn paths_stand_as_they_are_only_where_every_signer_takes_them_so() {
+        let signer = |name: &str, service: &str, exact_paths: bool| {
+            let endpoint = OwnEndpoint {
+                origin: "https://a.example".parse().unwrap(),
+                service: service.to_owned(),
+                region: "here".to_owned(),
+                exact_paths,
+            };
+            let signing = Signing {
+                signer: Signer::SigV4(Box::new(SigV4::new(Scope::default(), vec![endpoint]))),
+                parts: Vec::new(),
+            };
+            Binding {
+                role: Role::Signs(Arc::new(signing)),
+                ..binding(name, "https://a.example", "header:x-api-key")
+            }
+        };
+        let origin = Origin {
+            scheme: Scheme::Https,
+            authority: Authority::parse(b"a.example", Some(443)).unwrap(),
+        };
+        let store = || signer("one", "s3", false);
+        for (signers, paths) in [
+            (vec![store()], EncodedSlash::Key),
+            (vec![store(), signer("two", "own", true)], EncodedSlash::Key),
+            (vec![store(), signer("two", "own", false)], EncodedSlash::Keep),
+            (vec![signer("two", "own", false), store()], EncodedSlash::Keep),
+        ] {
+            let bindings = load(signers).unwrap();
+            assert_eq!(bindings.signed_paths(&origin), Some(paths));
+        }
     }
 
     #[test]
