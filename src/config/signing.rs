@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use crate::session::{Member, OwnEndpoint, SIGV4_PARTS};
-use crate::signature::recipe::{self, Recipe, Role};
+use crate::signature::recipe::{self, Algorithm, Recipe, Role};
 use crate::signature::sigv4::{PinMistake, Pins, Scope};
 
 use super::credential::sandbox_variable;
@@ -77,6 +77,15 @@ impl Way {
         match self {
             Self::SigV4 => "sigv4",
             Self::Recipe(recipe) => recipe.name(),
+        }
+    }
+
+    /// The algorithm whose private key a part is, if it is one.
+    #[must_use]
+    pub fn private_key(&self, part: &str) -> Option<Algorithm> {
+        match self {
+            Self::SigV4 => None,
+            Self::Recipe(recipe) => recipe.parts().iter().find(|known| known.name == part)?.key_of,
         }
     }
 
@@ -214,17 +223,7 @@ fn way(section: &Section<'_, '_>, text: &str) -> Result<Way, Doubt> {
         );
         return Err(Doubt::new("no way of signing has that name", remedy));
     };
-    match recipe.parts().iter().find(|part| part.key_of.is_some()) {
-        // Its phantom would have to be a key pair of its own, of many lines.
-        Some(part) => Err(Doubt::new(
-            format!(
-                "its part `{}` is a private key, which this version cannot stand in for",
-                part.name
-            ),
-            "choose a key of the service that is a shared secret",
-        )),
-        None => Ok(Way::Recipe(recipe)),
-    }
+    Ok(Way::Recipe(recipe))
 }
 
 fn own(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Doubt> {

@@ -90,6 +90,13 @@ pub(super) fn parameter(input: &[u8], name: &str) -> Option<Vec<u8>> {
     }
 }
 
+/// The digits of a parameter that is a number; empty where there is none.
+pub(super) fn number<'a>(input: &'a [u8], name: &str) -> Option<&'a str> {
+    let input = Input::parse(std::str::from_utf8(input).ok()?)?;
+    let mut found = input.parameters.iter().filter(|(known, _)| *known == name);
+    Some(found.next().map_or("", |(_, value)| value))
+}
+
 /// RFC 9421 §2.5.
 pub(super) fn signature_base(head: &RequestHead, input: &[u8]) -> Result<Vec<u8>, Fault> {
     let text = std::str::from_utf8(input).map_err(|_| Fault::Undecodable)?;
@@ -196,7 +203,7 @@ impl<'a> Input<'a> {
             let end = 1 + rest.strip_prefix('"')?.find('"')? + 1;
             let name = &rest[1..end - 1];
             let (parameters, after) = parameters(&rest[end..])?;
-            if !after.starts_with([' ', ')']) || name.contains('\\') {
+            if !after.starts_with([' ', ')']) || name.contains('\\') || items.len() == MOST_ITEMS {
                 return None;
             }
             items.push(Item {
@@ -247,6 +254,9 @@ fn string(text: &str) -> Option<String> {
     plain.then(|| format!("\"{text}\""))
 }
 
+/// Each parameter that is covered is sought in the whole query, so their number is bounded; signatures cover a dozen.
+const MOST_ITEMS: usize = 64;
+
 /// The application/x-www-form-urlencoded percent-encode set of the URL standard.
 const FORM: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'*')
@@ -286,5 +296,8 @@ mod tests {
         ] {
             assert!(Input::parse(text).is_none(), "{text}");
         }
+        let many = |count| format!("({})", "\"a\" ".repeat(count));
+        assert!(Input::parse(&many(64)).is_some());
+        assert!(Input::parse(&many(65)).is_none());
     }
 }
