@@ -29,8 +29,28 @@ pub enum EncodedSlash {
 /// case, and characters that no URI may hold escaped. Doubled slashes stay, because object keys may hold them: they are
 /// judged and forwarded as they are, and [`RequestTarget::has_empty_segment`] tells of them. In a query a bare `;` becomes
 /// `%3B`, so that an origin for which it separates parameters cannot see one that was not judged.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct RequestTarget(PathAndQuery);
+///
+/// Two are equal whose canonical forms are.
+#[derive(Clone)]
+pub struct RequestTarget {
+    canonical: PathAndQuery,
+    /// What the client wrote, where that is something else: it may have signed that.
+    sent: Option<Box<PathAndQuery>>,
+}
+
+impl PartialEq for RequestTarget {
+    fn eq(&self, other: &Self) -> bool {
+        self.canonical == other.canonical
+    }
+}
+
+impl Eq for RequestTarget {}
+
+impl std::hash::Hash for RequestTarget {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.canonical.hash(state);
+    }
+}
 
 /// Why bytes are not a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -93,12 +113,13 @@ impl RequestTarget {
     /// By cause, see [`TargetMalformed`]; asterisk-form and authority-form are [`TargetMalformed::Form`].
     pub fn parse(bytes: &[u8], slashes: EncodedSlash) -> Result<RequestTarget, TargetMalformed> {
         check_shape(bytes)?;
-        let canonical = if is_plain(bytes) {
-            bytes.to_vec()
-        } else {
-            canonical(bytes, slashes)?
-        };
-        RequestTarget::from_canonical(canonical)
+        if is_plain(bytes) {
+            return RequestTarget::from_canonical(bytes.to_vec());
+        }
+        let target = RequestTarget::from_canonical(canonical(bytes, slashes)?)?;
+        // What the parser of the HTTP library does not take was not signed by a client that uses one.
+        let sent = PathAndQuery::try_from(bytes).ok();
+        Ok(target.sent_as(sent))
     }
 
     /// Reads what an HTTP library already split off, without copying it if it is canonical as it stands.
@@ -112,30 +133,46 @@ impl RequestTarget {
         let bytes = target.as_str().as_bytes();
         check_shape(bytes)?;
         if is_plain(bytes) {
-            return Ok(RequestTarget(target.clone()));
+            return Ok(RequestTarget {
+                canonical: target.clone(),
+                sent: None,
+            });
         }
-        RequestTarget::from_canonical(canonical(bytes, slashes)?)
+        let canonical = RequestTarget::from_canonical(canonical(bytes, slashes)?)?;
+        Ok(canonical.sent_as(Some(target.clone())))
+    }
+
+    /// The target as the client wrote it, where that is not the canonical form: for a look at what the client signed, and for
+    /// nothing else. It is neither judged nor forwarded.
+    pub(crate) fn as_sent(&self) -> Option<RequestTarget> {
+        let canonical = PathAndQuery::clone(self.sent.as_ref()?);
+        Some(RequestTarget { canonical, sent: None })
+    }
+
+    fn sent_as(mut self, sent: Option<PathAndQuery>) -> RequestTarget {
+        self.sent = sent.filter(|sent| *sent != self.canonical).map(Box::new);
+        self
     }
 
     /// The canonical path, always beginning with `/`.
     pub fn path(&self) -> &str {
-        self.0.path()
+        self.canonical.path()
     }
 
     /// The canonical query without its `?`.
     pub fn query(&self) -> Option<&str> {
-        self.0.query()
+        self.canonical.query()
     }
 
     /// Path and query, as they are forwarded.
     pub fn path_and_query(&self) -> &PathAndQuery {
-        &self.0
+        &self.canonical
     }
 
     /// Path and query, for the request line.
     #[must_use]
     pub fn into_path_and_query(self) -> PathAndQuery {
-        self.0
+        self.canonical
     }
 
     /// The parameters of the query in order, decoded as form data (`+` is a space); a name may repeat, a value be empty.
@@ -227,7 +264,10 @@ impl RequestTarget {
         }
         let target = PathAndQuery::from_maybe_shared(Bytes::from(canonical))
             .map_err(|_| TargetMalformed::Character)?;
-        Ok(RequestTarget(target))
+        Ok(RequestTarget {
+            canonical: target,
+            sent: None,
+        })
     }
 
     fn raw_pairs(&self) -> impl Iterator<Item = (&str, &str)> {

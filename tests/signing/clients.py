@@ -11,15 +11,15 @@ KEYS = [
 OPERATIONS = [
     "put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "checksums", "unsigned", "virtual host", "presigned get", "presigned put", "large",
     "dynamodb", "sts", "assumed role", "sqs", "bedrock", "bedrock stream", "service error", "refusal", "stream",
-    "signed chunks", "signed trailer", "unsigned trailer", "expect", "flipped", "differential", "sigv4a",
+    "signed chunks", "signed trailer", "unsigned trailer", "expect", "flipped", "differential", "differential v4a", "sigv4a",
     "event stream", "azure blob", "azure queue", "azure table", "azure sas",
 ]
-OWN = OPERATIONS[-12:-5]
+OWN = OPERATIONS[-13:-5]
 # The variables' first words for each way in which Azure's key signs.
 SIGNED_FOR = {"AZURE_STORAGE": ("blob", "queue"), "AZURE_TABLES": ("table",), "AZURE_SAS": ("blob",)}
 AZURE = tuple(SIGNED_FOR)
 # What is tried with a wrong key: an operation of each kind.
-TELLING = {"put", "list", "presigned put", "unsigned", "dynamodb", "sts", "sqs", "bedrock", "signed chunks", "signed trailer", "unsigned trailer", "differential", "sigv4a", "event stream", *OPERATIONS[-4:]}
+TELLING = {"put", "list", "presigned put", "unsigned", "dynamodb", "sts", "sqs", "bedrock", "signed chunks", "signed trailer", "unsigned trailer", "differential", "differential v4a", "sigv4a", "event stream", *OPERATIONS[-4:]}
 
 # What an S3 client of its own does: no AWS SDK, no other service.
 OBJECTS = ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys"]

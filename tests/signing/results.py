@@ -19,7 +19,7 @@ the origins know the real key alone and verify every signature, chunk, trailer a
 `tests/signing/judge --gateway target/debug/gateway --write docs/signing.md`; the test `tests/signing.rs` runs the same.
 
 The origins: S3 is the crate `s3s` (`tests/signing/s3-origin`); Azure's is Microsoft's azurite; DynamoDB, STS, SQS, Bedrock, Secrets Manager and
-Transcribe answer just enough, and what signs each request is computed again by botocore (`tests/signing/verifier.py`, itself checked against the published vectors; SigV4a and signed messages by the textbook). Every client passes straight at them with the real key,
+Transcribe answer just enough, and what signs each request is computed again by botocore (`tests/signing/verifier.py`, itself checked against the published vectors; SigV4a by Python's `cryptography`, signed messages by the textbook). Every client passes straight at them with the real key,
 and none of its signed requests is taken with a key that is wrong in one character: `tests/signing/judge --direct`.
 
 A run fails where an operation fails, where the real key or token is in a client's environment or output, where an origin refused a signature, where the audit log does not hold or holds a
@@ -33,13 +33,27 @@ NOTES = """
 - *assumed role*: the keys that STS gives out reach the client as phantoms, which sign as they do; the real ones stay in the gateway.
 - *event stream*: by `exec` alone, since Node's HTTP/2 goes by no proxy. The SDK for JavaScript signs `:authority` there instead of `host`.
 - *azure …*: by `proxy` alone, since the emulator keeps what the first way made.
-- *differential*: 300 random requests (methods, paths, queries, fields, content, header and URL), each computed again at the origin.
+- *differential*: 300 random requests (methods, paths, queries, fields, content, header and URL), each computed again at the origin. *differential v4a*: the same by SigV4a, signed by
+  AWS's library in C and verified by Python's `cryptography` over botocore's canonical request.
 - rclone on the SDK for Go v1 refuses to start with `AWS_CA_BUNDLE`, which `exec` and `gateway env` set: unset it, `SSL_CERT_FILE` is enough.
 - AWS CLI v1 makes URLs of signature version 2 in us-east-1 unless `s3.signature_version` is `s3v4` in its configuration.
 - Node 20 reads no proxy variable: behind an explicit proxy the SDK for JavaScript needs `https-proxy-agent` in the program. `exec` needs nothing.
 - One stream of 5 GiB up and one down went by hand within the same bound of memory: `SIGNING_LARGE=5120 tests/signing/judge … --only boto3 --operations large`.
 - s3s has no SigV4a: those requests go to the other origin, which has. Signed chunks come from no SDK here over TLS, so they are made by bytes.
 - Not to be had from the registries that these tests may use, so not run: the SDK for Java, AWS CLI v2 of this year.
+
+## The published vectors
+
+AWS's signing test suite, 38 vectors of SigV4 and 38 of SigV4a, each in the header and in the query, goes through `gateway serve` at the vectors' own time (`tests/signing/vectors.py`): the
+client signs with phantoms, and at the origin the signature is the published one byte for byte (v4), or verifies by the published public key (v4a). Presigned requests leave the gateway with a life of
+60 seconds instead of the vectors' 3,600, so theirs is compared with what the code computes that finds the published one. The vectors whose path is not normalised, and two that escape it once
+(`get-space-normalized`, `get-utf8`), go to an endpoint with `exact_paths`. Five are in their published spelling no messages of HTTP/1.1, and are refused; in one that is allowed they get through:
+
+| vector | what no message may have (RFC 9112) | refused as |
+|---|---|---|
+| `get-header-value-multiline` | a folded field line | 400 `syntax` |
+| `get-space-normalized`, `get-space-unnormalized` | a bare space in the target | 400 `syntax` |
+| `get-utf8`, `get-vanilla-utf8-query` | bare UTF-8 in the target | 400 `path` |
 """
 
 

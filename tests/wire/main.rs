@@ -6,6 +6,7 @@
 #[path = "../rig/mod.rs"]
 mod rig;
 
+mod aws;
 mod bounds;
 mod dial;
 mod echoes;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         return rig::relay::run();
     }
     let all = [
+        aws::ROWS,
         dial::ROWS,
         echoes::ROWS,
         framing::ROWS,
