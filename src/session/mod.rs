@@ -14,7 +14,7 @@ pub use binding::{Binding, BindingMalformed, Bindings, Foreign, MAX_PLACES, When
 pub(crate) use locate::Spot;
 pub use locate::{Lend, Presented};
 pub(crate) use reference::{CommandLine, FIXED_PATH, Keeper, MAX_TTL_SECONDS};
-pub use reference::{DEFAULT_SERVICE, Member, Reference, ReferenceMalformed};
+pub use reference::{DEFAULT_SERVICE, Member, Reference};
 pub use refusal::{CredentialRefusal, Part};
 pub use signing::{
     OwnEndpoint, Role, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, SigningPart, Unsignable,

@@ -95,7 +95,7 @@ impl Stores {
         let made = slots.entry(reference.clone()).or_insert_with(|| {
             let store = match reference.keeper {
                 Keeper::Env(_) => &self.env,
-                Keeper::File { .. } => &self.file,
+                Keeper::File(_) => &self.file,
                 Keeper::Keyring { .. } => &self.keyring,
                 Keeper::Command(_) => &self.command,
             };
@@ -369,7 +369,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::write(file.path(), "CANARY-0001\n").unwrap();
-        let reference = Reference::file(file.path()).unwrap();
+        let reference = Reference::file(file.path());
         let stores = Stores::new([&reference]);
         assert!(
             stores
