@@ -251,7 +251,7 @@ mod tests {
     fn stage() -> (Arc<MemoryStore>, Source) {
         let store = Arc::new(MemoryStore::default());
         let stores = Stores::with(Arc::<MemoryStore>::clone(&store));
-        let source = stores.source(&NAME.parse().unwrap());
+        let source = stores.source(&Reference::env("TOKEN"));
         (store, source)
     }
 
