@@ -343,11 +343,7 @@ async fn a_secret_that_expired_meanwhile_is_not_put_in() {
     let bearer = format!("Bearer {}", stage.of("github"));
     let mut sent = head("https://good.example", "/", &[("authorization", &bearer)]);
     let presented = stage.locate(&sent);
-    let mut lease = stage
-        .stores
-        .resolve(&Reference::env("github"))
-        .await
-        .unwrap();
+    let mut lease = stage.stores.resolve(&Reference::env("github")).await.unwrap();
     lease.expires = Some(Instant::now());
     let failed = inject(
         &mut sent.fields,
