@@ -389,7 +389,7 @@ mod tests {
     fn binding(name: &str, origin: &str, place: &str) -> Binding {
         Binding {
             credential: CredentialName::new(name).unwrap(),
-            reference: format!("env:{}", name.to_uppercase()).parse().unwrap(),
+            reference: Reference::env(name.to_uppercase()),
             shape: None,
             origins: vec![origin.parse().unwrap()],
             places: vec![place.parse().unwrap()],
