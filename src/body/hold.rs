@@ -59,6 +59,47 @@ impl HoldBudget {
     }
 }
 
+/// What one request takes of the budget for a part that is held while the rest streams.
+#[derive(Debug)]
+pub struct Share {
+    taken: usize,
+    budget: Arc<HoldBudget>,
+}
+
+impl Share {
+    /// Nothing yet.
+    #[must_use]
+    pub fn of(budget: Arc<HoldBudget>) -> Self {
+        Self { taken: 0, budget }
+    }
+
+    /// Takes more or gives back, so that it is this many bytes.
+    ///
+    /// # Errors
+    /// [`HoldFault::Busy`] where the budget has no room for more.
+    pub fn set(&mut self, bytes: usize) -> Result<(), HoldFault> {
+        let before = std::mem::replace(&mut self.taken, bytes);
+        let more = match bytes.checked_sub(before) {
+            Some(more) => more,
+            None => {
+                self.budget.taken.fetch_sub(before - bytes, Ordering::Relaxed);
+                return Ok(());
+            }
+        };
+        let all = self.budget.taken.fetch_add(more, Ordering::Relaxed) + more;
+        if more > 0 && all > self.budget.most {
+            return Err(HoldFault::Busy);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.taken.fetch_sub(self.taken, Ordering::Relaxed);
+    }
+}
+
 /// Held content: its pieces in order, and what it takes of the budget until it is gone.
 pub struct Held {
     pub(super) pieces: VecDeque<Bytes>,
@@ -216,6 +257,14 @@ mod tests {
         drop(two);
         assert_eq!(budget.taken(), 6);
         assert_eq!(one.whole(), "123456");
+        let (mut three, mut four) = (Share::of(budget.clone()), Share::of(budget.clone()));
+        three.set(4).unwrap();
+        assert!(matches!(four.set(1), Err(HoldFault::Busy)));
+        three.set(3).unwrap();
+        assert_eq!(budget.taken(), 6 + 3 + 1);
+        four.set(1).unwrap();
+        drop((three, four));
+        assert_eq!(budget.taken(), 6);
         one.replace(Bytes::from_static(b"12"));
         assert_eq!((budget.taken(), one.len(), one.left()), (2, 2, 2));
         drop(one);
