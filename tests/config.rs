@@ -437,6 +437,28 @@ fn a_preset_fills_in_what_is_left_out_and_only_what_it_knows() {
     );
 }
 
+#[test]
+fn an_own_endpoint_says_what_its_service_and_paths_are() {
+    let own = |more: &str| {
+        format!(
+            "[[credential]]\nname = \"A\"\nsign = \"sigv4\"\nservices = [\"store\", \"ghost\"]\n\
+             endpoints = [{{ origin = \"https://a.test\", region = \"here\", {more} }}]\n"
+        )
+    };
+    refused(
+        &own("service = \"store\", exact_paths = true"),
+        &["4:12: there is no service `ghost`"],
+    );
+    refused(
+        &own("service = \"s3\", exact_paths = false"),
+        &[
+            "4:12: there is no service `store`",
+            "4:12: there is no service `ghost`",
+            "5:90: `exact_paths` stands beside a service of S3's | the paths of an object store are always taken as they stand",
+        ],
+    );
+}
+
 /// Where a table of the section can be opened with nothing in it but the key.
 fn one_key(key: &keys::Key, value: &str) -> String {
     let assignment = format!("{} = {value}", key.name);

@@ -1,8 +1,9 @@
 //! `gateway doctor`: whether what the gateway promises holds on this machine.
 
 mod checks;
+mod credentials;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -33,12 +34,16 @@ const HOST: &str = "doctor.gateway.test";
 /// What a client's output holds if the origin took its credential.
 const MARK: &str = "gateway-doctor-ok";
 
-/// Tell which of your clients get through, with a phantom and no setting of theirs; or whether the sandbox holds
+/// Tell which of your clients get through, with a phantom and no setting of theirs; or whether the sandbox holds; or what the
+/// credentials of a configuration lack
 #[derive(Args)]
 pub struct Doctor {
     /// Try every known way out of the sandbox instead, and print each verdict
     #[arg(long)]
     escape: bool,
+    /// Fetch each credential of a configuration instead, and tell what it lacks; nothing is sent
+    #[arg(long, value_name = "FILE", conflicts_with = "escape")]
+    config: Option<PathBuf>,
 }
 
 impl Doctor {
@@ -49,6 +54,9 @@ impl Doctor {
     pub fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
         if self.escape {
             return escape::check(screen);
+        }
+        if let Some(config) = &self.config {
+            return credentials::run(config, screen);
         }
         let secret = demo::secret()?;
         let mut arguments = vec!["gateway".into(), CLIENTS.into(), checks::found().join(",").into()];

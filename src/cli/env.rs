@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 
 use crate::config::{Config, Listener, ListenerKind};
+use crate::launch::trust;
 
 use super::ca;
 use super::failure::{Code, Failure};
@@ -40,7 +41,7 @@ impl Env {
         let listener = self.listener(&config)?;
         let (certificate, _) = ca::certificate(&config, &listener.session)?;
         let mut variables = proxy(listener);
-        variables.extend(trust(&certificate));
+        variables.extend(trusting(&certificate));
         if let Some(file) = config.phantoms.file_of(&listener.session) {
             variables.extend(phantoms(&file)?);
         }
@@ -105,10 +106,14 @@ fn proxy(listener: &Listener) -> Vec<(String, String)> {
     variables
 }
 
-/// The variables that make clients trust the CA. It may stand alone: no connection passes the gateway untouched.
-fn trust(certificate: &Path) -> impl Iterator<Item = (String, String)> {
+/// The variables that make clients trust the CA. It may stand alone: no connection passes the gateway untouched. Java takes
+/// no such file.
+fn trusting(certificate: &Path) -> impl Iterator<Item = (String, String)> {
     let path = certificate.display().to_string();
-    TRUST.iter().map(move |name| ((*name).to_owned(), path.clone()))
+    trust::VARIABLES
+        .iter()
+        .filter(|variable| variable.form != trust::Form::JavaOptions)
+        .map(move |variable| (variable.name.to_owned(), path.clone()))
 }
 
 fn phantoms(file: &Path) -> Result<Vec<(String, String)>, Failure> {
@@ -119,8 +124,47 @@ fn phantoms(file: &Path) -> Result<Vec<(String, String)>, Failure> {
     })?;
     let lines = text.lines().filter_map(|line| line.split_once('='));
     Ok(lines
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .map(|(name, value)| (name.to_owned(), unquoted(value)))
         .collect())
+}
+
+/// A line of the file of phantoms. The value stands as it is; a private key of several lines in double quotes, with `\n` for each
+/// line's end, as readers of such files take it.
+pub(super) fn quoted(name: &str, value: &str) -> String {
+    if !value.starts_with('"') && !value.contains(char::is_control) {
+        return format!("{name}={value}\n");
+    }
+    let escaped: String = value
+        .chars()
+        .map(|char| match char {
+            '\n' => String::from("\\n"),
+            '\r' => String::from("\\r"),
+            '\\' | '"' => format!("\\{char}"),
+            other => String::from(other),
+        })
+        .collect();
+    format!("{name}=\"{escaped}\"\n")
+}
+
+fn unquoted(value: &str) -> String {
+    let Some(inner) = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return value.to_owned();
+    };
+    let mut chars = inner.chars();
+    let mut text = String::with_capacity(inner.len());
+    while let Some(char) = chars.next() {
+        let char = match char {
+            '\\' => match chars.next() {
+                Some('n') => '\n',
+                Some('r') => '\r',
+                Some(other) => other,
+                None => '\\',
+            },
+            other => other,
+        };
+        text.push(char);
+    }
+    text
 }
 
 impl Form {
@@ -128,7 +172,14 @@ impl Form {
         let plain = name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if !plain || value.chars().any(char::is_control) {
+        // A private key has lines, which shells keep between quotes.
+        let odd = |char: char| char.is_control() && !(self != Self::Dotenv && matches!(char, '\n' | '\r'));
+        if self == Self::Dotenv && plain && value.contains(['\n', '\r']) {
+            return Err(Failure::new(format!("`{name}` cannot be written for an env file"))
+                .because("it is a private key of several lines, and such files have one line a variable")
+                .next("use `--form sh`; or keep the real key on one line, its line breaks written as `\\n`: its phantom is written so, too"));
+        }
+        if !plain || value.contains(odd) {
             return Err(Failure::new("a variable cannot be written for a shell")
                 .because("its name or value holds an odd character"));
         }
@@ -143,24 +194,11 @@ impl Form {
     }
 }
 
-/// The variables by which clients are told of a CA file; the client table of the documentation says which reads which.
-const TRUST: &[&str] = &[
-    "SSL_CERT_FILE",
-    "CURL_CA_BUNDLE",
-    "REQUESTS_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "GIT_SSL_CAINFO",
-    "AWS_CA_BUNDLE",
-    "PIP_CERT",
-    "NPM_CONFIG_CAFILE",
-    "CARGO_HTTP_CAINFO",
-    "DENO_CERT",
-    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-    "NIX_SSL_CERT_FILE",
-];
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -176,5 +214,42 @@ mod tests {
         );
         assert!(Form::Sh.line("N;x", "v").is_err());
         assert!(Form::Dotenv.line("N", "a\nB=c").is_err());
+        assert!(Form::Sh.line("N", "a\0b").is_err());
+    }
+
+    #[test]
+    fn a_shell_reads_a_value_of_several_lines_as_it_is() {
+        let value = "-----BEGIN PRIVATE KEY-----\r\nMC4'$(x)\\n\n-----END PRIVATE KEY-----\n";
+        let line = Form::Sh.line("KEY", value).unwrap();
+        // As the documentation has it: `eval "$(gateway env)"`.
+        let script = r#"eval "$(cat)"; printf '%s.' "$KEY""#;
+        let mut shell = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        shell
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
+        let output = shell.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{value}."));
+    }
+
+    #[test]
+    fn a_line_of_the_file_of_phantoms_reads_as_it_was_written() {
+        for (value, wanted) in [
+            ("ghp_x\\n", "N=ghp_x\\n\n"),
+            ("a\n\\\"b\r\n", "N=\"a\\n\\\\\\\"b\\r\\n\"\n"),
+            ("\"", "N=\"\\\"\"\n"),
+        ] {
+            let line = quoted("N", value);
+            assert_eq!(line, wanted);
+            let (_, read) = line.trim_end().split_once('=').unwrap();
+            assert_eq!(unquoted(read), value);
+        }
     }
 }

@@ -273,6 +273,10 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
             Some(member) => kept.member(member),
             None => kept,
         };
+        let kept = match signing.way.private_key(&part.name) {
+            Some(algorithm) => kept.to_private_key(algorithm),
+            None => kept,
+        };
         bindings.push(Binding {
             credential: match at {
                 0 => credential.name.clone(),

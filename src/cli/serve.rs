@@ -188,7 +188,7 @@ fn publish(assembly: &Assembly, session: &Session, certificate: &str) -> Result<
         let lines: String = session
             .bindings()
             .environment(session.phantoms())
-            .map(|(name, phantom)| format!("{name}={phantom}\n"))
+            .map(|(name, phantom)| super::env::quoted(name, phantom))
             .collect();
         write(&path, lines.as_bytes(), 0o600)?;
     }

@@ -200,6 +200,7 @@ pub const KEYS: &[Key] = &[
     key("credential.endpoints", "origin", "origin", "required"),
     key("credential.endpoints", "service", "name", "required"),
     key("credential.endpoints", "region", "name", "required"),
+    key("credential.endpoints", "exact_paths", "true or false", "false"),
     key("origin", "match", "origin", "required"),
     key("origin", "roots", "list of paths", "none"),
     key("origin", "only_roots", "true or false", "false"),

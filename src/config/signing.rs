@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use crate::session::{Member, OwnEndpoint, SIGV4_PARTS};
-use crate::signature::recipe::{self, Recipe, Role};
+use crate::signature::recipe::{self, Algorithm, Recipe, Role};
 use crate::signature::sigv4::{PinMistake, Pins, Scope};
 
 use super::credential::sandbox_variable;
@@ -77,6 +77,15 @@ impl Way {
         match self {
             Self::SigV4 => "sigv4",
             Self::Recipe(recipe) => recipe.name(),
+        }
+    }
+
+    /// The algorithm whose private key a part is, if it is one.
+    #[must_use]
+    pub fn private_key(&self, part: &str) -> Option<Algorithm> {
+        match self {
+            Self::SigV4 => None,
+            Self::Recipe(recipe) => recipe.parts().iter().find(|known| known.name == part)?.key_of,
         }
     }
 
@@ -180,9 +189,11 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
         }
     }
     let parts = parts(section, &way);
-    let pins = pins(section);
+    let endpoints = endpoints(section);
+    let own_services = endpoints.iter().map(|endpoint| endpoint.service.clone());
+    let pins = pins(section, own_services.collect());
     let partitions = pins.partitions.clone();
-    let (scope, endpoints) = (scope(section, pins), endpoints(section));
+    let scope = scope(section, pins);
     Some(Signing {
         way,
         parts: parts?,
@@ -212,17 +223,7 @@ fn way(section: &Section<'_, '_>, text: &str) -> Result<Way, Doubt> {
         );
         return Err(Doubt::new("no way of signing has that name", remedy));
     };
-    match recipe.parts().iter().find(|part| part.key_of.is_some()) {
-        // Its phantom would have to be a key pair of its own, of many lines.
-        Some(part) => Err(Doubt::new(
-            format!(
-                "its part `{}` is a private key, which this version cannot stand in for",
-                part.name
-            ),
-            "choose a key of the service that is a shared secret",
-        )),
-        None => Ok(Way::Recipe(recipe)),
-    }
+    Ok(Way::Recipe(recipe))
 }
 
 fn own(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Doubt> {
@@ -332,7 +333,7 @@ fn set(section: &Section<'_, '_>, way: &Way) -> Option<Option<Reference>> {
     }
 }
 
-fn pins(section: &Section<'_, '_>) -> Pins {
+fn pins(section: &Section<'_, '_>, own_services: Vec<String>) -> Pins {
     let texts = |key: &'static str| {
         let list = section.each(key, |text| Ok(text.to_owned()));
         list.into_iter().map(Spanned::into_inner).collect()
@@ -350,6 +351,7 @@ fn pins(section: &Section<'_, '_>) -> Pins {
         partitions,
         regions,
         services,
+        own_services,
         accounts,
         buckets,
         actions,
@@ -391,11 +393,25 @@ fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
                 );
             }
         }
-        Some(OwnEndpoint {
+        let exact_paths = section.truth("exact_paths");
+        let read = OwnEndpoint {
             origin: origin?.into_inner(),
             service: service?.into_inner(),
             region: region?.into_inner(),
-        })
+            exact_paths: exact_paths.unwrap_or_default(),
+        };
+        if exact_paths.is_some() && read.is_object_store() {
+            let doubt = Doubt::new(
+                "the paths of an object store are always taken as they stand",
+                "remove it",
+            );
+            section.error(
+                "exact_paths",
+                "`exact_paths` stands beside a service of S3's",
+                doubt,
+            );
+        }
+        Some(read)
     };
     section
         .tables("endpoints", "credential.endpoints")

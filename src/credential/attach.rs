@@ -178,27 +178,49 @@ impl Credentials {
         held: impl Fn(&CredentialName) -> bool,
     ) -> Result<Phantoms, IssueFailure> {
         let mut issue = Issue::new(key);
-        for (binding, slot) in self.bindings.all().zip(&self.slots) {
-            let name = &binding.credential;
-            if !held(name) {
-                continue;
+        for (at, binding) in self.bindings.all().enumerate() {
+            if held(&binding.credential) {
+                self.issue_one(&mut issue, at, binding).await?;
             }
-            match &binding.shape {
-                Some(shape) => issue.issue(name, shape, |_| false)?,
-                None => {
-                    let unavailable = |cause| IssueFailure::Unavailable {
-                        credential: name.clone(),
-                        cause,
-                    };
-                    let lease = match slot.source.resolve().await {
-                        Err(cause) if cause.cause == StoreError::Absent && is_optional(binding) => continue,
-                        lease => lease.map_err(unavailable)?,
-                    };
-                    issue.issue(name, &lease.secret.shape(), |text| lease.secret.is(text))?
-                }
-            };
         }
         Ok(issue.finish())
+    }
+
+    /// Issues the phantom of one binding, whose place in the configuration is given; of an optional part that is not there, none.
+    pub(super) async fn issue_one(
+        &self,
+        issue: &mut Issue<'_>,
+        at: usize,
+        binding: &Binding,
+    ) -> Result<(), IssueFailure> {
+        let name = &binding.credential;
+        let private_key = binding.reference.private_key;
+        if let (Some(shape), None) = (&binding.shape, private_key) {
+            issue.issue(name, shape, |_| false)?;
+            return Ok(());
+        }
+        let unavailable = |cause| IssueFailure::Unavailable {
+            credential: name.clone(),
+            cause,
+        };
+        let lease = match self.slots[at].source.resolve().await {
+            Err(cause) if cause.cause == StoreError::Absent && is_optional(binding) => return Ok(()),
+            lease => lease.map_err(unavailable)?,
+        };
+        let secret = &lease.secret;
+        match private_key {
+            Some(algorithm) => {
+                let form = secret.key_form(algorithm).map_err(|cause| {
+                    let (reference, cause) = (binding.reference.clone(), StoreError::Unsafe(cause));
+                    unavailable(Unavailable { reference, cause })
+                })?;
+                issue.issue_key(name, &form, |text| secret.is(text))?;
+            }
+            None => {
+                issue.issue(name, &secret.shape(), |text| secret.is(text))?;
+            }
+        }
+        Ok(())
     }
 
     /// Forgets a credential's secret and what was built from it, so that the next use asks its store.
@@ -303,7 +325,7 @@ impl Credentials {
         })
     }
 
-    async fn lease(&self, index: usize) -> Result<Lease, Error> {
+    pub(super) async fn lease(&self, index: usize) -> Result<Lease, Error> {
         let slot = self.slots.get(index).ok_or(Error::Unknown)?;
         let leased = slot.source.resolve().await;
         leased.map_err(|why| Error::Unavailable(Box::new(why)))
@@ -355,7 +377,8 @@ impl Credentials {
         };
         let new: Vec<_> = leases
             .iter()
-            .filter(|(_, lease)| is_new(lease))
+            // Nobody can send back what nobody was sent: not even a signature tells anything of a private key.
+            .filter(|(_, lease)| is_new(lease) && !lease.secret.is_private_key())
             .map(|(name, lease)| (name.clone(), lease.secret.clone()))
             .collect();
         if new.is_empty() {
@@ -513,9 +536,9 @@ impl Lent {
         [settled, rest].concat().into()
     }
 
-    /// Replaces echoes in content as it streams.
-    pub fn scrub<B>(&self, body: B) -> ScrubBody<B> {
-        ScrubBody::new(body, Scrubber::new(self.echoes.clone()))
+    /// Replaces echoes in content as it streams; the fields tell its type.
+    pub fn scrub<B>(&self, body: B, fields: &HeaderMap) -> ScrubBody<B> {
+        ScrubBody::new(body, fields, Scrubber::new(self.echoes.clone()))
     }
 
     /// Replaces echoes in the WebSocket messages of the origin.

@@ -54,7 +54,8 @@ pub(super) fn forms(secret: &[u8], phantom: &[u8]) -> Result<Vec<Form>, Unscrubb
     }
     let mut forms: Vec<Form> = Vec::new();
     for (secret, phantom) in spellings(secret).into_iter().zip(spellings(phantom)) {
-        if secret.len() != phantom.len() {
+        let same_shape = secret.iter().zip(phantom.iter()).all(|(s, p)| alike(*p, *s));
+        if secret.len() != phantom.len() || !same_shape {
             return Err(Unscrubbable::ShapeDiffers);
         }
         if !forms.iter().any(|known| known.secret == secret) {
@@ -84,6 +85,15 @@ pub(super) fn forms(secret: &[u8], phantom: &[u8]) -> Result<Vec<Form>, Unscrubb
         }
     }
     Ok(forms)
+}
+
+/// Whether a byte may stand where a phantom has another: letters and digits for each other, all else for itself.
+pub(super) fn alike(phantom: u8, byte: u8) -> bool {
+    if phantom.is_ascii_alphanumeric() {
+        byte.is_ascii_alphanumeric()
+    } else {
+        byte == phantom
+    }
 }
 
 /// The base64 characters that are made of these bytes alone, if `shift` bytes stand before them in the first group.

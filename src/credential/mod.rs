@@ -2,6 +2,7 @@
 
 mod attach;
 mod echo;
+mod examine;
 mod inject;
 mod mint;
 pub mod preset;
@@ -15,6 +16,7 @@ mod verify;
 
 pub(crate) use attach::CredentialedParts;
 pub use attach::{Credentialed, Credentials, Error, IssueFailure, Lent};
+pub use examine::{Examined, Lack};
 pub use inject::AttachFailure;
 pub use mint::{MintFailure, Minting};
 pub use scrub::{Echoes, FrameFault, ScrubBody, ScrubFrames, Scrubber};

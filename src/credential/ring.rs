@@ -9,6 +9,7 @@ use super::secret::{MAX_BYTES, Secret, SecretUnsafe, trim_line_end};
 use super::store::{StoreError, blocking_keyring};
 use crate::names::CredentialName;
 use crate::session::DEFAULT_SERVICE;
+use crate::signature::recipe::KeyForm;
 
 /// Why the key ring was not changed or read.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +33,13 @@ pub enum RingError {
 /// # Errors
 /// [`RingError`] by cause; a value that no request could carry is refused here already.
 pub fn set(name: &CredentialName, value: Zeroizing<Vec<u8>>) -> Result<(), RingError> {
-    let secret = Secret::new(value, false)?;
+    // For which algorithm a private key is, its credential says and not its name; one that none signs with is refused here.
+    let secret = if KeyForm::is_pem(&value) {
+        let algorithm = KeyForm::algorithm(&value).map_err(SecretUnsafe::from)?;
+        Secret::private_key(&value, algorithm)?
+    } else {
+        Secret::new(value, false)?
+    };
     Ok(blocking_keyring::set(
         DEFAULT_SERVICE,
         name.as_str(),

@@ -4,13 +4,16 @@
 //! true. Every whole echo is replaced, also where echoes overlap. One that the end of the content cuts short is not, nor one
 //! that is cut over several `data:` lines of an event stream, or over several WebSocket messages.
 //!
-//! What is held back until more comes depends on nothing but what the phantoms tell, too. Were it only what a secret begins
-//! with, or were a cut echo replaced, then the workload could have any origin send it guesses, and learn from what comes late
-//! or changed how far they are right.
+//! What could, by its shape, begin an echo is held back until more comes or the content ends, however long that takes. What is
+//! held depends on nothing but what the phantoms tell, too. Were it only what a secret begins with, or were a cut echo
+//! replaced, then the workload could have any origin send it guesses, and learn from what comes late or changed how far they
+//! are right.
 
+mod beginnings;
 mod body;
 mod echoes;
 mod frames;
+mod messages;
 
 use std::sync::Arc;
 
@@ -37,7 +40,7 @@ pub enum Unscrubbable {
 
 /// Replaces echoes in one stream of bytes, however it is cut.
 ///
-/// Holds back only a last part that, by its characters, could begin an echo. Has no `Debug`: it may hold a part of a secret.
+/// Holds back only a last part that, by its shape, could begin an echo. Has no `Debug`: it may hold a part of a secret.
 pub struct Scrubber {
     echoes: Arc<Echoes>,
     /// The original bytes that the search goes on from.
@@ -71,11 +74,11 @@ impl Scrubber {
         self.held.len() - self.shown
     }
 
-    /// Gives what is held back, whole echoes replaced: for a stream that pauses. Without it a peer that answers each message
-    /// would wait for ever for one whose last bytes could belong to an echo.
+    /// Gives what is held back, whole echoes replaced: where a message ends within the stream, so that its receiver has all of
+    /// it and can answer.
     ///
-    /// An echo that then goes on is replaced from there on.
-    pub fn release(&mut self) -> Bytes {
+    /// An echo that goes on all the same is replaced from there on.
+    fn release(&mut self) -> Bytes {
         if self.held() == 0 {
             return Bytes::new();
         }

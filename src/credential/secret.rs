@@ -3,14 +3,21 @@
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::echo;
 use crate::intercept::explicit::Authentication;
+use crate::session::Reference;
 use crate::session::phantom::{Phantom, Shape};
+use crate::signature::recipe::{Algorithm, KeyFault, KeyForm};
 
 /// A real credential. It has neither Debug, Display, Clone, `PartialEq` nor Serialize, and is wiped on drop.
 ///
 /// Only the credential room sees its bytes. They are visible ASCII without spaces, so no header, query or cookie that
-/// holds them can be cut in two. Pages are not locked; the process must forbid core dumps and tracing as a whole.
-pub struct Secret(Box<[u8]>);
+/// holds them can be cut in two; a private key, which is never sent, may have lines. Pages are not locked; the process must
+/// forbid core dumps and tracing as a whole.
+pub struct Secret {
+    bytes: Box<[u8]>,
+    private_key: bool,
+}
 
 /// Why a value cannot be used as a secret. The text says what to do and holds nothing of the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +38,12 @@ pub enum SecretUnsafe {
     /// It has a line break, a control character, a space or a byte outside ASCII.
     #[error("the secret has a line break, space, control or non-ASCII character; store the bare credential")]
     Character,
+    /// It is a private key where something else is asked for, which could be sent.
+    #[error("the secret is a private key, which is never put into a request: name the way of signing with it, `sign = \"…\"`")]
+    PrivateKey,
+    /// It is not the private key that is asked for.
+    #[error(transparent)]
+    Key(#[from] KeyFault),
     /// It does not look as its phantom does, so that putting it in would change lengths.
     #[error(
         "the secret differs from its declared shape in length or punctuation; correct `shape`, or leave it out so that \
@@ -54,13 +67,61 @@ impl Secret {
         if value.len() > MAX_BYTES {
             return Err(SecretUnsafe::TooLong);
         }
+        if KeyForm::is_pem(&value) {
+            return Err(SecretUnsafe::PrivateKey);
+        }
         if !value.iter().all(u8::is_ascii_graphic) {
             return Err(SecretUnsafe::Character);
         }
         if value.len() < MIN_BYTES && !allow_short {
             return Err(SecretUnsafe::TooShort);
         }
-        Ok(Self(Box::from(&value[..])))
+        Ok(Self {
+            bytes: Box::from(&value[..]),
+            private_key: false,
+        })
+    }
+
+    /// Takes a private key, which must be one that the algorithm signs with.
+    ///
+    /// # Errors
+    /// [`SecretUnsafe`] by cause.
+    pub fn private_key(value: &Zeroizing<Vec<u8>>, algorithm: Algorithm) -> Result<Self, SecretUnsafe> {
+        if value.is_empty() {
+            return Err(SecretUnsafe::Empty);
+        }
+        if value.len() > MAX_BYTES {
+            return Err(SecretUnsafe::TooLong);
+        }
+        KeyForm::of(algorithm, value)?;
+        Ok(Self {
+            bytes: Box::from(&value[..]),
+            private_key: true,
+        })
+    }
+
+    /// Takes what a store has for a reference.
+    pub(in crate::credential) fn kept(
+        value: Zeroizing<Vec<u8>>,
+        reference: &Reference,
+    ) -> Result<Self, SecretUnsafe> {
+        match reference.private_key {
+            Some(algorithm) => Self::private_key(&value, algorithm),
+            None => Self::new(value, reference.allow_short),
+        }
+    }
+
+    /// Whether it is a private key: then nothing is ever sent of which it could be told, so that no answer can hold it.
+    pub(in crate::credential) fn is_private_key(&self) -> bool {
+        self.private_key
+    }
+
+    /// The form of the private key that it is, from which a phantom is made.
+    ///
+    /// # Errors
+    /// [`SecretUnsafe::Key`] where the algorithm does not sign with it.
+    pub fn key_form(&self, algorithm: Algorithm) -> Result<KeyForm, SecretUnsafe> {
+        Ok(KeyForm::of(algorithm, &self.bytes)?)
     }
 
     /// What clients of a proxy port must know, this secret being the password.
@@ -72,13 +133,13 @@ impl Secret {
     /// What it looks like, from which a phantom is made.
     #[must_use]
     pub fn shape(&self) -> Shape {
-        Shape::of(&self.0)
+        Shape::of(&self.bytes)
     }
 
     /// Whether a text is the secret, in time that does not depend on where they differ.
     #[must_use]
     pub fn is(&self, text: &[u8]) -> bool {
-        self.0.ct_eq(text).into()
+        self.bytes.ct_eq(text).into()
     }
 
     /// Whether it can stand where the phantom stands.
@@ -86,18 +147,20 @@ impl Secret {
     /// # Errors
     /// [`SecretUnsafe::Shape`] where a length would change.
     pub fn fits(&self, phantom: &Phantom) -> Result<(), SecretUnsafe> {
-        if phantom.fits(&self.0) {
+        if phantom.fits(&self.bytes) {
             Ok(())
         } else {
             Err(SecretUnsafe::Shape)
         }
     }
 
-    /// What stands in the place of its echo: the phantom, or a mask of the same length where a renewed value has another
-    /// form than the phantom was made for, as session tokens may.
+    /// What stands in the place of its echo: the phantom, or a mask of the same length where the two have their punctuation in
+    /// different places, so that some of their spellings differ in length: web tokens, declared alphabets with `-` and `_`,
+    /// renewed session tokens.
     pub(in crate::credential) fn stand_in(&self, phantom: &Phantom) -> Zeroizing<Vec<u8>> {
-        if phantom.fits(&self.0) {
-            return Zeroizing::new(phantom.reveal().as_bytes().to_vec());
+        let text = phantom.reveal().as_bytes();
+        if text.len() == self.bytes.len() && text.iter().zip(&self.bytes).all(|(p, s)| echo::alike(*p, *s)) {
+            return Zeroizing::new(text.to_vec());
         }
         let mask = |byte: &u8| match byte {
             b'A'..=b'Z' => b'X',
@@ -105,18 +168,18 @@ impl Secret {
             b'0'..=b'9' => b'0',
             other => *other,
         };
-        Zeroizing::new(self.0.iter().map(mask).collect())
+        Zeroizing::new(self.bytes.iter().map(mask).collect())
     }
 
     /// The bytes, for the credential room alone.
     pub(in crate::credential) fn expose(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 }
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        self.0.zeroize();
+        self.bytes.zeroize();
     }
 }
 
@@ -138,6 +201,9 @@ pub const MAX_BYTES: usize = 16 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credential::scrub::Echoes;
+    use crate::names::CredentialName;
+    use crate::session::phantom::{Issue, PhantomKey};
 
     fn refused(value: &[u8]) -> SecretUnsafe {
         Secret::new(Zeroizing::new(value.to_vec()), false).err().unwrap()
@@ -178,6 +244,24 @@ mod tests {
             let mut bytes = value.as_bytes().to_vec();
             trim_line_end(&mut bytes);
             assert_eq!(bytes, left.as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_echo_can_be_replaced_wherever_the_secret_has_its_punctuation() {
+        // Web tokens and declared alphabets have phantoms with `-` and `_` in other places, or with none.
+        let declared = Shape::parse("sk-ant-api03-[93 word]AA").unwrap();
+        let real = format!("sk-ant-api03-{}AA", "Kx9-mPq_RtV2".repeat(8).split_at(93).0);
+        let token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.-_-_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        for (shape, real) in [(declared, &*real), (Shape::of(token.as_bytes()), token)] {
+            let key = PhantomKey::from_bytes([7; 32]);
+            let name = CredentialName::new("x").unwrap();
+            let phantom = Issue::new(&key).issue(&name, &shape, |_| false).unwrap();
+            let secret = Secret::new(Zeroizing::new(real.as_bytes().to_vec()), false).unwrap();
+            assert_eq!(secret.fits(&phantom), Ok(()));
+            let stand_in = secret.stand_in(&phantom);
+            assert!(Echoes::new([(secret.expose(), &stand_in[..])]).is_ok(), "{real}");
+            assert!(Echoes::new([(secret.expose(), phantom.reveal().as_bytes())]).is_err());
         }
     }
 

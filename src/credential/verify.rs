@@ -216,6 +216,10 @@ impl Credentials {
         if verified.time().is_some_and(|time| off(time) > MOST_SKEW) {
             return Err(Error::Skewed);
         }
+        // By the client's clock, which may be as far off.
+        if verified.ends().is_some_and(|end| end + MOST_SKEW < now) {
+            return Err(Error::Expired);
+        }
         let proven = ProvenRecipe {
             recipe,
             verified,

@@ -249,7 +249,7 @@ pub fn clean(
     };
     let partial = parts.status == StatusCode::PARTIAL_CONTENT;
     let source = if codings.is_empty() || bare || (partial && !lent.is_strict()) {
-        let mut body = lent.scrub(body);
+        let mut body = lent.scrub(body, &parts.headers);
         body.add_replaced(echoes);
         Source::Scrubbed(Box::new(body))
     } else {
@@ -259,7 +259,7 @@ pub fn clean(
         }
         let decoder = Decoder::new(&codings).map_err(|_| origin::Error::Coding)?;
         as_identity(&mut parts.headers);
-        let mut body = lent.scrub(DecodeBody::new(body, decoder));
+        let mut body = lent.scrub(DecodeBody::new(body, decoder), &parts.headers);
         body.add_replaced(echoes);
         Source::Decoded(Box::new(body))
     };

@@ -47,11 +47,13 @@ impl Manner {
         let kind = field("content-type");
         let action = |(name, _): (std::borrow::Cow<'_, str>, _)| name == "Action";
         let host = head.origin.authority.host.as_str();
-        match host.split('.').next().unwrap_or_default() {
+        let labels = || host.split('.');
+        match labels().next().unwrap_or_default() {
             _ if objects => Self::S3,
             _ if field("smithy-protocol") == b"rpc-v2-cbor" => Self::Cbor,
             "ec2" => Self::Ec2,
-            "s3-control" => Self::Query,
+            // Below it stand accounts.
+            _ if labels().take(2).any(|label| label == "s3-control") => Self::Query,
             _ if head.fields.contains_key("x-amz-target") => Self::Json,
             _ if kind.starts_with(b"application/x-www-form-urlencoded") => Self::Query,
             _ if head.method == Method::GET && head.target.query_pairs().any(action) => Self::Query,

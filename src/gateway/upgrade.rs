@@ -102,9 +102,6 @@ async fn relay_down(
         buffer.reserve(BUFFER);
         let count = from.read_buf(&mut buffer).await?;
         if count == 0 {
-            if let Some(frames) = &mut frames {
-                to.write_all(&frames.finish()).await?;
-            }
             return to.shutdown().await;
         }
         let chunk = buffer.split().freeze();

@@ -228,6 +228,9 @@ impl<'a> Search<'a> {
         }
         self.clean(value, Part::Field)?;
         let token = value.rsplit(|byte| *byte == b' ').next().unwrap_or(value);
+        if self.signed.goes_with(name, value) {
+            return self.other_session(token, Part::Field);
+        }
         self.foreign(token, Part::Field, Some(name))
     }
 

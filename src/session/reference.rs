@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::signature::recipe::Algorithm;
+
 /// Where a secret is kept, as configuration names it: `env:NAME`, `file:/path`, `keyring:SERVICE/NAME`, or a table.
 ///
 /// ```toml
@@ -19,6 +21,8 @@ use serde::Deserialize;
 pub struct Reference {
     pub(crate) keeper: Keeper,
     pub(crate) allow_short: bool,
+    /// The algorithm whose private key is kept there, where that is so.
+    pub(crate) private_key: Option<Algorithm>,
 }
 
 /// Which store keeps it.
@@ -163,6 +167,13 @@ impl Reference {
         self
     }
 
+    /// The same reference, to a private key, which may have several lines and must be one that the algorithm signs with.
+    #[must_use]
+    pub fn to_private_key(mut self, of: Algorithm) -> Self {
+        self.private_key = Some(of);
+        self
+    }
+
     /// The same reference, to one part of the set that its program prints.
     #[must_use]
     pub fn member(mut self, member: Member) -> Self {
@@ -207,6 +218,7 @@ impl Reference {
         Self {
             keeper,
             allow_short: false,
+            private_key: None,
         }
     }
 }

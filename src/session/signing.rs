@@ -74,6 +74,16 @@ pub struct OwnEndpoint {
     pub service: String,
     /// The region, such as `us-east-1`.
     pub region: String,
+    /// Whether its paths are taken and signed as those of an object store are.
+    pub exact_paths: bool,
+}
+
+impl OwnEndpoint {
+    /// Whether it speaks as S3 does, by the name of its service.
+    #[must_use]
+    pub fn is_object_store(&self) -> bool {
+        self.service.starts_with("s3")
+    }
 }
 
 /// A signed request to an endpoint, whose place is within the credential's pins.
@@ -132,7 +142,7 @@ impl Signing {
     /// How the path of a request that is signed in the manner of AWS is read; `None` where this does not sign so.
     pub(super) fn paths(&self, origin: &Origin) -> Option<EncodedSlash> {
         match &self.signer {
-            Signer::SigV4(sigv4) => Some(match sigv4.endpoint(origin)?.is_object_store() {
+            Signer::SigV4(sigv4) => Some(match sigv4.endpoint(origin)?.takes_exact_paths() {
                 true => EncodedSlash::Key,
                 // ARNs in paths have their slashes encoded.
                 false => EncodedSlash::Keep,
@@ -180,7 +190,8 @@ impl SigV4 {
                     .and_then(|bucket| bucket.strip_suffix('.')),
             };
             let style = match bucket {
-                _ if !endpoint.service.starts_with("s3") => OwnStyle::Service,
+                _ if !endpoint.is_object_store() && endpoint.exact_paths => OwnStyle::Exact,
+                _ if !endpoint.is_object_store() => OwnStyle::Service,
                 Some(bucket) => OwnStyle::VirtualHost(bucket),
                 None => OwnStyle::Path,
             };
@@ -198,12 +209,15 @@ impl SigV4 {
     pub(super) fn permits(
         &self,
         head: &RequestHead,
-        claim: Claim,
+        mut claim: Claim,
         minted: Option<Arc<Minted>>,
     ) -> Result<SigV4Request, Unsignable> {
         let endpoint = self
             .endpoint(&head.origin)
             .ok_or(OutOfScope::Scope(ScopeMismatch::Service))?;
+        if endpoint.takes_exact_paths() {
+            claim.take_path_exactly();
+        }
         let (regions, set): (Vec<&str>, bool) = match claim.regions() {
             Regions::One(region) => (vec![region], false),
             Regions::Set(set) => (set.iter().map(|region| &**region).collect(), true),

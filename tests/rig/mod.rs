@@ -55,6 +55,10 @@ pub const STS: &str = "sts.rig.test";
 pub const EXCHANGE: &str = "exchange.rig.test";
 /// An endpoint of S3 Express for which they sign.
 pub const EXPRESS: &str = "express.rig.test";
+/// An endpoint of a service that AWS does not have, for which `aws` and `actor` sign.
+pub const OWN: &str = "own.rig.test";
+/// The account of `pinned`.
+pub const ACCOUNT: &str = "111122223333";
 /// The password of the proxy that asks for one.
 pub const PROXY_PASSWORD: &str = "proxy-password-canary";
 
@@ -113,6 +117,17 @@ struct Books {
     text: String,
 }
 
+impl Books {
+    /// The records of the gateway behind a way.
+    fn of(&mut self, way: Way) -> &mut VecDeque<Value> {
+        if way.is_transparent() {
+            &mut self.sandboxed
+        } else {
+            &mut self.served
+        }
+    }
+}
+
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -168,12 +183,18 @@ const CREDENTIALS: [(&str, &str, &str, &[&str]); 6] = [
 
 /// The parts of the credentials that sign: name, variable, pattern of the secret. The access key id of `temp` is no canary,
 /// so that each signed request carries one.
-const SIGNING: [(&str, &str, &str); 7] = [
+const SIGNING: [(&str, &str, &str); 13] = [
     ("aws", "AWS_ACCESS_KEY_ID", "AKIA%"),
     ("aws-secret", "AWS_SECRET_ACCESS_KEY", "%%"),
     ("temp", "TEMP_ID", "ASIA%"),
     ("temp-secret", "TEMP_SECRET", "%/%"),
     ("temp-token", "TEMP_TOKEN", "%%%%%%%%%%%%"),
+    ("pinned", "PINNED_ID", "AKIA%"),
+    ("pinned-secret", "PINNED_SECRET", "%%"),
+    ("granted", "GRANTED_ID", "AKIA%"),
+    ("granted-secret", "GRANTED_SECRET", "%%"),
+    ("actor", "ACTOR_ID", "AKIA%"),
+    ("actor-secret", "ACTOR_SECRET", "%%"),
     ("exchange", "BINANCE_API_KEY", "%%%%"),
     ("exchange-secret", "BINANCE_API_SECRET", "%%%%"),
 ];
@@ -185,11 +206,12 @@ const ENDPOINTS: &str = r#"endpoints = [
     { origin = "https://db.rig.test", service = "dynamodb", region = "eu-central-1" },
     { origin = "https://sts.rig.test", service = "sts", region = "us-east-1" },
     { origin = "https://express.rig.test", service = "s3express", region = "us-east-1" },
+    { origin = "https://own.rig.test", service = "own-service", region = "here" },
 ]
 "#;
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's name server.
-pub const ALLOWED: [&str; 31] = [
+pub const ALLOWED: [&str; 32] = [
     GOOD,
     OTHER,
     SECOND,
@@ -199,6 +221,7 @@ pub const ALLOWED: [&str; 31] = [
     DB,
     STS,
     EXPRESS,
+    OWN,
     EXCHANGE,
     "tls12.rig.test",
     "expired.rig.test",
@@ -235,16 +258,27 @@ pub fn policies() -> String {
     for name in CREDENTIALS
         .iter()
         .map(|one| one.0)
-        .chain(["aws", "temp", "exchange"])
+        .chain(["aws", "temp", "actor", "exchange"])
     {
         text.push_str(&format!(
             "@id(\"rig/lend-{name}\")\npermit(principal, action == Gateway::Action::\"lend\", \
              resource == Gateway::Credential::\"{name}\") when {{ context.origin in Gateway::Domain::\"rig.test\" }};\n"
         ));
     }
+    text.push_str(FIRST_PARTY);
     text.push_str(FORBIDS);
     text
 }
+
+/// AWS's own hosts, at which the test's origin answers.
+const FIRST_PARTY: &str = r#"
+@id("rig/aws")
+permit(principal, action in Gateway::Action::"ask", resource in Gateway::Domain::"amazonaws.com");
+@id("rig/lend-at-aws")
+permit(principal, action == Gateway::Action::"lend", resource) when {
+    [Gateway::Credential::"pinned", Gateway::Credential::"granted"].contains(resource) && context.origin in Gateway::Domain::"amazonaws.com"
+};
+"#;
 
 const FORBIDS: &str = r#"
 @id("rig/no-secret")
@@ -508,11 +542,7 @@ impl Rig {
         loop {
             self.pull();
             let mut books = self.books();
-            let queue = if way.is_transparent() {
-                &mut books.sandboxed
-            } else {
-                &mut books.served
-            };
+            let queue = books.of(way);
             if queue.len() >= count {
                 return queue.drain(..count).collect();
             }
@@ -554,12 +584,7 @@ impl Rig {
     pub fn every_record(&self, way: Way) -> Vec<Value> {
         self.pull();
         let mut books = self.books();
-        let queue = if way.is_transparent() {
-            &mut books.sandboxed
-        } else {
-            &mut books.served
-        };
-        queue.drain(..).collect()
+        books.of(way).drain(..).collect()
     }
 
     /// Says that so many requests at E came by another gateway than the rig's own.
@@ -579,13 +604,7 @@ impl Rig {
     /// Waits a moment, and forgets a gateway's records: for bytes that are no exchange, of which each listener tells in its own way.
     pub fn abandon_records(&self, way: Way) {
         std::thread::sleep(Duration::from_millis(40));
-        self.pull();
-        let mut books = self.books();
-        if way.is_transparent() {
-            books.sandboxed.clear()
-        } else {
-            books.served.clear()
-        }
+        self.every_record(way);
     }
 
     /// What E has got since the last look.
@@ -740,6 +759,7 @@ fn settings(origins: &Origins, names: &Names) -> String {
         ));
     };
     rule("https://*.rig.test", format!("connect = \"{e}\""), "");
+    rule("https://*.amazonaws.com", format!("connect = \"{e}\""), "");
     rule("http://*.rig.test", format!("connect = \"{clear}\""), "");
     rule(
         "https://h2.rig.test",
@@ -788,6 +808,35 @@ fn settings(origins: &Origins, names: &Names) -> String {
          parts = { access_key = \"file:secrets/temp\", secret_key = \"file:secrets/temp-secret\", session_token = \"file:secrets/temp-token\" }\n",
     );
     text.push_str(ENDPOINTS);
+    let part = |name: &str| {
+        format!(
+            "parts = {{ access_key = \"file:secrets/{name}\", secret_key = \"file:secrets/{name}-secret\" }}"
+        )
+    };
+    for (name, variable, more) in [
+        (
+            "pinned",
+            "PINNED",
+            format!("accounts = [\"{ACCOUNT}\"]\nbuckets = [\"bucket\", \"shared/in/\"]"),
+        ),
+        (
+            "granted",
+            "GRANTED",
+            "credential_actions = [\"s3control:GetDataAccess\"]".to_owned(),
+        ),
+        (
+            "actor",
+            "ACTOR",
+            format!(
+                "actions = [\"s3:*\"]\nendpoints = [{{ origin = \"https://{OWN}\", service = \"own-service\", region = \"here\" }}]"
+            ),
+        ),
+    ] {
+        let parts = part(name);
+        text.push_str(&format!(
+            "[[credential]]\nname = \"{name}\"\nsign = \"sigv4\"\n{parts}\nenv = [\"{variable}_ID\", \"{variable}_SECRET\"]\n{more}\n"
+        ));
+    }
     text.push_str(
         "[[credential]]\nname = \"exchange\"\nsign = \"binance-hmac\"\norigins = [\"https://exchange.rig.test\"]\n\
          parts = { key = \"file:secrets/exchange\", secret = \"file:secrets/exchange-secret\" }\n",

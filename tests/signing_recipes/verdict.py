@@ -7,11 +7,12 @@ import base64
 import collections
 import json
 import sys
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import jwt
 import requests
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
@@ -78,7 +79,10 @@ def coinbase(record):
     claims = jwt.decode(token, public(record["parts"]["secret"]), algorithms=["ES256", "EdDSA"], issuer="cdp",
                         options={"require": ["exp", "nbf", "iss", "sub"]})
     parts = urlsplit(record["url"])
-    assert claims["uri"] == f"{record['method']} {parts.netloc}{parts.path}" and claims["exp"] - claims["nbf"] <= 120
+    asked = f"{record['method']} {parts.netloc}{parts.path}"
+    assert claims["sub"] == record["parts"]["key"] and claims["exp"] - claims["nbf"] <= 120
+    # coinbase-advanced-py has the one, cdp-sdk the other.
+    assert (claims.get("uri"), claims.get("uris")) in ((asked, None), (None, [asked])), claims
 
 
 def dpop(record):
@@ -93,6 +97,17 @@ def dpop(record):
     token = record["headers"].get("authorization", "").removeprefix("DPoP ")
     hashed = base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).decode().rstrip("=")
     assert claims.get("ath") == (hashed if token else None)
+
+
+def binance(record):
+    query, _, signature = urlsplit(record["url"]).query.rpartition("&signature=")
+    key, signed = public(record["parts"]["secret"]), (query + record["content"]).encode()
+    signature = base64.b64decode(unquote(signature), validate=True)
+    assert field(record, "x-mbx-apikey") == record["parts"]["key"]
+    if isinstance(key, rsa.RSAPublicKey):
+        key.verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
+    else:
+        key.verify(signature, signed)
 
 
 def message_signature(record):
@@ -118,13 +133,21 @@ def message_signature(record):
 
 VERIFIERS = {"twilio-webhook": twilio, "slack-webhook": slack, "stripe-webhook": stripe, "oauth1": oauth1,
              "akamai-edgegrid": edgegrid, "coinbase-cdp-ecdsa": coinbase, "coinbase-cdp-ed25519": coinbase, "dpop-es256": dpop,
+             "binance-ed25519": binance, "binance-rsa": binance,
              **{f"http-signature-{name}": message_signature
                 for name in ("ed25519", "ecdsa-p256", "ecdsa-p384", "rsa-pss", "rsa-v15", "hmac")}}
-verified = collections.Counter()
-for record in json.load(sys.stdin):
-    try:
-        VERIFIERS[record["recipe"]](record)
-    except BaseException as error:
-        sys.exit(f"{record['recipe']}: {type(error).__name__}: {error}: {json.dumps(record)}")
-    verified[record["recipe"]] += 1
-print(json.dumps(verified))
+
+
+def main():
+    verified = collections.Counter()
+    for record in json.load(sys.stdin):
+        try:
+            VERIFIERS[record["recipe"]](record)
+        except BaseException as error:
+            sys.exit(f"{record['recipe']}: {type(error).__name__}: {error}: {json.dumps(record)}")
+        verified[record["recipe"]] += 1
+    print(json.dumps(verified))
+
+
+if __name__ == "__main__":
+    main()

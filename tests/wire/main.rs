@@ -6,6 +6,7 @@
 #[path = "../rig/mod.rs"]
 mod rig;
 
+mod aws;
 mod bounds;
 mod dial;
 mod echoes;
@@ -13,6 +14,7 @@ mod framing;
 mod http2;
 mod identity;
 mod paths;
+mod pauses;
 mod phantoms;
 mod policy;
 mod review;
@@ -40,12 +42,14 @@ fn main() -> ExitCode {
         return rig::relay::run();
     }
     let all = [
+        aws::ROWS,
         dial::ROWS,
         echoes::ROWS,
         framing::ROWS,
         http2::ROWS,
         identity::ROWS,
         paths::ROWS,
+        pauses::ROWS,
         bounds::ROWS,
         phantoms::ROWS,
         policy::ROWS,

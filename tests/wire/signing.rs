@@ -29,11 +29,11 @@ rows![
 ];
 
 /// Sends bytes, and gives the answer.
-fn send(rig: &Rig, way: Way, host: &str, bytes: &[u8]) -> Response {
+pub fn send(rig: &Rig, way: Way, host: &str, bytes: &[u8]) -> Response {
     rig.open(way, host).ask(bytes)
 }
 
-fn before(way: Way, host: &str) -> String {
+pub fn before(way: Way, host: &str) -> String {
     if way == Way::Forward {
         format!("http://{host}")
     } else {
@@ -42,7 +42,7 @@ fn before(way: Way, host: &str) -> String {
 }
 
 /// Signs, sends, and expects that E finds the real key's signature.
-fn through(rig: &Rig, way: Way, host: &str, name: &str, ask: &Ask) -> (Seen, Judged) {
+pub fn through(rig: &Rig, way: Way, host: &str, name: &str, ask: &Ask) -> (Seen, Judged) {
     let bytes = ask.write(host, &rig.key(way, name), &before(way, host));
     let answer = send(rig, way, host, &bytes);
     let record = rig.record(way);
@@ -51,7 +51,7 @@ fn through(rig: &Rig, way: Way, host: &str, name: &str, ask: &Ask) -> (Seen, Jud
     judged_of(rig, name)
 }
 
-fn judged_of(rig: &Rig, name: &str) -> (Seen, Judged) {
+pub fn judged_of(rig: &Rig, name: &str) -> (Seen, Judged) {
     let seen = rig.seen().remove(0);
     match judge(&seen, &rig.real_key(name)) {
         Ok(judged) => (seen, judged),
@@ -60,7 +60,7 @@ fn judged_of(rig: &Rig, name: &str) -> (Seen, Judged) {
 }
 
 /// Sends, and expects a refusal in the service's shape, and that E gets nothing.
-fn refused(rig: &Rig, way: Way, host: &str, bytes: &[u8], status: u16, reason: &str) -> Response {
+pub fn refused(rig: &Rig, way: Way, host: &str, bytes: &[u8], status: u16, reason: &str) -> Response {
     let answer = send(rig, way, host, bytes);
     let record = rig.record(way);
     assert_eq!(
@@ -75,7 +75,7 @@ fn refused(rig: &Rig, way: Way, host: &str, bytes: &[u8], status: u16, reason: &
     answer
 }
 
-fn put(body: &[u8]) -> Ask {
+pub fn put(body: &[u8]) -> Ask {
     Ask {
         method: "PUT",
         body: body.to_vec(),
@@ -110,7 +110,7 @@ fn a_signed_request_is_signed_again_with_the_real_key(rig: &Rig) {
     }
 }
 
-fn post(body: &[u8], target: &str) -> Ask {
+pub fn post(body: &[u8], target: &str) -> Ask {
     Ask {
         method: "POST",
         path: "/".into(),
@@ -458,7 +458,7 @@ fn assume(role: &str) -> Ask {
 }
 
 /// `2030-01-01T00:00:00Z`, so far off.
-fn until(seconds: i64) -> String {
+pub fn until(seconds: i64) -> String {
     let at = time::OffsetDateTime::now_utc() + time::Duration::seconds(seconds);
     at.format(&time::format_description::well_known::Rfc3339).unwrap()
 }
@@ -475,7 +475,7 @@ fn sts_answer(key: &Key, until: &str) -> String {
     )
 }
 
-fn element(text: &str, name: &str) -> String {
+pub fn element(text: &str, name: &str) -> String {
     let rest = text
         .split(&format!("<{name}>"))
         .nth(1)
@@ -484,7 +484,7 @@ fn element(text: &str, name: &str) -> String {
 }
 
 /// What E mints: its session token holds a canary, so that the invariants look after it.
-fn new_key(rig: &Rig) -> Key {
+pub fn new_key(rig: &Rig) -> Key {
     Key {
         id: format!("ASIA{}", random(16).to_ascii_uppercase()),
         secret: random(40),

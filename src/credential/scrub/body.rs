@@ -1,41 +1,38 @@
 //! A body whose echoes are replaced as it passes.
 
 use std::{
-    future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Sleep, sleep};
 
-use super::Scrubber;
+use super::{Scrubber, messages::Messages};
 
 /// A body with phantoms in place of echoes, in data and trailers.
 ///
-/// As long as the body it wraps, and its end and errors are that body's; after an error nothing held back is released.
+/// As long as the body it wraps, and its end and errors are that body's; after an error nothing held back is released, and no
+/// pause releases it either: whoever makes the origin pause (by not reading on, by a full connection) would see what it held.
 pub struct ScrubBody<B> {
     body: B,
     scrubber: Scrubber,
-    /// Boxed, because they are rare and large.
+    /// Boxed, as trailers are, because it is rare and large.
+    messages: Option<Box<Messages>>,
     trailers: Option<Box<HeaderMap>>,
     done: bool,
-    /// Runs while the body pauses and something is held back.
-    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> ScrubBody<B> {
-    /// Wraps a body in its identity form.
-    pub fn new(body: B, scrubber: Scrubber) -> Self {
+    /// Wraps a body in its identity form, of the type that its fields tell.
+    pub fn new(body: B, fields: &HeaderMap, scrubber: Scrubber) -> Self {
         Self {
             body,
             scrubber,
+            messages: Messages::told_by(fields).map(Box::new),
             trailers: None,
             done: false,
-            pause: None,
         }
     }
 
@@ -49,20 +46,18 @@ impl<B> ScrubBody<B> {
         self.scrubber.replaced += echoes;
     }
 
-    /// What of the held back may be seen, once the pause is a long one.
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
-        if self.scrubber.held() == 0 {
-            return Poll::Pending;
+    /// What may be seen once this chunk has come.
+    fn settle(&mut self, chunk: Bytes) -> Bytes {
+        let ended = (self.messages.as_mut()).is_some_and(|messages| messages.pass(&chunk));
+        let settled = self.scrubber.push(chunk);
+        if !ended || self.scrubber.held() == 0 {
+            return settled;
         }
-        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
-        ready!(pause.as_mut().poll(cx));
-        self.pause = None;
-        let shown = self.scrubber.release();
-        if shown.is_empty() {
-            Poll::Pending
-        } else {
-            Poll::Ready(shown)
+        let rest = self.scrubber.release();
+        if settled.is_empty() {
+            return rest;
         }
+        [settled, rest].concat().into()
     }
 
     /// The last of the data, then the trailers, then nothing.
@@ -88,31 +83,25 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ScrubBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = &mut *self;
         while !this.done {
-            let frame = match Pin::new(&mut this.body).poll_frame(cx) {
-                Poll::Pending => return this.poll_pause(cx).map(|shown| Some(Ok(Frame::data(shown)))),
-                Poll::Ready(None) => {
-                    this.done = true;
-                    break;
-                }
-                Poll::Ready(Some(Err(error))) => {
+            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                None => this.done = true,
+                Some(Err(error)) => {
                     this.done = true;
                     this.scrubber.forget();
                     return Poll::Ready(Some(Err(error)));
                 }
-                Poll::Ready(Some(Ok(frame))) => frame,
-            };
-            this.pause = None;
-            match frame.into_data() {
-                Ok(chunk) => {
-                    let settled = this.scrubber.push(chunk);
-                    if !settled.is_empty() {
-                        return Poll::Ready(Some(Ok(Frame::data(settled))));
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(chunk) => {
+                        let settled = this.settle(chunk);
+                        if !settled.is_empty() {
+                            return Poll::Ready(Some(Ok(Frame::data(settled))));
+                        }
                     }
-                }
-                Err(frame) => {
-                    this.trailers = frame.into_trailers().ok().map(Box::new);
-                    this.done = true;
-                }
+                    Err(frame) => {
+                        this.trailers = frame.into_trailers().ok().map(Box::new);
+                        this.done = true;
+                    }
+                },
             }
         }
         Poll::Ready(this.last().map(Ok))
@@ -133,7 +122,3 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ScrubBody<B> {
         hint
     }
 }
-
-/// How long an origin may be silent in the midst of a possible echo before it counts as waiting for the client: an echo
-/// that is cut by the network alone follows sooner.
-const PAUSE: Duration = Duration::from_millis(20);

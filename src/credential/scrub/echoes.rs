@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use zeroize::Zeroizing;
 
-use super::Unscrubbable;
+use super::{Unscrubbable, beginnings::Beginnings};
 use crate::credential::echo::{Form, forms};
 
 /// Everything by which the secrets lent to one exchange could come back; built once for a set of grants and shared.
@@ -21,16 +21,9 @@ pub struct Echoes {
     /// Sorted, beside `places`: which form holds this block, and how far from its start.
     blocks: Zeroizing<Vec<u64>>,
     places: Vec<(u32, u32)>,
-    /// Which bytes may stand in a form, as its phantom's tell.
-    ///
-    /// INVARIANT: what is held back depends on this and on `longest` alone, and both are known to whoever holds the phantoms.
-    /// Would it depend on a secret's own bytes, then content that the workload chose, and a look at which of its beginnings
-    /// come late or changed, would tell the secret byte by byte.
-    usual: [bool; 256],
+    beginnings: Beginnings,
     /// The length of the shortest form.
     shortest: usize,
-    /// The length of the longest form.
-    longest: usize,
     wide: bool,
     stride: usize,
 }
@@ -57,7 +50,7 @@ impl Echo {
 /// What stands in a buffer.
 pub(super) struct Scan {
     pub(super) found: Vec<Echo>,
-    /// From where on what is there could, by its characters, be an echo that is not yet complete.
+    /// From where on what is there could, by its shape, be an echo that is not yet complete.
     pub(super) hold: usize,
 }
 
@@ -139,15 +132,14 @@ impl Echoes {
             (false, true) => search.run::<8>(),
             (false, false) => search.run::<4>(),
         }
-        let usual = |byte: &&u8| self.usual[usize::from(**byte)];
-        let run = if ended {
+        let begun = if ended {
             0
         } else {
-            bytes.iter().rev().take(self.longest).take_while(usual).count()
+            self.beginnings.length(&self.forms, bytes)
         };
         Scan {
             found: search.found,
-            hold: bytes.len() - run,
+            hold: bytes.len() - begun,
         }
     }
 
@@ -177,14 +169,7 @@ impl Echoes {
         let wide = shortest >= WIDE_FROM;
         let width = if wide { 8 } else { 4 };
         let stride = (shortest - width + 1).min(LONGEST_STRIDE);
-        let mut usual = [false; 256];
-        for byte in (0..=u8::MAX).filter(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(byte)) {
-            usual[usize::from(byte)] = true;
-        }
-        for byte in forms.iter().flat_map(|form| form.phantom.iter()) {
-            usual[usize::from(*byte)] = true;
-        }
-        let longest = forms.iter().map(|form| form.secret.len()).max().unwrap_or(0);
+        let beginnings = Beginnings::of(&forms);
         let mut entries = Zeroizing::new(Vec::with_capacity(forms.len() * stride));
         for (index, form) in forms.iter().enumerate() {
             for offset in 0..stride {
@@ -208,9 +193,8 @@ impl Echoes {
             filter,
             blocks,
             places,
-            usual,
+            beginnings,
             shortest,
-            longest,
             wide,
             stride,
         }

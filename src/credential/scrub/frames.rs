@@ -9,7 +9,8 @@ use super::{Echoes, Scrubber};
 /// Scrubs the bytes that an origin sends after an upgrade to WebSocket, without extensions.
 ///
 /// A message's payload is one stream over its fragments; frames keep their borders and lengths. What follows a possible
-/// beginning of an echo is held back with it, control frames too, so order is kept; the hold has a bound.
+/// beginning of an echo is held back with it, control frames too, so order is kept; the hold has a bound. It ends with the
+/// message: a connection that ends inside one leaves nothing to be given out.
 pub struct ScrubFrames {
     scrubber: Scrubber,
     reading: Reading,
@@ -96,15 +97,6 @@ impl ScrubFrames {
         }
         let unchanged = began_clear && self.is_clear() && self.replaced() == replaced;
         Ok(if unchanged { chunk } else { out.concat().into() })
-    }
-
-    /// Gives what was held back, at the end of the connection.
-    pub fn finish(&mut self) -> Bytes {
-        let mut out = Vec::new();
-        let rest = self.scrubber.finish();
-        self.supply(rest, &mut out);
-        out.push(std::mem::take(&mut self.header).into());
-        out.concat().into()
     }
 
     /// Nothing is held back in any form.

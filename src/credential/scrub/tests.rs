@@ -1,6 +1,11 @@
 //! Tests of the scrubber against a search that tries every form at every place.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderValue};
@@ -143,7 +148,7 @@ fn nothing_tells_a_right_guess_from_a_wrong_one() {
 }
 
 #[test]
-fn a_pause_shows_what_is_held_once() {
+fn the_end_of_a_message_shows_what_is_held_once() {
     let mut scrubber = Scrubber::new(github());
     assert_eq!(scrubber.push("echo g".into()), "echo ");
     assert_eq!((scrubber.release(), scrubber.held()), ("g".into(), 0));
@@ -156,7 +161,40 @@ fn a_pause_shows_what_is_held_once() {
 }
 
 #[test]
-fn an_echo_that_reaches_into_what_a_pause_shows_is_replaced_there() {
+fn brackets_and_quotes_are_held_back_only_where_a_secret_has_them() {
+    let secret = "p{a}ss/\"w}ord]77x";
+    let phantom = phantom_of(secret);
+    let echoes = echoes(&[(secret, &phantom)]);
+    for (text, held) in [
+        ("{\"a\":1}", 0),
+        ("[{\"a\":\"ab\"}]", 0),
+        ("\"\"", 0),
+        ("100%", 2),
+        ("x = q{b}", 4),
+        ("x = q{b}rr", 6),
+        // All that a letter ends, because it may be base64.
+        ("}]}ab", 5),
+    ] {
+        let mut scrubber = Scrubber::new(echoes.clone());
+        scrubber.push(text.into());
+        assert_eq!(scrubber.held(), held, "{text}");
+    }
+}
+
+#[test]
+fn what_could_begin_an_echo_is_found_in_bounded_steps() {
+    let secret = format!("@{}", "a!".repeat(700));
+    let phantom = phantom_of(&secret);
+    let echoes = echoes(&[(&secret, &phantom)]);
+    // The beginning but for its first byte, at each of 400 places: nothing would have to be held back.
+    let text = "a!".repeat(400);
+    let mut scrubber = Scrubber::new(echoes);
+    scrubber.push(text.clone().into());
+    assert_eq!(scrubber.held(), text.len());
+}
+
+#[test]
+fn an_echo_that_reaches_into_what_a_message_end_shows_is_replaced_there() {
     // The outer secret ends as the inner one begins.
     let echoes = echoes(&[(SECRET, PHANTOM), ("r8-a-second-secret", "k3-z-mnopqr-tuvwxy")]);
     let mut scrubber = Scrubber::new(echoes);
@@ -308,10 +346,10 @@ impl Body for Script {
     type Error = &'static str;
 
     fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-        std::task::Poll::Ready(self.0.pop_front())
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        Poll::Ready(self.0.pop_front())
     }
 }
 
@@ -329,7 +367,7 @@ async fn a_body_is_scrubbed_in_data_and_trailers_and_counted() {
         Ok(Frame::trailers(fields)),
     ];
     let scrubber = Scrubber::new(github());
-    let mut body = ScrubBody::new(Script(frames.into()), scrubber);
+    let mut body = ScrubBody::new(Script(frames.into()), &HeaderMap::new(), scrubber);
     let read = (&mut body).collect().await.expect("it ends well");
     assert_eq!(
         read.trailers().map(|fields| &fields[http::header::ETAG]),
@@ -339,40 +377,80 @@ async fn a_body_is_scrubbed_in_data_and_trailers_and_counted() {
     assert_eq!(body.replaced(), 2);
 }
 
+/// What a body gives until it waits.
+fn given<B: Body<Data = Bytes, Error: std::fmt::Debug> + Unpin>(body: &mut B) -> String {
+    let mut given = Vec::new();
+    let mut context = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Some(frame)) = Pin::new(&mut *body).poll_frame(&mut context) {
+        given.extend_from_slice(&frame.expect("no error").into_data().expect("data"));
+    }
+    text(given)
+}
+
 #[tokio::test]
-async fn a_body_that_pauses_gives_a_chance_beginning_and_goes_on() {
+async fn no_pause_shows_a_part_of_an_echo() {
+    for cut in [1, 4, 20, SECRET.len() - 1] {
+        let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+        let mut body = ScrubBody::new(Pausing(told), &HeaderMap::new(), Scrubber::new(github()));
+        tell.send(SECRET[..cut].to_owned()).expect("the body is there");
+        let silence = tokio::time::timeout(Duration::from_millis(100), body.frame()).await;
+        assert!(silence.is_err(), "{cut}");
+        tell.send(format!("{}\n", &SECRET[cut..]))
+            .expect("the body is there");
+        assert_eq!(given(&mut body), format!("{PHANTOM}\n"));
+    }
+}
+
+#[test]
+fn text_that_ends_as_events_and_json_do_waits_for_nothing() {
+    for part in [
+        "data: {\"a\":\"ghp_A1\"}\n\n",
+        "{\"a\":17}",
+        "ghp_A1\n",
+        "[1]",
+        "Password: ",
+    ] {
+        let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+        let mut body = ScrubBody::new(Pausing(told), &HeaderMap::new(), Scrubber::new(github()));
+        tell.send(part.to_owned()).expect("the body is there");
+        assert_eq!(given(&mut body), part);
+    }
+}
+
+#[test]
+fn a_message_with_its_length_is_given_whole_at_its_end() {
+    let fields = HeaderMap::from_iter([(
+        http::header::CONTENT_TYPE,
+        HeaderValue::from_static("application/grpc"),
+    )]);
     let (tell, told) = tokio::sync::mpsc::unbounded_channel();
-    let mut body = ScrubBody::new(Pausing(told), Scrubber::new(github()));
-    tell.send("echo g").expect("the body is there");
-    assert_eq!(
-        body.frame().await.and_then(|frame| frame.ok()?.into_data().ok()),
-        Some("echo ".into())
-    );
-    // Nothing else comes: without the pause's end this would wait for ever.
-    assert_eq!(
-        body.frame().await.and_then(|frame| frame.ok()?.into_data().ok()),
-        Some("g".into())
-    );
-    tell.send("o").expect("the body is there");
-    assert_eq!(
-        body.frame().await.and_then(|frame| frame.ok()?.into_data().ok()),
-        Some("o".into())
-    );
-    drop(tell);
-    assert!(body.frame().await.is_none());
+    let mut body = ScrubBody::new(Pausing(told), &fields, Scrubber::new(github()));
+    tell.send("\0\0\0\0\x06ab".to_owned()).expect("the body is there");
+    assert_eq!(given(&mut body), "\0\0\0\0\x06");
+    tell.send("ghp_\0\0\0\0\x28ghp_".to_owned())
+        .expect("the body is there");
+    assert_eq!(given(&mut body), "abghp_\0\0\0\0(");
+    tell.send(SECRET[4..].to_owned()).expect("the body is there");
+    assert_eq!(given(&mut body), PHANTOM);
+    // What is no message any more is held back as other text is.
+    tell.send(SECRET[..20].to_owned()).expect("the body is there");
+    assert_eq!(given(&mut body), "");
+    tell.send(SECRET[20..].to_owned() + "\n")
+        .expect("the body is there");
+    assert_eq!(given(&mut body), format!("{PHANTOM}\n"));
 }
 
 /// A body without an end until its sender goes.
-struct Pausing(tokio::sync::mpsc::UnboundedReceiver<&'static str>);
+struct Pausing(tokio::sync::mpsc::UnboundedReceiver<String>);
 
 impl Body for Pausing {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
     fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         self.0
             .poll_recv(cx)
             .map(|text| text.map(|text| Ok(Frame::data(text.into()))))
@@ -381,7 +459,11 @@ impl Body for Pausing {
 
 #[tokio::test]
 async fn a_body_of_known_length_keeps_it_and_ends_after_what_was_held() {
-    let mut body = ScrubBody::new(Full::new(Bytes::from("abc ghp_A1b2")), Scrubber::new(github()));
+    let mut body = ScrubBody::new(
+        Full::new(Bytes::from("abc ghp_A1b2")),
+        &HeaderMap::new(),
+        Scrubber::new(github()),
+    );
     assert_eq!(body.size_hint().exact(), Some(12));
     let frame = body.frame().await.expect("a frame").expect("no error");
     assert_eq!(frame.into_data().expect("data"), "abc ");
@@ -395,7 +477,7 @@ async fn a_body_of_known_length_keeps_it_and_ends_after_what_was_held() {
 #[tokio::test]
 async fn a_failing_body_fails_scrubbed_and_what_was_held_stays_back() {
     let frames = [data("abc ghp_A1b2C3d4"), Err("cut")];
-    let mut body = ScrubBody::new(Script(frames.into()), Scrubber::new(github()));
+    let mut body = ScrubBody::new(Script(frames.into()), &HeaderMap::new(), Scrubber::new(github()));
     assert_eq!(
         body.frame()
             .await
@@ -434,7 +516,6 @@ fn scrub_frames(content: &[u8], chunk: usize) -> Result<Vec<u8>, FrameFault> {
     for chunk in content.chunks(chunk) {
         out.extend_from_slice(&frames.push(Bytes::copy_from_slice(chunk))?);
     }
-    out.extend_from_slice(&frames.finish());
     Ok(out)
 }
 
@@ -459,6 +540,12 @@ fn messages_are_scrubbed_across_fragments_with_control_frames_between() {
     for chunk in [1, 2, 3, 7, 61, 1000, sent.len()] {
         assert_eq!(scrub_frames(&sent, chunk).as_ref(), Ok(&expected), "by {chunk}");
     }
+}
+
+#[test]
+fn a_message_that_breaks_off_shows_nothing_that_could_begin_an_echo() {
+    let sent = frame(0x81, format!("its {SECRET}").as_bytes());
+    assert_eq!(scrub_frames(&sent[..20], 7).as_deref(), Ok(&sent[..6]));
 }
 
 #[test]

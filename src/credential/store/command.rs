@@ -46,7 +46,7 @@ impl SecretStore for CommandStore {
             if let Some(member) = line.member {
                 let part = self.sets.part(line, member, DEFAULT_TTL, printed).await?;
                 return Ok(Fetched {
-                    secret: Arc::new(Secret::new(part.value, reference.allow_short)?),
+                    secret: Arc::new(Secret::kept(part.value, reference)?),
                     lifetime: Some(part.lifetime),
                     run: Some(part.run),
                 });
@@ -54,7 +54,7 @@ impl SecretStore for CommandStore {
             let printed = printed.await?;
             let (value, expires_in) = read_output(printed)?;
             let ttl = line.ttl.or(expires_in).unwrap_or(DEFAULT_TTL);
-            let secret = Arc::new(Secret::new(value, reference.allow_short)?);
+            let secret = Arc::new(Secret::kept(value, reference)?);
             Ok(Fetched {
                 secret,
                 lifetime: Some(Lifetime::of(ttl)),
@@ -253,6 +253,7 @@ mod tests {
                 member: None,
             }),
             allow_short: false,
+            private_key: None,
         };
         let error = CommandStore::new(DEADLINE).fetch(&gone).await.err();
         assert_eq!(error, Some(StoreError::Start(std::io::ErrorKind::NotFound)));

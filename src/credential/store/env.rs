@@ -15,7 +15,7 @@ use crate::session::Reference;
 /// `unsafe` and would not remove it from the kernel's copy: `/proc/PID/environ` keeps the text until the gateway ends. The
 /// launcher must therefore not pass it on, and the gateway must be undumpable, which hides that file from its own user.
 pub struct EnvStore {
-    values: HashMap<String, Result<Arc<Secret>, SecretUnsafe>>,
+    values: HashMap<Reference, Result<Arc<Secret>, SecretUnsafe>>,
 }
 
 impl EnvStore {
@@ -23,12 +23,11 @@ impl EnvStore {
     #[must_use]
     pub fn capture<'r>(references: impl IntoIterator<Item = &'r Reference>) -> Self {
         let values = references.into_iter().filter_map(|reference| {
-            let name = reference.env_name()?;
-            let value = std::env::var_os(name)?;
+            let value = std::env::var_os(reference.env_name()?)?;
             let value = Zeroizing::new(std::os::unix::ffi::OsStringExt::into_vec(value));
             Some((
-                name.to_owned(),
-                Secret::new(value, reference.allow_short).map(Arc::new),
+                reference.clone(),
+                Secret::kept(value, reference).map(Arc::new),
             ))
         });
         Self {
@@ -39,8 +38,7 @@ impl EnvStore {
 
 impl SecretStore for EnvStore {
     fn fetch<'a>(&'a self, reference: &'a Reference) -> Fetching<'a> {
-        let found = reference.env_name().and_then(|name| self.values.get(name));
-        let answer = match found {
+        let answer = match self.values.get(reference) {
             None => Err(StoreError::Absent),
             Some(Err(cause)) => Err(cause.clone().into()),
             Some(Ok(secret)) => Ok(Fetched {

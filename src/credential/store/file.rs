@@ -30,7 +30,7 @@ impl SecretStore for FileStore {
             let value = tokio::task::spawn_blocking(move || read(&path, shared))
                 .await
                 .map_err(|_| StoreError::Unreachable("the reading task ended"))??;
-            let secret = Arc::new(Secret::new(value, reference.allow_short)?);
+            let secret = Arc::new(Secret::kept(value, reference)?);
             Ok(Fetched {
                 secret,
                 lifetime: Some(LIFETIME),

@@ -50,7 +50,7 @@ impl SecretStore for KeyringStore {
                 .await
                 .map_err(|_| StoreError::TimedOut(DEADLINE))?
                 .map_err(|_| StoreError::Unreachable("the key ring's thread ended"))??;
-            let secret = Arc::new(Secret::new(value, reference.allow_short)?);
+            let secret = Arc::new(Secret::kept(value, reference)?);
             Ok(Fetched {
                 secret,
                 lifetime: Some(Lifetime::of(TTL)),

@@ -2,7 +2,7 @@
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// The key from which a session's phantoms are derived. Replicas that hold the same key issue the same phantoms.
 ///
@@ -66,6 +66,13 @@ impl Stream {
                 return letters[byte % letters.len()];
             }
         }
+    }
+
+    /// What a key is made of.
+    pub(super) fn seed(mut self) -> Zeroizing<[u8; 32]> {
+        let mut seed = Zeroizing::new([0; 32]);
+        seed.iter_mut().for_each(|byte| *byte = self.byte());
+        seed
     }
 
     pub(super) fn byte(&mut self) -> u8 {

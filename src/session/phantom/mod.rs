@@ -11,6 +11,7 @@ mod shape;
 use std::sync::Arc;
 
 use crate::names::CredentialName;
+use crate::signature::recipe::KeyForm;
 
 pub use draw::PhantomKey;
 pub use finder::{Form, Sighting};
@@ -71,6 +72,20 @@ impl Phantom {
         &self.text
     }
 
+    /// What is looked for in requests: the text, or one line of a private key, which has that of no other.
+    fn mark(&self) -> &str {
+        if !KeyForm::is_pem(self.text.as_bytes()) {
+            return &self.text;
+        }
+        // The first line is much the same in all keys of a kind, so it serves where there is no second.
+        let lines = self
+            .text
+            .split("\\n")
+            .flat_map(str::split_ascii_whitespace)
+            .filter(|line| line.len() >= MIN_MARK);
+        lines.take(2).last().unwrap_or(&self.text)
+    }
+
     /// Whether a credential can take the phantom's place without changing a length in any encoding.
     ///
     /// That is so where both have one length and the same punctuation at the same positions; letters, digits and
@@ -129,6 +144,35 @@ impl<'k> Issue<'k> {
                 bits,
             });
         }
+        self.draw(credential, taken, |key, attempt| {
+            Some(shape.fill(&mut key.stream(credential.as_str(), attempt)))
+        })
+    }
+
+    /// Issues the phantom of a private key: another key of the same form, with which any client signs.
+    ///
+    /// The same key, name and form give the same phantom.
+    ///
+    /// # Errors
+    /// [`PhantomFailure`] by cause.
+    pub fn issue_key(
+        &mut self,
+        credential: &CredentialName,
+        form: &KeyForm,
+        taken: impl Fn(&[u8]) -> bool,
+    ) -> Result<Phantom, PhantomFailure> {
+        self.draw(credential, taken, |key, attempt| {
+            let seed = key.stream(credential.as_str(), attempt).seed();
+            Some(form.phantom(&seed)?.to_string())
+        })
+    }
+
+    fn draw(
+        &mut self,
+        credential: &CredentialName,
+        taken: impl Fn(&[u8]) -> bool,
+        make: impl Fn(&PhantomKey, u32) -> Option<String>,
+    ) -> Result<Phantom, PhantomFailure> {
         if self.issued.len() == MAX_PHANTOMS {
             return Err(PhantomFailure::TooMany);
         }
@@ -142,7 +186,7 @@ impl<'k> Issue<'k> {
             });
         }
         let text = (0..MAX_ATTEMPTS)
-            .map(|attempt| shape.fill(&mut self.key.stream(credential.as_str(), attempt)))
+            .filter_map(|attempt| make(self.key, attempt))
             .find(|text| !taken(text.as_bytes()) && !self.overlaps(text))
             .ok_or_else(|| PhantomFailure::Crowded {
                 credential: credential.clone(),
@@ -158,7 +202,7 @@ impl<'k> Issue<'k> {
     /// The session's phantoms, ready to be looked for.
     #[must_use]
     pub fn finish(self) -> Phantoms {
-        let finder = Finder::new(self.issued.iter().map(|phantom| &*phantom.text));
+        let finder = Finder::new(self.issued.iter().map(Phantom::mark));
         Phantoms {
             issued: self.issued,
             finder,
@@ -253,6 +297,8 @@ pub const MIN_BITS: u32 = 24;
 /// The most phantoms that one session holds.
 pub const MAX_PHANTOMS: usize = 256;
 const MAX_ATTEMPTS: u32 = 64;
+/// No word around a key in PEM is as long as this, and the lines that matter are longer.
+const MIN_MARK: usize = 24;
 
 #[cfg(test)]
 mod tests;

@@ -90,6 +90,13 @@ pub(super) fn parameter(input: &[u8], name: &str) -> Option<Vec<u8>> {
     }
 }
 
+/// The digits of a parameter that is a number; empty where there is none.
+pub(super) fn number<'a>(input: &'a [u8], name: &str) -> Option<&'a str> {
+    let input = Input::parse(std::str::from_utf8(input).ok()?)?;
+    let mut found = input.parameters.iter().filter(|(known, _)| *known == name);
+    Some(found.next().map_or("", |(_, value)| value))
+}
+
 /// RFC 9421 §2.5.
 pub(super) fn signature_base(head: &RequestHead, input: &[u8]) -> Result<Vec<u8>, Fault> {
     let text = std::str::from_utf8(input).map_err(|_| Fault::Undecodable)?;

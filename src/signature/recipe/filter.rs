@@ -32,7 +32,8 @@ pub(super) enum Filter {
     Trim,
     /// A JSON string with its quotes.
     Json,
-    /// The text of a member of a JSON object: a string, or a number as it is written; nothing where it has no such member.
+    /// The text of a member of a JSON object: a string, a number as it is written, a list or object as JSON without spaces;
+    /// nothing where it has no such member.
     Member(Box<str>),
     /// The text of a parameter of a `Signature-Input` (RFC 9421 §2.3); nothing where it has no such parameter.
     Parameter(Box<str>),
@@ -233,7 +234,9 @@ fn member(object: &[u8], name: &str) -> Option<Vec<u8>> {
     match value {
         serde_json::Value::String(text) => Some(text.clone().into_bytes()),
         serde_json::Value::Number(number) => Some(number.to_string().into_bytes()),
-        _ => None,
+        serde_json::Value::Null => Some(Vec::new()),
+        list @ (serde_json::Value::Array(_) | serde_json::Value::Object(_)) => serde_json::to_vec(list).ok(),
+        serde_json::Value::Bool(_) => None,
     }
 }
 

@@ -38,6 +38,9 @@ struct RawRecipe {
     hosts: Vec<String>,
     #[serde(default)]
     strip: Vec<String>,
+    /// Schemes of `Authorization` whose credentials are bound to the signing key (DPoP's tokens).
+    #[serde(default)]
+    beside: Vec<String>,
     /// Whether a request with the id and no signature is let through (Binance's public data).
     #[serde(default)]
     unsigned: bool,
@@ -319,6 +322,7 @@ pub(super) fn load(text: &str) -> Result<Recipe, Vec<Mistake>> {
         text: loader.template("sign.text", &raw.sign.text),
         places: places(&raw, &mut loader),
         strip: loader.slots("strip", &raw.strip),
+        beside: raw.beside.clone(),
         unsigned: raw.unsigned,
         whole: false,
     };
@@ -365,12 +369,9 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
         if part.optional && role == Role::Id {
             loader.wrong(&at, "a key's id cannot be optional");
         }
-        // Any bytes are the seed of an Ed25519 key, so a phantom of one that stands in letters needs no making.
-        let drawn = algorithm == Algorithm::Ed25519
-            && ["unbase64", "unhex"]
-                .iter()
-                .any(|filter| raw.sign.key == format!("{{{name}|{filter}}}"));
-        let signs = role == Role::Secret && !drawn && !matches!(algorithm, Algorithm::Hmac(_));
+        let signs = role == Role::Secret
+            && !matches!(algorithm, Algorithm::Hmac(_))
+            && raw.sign.key == format!("{{{name}}}");
         Part {
             name: name.clone(),
             role,
@@ -381,7 +382,12 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
             key_of: signs.then_some(algorithm),
         }
     });
-    parts.collect()
+    let parts: Vec<Part> = parts.collect();
+    // Its phantom is a key of the same form, which can be made of what is kept and not of what is made of it.
+    if !matches!(algorithm, Algorithm::Hmac(_)) && !parts.iter().any(|part| part.key_of.is_some()) {
+        loader.wrong("sign.key", "a private key is a part that is `secret`, as it is kept: `{NAME}`");
+    }
+    parts
 }
 
 fn places(raw: &RawRecipe, loader: &mut Loader) -> Vec<Placement> {

@@ -11,13 +11,17 @@ mod canonical;
 mod check;
 mod claim;
 mod components;
+mod der;
 mod fault;
 mod filter;
 mod json;
+mod key;
+mod keytext;
 mod load;
 mod moment;
 mod place;
 mod preset;
+mod rsa;
 mod scene;
 mod sign;
 mod template;
@@ -25,11 +29,10 @@ mod template;
 mod tests;
 mod verify;
 
-use zeroize::Zeroizing;
-
 pub use algorithm::{Algorithm, MacName};
 pub use claim::Claim;
 pub use fault::Fault;
+pub use key::{KeyFault, KeyForm};
 pub use load::Mistake;
 pub use moment::{Nonce, NonceKind};
 pub use preset::{preset, presets};
@@ -58,6 +61,7 @@ pub struct Recipe {
     text: Template,
     places: Vec<Placement>,
     strip: Vec<Slot>,
+    beside: Vec<String>,
     unsigned: bool,
     whole: bool,
 }
@@ -75,8 +79,7 @@ pub struct Part {
     pub shape: Option<String>,
     /// The variables from which clients read it.
     pub variables: Vec<String>,
-    /// The algorithm whose private key it is, if not any text of its shape is one; its phantom must be one too, see
-    /// [`phantom_key`].
+    /// The algorithm whose private key it is, if it is one; its phantom is a key too, see [`KeyForm`].
     pub key_of: Option<Algorithm>,
     read: Option<Template>,
 }
@@ -182,14 +185,6 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A private key for a part whose [`Part::key_of`] says so, made of a seed: a phantom that signs, and opens nothing.
-///
-/// `None` for RSA, whose keys are searched for and not drawn, and for the one seed in billions that is no key.
-#[must_use]
-pub fn phantom_key(algorithm: Algorithm, seed: &[u8; 32]) -> Option<Zeroizing<String>> {
-    algorithm::key_of_seed(algorithm, seed)
-}
-
 impl Recipe {
     /// Reads a description.
     ///
@@ -281,6 +276,15 @@ impl Recipe {
     pub fn is_signature_field(&self, name: &str) -> bool {
         self.signature_slots()
             .any(|slot| matches!(slot, Slot::Header(field) if field == name))
+    }
+
+    /// Whether a field holds a credential that may stand beside the signature as it is, since it is bound to the signing key
+    /// and worth nothing without.
+    #[must_use]
+    pub fn goes_with(&self, name: &str, value: &[u8]) -> bool {
+        let scheme = value.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let known = |beside: &String| beside.as_bytes().eq_ignore_ascii_case(scheme);
+        name == "authorization" && self.beside.iter().any(known)
     }
 
     fn authorization_schemes(&self) -> impl Iterator<Item = &str> {

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use http::{HeaderMap, Method, Version};
 
 use super::claim::{Claim, Used};
 use super::components::Fresh;
@@ -10,8 +11,10 @@ use super::moment::{Moment, Nonce};
 use super::scene::{Known, Scene};
 use super::template::Name;
 use super::verify::Verified;
-use super::{Fault, Parts, Placement, Recipe, Role, ValueKind};
-use crate::message::RequestHead;
+use super::{Fault, Part, Parts, Placement, Recipe, Role, ValueKind};
+use crate::message::{
+    Authority, EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget,
+};
 
 /// A signed request's content where it was rewritten.
 pub struct Signed {
@@ -99,6 +102,46 @@ impl Recipe {
         Ok(Signed {
             content: if content == original { None } else { content },
         })
+    }
+
+    /// Whether a key can be made of parts, as it is when a request without anything special to it is signed.
+    ///
+    /// # Errors
+    /// [`Fault::Part`] and [`Fault::Key`].
+    pub fn try_key(&self, origin: &OriginPattern, parts: &Parts<'_>, now: SystemTime) -> Result<(), Fault> {
+        let missing = |part: &&Part| !part.optional && parts.get(&part.name).is_none();
+        if let Some(part) = self.parts.iter().find(missing) {
+            return Err(Fault::Part(part.name.clone()));
+        }
+        let (HostPattern::Exact(host) | HostPattern::Below(host)) = &origin.hosts;
+        let head = RequestHead {
+            method: Method::GET,
+            origin: Origin {
+                scheme: origin.scheme,
+                authority: Authority {
+                    host: host.clone(),
+                    port: origin.port,
+                },
+            },
+            target: RequestTarget::parse(b"/", EncodedSlash::Keep).map_err(|_| Fault::Target)?,
+            fields: HeaderMap::new(),
+            version: Version::HTTP_11,
+        };
+        let nothing = vec![None; self.values.len()];
+        let known = Known {
+            parts,
+            values: &nothing,
+            claimed: &nothing,
+            moment: Moment::of(now),
+            signature: None,
+            signing: true,
+        };
+        match Scene::new(self, &head, None, known).write(&self.key) {
+            Ok(key) => self.algorithm.sign(&key, b"").map(drop).map_err(|_| self.key_fault()),
+            Err(fault @ (Fault::Part(_) | Fault::Key(_))) => Err(fault),
+            // Something of a real request is missing, and not of the parts.
+            Err(_) => Ok(()),
+        }
     }
 
     /// The values that do not depend on the request as it will be signed.

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use subtle::ConstantTimeEq;
 
 use super::claim::Claim;
+use super::components;
 use super::moment::Moment;
 use super::scene::{Known, Scene};
 use super::template::Name;
@@ -14,14 +15,27 @@ use crate::message::RequestHead;
 /// A claim whose signature is the phantom's: only this can be signed again.
 pub struct Verified {
     pub(super) claim: Claim,
-    moment: Option<Moment>,
+    times: Times,
+}
+
+/// What the client says of time.
+#[derive(Default)]
+struct Times {
+    signed: Option<Moment>,
+    ends: Option<Moment>,
 }
 
 impl Verified {
     /// When the client says that it signed, for recipes with a time.
     #[must_use]
     pub fn time(&self) -> Option<SystemTime> {
-        self.moment.and_then(Moment::system)
+        self.times.signed.and_then(Moment::system)
+    }
+
+    /// Until when the client wants its signature to hold, where it says so.
+    #[must_use]
+    pub fn ends(&self) -> Option<SystemTime> {
+        self.times.ends.and_then(Moment::system)
     }
 }
 
@@ -65,10 +79,33 @@ impl Recipe {
                 return Err(Fault::Foreign(part.name.clone()));
             }
         }
-        let moment = self.check_values(&claim.values)?;
+        let times = self.check_values(&claim.values)?;
         if unsigned {
-            return Ok(Verified { claim, moment });
+            return Ok(Verified { claim, times });
         }
+        match self.proves(&claim, head, content, phantoms, times.signed) {
+            // The client may have signed its target as it wrote it; what is signed again and sent is the canonical one.
+            Err(Fault::Mismatch | Fault::Forbidden(_)) if let Some(target) = head.target.as_sent() => {
+                let sent = RequestHead {
+                    target,
+                    ..head.clone()
+                };
+                self.proves(&claim, &sent, content, phantoms, times.signed)?;
+            }
+            proven => proven?,
+        }
+        Ok(Verified { claim, times })
+    }
+
+    /// Whether the signature is the phantom's, over this very request.
+    fn proves(
+        &self,
+        claim: &Claim,
+        head: &RequestHead,
+        content: Option<&[u8]>,
+        phantoms: &Parts<'_>,
+        moment: Option<Moment>,
+    ) -> Result<(), Fault> {
         let known = Known {
             parts: phantoms,
             values: &claim.values,
@@ -84,29 +121,39 @@ impl Recipe {
             .algorithm
             .verify(&key, &text, signature)
             .map_err(|_| self.key_fault())?;
-        if verified {
-            Ok(Verified { claim, moment })
-        } else {
-            Err(Fault::Mismatch)
+        if !verified {
+            return Err(Fault::Mismatch);
         }
+        // What is made of the request and can be read inside of what was signed must be of this request.
+        for (value, claimed) in self.values.iter().zip(&claim.values) {
+            if let (ValueKind::Made(made), Some(_), Some(claimed)) = (&value.kind, &value.read, claimed)
+                && *scene.write(made)? != *claimed
+            {
+                return Err(Fault::Forbidden(value.name.clone()));
+            }
+        }
+        Ok(())
     }
 
-    /// Checks what the client says of time and scope; gives its time.
-    fn check_values(&self, values: &[Option<Vec<u8>>]) -> Result<Option<Moment>, Fault> {
-        let mut moment = None;
+    /// Checks what the client says of time and scope; gives its times.
+    fn check_values(&self, values: &[Option<Vec<u8>>]) -> Result<Times, Fault> {
+        let mut times = Times::default();
         for (value, claimed) in self.values.iter().zip(values) {
             let Some(claimed) = claimed else { continue };
             let text = std::str::from_utf8(claimed).map_err(|_| Fault::Malformed(value.name.clone()))?;
             match &value.kind {
                 ValueKind::Time { form, .. } => {
-                    moment = Some(
-                        form.read(text)
-                            .ok_or_else(|| Fault::Malformed(value.name.clone()))?,
-                    );
+                    let read = form.read(text);
+                    times.signed = Some(read.ok_or_else(|| Fault::Malformed(value.name.clone()))?);
                 }
                 ValueKind::Expiry { form, .. } => {
-                    form.read(text)
-                        .ok_or_else(|| Fault::Malformed(value.name.clone()))?;
+                    let read = form.read(text);
+                    times.ends = Some(read.ok_or_else(|| Fault::Malformed(value.name.clone()))?);
+                }
+                // RFC 9421 §2.3.
+                ValueKind::Components(_) => {
+                    times.signed = second(claimed, "created")?;
+                    times.ends = second(claimed, "expires")?;
                 }
                 ValueKind::Kept { among }
                     if !among.is_empty() && !among.iter().any(|known| known == text) =>
@@ -116,6 +163,17 @@ impl Recipe {
                 _ => {}
             }
         }
-        Ok(moment)
+        Ok(times)
     }
+}
+
+/// A time among the parameters of a signature, if it has one.
+fn second(input: &[u8], name: &str) -> Result<Option<Moment>, Fault> {
+    let malformed = || Fault::Malformed(name.to_owned());
+    let text = components::number(input, name).ok_or_else(malformed)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let seconds: u32 = text.parse().map_err(|_| malformed())?;
+    Ok(Some(Moment(i64::from(seconds) * 1000)))
 }

@@ -72,6 +72,9 @@ impl Action {
             return s3::read(endpoint, head).map(Reading::Known);
         }
         let apis = endpoint.apis();
+        if apis.is_empty() && endpoint.is_own() {
+            return Ok(Reading::Known(Action::of_nobody()));
+        }
         let (rest, rpc): (Vec<_>, Vec<_>) = apis.into_iter().partition(|api| api.speaks("rest"));
         if rpc::is_indicated(head) && rpc.is_empty() && !rest.is_empty() {
             return Err(ActionFault::Ambiguous);
@@ -137,6 +140,15 @@ impl Action {
         Action {
             operation: Some(operation),
             ..Action::unknown(&[api])
+        }
+    }
+
+    /// An operation of a service that no table has and that the operator named: no pin of actions can allow it, and AWS's
+    /// credentials it does not return.
+    fn of_nobody() -> Action {
+        Action {
+            beside_minting: false,
+            ..Action::unknown(&[])
         }
     }
 

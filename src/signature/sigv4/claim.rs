@@ -63,6 +63,8 @@ pub struct Claim {
     pub(super) token: Option<SessionToken>,
     pub(super) payload: Payload,
     pub(super) signature: Box<str>,
+    /// Whether the endpoint takes paths as S3 does, whatever the service is called.
+    pub(super) exact: bool,
 }
 
 /// The session token of temporary credentials.
@@ -201,6 +203,7 @@ impl Claim {
             }),
             payload,
             signature: parts.signature.into(),
+            exact: false,
         })
     }
 
@@ -269,6 +272,21 @@ impl Claim {
             &*self.service,
             "s3" | "s3express" | "s3-outposts" | "s3-object-lambda"
         )
+    }
+
+    /// Says that the endpoint takes paths as S3 does: the canonical path is what stands in the target, escaped once.
+    pub fn take_path_exactly(&mut self) {
+        self.exact = true;
+    }
+
+    /// Whether there is a session token in a field that is not signed.
+    pub(super) fn leaves_token_out(&self) -> bool {
+        let name = match &self.token {
+            Some(token) if token.express => &EXPRESS_TOKEN,
+            Some(_) => &TOKEN,
+            None => return false,
+        };
+        self.location == Location::Fields && !self.signed.contains(name)
     }
 
     /// The credential scope for a day: `20150830/us-east-1/s3/aws4_request`, for SigV4a without the region.
@@ -426,7 +444,7 @@ fn signed_names(text: &str) -> Result<(Vec<HeaderName>, bool), Fault> {
 
 /// The host and every `x-amz-` field must be signed (J02).
 ///
-/// The session token may be outside the signature (IoT wants it so); it is replaced in any case. Two names are left unsigned
+/// The session token may be outside the signature (IoT wants it so); it is replaced in any case, and stays outside. Two names are left unsigned
 /// in presigned requests by AWS's own clients.
 fn check_signed(signed: &[HeaderName], fields: &HeaderMap, location: Location) -> Result<(), Fault> {
     let is_signed = |name: &HeaderName| signed.binary_search_by(|s| s.as_str().cmp(name.as_str())).is_ok();

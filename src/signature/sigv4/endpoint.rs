@@ -16,6 +16,8 @@ pub struct Endpoint {
     signings: Vec<Signing>,
     apis: Apis,
     style: Style,
+    /// Whether paths are signed as they stand though it is no object store.
+    exact: bool,
     account: Option<Box<str>>,
 }
 
@@ -69,6 +71,8 @@ pub enum Style {
 pub enum OwnStyle<'a> {
     /// No object store.
     Service,
+    /// No object store, but its paths are taken and signed as an object store's are.
+    Exact,
     /// An object store with the bucket in the path.
     Path,
     /// An object store, and this bucket was in the host.
@@ -152,8 +156,9 @@ impl Endpoint {
                 regions: Regions::One(Cow::Owned(region.to_owned())),
             }],
             apis: Apis::OfService,
+            exact: style == OwnStyle::Exact,
             style: match style {
-                OwnStyle::Service => Style::Service,
+                OwnStyle::Service | OwnStyle::Exact => Style::Service,
                 OwnStyle::Path => Style::Path,
                 OwnStyle::VirtualHost(bucket) => Style::VirtualHost {
                     bucket: bucket.to_owned(),
@@ -181,6 +186,11 @@ impl Endpoint {
     /// Whether it is an object store, whose target is signed as it was sent and whose keys may hold anything.
     pub fn is_object_store(&self) -> bool {
         self.style != Style::Service
+    }
+
+    /// Whether a path means what stands in it: it is not resolved, and is escaped once where it is signed.
+    pub fn takes_exact_paths(&self) -> bool {
+        self.exact || self.is_object_store()
     }
 
     /// Says whether a signature for this service and these regions is one for this endpoint.
@@ -231,6 +241,7 @@ impl Endpoint {
             signings: rows.iter().filter_map(signing).collect(),
             apis: Apis::Listed(rows.first().map_or("", |row| row.apis)),
             style: Style::Service,
+            exact: false,
             account: None,
         }
     }
@@ -243,6 +254,7 @@ impl Endpoint {
             }],
             apis: Apis::Listed(apis),
             style,
+            exact: false,
             account: None,
         }
     }

@@ -231,7 +231,9 @@ fn an_own_endpoint_is_what_the_operator_says() {
     assert!(own.is_object_store());
     let table = Endpoint::own("dynamodb", "local", OwnStyle::Service);
     assert!(table.apis().iter().any(|api| api.id == "dynamodb"));
-    assert!(!table.is_object_store());
+    assert!(!table.is_object_store() && !table.takes_exact_paths());
+    let exact = Endpoint::own("store", "here", OwnStyle::Exact);
+    assert!(exact.apis().is_empty() && exact.takes_exact_paths() && !exact.is_object_store());
 }
 
 proptest! {

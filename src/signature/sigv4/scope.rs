@@ -20,6 +20,8 @@ pub struct Pins {
     pub regions: Vec<String>,
     /// Services by the name that they sign as (`bedrock`) or that the AWS CLI has for them (`bedrock-runtime`).
     pub services: Vec<String>,
+    /// Services that the operator's own endpoints name, which `services` may name though they are in no table.
+    pub own_services: Vec<String>,
     /// Accounts of twelve digits, whose resources alone may be named.
     pub accounts: Vec<String>,
     /// Buckets, `name` or `name/prefix`.
@@ -450,8 +452,10 @@ fn mistakes(pins: &Pins) -> Vec<PinMistake> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         text == "*" || (!text.is_empty() && text.bytes().all(plain))
     };
-    let service =
-        |name: &str| tables.apis().any(|api| api.id == name || api.signing == name) || name.starts_with("s3");
+    let service = |name: &str| {
+        let own = pins.own_services.iter().any(|own| own == name);
+        own || tables.apis().any(|api| api.id == name || api.signing == name) || name.starts_with("s3")
+    };
     let bucket = |text: &str| is_bucket(text.split('/').next().unwrap_or(text));
     let action = |pin: &str| names().any(|name| matches(pin, &name));
     let credential = |name: &str| Action::is_credential_name(name);

@@ -83,7 +83,15 @@ fn every_mistake_in_pins_is_named() {
     let wrong = Pins {
         partitions: texts(&["aws", "aws-mars"]),
         regions: texts(&["eu-west-1", "auto", "*", "EU West", ""]),
-        services: texts(&["s3", "bedrock", "bedrock-runtime", "s3express", "nothing"]),
+        services: texts(&[
+            "s3",
+            "bedrock",
+            "bedrock-runtime",
+            "s3express",
+            "nothing",
+            "store",
+        ]),
+        own_services: texts(&["store"]),
         accounts: texts(&[OWN, "1234"]),
         buckets: texts(&["my-bucket", "my-bucket/a/b", "/x", "b"]),
         actions: texts(&["s3:Get*", "*:Get*", "s3:ListBucket", "S3:GetObject"]),
@@ -479,6 +487,52 @@ fn a_pinned_account_is_told_to_s3() {
         "",
     );
     assert_eq!(refused, Err(OutOfScope::BucketOwner));
+}
+
+/// A service that is in no table has no action that a pin could name, and AWS's own hosts do not have it.
+#[test]
+fn an_own_service_that_no_table_has_is_signed_for_unless_actions_are_pinned() {
+    let own = Endpoint::own("store", "here", OwnStyle::Service);
+    let judged = |pins: Pins, method: &str, target: &str, fields: &[(&str, &str)]| {
+        judge_at(&own, pins, &head("store.test", method, target, fields), "")
+    };
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    for (method, target, fields) in [
+        ("GET", "/", &[][..]),
+        ("DELETE", "/a/b?c=d", &[]),
+        ("POST", "/?Action=AssumeRole&Action=x", &form),
+        ("POST", "/", &[("x-amz-target", "Any.Thing")]),
+    ] {
+        assert_eq!(
+            judged(Pins::default(), method, target, fields),
+            Ok(()),
+            "{target}"
+        );
+        assert_eq!(
+            judged(actions(&["s3:*"]), method, target, fields),
+            Err(OutOfScope::UnknownAction),
+            "{target}"
+        );
+    }
+    let stranger = judged(accounts(&[OWN]), "GET", "/999999999999/x", &[]);
+    assert_eq!(stranger, Err(OutOfScope::Account("999999999999".to_owned())));
+    let pinned = |services: &[&str]| Pins {
+        services: texts(services),
+        own_services: texts(&["store"]),
+        ..Pins::default()
+    };
+    let asked = Asked {
+        service: "store",
+        regions: &["here"],
+        set: false,
+    };
+    let place = |pins: Pins| Scope::new(pins).unwrap().permits_place(&own, &asked);
+    assert_eq!(place(pinned(&["store"])), Ok(()));
+    assert_eq!(place(pinned(&["s3"])), Err(OutOfScope::Service));
+    let aws = Endpoint::of(&Host::parse(b"polly.us-east-1.amazonaws.com").unwrap()).unwrap();
+    assert!(Scope::default().permits_place(&aws, &asked).is_err());
+    let unsigned = Action::read(&own, &head("store.test", "GET", "/", &[])).unwrap();
+    assert_eq!(Scope::default().permits_unsigned(&unsigned), Ok(()));
 }
 
 #[test]

@@ -190,13 +190,15 @@ fn sign_head(
     ours.sign(&to_sign).map(str::to_owned)
 }
 
-/// The client's names that are still there, the host, and every `x-amz-` field: ascending, each once (J02).
+/// The client's names that are still there, the host, and every `x-amz-` field: ascending, each once (J02). A session token that the
+/// client left out stays out, as services want it to which it is added after signing (IoT).
 fn signed_fields(head: &RequestHead, claim: &Claim) -> Vec<HeaderName> {
     let there = |name: &&HeaderName| **name == HOST || head.fields.contains_key(*name);
+    let apart = claim.leaves_token_out().then(|| token_name(claim));
     let ours = head
         .fields
         .keys()
-        .filter(|name| name.as_str().starts_with("x-amz-"));
+        .filter(|name| name.as_str().starts_with("x-amz-") && Some(*name) != apart);
     let mut names: Vec<HeaderName> = claim.signed.iter().filter(there).chain(ours).cloned().collect();
     names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
     names.dedup();

@@ -104,7 +104,7 @@ impl Claim {
     }
 
     pub(super) fn path_rule(&self) -> PathRule {
-        if self.is_s3() {
+        if self.exact || self.is_s3() {
             PathRule::S3
         } else {
             PathRule::OTHERS

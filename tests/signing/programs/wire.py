@@ -48,11 +48,16 @@ class Request:
         self.seed = self.of("authorization").rpartition("Signature=")[2]
         return self
 
-    def sign_asymmetric(self, service, expires=None):
-        """By SigV4a, in AWS's own implementation in C."""
+    def sign_asymmetric(self, service, payload=None, expires=None):
+        """By SigV4a, in AWS's own implementation in C, which for S3 takes `UNSIGNED-PAYLOAD` from its own settings alone."""
         request = AWSRequest(method=self.method, url=f"https://{self.base.netloc}{self.target}", data=self.content)
         for name, value in self.fields:
             request.headers.add_header(name, value)
+        if payload is not None:
+            request.headers["X-Amz-Content-SHA256"] = payload
+        if expires is not None:
+            # Its signer would put a form's content into the query.
+            request.data = b""
         kinds = ((crt.CrtSigV4AsymAuth, crt.CrtSigV4AsymQueryAuth), (crt.CrtS3SigV4AsymAuth, crt.CrtS3SigV4AsymQueryAuth))
         kind = kinds[service == "s3"][expires is not None]
         kind(Credentials(ACCESS, SECRET, TOKEN), service, REGION, **({} if expires is None else {"expires": expires})).add_auth(request)

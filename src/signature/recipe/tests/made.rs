@@ -317,9 +317,9 @@ fn a_time_is_put_back_where_a_service_takes_none_ahead_of_its_own() {
 }
 
 #[test]
-fn a_raw_key_has_phantoms_like_any_text_and_a_pem_has_none() {
+fn a_private_key_is_told_from_a_shared_one() {
     let key_of = |name: &str| preset(name).unwrap().parts().iter().find_map(|part| part.key_of);
-    assert_eq!(key_of("coinbase-cdp-ed25519"), None);
+    assert_eq!(key_of("coinbase-cdp-ed25519"), Some(Algorithm::Ed25519));
     assert_eq!(key_of("http-signature-ed25519"), Some(Algorithm::Ed25519));
     assert_eq!(key_of("kraken"), None);
 }

@@ -1,0 +1,89 @@
+//! How much of what has come could begin an echo that is not whole yet.
+
+use std::cmp::Reverse;
+
+use crate::credential::echo::{Form, alike};
+
+/// Tells a possible beginning by its shape: which bytes may stand in a form, and where those stand that are no letters.
+///
+/// INVARIANT: it depends on phantoms and on lengths alone, which whoever holds the phantoms knows. Would it depend on a
+/// secret's own bytes, then content that the workload chose, and a look at which of its ends come late, would tell the
+/// secret byte by byte.
+pub(super) struct Beginnings {
+    /// Which bytes may stand in a form.
+    usual: [bool; 256],
+    /// The length of the longest form.
+    longest: usize,
+    /// Sorted: a byte that no base64 holds, where in a form it stands (later places first), and in which one.
+    marks: Vec<(u8, Reverse<u32>, u32)>,
+}
+
+impl Beginnings {
+    pub(super) fn of(forms: &[Form]) -> Self {
+        let mut usual = [false; 256];
+        for byte in (0..=u8::MAX).filter(is_coded) {
+            usual[usize::from(byte)] = true;
+        }
+        let mut marks = Vec::new();
+        for (index, form) in forms.iter().enumerate() {
+            for (at, &byte) in form.phantom.iter().enumerate() {
+                usual[usize::from(byte)] = true;
+                // What ends a form leaves nothing to wait for.
+                if !is_coded(&byte) && at + 1 < form.phantom.len() {
+                    marks.push((byte, Reverse(at as u32), index as u32));
+                }
+            }
+        }
+        marks.sort_unstable();
+        Self {
+            usual,
+            longest: forms.iter().map(|form| form.phantom.len()).max().unwrap_or(0),
+            marks,
+        }
+    }
+
+    /// The length of the last part that could be the beginning of a form.
+    ///
+    /// Base64 can be cut behind any letter, so behind a letter it is the whole run of usual bytes. Behind another byte, such as
+    /// the bracket that ends most JSON, it is what some form has up to there.
+    pub(super) fn length(&self, forms: &[Form], bytes: &[u8]) -> usize {
+        let usual = |byte: &&u8| self.usual[usize::from(**byte)];
+        let run = bytes.iter().rev().take(self.longest).take_while(usual).count();
+        let (_, run) = bytes.split_at(bytes.len() - run);
+        let Some(last) = run.last().filter(|last| !is_coded(last)) else {
+            return run.len();
+        };
+        let first = self.marks.partition_point(|(mark, ..)| mark < last);
+        let places = self.marks[first..].iter().take_while(|(mark, ..)| mark == last);
+        let mut steps = 0;
+        for (_, Reverse(at), index) in places {
+            let length = *at as usize + 1;
+            let Some((_, tail)) = run.len().checked_sub(length).map(|from| run.split_at(from)) else {
+                continue;
+            };
+            let phantom = &forms[*index as usize].phantom[..length];
+            let same = phantom
+                .iter()
+                .zip(tail)
+                .rev()
+                .take_while(|(p, b)| alike(**p, **b));
+            let same = same.count();
+            if same == length {
+                return length;
+            }
+            steps += same;
+            if steps > MOST_STEPS {
+                return run.len();
+            }
+        }
+        0
+    }
+}
+
+/// Whether base64 or base64url may hold it.
+fn is_coded(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/-_".contains(byte)
+}
+
+/// How many bytes are compared at the most; what would take more is held back as a whole.
+const MOST_STEPS: usize = 4096;

@@ -1,0 +1,202 @@
+//! Where a message ends in content that is a row of messages, each with its length before it.
+
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+
+/// Follows the lengths. A message's end is an end of text: behind it stands the next one's length, whose first byte is in no
+/// secret, so that nothing need be held back there until more comes.
+pub(super) struct Messages {
+    layout: &'static Layout,
+    header: [u8; LONGEST_HEADER],
+    known: usize,
+    /// Bytes of the message that are still to come.
+    left: u64,
+    /// What came is not what the content type says; no end is known from there on.
+    lost: bool,
+}
+
+/// How a message begins: some bytes, then its length (32 bits, the highest first).
+struct Layout {
+    /// In lower case, without parameters; a `+` ends what stands for a family.
+    kind: &'static [u8],
+    before: usize,
+    /// The length counts its own four bytes.
+    counts_itself: bool,
+}
+
+/// gRPC over HTTP/2 ("Length-Prefixed-Message"), gRPC-Web (the same, in binary alone), the Connect protocol ("Streaming RPCs"),
+/// Amazon's event streams ("Event stream encoding": the total length comes first), watches of Kubernetes in Protobuf
+/// (`LengthDelimitedFramer` of its apimachinery).
+const LAYOUTS: [Layout; 7] = [
+    Layout::new(b"application/grpc", 1, false),
+    Layout::new(b"application/grpc+", 1, false),
+    Layout::new(b"application/grpc-web", 1, false),
+    Layout::new(b"application/grpc-web+", 1, false),
+    Layout::new(b"application/connect+", 1, false),
+    Layout::new(b"application/vnd.amazon.eventstream", 0, true),
+    Layout::new(b"application/vnd.kubernetes.protobuf", 0, false),
+];
+
+impl Layout {
+    const fn new(kind: &'static [u8], before: usize, counts_itself: bool) -> Self {
+        Self {
+            kind,
+            before,
+            counts_itself,
+        }
+    }
+
+    fn is_of(&self, kind: &[u8]) -> bool {
+        match self.kind {
+            [.., b'+'] => kind.starts_with(self.kind),
+            whole => kind == whole,
+        }
+    }
+}
+
+impl Messages {
+    /// For content of a type that has messages.
+    pub(super) fn told_by(fields: &HeaderMap) -> Option<Self> {
+        let mut kind = fields.get(CONTENT_TYPE)?.as_bytes().to_ascii_lowercase();
+        let end = kind.iter().position(|byte| *byte == b';').unwrap_or(kind.len());
+        let streams = kind[end..].windows(12).any(|text| text == b"stream=watch");
+        kind.truncate(end);
+        let layout = LAYOUTS.iter().find(|layout| layout.is_of(kind.trim_ascii()))?;
+        // Without that parameter it is one object, and has no length.
+        if layout.kind.ends_with(b"kubernetes.protobuf") && !streams {
+            return None;
+        }
+        Some(Self {
+            layout,
+            header: [0; LONGEST_HEADER],
+            known: 0,
+            left: 0,
+            lost: false,
+        })
+    }
+
+    /// Takes the next bytes, and says whether a message ends with them.
+    pub(super) fn pass(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() && !self.lost {
+            if self.left > 0 {
+                let taken = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                self.left -= taken as u64;
+                bytes = &bytes[taken..];
+            } else {
+                self.read(bytes[0]);
+                bytes = &bytes[1..];
+            }
+        }
+        !self.lost && self.left == 0 && self.known == 0
+    }
+
+    fn read(&mut self, byte: u8) {
+        // A secret is visible ASCII: content that has such a byte here may have one on both sides of what was no end.
+        if self.known == 0 && (b'\t'..0x80).contains(&byte) {
+            self.lost = true;
+            return;
+        }
+        self.header[self.known] = byte;
+        self.known += 1;
+        let before = self.layout.before;
+        if let [a, b, c, d] = self.header[before..self.known] {
+            let counted = if self.layout.counts_itself { 4 } else { 0 };
+            let length = u64::from(u32::from_be_bytes([a, b, c, d]));
+            self.known = 0;
+            match length.checked_sub(counted) {
+                Some(left) => self.left = left,
+                None => self.lost = true,
+            }
+        }
+    }
+}
+
+const LONGEST_HEADER: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn messages(kind: &'static str) -> Option<Messages> {
+        Messages::told_by(&HeaderMap::from_iter([(
+            CONTENT_TYPE,
+            HeaderValue::from_static(kind),
+        )]))
+    }
+
+    #[test]
+    fn only_content_with_lengths_has_messages() {
+        for kind in [
+            "application/grpc",
+            "application/grpc+proto",
+            "Application/gRPC-Web+proto; charset=x",
+            "application/connect+json",
+            "application/vnd.amazon.eventstream",
+            "application/vnd.kubernetes.protobuf;stream=watch",
+        ] {
+            assert!(messages(kind).is_some(), "{kind}");
+        }
+        for kind in [
+            "application/grpcx",
+            "application/grpc-web-text",
+            "application/grpc-web-text+proto",
+            "application/connect",
+            "application/json",
+            "text/event-stream",
+            "application/vnd.kubernetes.protobuf",
+        ] {
+            assert!(messages(kind).is_none(), "{kind}");
+        }
+        assert!(Messages::told_by(&HeaderMap::new()).is_none());
+    }
+
+    #[test]
+    fn a_message_ends_where_its_length_says_however_the_stream_is_cut() {
+        let streams: [(&str, &[u8], &[usize]); 3] = [
+            (
+                "application/grpc",
+                b"\0\0\0\0\x03abc\0\0\0\0\0\x01\0\0\0\x01z",
+                &[8, 13, 19],
+            ),
+            (
+                "application/vnd.amazon.eventstream",
+                b"\0\0\0\x06ab\0\0\0\x07abc",
+                &[6, 13],
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;stream=watch",
+                b"\0\0\0\x02ab\0\0\0\x01z",
+                &[6, 11],
+            ),
+        ];
+        for (kind, stream, ends) in streams {
+            for first in 0..stream.len() {
+                for second in first..=stream.len() {
+                    let mut messages = messages(kind).expect("it has messages");
+                    messages.pass(&stream[..first]);
+                    let ended = messages.pass(&stream[first..second]);
+                    assert_eq!(
+                        ended,
+                        second == 0 || ends.contains(&second),
+                        "{kind} {first} {second}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn content_that_belies_its_type_has_no_end_from_there_on() {
+        let mut json = messages("application/grpc").expect("it has messages");
+        assert!(!json.pass(b"{\"a\":1}"));
+        assert!(!json.pass(b"\0\0\0\0\0"));
+        let mut turned = messages("application/grpc").expect("it has messages");
+        assert!(turned.pass(b"\0\0\0\0\x02ab"));
+        assert!(!turned.pass(b"cd"));
+        assert!(!turned.pass(b"\0\0\0\0\0"));
+        let mut short = messages("application/vnd.amazon.eventstream").expect("it has messages");
+        assert!(!short.pass(b"\0\0\0\x02"));
+    }
+}

@@ -1,0 +1,433 @@
+//! Private keys as they are kept: what kind one is and in what encoding, and a phantom key of the same kind and encoding.
+
+use aws_lc_rs::agreement::{ECDH_P256, ECDH_P384, PrivateKey};
+use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaKeyPair};
+use sha2::{Digest as _, Sha384};
+use zeroize::Zeroizing;
+
+use super::algorithm::Algorithm;
+use super::der::{BITS, Bytes, INTEGER, OBJECT, OCTETS, SEQUENCE, element, integer, object};
+use super::keytext::Coding;
+use super::rsa;
+
+/// Why a text is no private key that signs. Says nothing of its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyFault {
+    /// It is in none of the forms that are read.
+    #[error(
+        "it is no private key: that is PEM (`PRIVATE KEY`, `EC PRIVATE KEY` or `RSA PRIVATE KEY`), or of Ed25519 its 32 bytes, \
+         or 64 with the public key, in base64 or hexadecimal"
+    )]
+    Form,
+    /// It is locked with a passphrase.
+    #[error("the private key is encrypted; keep it without a passphrase: `openssl pkey -in KEY -out PLAIN`")]
+    Encrypted,
+    /// It is in OpenSSH's own form.
+    #[error("the private key is in OpenSSH's form; write it as PEM: `ssh-keygen -p -m PKCS8 -f KEY`")]
+    OpenSsh,
+    /// It is the half that anybody may know.
+    #[error("it is a public key or a certificate; the private key is needed")]
+    Public,
+    /// There are several.
+    #[error("there is more than one private key in it")]
+    Several,
+    /// It is another kind of key than the algorithm signs with.
+    #[error("it is {is}, and the service is signed for with {wanted}")]
+    Kind {
+        /// What it is.
+        is: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// It is too small or too large, or of an odd size.
+    #[error("it is an RSA key of {0} bits; those of 2048, 3072 and 4096 bits are taken")]
+    Size(usize),
+    /// It is cut off, or its numbers do not belong together.
+    #[error("the private key is damaged")]
+    Damaged,
+}
+
+/// What a private key is, without its value: enough to read it, and to make another of the same kind and encoding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyForm {
+    kind: Kind,
+    frame: Frame,
+    coding: Coding,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Ed25519,
+    P256,
+    P384,
+    Rsa { bits: usize },
+}
+
+/// How the key's bytes are arranged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Frame {
+    /// PKCS #8 (RFC 5958), with the name of the algorithm as it stands there; with the public key beside, in its version 2.
+    Pkcs8 { algorithm: Vec<u8>, public: bool },
+    /// RFC 5915.
+    Sec1,
+    /// RFC 8017 §A.1.2.
+    Pkcs1,
+    /// The 32 bytes of Ed25519 (RFC 8032 §5.1.5).
+    Seed,
+    /// The same and the public key, as libsodium and Go have them.
+    Pair,
+}
+
+/// A private key that was read.
+pub(super) enum Pair {
+    Ed25519(Ed25519KeyPair),
+    Ecdsa(EcdsaKeyPair),
+    Rsa(RsaKeyPair),
+}
+
+impl Pair {
+    /// Reads a key that is kept as text, for an algorithm.
+    pub(super) fn read(algorithm: Algorithm, text: &[u8]) -> Result<Pair, KeyFault> {
+        Ok(read(algorithm, text)?.1)
+    }
+}
+
+impl KeyForm {
+    /// The form of a text that must be a key with which the algorithm signs.
+    ///
+    /// # Errors
+    /// [`KeyFault`] by cause.
+    pub fn of(algorithm: Algorithm, text: &[u8]) -> Result<KeyForm, KeyFault> {
+        let form = read(algorithm, text)?.0;
+        match form.kind {
+            Kind::Rsa { bits } if !RSA_BITS.contains(&bits) => Err(KeyFault::Size(bits)),
+            _ => Ok(form),
+        }
+    }
+
+    /// Whether a text has PEM's marks around it, as no other secret has.
+    #[must_use]
+    pub fn is_pem(text: &[u8]) -> bool {
+        memchr::memmem::find(text, b"-----BEGIN ").is_some()
+    }
+
+    /// An algorithm that signs with the private key of a text, whatever its kind.
+    ///
+    /// # Errors
+    /// [`KeyFault`] by cause.
+    pub fn algorithm(text: &[u8]) -> Result<Algorithm, KeyFault> {
+        let (coding, bytes) = Coding::read(text)?;
+        let (kind, _, _) = arranged(&coding, &bytes)?;
+        Ok(match kind {
+            Kind::Ed25519 => Algorithm::Ed25519,
+            Kind::P256 => Algorithm::EcdsaP256,
+            Kind::P384 => Algorithm::EcdsaP384,
+            Kind::Rsa { .. } => Algorithm::RsaPkcs1Sha256,
+        })
+    }
+
+    /// Another key of this form, made of a seed: it signs, and opens nothing. One seed gives one key.
+    ///
+    /// `None` for the rare seed that is no key. RSA's primes are searched for, which takes a moment.
+    #[must_use]
+    pub fn phantom(&self, seed: &[u8; 32]) -> Option<Zeroizing<String>> {
+        let bytes = match self.kind {
+            Kind::Ed25519 => self.framed_ed25519(seed)?,
+            Kind::P256 | Kind::P384 => self.framed_ec(seed)?,
+            Kind::Rsa { bits } => {
+                let numbers = rsa::key_of_seed(bits, seed)?;
+                let members: Vec<Bytes> = numbers.iter().map(|number| integer(number)).collect();
+                let version = integer(&[0]);
+                let whole = std::iter::once(&version).chain(&members);
+                self.in_frame(object(SEQUENCE, whole.map(|member| &member[..])), None)?
+            }
+        };
+        Some(self.coding.write(&bytes))
+    }
+
+    fn framed_ed25519(&self, seed: &[u8; 32]) -> Option<Bytes> {
+        let pair = Ed25519KeyPair::from_seed_unchecked(seed).ok()?;
+        let public = pair.public_key().as_ref();
+        match self.frame {
+            Frame::Seed => Some(Zeroizing::new(seed.to_vec())),
+            Frame::Pair => Some(Zeroizing::new([&seed[..], public].concat())),
+            // RFC 8410 §7: the key is an octet string of its own.
+            _ => self.in_frame(object(OCTETS, [&seed[..]]), Some(public)),
+        }
+    }
+
+    /// RFC 5915 §3. The curve is named where nothing around it does.
+    fn framed_ec(&self, seed: &[u8; 32]) -> Option<Bytes> {
+        let (curve, name, scalar) = match self.kind {
+            Kind::P384 => (&ECDH_P384, P384, Zeroizing::new(Sha384::digest(seed).to_vec())),
+            _ => (&ECDH_P256, P256, Zeroizing::new(seed.to_vec())),
+        };
+        let key = PrivateKey::from_private_key(curve, &scalar).ok()?;
+        let point = key.compute_public_key().ok()?;
+        let (version, scalar) = (integer(&[1]), object(OCTETS, [&scalar[..]]));
+        let named = object(0xa0, [name]);
+        let public = object(0xa1, [&object(BITS, [&[0], point.as_ref()])[..]]);
+        let mut members = vec![&version[..], &scalar];
+        if self.frame == Frame::Sec1 {
+            members.push(&named);
+        }
+        members.push(&public);
+        self.in_frame(object(SEQUENCE, members), None)
+    }
+
+    fn in_frame(&self, key: Bytes, public: Option<&[u8]>) -> Option<Bytes> {
+        let Frame::Pkcs8 {
+            algorithm,
+            public: with,
+        } = &self.frame
+        else {
+            return Some(key);
+        };
+        let version = integer(&[u8::from(*with)]);
+        let (algorithm, key) = (object(SEQUENCE, [&algorithm[..]]), object(OCTETS, [&key[..]]));
+        let mut members = vec![&version[..], &algorithm, &key];
+        // RFC 8410 §10.3.
+        let public = object(0x81, [&[0], public.unwrap_or_default()]);
+        if *with {
+            members.push(&public);
+        }
+        Some(object(SEQUENCE, members))
+    }
+}
+
+/// Reads a key and tells its form; nothing is taken that the algorithm does not sign with.
+fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, Pair), KeyFault> {
+    let (coding, bytes) = Coding::read(text)?;
+    let (kind, frame, inner) = arranged(&coding, &bytes)?;
+    let wanted = match algorithm {
+        Algorithm::Ed25519 => "an Ed25519 key",
+        Algorithm::EcdsaP256 => "an ECDSA key of the curve P-256",
+        Algorithm::EcdsaP384 => "an ECDSA key of the curve P-384",
+        Algorithm::RsaPssSha512 | Algorithm::RsaPkcs1Sha256 => "an RSA key",
+        Algorithm::Hmac(_) => return Err(KeyFault::Form),
+    };
+    let pair = match (algorithm, kind) {
+        (Algorithm::Ed25519, Kind::Ed25519) => Pair::Ed25519(ed25519(&frame, &bytes)?),
+        (Algorithm::EcdsaP256, Kind::P256) => {
+            Pair::Ecdsa(ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &frame, &bytes)?)
+        }
+        (Algorithm::EcdsaP384, Kind::P384) => {
+            Pair::Ecdsa(ecdsa(&signature::ECDSA_P384_SHA384_FIXED_SIGNING, &frame, &bytes)?)
+        }
+        (Algorithm::RsaPssSha512 | Algorithm::RsaPkcs1Sha256, Kind::Rsa { bits }) => {
+            if !(RSA_BITS[0]..=RSA_BITS[2]).contains(&bits) {
+                return Err(KeyFault::Size(bits));
+            }
+            // What aws-lc reads of PKCS #8 excludes keys that are marked for PSS (RFC 4055 §1.2); the key inside is the same.
+            Pair::Rsa(RsaKeyPair::from_der(inner).map_err(|_| KeyFault::Damaged)?)
+        }
+        (_, kind) => {
+            let is = match kind {
+                Kind::Ed25519 => "an Ed25519 key",
+                Kind::P256 => "an ECDSA key of the curve P-256",
+                Kind::P384 => "an ECDSA key of the curve P-384",
+                Kind::Rsa { .. } => "an RSA key",
+            };
+            return Err(KeyFault::Kind { is, wanted });
+        }
+    };
+    Ok((KeyForm { kind, frame, coding }, pair))
+}
+
+/// What is in the bytes of a text: the kind, the frame, and the key within the frame.
+fn arranged<'a>(coding: &Coding, bytes: &'a [u8]) -> Result<(Kind, Frame, &'a [u8]), KeyFault> {
+    match coding {
+        Coding::Pem { label, .. } => framed(label, bytes),
+        _ if bytes.len() == 32 => Ok((Kind::Ed25519, Frame::Seed, bytes)),
+        _ => Ok((Kind::Ed25519, Frame::Pair, bytes)),
+    }
+}
+
+fn ed25519(frame: &Frame, bytes: &[u8]) -> Result<Ed25519KeyPair, KeyFault> {
+    let pair = match frame {
+        Frame::Seed => Ed25519KeyPair::from_seed_unchecked(bytes),
+        // Refused where the halves do not belong together: clients that sign with the public half would sign something else.
+        Frame::Pair => Ed25519KeyPair::from_seed_and_public_key(&bytes[..32], &bytes[32..]),
+        _ => Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes),
+    };
+    pair.map_err(|_| KeyFault::Damaged)
+}
+
+fn ecdsa(
+    algorithm: &'static signature::EcdsaSigningAlgorithm,
+    frame: &Frame,
+    der: &[u8],
+) -> Result<EcdsaKeyPair, KeyFault> {
+    let pair = match frame {
+        Frame::Sec1 => EcdsaKeyPair::from_private_key_der(algorithm, der),
+        _ => EcdsaKeyPair::from_pkcs8(algorithm, der),
+    };
+    pair.map_err(|_| KeyFault::Damaged)
+}
+
+/// The same of a PEM block of this label.
+fn framed<'a>(label: &str, der: &'a [u8]) -> Result<(Kind, Frame, &'a [u8]), KeyFault> {
+    let damaged = || KeyFault::Damaged;
+    match label {
+        "EC PRIVATE KEY" => {
+            let (whole, _) = element(der, SEQUENCE).ok_or_else(damaged)?;
+            let (_, rest) = element(whole, INTEGER).ok_or_else(damaged)?;
+            let (scalar, rest) = element(rest, OCTETS).ok_or_else(damaged)?;
+            let kind = match (element(rest, 0xa0), scalar.len()) {
+                (Some((named, _)), _) => curve(named)?,
+                (None, 32) => Kind::P256,
+                (None, 48) => Kind::P384,
+                (None, _) => return Err(damaged()),
+            };
+            Ok((kind, Frame::Sec1, der))
+        }
+        "RSA PRIVATE KEY" => Ok((rsa_kind(der)?, Frame::Pkcs1, der)),
+        _ => {
+            let (whole, _) = element(der, SEQUENCE).ok_or_else(damaged)?;
+            let (version, rest) = element(whole, INTEGER).ok_or_else(damaged)?;
+            let (algorithm, rest) = element(rest, SEQUENCE).ok_or_else(damaged)?;
+            let (inner, _) = element(rest, OCTETS).ok_or_else(damaged)?;
+            let (name, parameters) = element(algorithm, OBJECT).ok_or_else(damaged)?;
+            let kind = match name {
+                ED25519 => Kind::Ed25519,
+                EC => curve(parameters)?,
+                RSA | RSA_PSS => rsa_kind(inner)?,
+                _ => {
+                    return Err(KeyFault::Kind {
+                        is: "a key of a kind that signs nothing here",
+                        wanted: "an Ed25519, ECDSA or RSA key",
+                    });
+                }
+            };
+            let frame = Frame::Pkcs8 {
+                algorithm: algorithm.to_vec(),
+                public: version == [1] && kind == Kind::Ed25519,
+            };
+            Ok((kind, frame, inner))
+        }
+    }
+}
+
+fn curve(named: &[u8]) -> Result<Kind, KeyFault> {
+    match named {
+        P256 => Ok(Kind::P256),
+        P384 => Ok(Kind::P384),
+        _ => Err(KeyFault::Kind {
+            is: "an ECDSA key of another curve",
+            wanted: "one of P-256 or P-384",
+        }),
+    }
+}
+
+fn rsa_kind(der: &[u8]) -> Result<Kind, KeyFault> {
+    let modulus = || {
+        let (whole, _) = element(der, SEQUENCE)?;
+        let (_, rest) = element(whole, INTEGER)?;
+        let (modulus, _) = element(rest, INTEGER)?;
+        let modulus = modulus.strip_prefix(&[0]).unwrap_or(modulus);
+        Some(modulus.len() * 8 - modulus.first()?.leading_zeros() as usize)
+    };
+    let bits = modulus().ok_or(KeyFault::Damaged)?;
+    Ok(Kind::Rsa { bits })
+}
+
+/// Contents of object identifiers (RFC 8410 §3, RFC 5480 §2.1.1, RFC 8017 §A.1, RFC 4055 §3.1), and whole ones of curves.
+const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
+const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
+const RSA_PSS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 0x0a];
+const P256: &[u8] = &[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+const P384: &[u8] = &[6, 5, 0x2b, 0x81, 4, 0, 0x22];
+/// Sizes of RSA keys that are taken: those that services ask for.
+const RSA_BITS: [usize; 3] = [2048, 3072, 4096];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> Algorithm {
+        Algorithm::named(name).unwrap()
+    }
+
+    /// Keys that OpenSSL made (`openssl genpkey`, `ecparam`, `genrsa -traditional`), of which nothing is signed.
+    fn kept() -> Vec<(Algorithm, String)> {
+        let text = include_str!("../../../tests/signing_recipes/keys.json");
+        let found: std::collections::BTreeMap<String, (String, String)> = serde_json::from_str(text).unwrap();
+        found
+            .into_values()
+            .map(|(algorithm, key)| (named(&algorithm), key))
+            .collect()
+    }
+
+    #[test]
+    fn a_phantom_has_the_form_of_its_key_and_signs() {
+        assert!(kept().len() >= 12);
+        for (algorithm, key) in kept() {
+            let form = KeyForm::of(algorithm, key.as_bytes()).unwrap_or_else(|fault| panic!("{fault}: {key}"));
+            let phantom = form.phantom(&[7; 32]).unwrap();
+            // A text without `+`, `/`, `-` and `_` is base64 of either alphabet.
+            let again = KeyForm::of(algorithm, phantom.as_bytes()).unwrap();
+            assert_eq!((again.kind, again.frame), (form.kind, form.frame));
+            // Numbers of RSA may be a byte shorter; else length and lines are the same.
+            assert_eq!(phantom.lines().count(), key.lines().count(), "{key}");
+            assert!(phantom.len().abs_diff(key.len()) <= 8, "{key}");
+            let signature = algorithm.sign(phantom.as_bytes(), b"text").unwrap();
+            assert_eq!(algorithm.verify(phantom.as_bytes(), b"text", &signature), Ok(true));
+            assert_eq!(algorithm.verify(phantom.as_bytes(), b"texts", &signature), Ok(false));
+            assert_eq!(algorithm.verify(key.as_bytes(), b"text", &signature), Ok(false));
+        }
+    }
+
+    #[test]
+    fn another_seed_gives_another_key_and_one_beyond_the_curve_none() {
+        for (algorithm, key) in kept() {
+            let form = KeyForm::of(algorithm, key.as_bytes()).unwrap();
+            // RSA's are shown to be so where they are made.
+            if !matches!(form.kind, Kind::Rsa { .. }) {
+                assert_eq!(*form.phantom(&[7; 32]).unwrap(), *form.phantom(&[7; 32]).unwrap());
+                assert_ne!(*form.phantom(&[7; 32]).unwrap(), *form.phantom(&[8; 32]).unwrap());
+            }
+            if form.kind == Kind::P256 {
+                assert!(form.phantom(&[0xff; 32]).is_none(), "beyond the order of the curve");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_of_the_kind_is_refused_by_cause_and_never_shown() {
+        let block = |label: &str| format!("-----BEGIN {label}-----\nQ0FOQVJZQ0FOQVJZ\n-----END {label}-----\n");
+        let kept = kept();
+        let of = |kind: &str| {
+            let fits = |(algorithm, text): &&(Algorithm, String)| *algorithm == named(kind) && text.contains("BEGIN PRIVATE");
+            kept.iter().find(fits).unwrap().1.clone()
+        };
+        let (ed, p256) = (of("ed25519"), of("ecdsa-p256-sha256"));
+        let cut = ed.replacen("MC4C", "MC5C", 1);
+        let kind = |is, wanted| KeyFault::Kind { is, wanted };
+        let twice = format!("{ed}{ed}");
+        for (algorithm, text, fault) in [
+            ("ed25519", "CANARYCANARYCANARYCANARYCANARY", KeyFault::Form),
+            ("ed25519", "", KeyFault::Form),
+            ("rsa-pss-sha512", &"aa".repeat(32), kind("an Ed25519 key", "an RSA key")),
+            ("ed25519", &block("ENCRYPTED PRIVATE KEY"), KeyFault::Encrypted),
+            ("ed25519", &block("OPENSSH PRIVATE KEY"), KeyFault::OpenSsh),
+            ("ed25519", &block("PUBLIC KEY"), KeyFault::Public),
+            ("ed25519", &block("CERTIFICATE"), KeyFault::Public),
+            ("ed25519", &block("PRIVATE KEY"), KeyFault::Damaged),
+            ("ed25519", &block("DSA PRIVATE KEY"), KeyFault::Form),
+            ("ed25519", &twice, KeyFault::Several),
+            ("ed25519", &cut, KeyFault::Damaged),
+            ("ed25519", &p256, kind("an ECDSA key of the curve P-256", "an Ed25519 key")),
+            ("ecdsa-p384-sha384", &p256, kind("an ECDSA key of the curve P-256", "an ECDSA key of the curve P-384")),
+            ("rsa-pkcs1-sha256", &ed, kind("an Ed25519 key", "an RSA key")),
+            ("hmac-sha256", &ed, KeyFault::Form),
+        ] {
+            let found = KeyForm::of(named(algorithm), text.as_bytes()).err();
+            assert_eq!(found.as_ref(), Some(&fault), "{algorithm}");
+            assert!(!format!("{fault} {fault:?}").contains("CANARY"));
+        }
+        // The halves of a pair must belong together.
+        let halves = format!("{}{}", "aa".repeat(32), "bb".repeat(32));
+        assert_eq!(KeyForm::of(Algorithm::Ed25519, halves.as_bytes()), Err(KeyFault::Damaged));
+    }
+}

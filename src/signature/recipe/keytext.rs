@@ -1,0 +1,110 @@
+//! How the bytes of a private key stand in a text: PEM (RFC 7468), base64 or hexadecimal.
+
+use base64::Engine as _;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use zeroize::Zeroizing;
+
+use super::der::Bytes;
+use super::key::KeyFault;
+
+/// The coding of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Coding {
+    Pem {
+        label: &'static str,
+        /// What stands between lines: files of keys in JSON and variables come with theirs written as `\n`.
+        line: &'static str,
+        /// Whether the last line ends as the others do.
+        ended: bool,
+    },
+    /// By its index in [`BASE64`].
+    Base64(usize),
+    Hex {
+        upper: bool,
+    },
+}
+
+impl Coding {
+    /// Undoes the coding of a text, which says nothing about what its bytes are but that there are 32 or 64 outside of PEM.
+    pub(super) fn read(text: &[u8]) -> Result<(Coding, Bytes), KeyFault> {
+        let text = std::str::from_utf8(text).map_err(|_| KeyFault::Form)?;
+        if text.contains("-----BEGIN ") {
+            return pem(text);
+        }
+        let is_key = |bytes: &Vec<u8>| bytes.len() == 32 || bytes.len() == 64;
+        if matches!(text.len(), 64 | 128) && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            let digits = text.as_bytes().chunks(2).filter_map(|pair| {
+                let pair = std::str::from_utf8(pair).ok()?;
+                u8::from_str_radix(pair, 16).ok()
+            });
+            let upper = text.bytes().any(|byte| byte.is_ascii_uppercase());
+            return Ok((Coding::Hex { upper }, Zeroizing::new(digits.collect())));
+        }
+        let found = BASE64.iter().enumerate().find_map(|(at, engine)| {
+            let bytes = engine.decode(text).map(Zeroizing::new).ok()?;
+            is_key(&bytes).then_some((Coding::Base64(at), bytes))
+        });
+        found.ok_or(KeyFault::Form)
+    }
+
+    /// Writes bytes in this coding.
+    pub(super) fn write(&self, bytes: &[u8]) -> Zeroizing<String> {
+        Zeroizing::new(match self {
+            Coding::Base64(at) => BASE64[*at].encode(bytes),
+            Coding::Hex { upper: true } => bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
+            Coding::Hex { upper: false } => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Coding::Pem { label, line, ended } => {
+                let text = Zeroizing::new(STANDARD.encode(bytes));
+                let lines = text
+                    .as_bytes()
+                    .chunks(LINE)
+                    .filter_map(|line| std::str::from_utf8(line).ok());
+                let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
+                let all: Vec<&str> = [&*begin].into_iter().chain(lines).chain([&*end]).collect();
+                let whole = Zeroizing::new(all.join(line));
+                [whole.as_str(), if *ended { line } else { "" }].concat()
+            }
+        })
+    }
+}
+
+fn pem(text: &str) -> Result<(Coding, Bytes), KeyFault> {
+    let mut keys = text
+        .split("-----BEGIN ")
+        .skip(1)
+        .filter_map(|block| block.split_once("-----"))
+        // `EC PARAMETERS` may stand first (OpenSSL).
+        .filter(|(label, _)| label.ends_with("PRIVATE KEY"));
+    let (found, rest) = keys.next().ok_or(KeyFault::Public)?;
+    if keys.next().is_some() {
+        return Err(KeyFault::Several);
+    }
+    let label = match found {
+        "ENCRYPTED PRIVATE KEY" => return Err(KeyFault::Encrypted),
+        "OPENSSH PRIVATE KEY" => return Err(KeyFault::OpenSsh),
+        _ => *LABELS.iter().find(|label| **label == found).ok_or(KeyFault::Form)?,
+    };
+    // RFC 1421 §4.6.1.1: fields before the key, which OpenSSL writes for those that are encrypted.
+    if rest.contains("Proc-Type:") {
+        return Err(KeyFault::Encrypted);
+    }
+    let (body, after) = rest.split_once("-----END ").ok_or(KeyFault::Damaged)?;
+    let after = after.strip_prefix(label).and_then(|after| after.strip_prefix("-----"));
+    let after = after.ok_or(KeyFault::Damaged)?;
+    let line = LINES.iter().find(|line| body.starts_with(**line)).ok_or(KeyFault::Damaged)?;
+    let joined = Zeroizing::new(body.replace(line, ""));
+    let bytes = STANDARD.decode(joined.as_bytes()).map_err(|_| KeyFault::Damaged)?;
+    let coding = Coding::Pem {
+        label,
+        line,
+        ended: after.starts_with(line),
+    };
+    Ok((coding, Zeroizing::new(bytes)))
+}
+
+const LABELS: [&str; 3] = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"];
+const LINES: [&str; 4] = ["\r\n", "\n", "\\n", " "];
+const BASE64: [GeneralPurpose; 4] = [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD];
+/// RFC 7468 §2.
+const LINE: usize = 64;
