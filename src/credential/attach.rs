@@ -306,7 +306,8 @@ impl Credentials {
             }
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
-            sign(&mut head, &mut content, proof, lend, &fetched, last)?;
+            let budget = &self.holding.budget;
+            sign(&mut head, &mut content, proof, lend, &fetched, (last, budget))?;
             if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
                 lent.signed = true;
             }

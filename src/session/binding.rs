@@ -284,8 +284,10 @@ impl Bound {
     /// Whether the credential may be lent with the method, to the path.
     pub(super) fn lends(&self, method: &Method, path: &str) -> bool {
         let binding = &self.binding;
+        // The path of a signed request is not resolved; where it leads, only the store knows.
+        let below = || !has_dots(path) && binding.paths.iter().any(|above| is_below(path, above));
         (binding.methods.is_empty() || binding.methods.contains(method))
-            && (binding.paths.is_empty() || binding.paths.iter().any(|above| is_below(path, above)))
+            && (binding.paths.is_empty() || below())
     }
 }
 
@@ -303,6 +305,10 @@ pub(super) fn field_of(place: &Place) -> Option<HeaderName> {
 fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.is_empty() || above.ends_with('/') || rest.starts_with('/'))
+}
+
+fn has_dots(path: &str) -> bool {
+    path.split('/').any(|segment| matches!(segment, "." | ".."))
 }
 
 fn check(binding: &Binding) -> Result<(), BindingMalformed> {
@@ -540,6 +546,22 @@ mod tests {
             ..always("two", "https://x.a.example")
         };
         assert!(load(vec![reads, writes]).is_ok());
+    }
+
+    #[test]
+    fn a_path_that_is_not_resolved_lies_below_nothing() {
+        let mut narrow = binding("store", "https://good.example", "header:x-api-key");
+        narrow.paths = vec!["/mine".into()];
+        let bound = Bound::new(narrow, 0);
+        for (path, lends) in [
+            ("/mine/a", true),
+            ("/mine/..a/.b", true),
+            ("/mine/../yours", false),
+            ("/mine/./a", false),
+            ("/mine/..", false),
+        ] {
+            assert_eq!(bound.lends(&Method::GET, path), lends, "{path}");
+        }
     }
 
     #[test]
