@@ -39,7 +39,9 @@ pub enum SecretUnsafe {
     #[error("the secret has a line break, space, control or non-ASCII character; store the bare credential")]
     Character,
     /// It is a private key where something else is asked for, which could be sent.
-    #[error("the secret is a private key, which is never put into a request: name the way of signing with it, `sign = \"…\"`")]
+    #[error(
+        "the secret is a private key, which is never put into a request: name the way of signing with it, `sign = \"…\"`"
+    )]
     PrivateKey,
     /// It is not the private key that is asked for.
     #[error(transparent)]

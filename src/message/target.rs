@@ -144,7 +144,10 @@ impl RequestTarget {
     /// nothing else. It is neither judged nor forwarded.
     pub(crate) fn as_sent(&self) -> Option<RequestTarget> {
         let canonical = PathAndQuery::clone(self.sent.as_ref()?);
-        Some(RequestTarget { canonical, sent: None })
+        Some(RequestTarget {
+            canonical,
+            sent: None,
+        })
     }
 
     fn sent_as(mut self, sent: Option<PathAndQuery>) -> RequestTarget {

@@ -25,10 +25,7 @@ impl EnvStore {
         let values = references.into_iter().filter_map(|reference| {
             let value = std::env::var_os(reference.env_name()?)?;
             let value = Zeroizing::new(std::os::unix::ffi::OsStringExt::into_vec(value));
-            Some((
-                reference.clone(),
-                Secret::kept(value, reference).map(Arc::new),
-            ))
+            Some((reference.clone(), Secret::kept(value, reference).map(Arc::new)))
         });
         Self {
             values: values.collect(),

@@ -60,7 +60,10 @@ impl Coding {
                     .as_bytes()
                     .chunks(LINE)
                     .filter_map(|line| std::str::from_utf8(line).ok());
-                let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
+                let (begin, end) = (
+                    format!("-----BEGIN {label}-----"),
+                    format!("-----END {label}-----"),
+                );
                 let all: Vec<&str> = [&*begin].into_iter().chain(lines).chain([&*end]).collect();
                 let whole = Zeroizing::new(all.join(line));
                 [whole.as_str(), if *ended { line } else { "" }].concat()
@@ -83,18 +86,28 @@ fn pem(text: &str) -> Result<(Coding, Bytes), KeyFault> {
     let label = match found {
         "ENCRYPTED PRIVATE KEY" => return Err(KeyFault::Encrypted),
         "OPENSSH PRIVATE KEY" => return Err(KeyFault::OpenSsh),
-        _ => *LABELS.iter().find(|label| **label == found).ok_or(KeyFault::Form)?,
+        _ => *LABELS
+            .iter()
+            .find(|label| **label == found)
+            .ok_or(KeyFault::Form)?,
     };
     // RFC 1421 §4.6.1.1: fields before the key, which OpenSSL writes for those that are encrypted.
     if rest.contains("Proc-Type:") {
         return Err(KeyFault::Encrypted);
     }
     let (body, after) = rest.split_once("-----END ").ok_or(KeyFault::Damaged)?;
-    let after = after.strip_prefix(label).and_then(|after| after.strip_prefix("-----"));
+    let after = after
+        .strip_prefix(label)
+        .and_then(|after| after.strip_prefix("-----"));
     let after = after.ok_or(KeyFault::Damaged)?;
-    let line = LINES.iter().find(|line| body.starts_with(**line)).ok_or(KeyFault::Damaged)?;
+    let line = LINES
+        .iter()
+        .find(|line| body.starts_with(**line))
+        .ok_or(KeyFault::Damaged)?;
     let joined = Zeroizing::new(body.replace(line, ""));
-    let bytes = STANDARD.decode(joined.as_bytes()).map_err(|_| KeyFault::Damaged)?;
+    let bytes = STANDARD
+        .decode(joined.as_bytes())
+        .map_err(|_| KeyFault::Damaged)?;
     let coding = Coding::Pem {
         label,
         line,

@@ -25,7 +25,11 @@ pub(super) fn key_of_seed(bits: usize, seed: &[u8; 32]) -> Numbers {
         two = prime(limbs, &mut stream);
     }
     // The coefficient below rests on q being the smaller.
-    let (p, q) = if is_less(&two, &one) { (one, two) } else { (two, one) };
+    let (p, q) = if is_less(&two, &one) {
+        (one, two)
+    } else {
+        (two, one)
+    };
     let (p_less, q_less) = (minus(&p, 1), minus(&q, 1));
     let coefficient = {
         let field = Field::new(&p);
@@ -96,7 +100,9 @@ fn prime(limbs: usize, stream: &mut Stream) -> Limbs {
             if sieved || (rest + step) % EXPONENT == 1 {
                 continue;
             }
-            let Some(candidate) = plus(&start, step) else { break };
+            let Some(candidate) = plus(&start, step) else {
+                break;
+            };
             if is_prime(&candidate) {
                 return candidate;
             }
@@ -367,7 +373,10 @@ mod tests {
         assert_eq!(*field.outside(&product), [wanted]);
         // Fermat's little theorem.
         let base = field.inside(&[one]);
-        assert_eq!(*field.power(&Base::Number(&base), &minus(&modulus, 1)), *field.one);
+        assert_eq!(
+            *field.power(&Base::Number(&base), &minus(&modulus, 1)),
+            *field.one
+        );
         assert_eq!(*field.power(&Base::Two, &[10]), *field.inside(&[1024]));
         let inverse = inverse(&modulus);
         let whole = u128::from(inverse[0]) * u128::from(EXPONENT) % u128::from(modulus[0]);
