@@ -1,4 +1,4 @@
-//! The names that every room uses: sessions, exchanges, credentials, policies.
+//! The names that every room uses: sessions, exchanges, credentials, policies; and where the system's certificates are.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -115,3 +115,17 @@ impl fmt::Debug for ExchangeId {
         fmt::Display::fmt(self, f)
     }
 }
+
+/// Where systems keep their bundle of CA certificates; of those that exist, the first counts.
+pub const SYSTEM_BUNDLES: [&str; 10] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/pki/tls/cert.pem",
+    "/var/lib/ca-certificates/ca-bundle.pem",
+    "/etc/ca-certificates/extracted/tls-ca-bundle.pem",
+    "/usr/local/share/certs/ca-root-nss.crt",
+    "/etc/ssl/certs/ca-bundle.crt",
+];

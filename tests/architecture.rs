@@ -95,7 +95,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
             "launch",
         ],
     ),
-    ("launch", &["enroll"]),
+    ("launch", &["names", "enroll"]),
     ("main", &["cli"]),
 ];
 

@@ -156,25 +156,36 @@ fn a_full_disk_refuses_and_recovers_when_space_returns() {
     if let Some(path) = child_path() {
         return fill_and_free(&path);
     }
+    on_a_small_disk(
+        "a_full_disk_refuses_and_recovers_when_space_returns",
+        "256k",
+        "refused and recovered",
+    );
+}
+
+/// Runs the test again where `AUDIT_CHILD` is a disk of that size; there it says these words.
+fn on_a_small_disk(test: &str, size: &str, words: &str) {
     let folder = folder();
     let disk = folder.path().join("disk");
     fs::create_dir(&disk).expect("room");
-    let test = again("a_full_disk_refuses_and_recovers_when_space_returns", &disk);
-    let mut command = Command::new("unshare");
+    let test = again(test, &disk);
     let namespaces = if rustix::process::geteuid().is_root() {
         "-m"
     } else {
         "-rm"
     };
-    let script = "mount -t tmpfs -o size=256k,mode=700 none \"$AUDIT_CHILD\" && exec \"$0\" \"$@\"";
-    command
-        .args([namespaces, "sh", "-c", script])
+    let script =
+        format!("mount -t tmpfs -o size={size},mode=700 none \"$AUDIT_CHILD\" && exec \"$0\" \"$@\"");
+    let done = Command::new("unshare")
+        .args([namespaces, "sh", "-c", &script])
         .arg(test.get_program())
-        .args(test.get_args());
-    let done = command.env("AUDIT_CHILD", &disk).output().expect("unshare");
+        .args(test.get_args())
+        .env("AUDIT_CHILD", &disk)
+        .output()
+        .expect("unshare");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(
-        String::from_utf8_lossy(&done.stdout).contains("refused and recovered"),
+        String::from_utf8_lossy(&done.stdout).contains(words),
         "the child did its part"
     );
 }
@@ -212,26 +223,10 @@ fn room_that_was_reserved_stays_when_the_disk_fills() {
     if let Some(path) = child_path() {
         return reserve_then_fill(&path);
     }
-    let folder = folder();
-    let disk = folder.path().join("disk");
-    fs::create_dir(&disk).expect("room");
-    let test = again("room_that_was_reserved_stays_when_the_disk_fills", &disk);
-    let namespaces = if rustix::process::geteuid().is_root() {
-        "-m"
-    } else {
-        "-rm"
-    };
-    let script = "mount -t tmpfs -o size=2m,mode=700 none \"$AUDIT_CHILD\" && exec \"$0\" \"$@\"";
-    let mut command = Command::new("unshare");
-    command
-        .args([namespaces, "sh", "-c", script])
-        .arg(test.get_program())
-        .args(test.get_args());
-    let done = command.env("AUDIT_CHILD", &disk).output().expect("unshare");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    assert!(
-        String::from_utf8_lossy(&done.stdout).contains("kept its room"),
-        "the child did its part"
+    on_a_small_disk(
+        "room_that_was_reserved_stays_when_the_disk_fills",
+        "2m",
+        "kept its room",
     );
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 
 use crate::config::{Config, Listener, ListenerKind};
+use crate::launch::trust;
 
 use super::ca;
 use super::failure::{Code, Failure};
@@ -40,7 +41,7 @@ impl Env {
         let listener = self.listener(&config)?;
         let (certificate, _) = ca::certificate(&config, &listener.session)?;
         let mut variables = proxy(listener);
-        variables.extend(trust(&certificate));
+        variables.extend(trusting(&certificate));
         if let Some(file) = config.phantoms.file_of(&listener.session) {
             variables.extend(phantoms(&file)?);
         }
@@ -105,10 +106,14 @@ fn proxy(listener: &Listener) -> Vec<(String, String)> {
     variables
 }
 
-/// The variables that make clients trust the CA. It may stand alone: no connection passes the gateway untouched.
-fn trust(certificate: &Path) -> impl Iterator<Item = (String, String)> {
+/// The variables that make clients trust the CA. It may stand alone: no connection passes the gateway untouched. Java takes
+/// no such file.
+fn trusting(certificate: &Path) -> impl Iterator<Item = (String, String)> {
     let path = certificate.display().to_string();
-    TRUST.iter().map(move |name| ((*name).to_owned(), path.clone()))
+    trust::VARIABLES
+        .iter()
+        .filter(|variable| variable.form != trust::Form::JavaOptions)
+        .map(move |variable| (variable.name.to_owned(), path.clone()))
 }
 
 fn phantoms(file: &Path) -> Result<Vec<(String, String)>, Failure> {
@@ -188,22 +193,6 @@ impl Form {
         })
     }
 }
-
-/// The variables by which clients are told of a CA file; the client table of the documentation says which reads which.
-const TRUST: &[&str] = &[
-    "SSL_CERT_FILE",
-    "CURL_CA_BUNDLE",
-    "REQUESTS_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "GIT_SSL_CAINFO",
-    "AWS_CA_BUNDLE",
-    "PIP_CERT",
-    "NPM_CONFIG_CAFILE",
-    "CARGO_HTTP_CAINFO",
-    "DENO_CERT",
-    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-    "NIX_SSL_CERT_FILE",
-];
 
 #[cfg(test)]
 mod tests {

@@ -22,8 +22,7 @@ use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::gateway::{Door, Doorway, chain};
 use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
 use crate::launch::{self, Launch, environment};
-use crate::names::SessionId;
-use crate::origin::SYSTEM_BUNDLES;
+use crate::names::{SYSTEM_BUNDLES, SessionId};
 use crate::session::{Binding, Role};
 
 /// The first argument of the gateway process.

@@ -99,7 +99,7 @@ fn is_agent(name: &str) -> bool {
 
 fn names_credential(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    if HARMLESS.contains(&name.as_str()) {
+    if HARMLESS.iter().any(|harmless| matches(&name, harmless)) {
         return false;
     }
     CREDENTIAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -218,12 +218,37 @@ const CREDENTIAL_PARTS: &[&str] = &[
 const CREDENTIAL_SUFFIXES: &[&str] = &[
     "_KEY", "_PAT", "_PASS", "_PWD", "_AUTH", "_JWT", "_DSN", "_CREDS", "_KEY_ID",
 ];
+/// Settings that are no secrets, though the lists above hold their names. AWS's are those of its "SDKs and tools reference"
+/// that name neither a key, a profile, a role nor a file.
 const HARMLESS: &[&str] = &[
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
     "AWS_DEFAULT_OUTPUT",
     "AWS_PAGER",
     "AWS_CA_BUNDLE",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_*",
+    "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+    "AWS_USE_DUALSTACK_ENDPOINT",
+    "AWS_USE_FIPS_ENDPOINT",
+    "AWS_STS_REGIONAL_ENDPOINTS",
+    "AWS_MAX_ATTEMPTS",
+    "AWS_RETRY_MODE",
+    "AWS_DEFAULTS_MODE",
+    "AWS_REQUEST_CHECKSUM_CALCULATION",
+    "AWS_RESPONSE_CHECKSUM_VALIDATION",
+    "AWS_DISABLE_REQUEST_COMPRESSION",
+    "AWS_REQUEST_MIN_COMPRESSION_SIZE_BYTES",
+    "AWS_SIGV4A_SIGNING_REGION_SET",
+    "AWS_S3_USE_ARN_REGION",
+    "AWS_S3_US_EAST_1_REGIONAL_ENDPOINT",
+    "AWS_S3_DISABLE_MULTIREGION_ACCESS_POINTS",
+    "AWS_S3_DISABLE_EXPRESS_SESSION_AUTH",
+    "AWS_ENABLE_ENDPOINT_DISCOVERY",
+    "AWS_EC2_METADATA_DISABLED",
+    "AWS_CLI_AUTO_PROMPT",
+    "AWS_CLI_FILE_ENCODING",
+    "AWS_SDK_UA_APP_ID",
     "TOKENIZERS_PARALLELISM",
     "PWD",
     "OLDPWD",
@@ -315,6 +340,10 @@ mod tests {
             "OPENAI_API_KEY",
             "DB_PASSWORD",
             "AWS_PROFILE",
+            "AWS_ENDPOINT",
+            "AWS_SESSION_TOKEN",
+            "AWS_ROLE_ARN",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
             "MY_PAT",
             "KEY",
             "aws_secret_access_key",
@@ -336,6 +365,11 @@ mod tests {
             "CARGO_HOME",
             "KEYBOARD",
             "AWS_REGION",
+            "AWS_ENDPOINT_URL",
+            "AWS_ENDPOINT_URL_SECRETS_MANAGER",
+            "AWS_MAX_ATTEMPTS",
+            "AWS_RETRY_MODE",
+            "aws_pager",
             "MONKEYS",
         ] {
             assert!(admits(name, "/usr/bin:/bin"), "{name}");
@@ -347,6 +381,8 @@ mod tests {
         assert!(!admits("MY_SETTING", "ghp_0123456789"));
         assert!(!admits("DATABASE_URL", "postgres://app:hunter2@db/app"));
         assert!(!admits("CERT", "-----BEGIN RSA PRIVATE KEY-----"));
+        assert!(!admits("AWS_ENDPOINT_URL", "http://app:hunter2@127.0.0.1:9000"));
+        assert!(!admits("AWS_DEFAULT_OUTPUT", "ASIAQWERTYUIOPASDFGH"));
         assert!(admits("DATABASE_URL", "postgres://app@db/app?x=a:b@c"));
     }
 

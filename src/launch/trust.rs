@@ -13,6 +13,7 @@ use super::error::{At, Failure, Step};
 use super::mounts::bind;
 use super::{environment, mounts, syscall, truststore};
 use crate::enroll::Ready;
+use crate::names::SYSTEM_BUNDLES;
 
 /// The directory of the gateway's files inside the sandbox, read-only there.
 pub const DIRECTORY: &str = "/run/gateway";
@@ -291,18 +292,6 @@ fn hosts() -> Vec<u8> {
 const RESOLVER: &str = "/run/gateway/resolv.conf";
 const HOSTS: &str = "/run/gateway/hosts";
 const RESOLVER_CONTENT: &[u8] = b"nameserver 127.0.0.1\noptions timeout:2 attempts:2\n";
-const SYSTEM_BUNDLES: &[&str] = &[
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/pki/tls/cert.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/ca-bundle.pem",
-    "/var/lib/ca-certificates/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-    "/etc/ca-certificates/extracted/tls-ca-bundle.pem",
-    "/usr/local/share/certs/ca-root-nss.crt",
-    "/etc/ssl/certs/ca-bundle.crt",
-];
 const SYSTEM_JAVA_STORES: &[&str] = &[
     "/etc/ssl/certs/java/cacerts",
     "/etc/pki/java/cacerts",

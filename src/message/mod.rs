@@ -5,6 +5,7 @@
 
 pub mod agree;
 mod authority;
+mod canonical;
 pub mod fields;
 mod host;
 pub mod method;

@@ -14,7 +14,7 @@ use std::io;
 
 pub use channel::{Channel, Forwarded, OriginBody, Origins};
 pub use rule::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
-pub use tls::{SYSTEM_BUNDLES, warm_roots};
+pub use tls::warm_roots;
 
 /// Why nothing was sent, or no answer came. Carries no text of the origin's.
 #[derive(Debug, thiserror::Error)]

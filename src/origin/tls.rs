@@ -11,7 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::Error;
 use super::rule::{OriginProtocol, OriginRule};
-use crate::names::Identity;
+use crate::names::{Identity, SYSTEM_BUNDLES};
 
 /// The configurations in use, one for each identity and rule, so that no identity resumes another's TLS session
 /// (RFC 8446 §2.2: a resumed session inherits what was authenticated).
@@ -116,15 +116,6 @@ fn with(mut store: RootCertStore, more: &[CertificateDer<'static>]) -> Result<Ar
     }
     Ok(Arc::new(store))
 }
-
-/// Where systems keep their bundle of roots; the first that exists counts.
-pub const SYSTEM_BUNDLES: [&str; 5] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// The system's roots, read once. `SSL_CERT_FILE` and its like in the gateway's own environment do not count: what
 /// the gateway trusts is the operator's system and configuration, not a variable that whoever started it inherited.

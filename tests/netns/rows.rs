@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -326,15 +326,7 @@ fn a_secret_that_is_renamed_into_place_on_the_host_stays_hidden() {
     ]);
     plant(&sandbox.home.join(".netrc"), "OLD-SECRET", ANN);
     plant(&sandbox.home.join(".aws/credentials"), "OLD-SECRET", ANN);
-    let fifo = sandbox.directory.join("fifo");
-    assert!(
-        std::process::Command::new("mkfifo")
-            .arg(&fifo)
-            .status()
-            .unwrap()
-            .success()
-    );
-    own(&fifo, ANN);
+    let fifo = fifo(&sandbox);
     let mut running = sandbox.spawn();
     assert_eq!(running.line(), "ready");
     plant(&sandbox.home.join("new"), "NEW-SECRET", ANN);
@@ -349,21 +341,22 @@ fn a_secret_that_is_renamed_into_place_on_the_host_stays_hidden() {
     );
 }
 
+/// A FIFO of the command's, in its directory.
+fn fifo(sandbox: &Sandbox) -> PathBuf {
+    let fifo = sandbox.directory.join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    own(&fifo, ANN);
+    fifo
+}
+
 fn a_secret_that_appears_later_is_hidden() {
     let sandbox = Sandbox::by_user(&[
         "/bin/sh",
         "-c",
         "echo ready; read line < fifo; cat ~/.kube/config ~/.config/gh/hosts.yml 2>&1",
     ]);
-    let fifo = sandbox.directory.join("fifo");
-    assert!(
-        std::process::Command::new("mkfifo")
-            .arg(&fifo)
-            .status()
-            .unwrap()
-            .success()
-    );
-    own(&fifo, ANN);
+    let fifo = fifo(&sandbox);
     let mut running = sandbox.spawn();
     assert_eq!(running.line(), "ready");
     plant(&sandbox.home.join(".kube/config"), "NEW-SECRET", ANN);

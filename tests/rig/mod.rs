@@ -117,6 +117,17 @@ struct Books {
     text: String,
 }
 
+impl Books {
+    /// The records of the gateway behind a way.
+    fn of(&mut self, way: Way) -> &mut VecDeque<Value> {
+        if way.is_transparent() {
+            &mut self.sandboxed
+        } else {
+            &mut self.served
+        }
+    }
+}
+
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -531,11 +542,7 @@ impl Rig {
         loop {
             self.pull();
             let mut books = self.books();
-            let queue = if way.is_transparent() {
-                &mut books.sandboxed
-            } else {
-                &mut books.served
-            };
+            let queue = books.of(way);
             if queue.len() >= count {
                 return queue.drain(..count).collect();
             }
@@ -577,12 +584,7 @@ impl Rig {
     pub fn every_record(&self, way: Way) -> Vec<Value> {
         self.pull();
         let mut books = self.books();
-        let queue = if way.is_transparent() {
-            &mut books.sandboxed
-        } else {
-            &mut books.served
-        };
-        queue.drain(..).collect()
+        books.of(way).drain(..).collect()
     }
 
     /// Says that so many requests at E came by another gateway than the rig's own.
@@ -602,13 +604,7 @@ impl Rig {
     /// Waits a moment, and forgets a gateway's records: for bytes that are no exchange, of which each listener tells in its own way.
     pub fn abandon_records(&self, way: Way) {
         std::thread::sleep(Duration::from_millis(40));
-        self.pull();
-        let mut books = self.books();
-        if way.is_transparent() {
-            books.sandboxed.clear()
-        } else {
-            books.served.clear()
-        }
+        self.every_record(way);
     }
 
     /// What E has got since the last look.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -56,6 +56,8 @@ pub enum Step {
     Bytes(Vec<u8>),
     /// Waits.
     Pause(u64),
+    /// Writes bytes as an origin so many milliseconds away: behind each wait for the reader it sends nothing for that long.
+    Far(Vec<u8>, u64),
     /// Gives every byte back that comes from now on.
     Echo,
     /// Closes the connection.
@@ -71,6 +73,10 @@ pub struct Answer {
     pub fields: Vec<(&'static str, String)>,
     /// Content, a frame each.
     pub data: Vec<Vec<u8>>,
+    /// Milliseconds between two of them.
+    pub pause: u64,
+    /// Milliseconds that room in the window takes to be heard of.
+    pub far: u64,
     /// Trailers.
     pub trailers: Vec<(&'static str, String)>,
 }
@@ -244,6 +250,17 @@ async fn http1(mut io: impl AsyncRead + AsyncWrite + Unpin, state: Arc<State>, c
                     }
                 }
                 Step::Pause(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+                Step::Far(bytes, ms) => {
+                    for piece in bytes.chunks(1009) {
+                        let started = Instant::now();
+                        if io.write_all(piece).await.is_err() || io.flush().await.is_err() {
+                            return;
+                        }
+                        if started.elapsed() > Duration::from_millis(20) {
+                            tokio::time::sleep(Duration::from_millis(ms)).await;
+                        }
+                    }
+                }
                 Step::Echo => {
                     let mut bytes = [0; 4096];
                     while let Ok(count @ 1..) = io.read(&mut bytes).await {
@@ -410,8 +427,23 @@ async fn stream2(
     };
     let last = answer.data.len();
     for (at, data) in answer.data.into_iter().enumerate() {
+        if at > 0 && answer.pause > 0 {
+            tokio::time::sleep(Duration::from_millis(answer.pause)).await;
+        }
+        let mut data = Bytes::from(data);
+        while answer.far > 0 && !data.is_empty() {
+            send.reserve_capacity(data.len());
+            let Some(Ok(room)) = std::future::poll_fn(|cx| send.poll_capacity(cx)).await else {
+                return;
+            };
+            tokio::time::sleep(Duration::from_millis(answer.far)).await;
+            let piece = data.split_to(room.min(data.len()));
+            if send.send_data(piece, false).is_err() {
+                return;
+            }
+        }
         let end = at + 1 == last && answer.trailers.is_empty();
-        if send.send_data(data.into(), end).is_err() {
+        if send.send_data(data, end).is_err() {
             return;
         }
     }

@@ -12,36 +12,48 @@ OPERATIONS = [
     "put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "checksums", "unsigned", "virtual host", "presigned get", "presigned put", "large",
     "dynamodb", "sts", "assumed role", "sqs", "bedrock", "bedrock stream", "service error", "refusal", "stream",
     "signed chunks", "signed trailer", "unsigned trailer", "expect", "flipped", "differential", "differential v4a", "sigv4a",
-    "event stream", "azure blob", "azure queue", "azure table", "azure sas",
+    "event stream",
 ]
-OWN = OPERATIONS[-13:-5]
+OWN = OPERATIONS[-9:-1]
+# Of services that are not AWS, by recipes.
+RECIPES = {
+    "azure": ["azure blob", "azure queue", "azure table", "azure sas"],
+    "alibaba": ["alibaba acs3", "alibaba rpc", "alibaba oss4", "wrong signature"],
+    "tencent": ["tencent tc3", "tencent cos", "wrong signature"],
+    "exchanges": ["binance", "kraken", "coinbase", "bybit", "okx", "bitfinex", "wrong signature"],
+}
+OTHERS = list(dict.fromkeys(name for names in RECIPES.values() for name in names))
 # The variables' first words for each way in which Azure's key signs.
 SIGNED_FOR = {"AZURE_STORAGE": ("blob", "queue"), "AZURE_TABLES": ("table",), "AZURE_SAS": ("blob",)}
 AZURE = tuple(SIGNED_FOR)
 # What is tried with a wrong key: an operation of each kind.
-TELLING = {"put", "list", "presigned put", "unsigned", "dynamodb", "sts", "sqs", "bedrock", "signed chunks", "signed trailer", "unsigned trailer", "differential", "differential v4a", "sigv4a", "event stream", *OPERATIONS[-4:]}
+TELLING = {"put", "list", "presigned put", "unsigned", "dynamodb", "sts", "sqs", "bedrock", "signed chunks", "signed trailer", "unsigned trailer", "differential", "differential v4a", "sigv4a", "event stream", *OTHERS} - {"wrong signature"}
 
 # What an S3 client of its own does: no AWS SDK, no other service.
 OBJECTS = ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys"]
 
 EXPECTED = {
-    "boto3": [name for name in OPERATIONS if name not in ("stream", *OWN[:-1], *OPERATIONS[-5:])],
+    "boto3": [name for name in OPERATIONS if name not in ("stream", *OWN[:-1], "event stream")],
     "aws-cli": ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "presigned get", "dynamodb", "sts", "sqs", "service error", "refusal"],
-    "js": [name for name in OPERATIONS if name not in ("unsigned", "large", "assumed role", *OWN, *OPERATIONS[-5:])],
+    "aws-cli-2": ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "presigned get", "dynamodb", "sts", "sqs", "service error", "refusal"],
+    "js": [name for name in OPERATIONS if name not in ("unsigned", "large", "assumed role", *OWN, "event stream")],
     "go": [*OBJECTS, "checksums", "presigned get", "presigned put", "dynamodb", "sts", "sqs", "service error", "refusal"],
+    "rust": [*OBJECTS, "checksums", "virtual host", "presigned get", "presigned put", "dynamodb", "sts", "service error", "refusal"],
+    "java": ["sts", "assumed role", "refusal"],
     "rclone-debian": [name for name in OBJECTS if name != "head"],
     "rclone-newest": [name for name in OBJECTS if name != "head"],
     "s3cmd": [name for name in OBJECTS if name not in ("range", "head")],
     "minio": [*OBJECTS, "presigned get", "presigned put"],
+    "minio-go": [*OBJECTS, "presigned get", "presigned put"],
     "obstore": OBJECTS,
     "pyarrow": OBJECTS,
     "bytes": OWN,
     "js-http2": ["event stream"],
-    "azure": ["azure blob", "azure queue", "azure table", "azure sas"],
+    **RECIPES,
 }
 
-# Those that go by some ways alone: Node's HTTP/2 by no proxy; Azure's by one, since the emulator keeps what it made.
-BY = {"js-http2": ("exec",), "azure": ("proxy",)}
+# What goes by some ways alone: Node's HTTP/2 by no proxy.
+BY = {"js-http2": ("exec",)}
 
 
 def commands(home):
@@ -49,9 +61,11 @@ def commands(home):
     program = lambda name: [python, str(programs / name)]
     script = lambda name, *rest: ["sh", str(programs / name), *rest]
     return {
-        "boto3": program("boto3_.py"), "aws-cli": script("awscli.sh", str(home / "venv/bin/aws")), "js": ["node", str(home / "node/aws.mjs")], "go": [str(home / "bin/awsgo")],
+        "boto3": program("boto3_.py"), "aws-cli": script("awscli.sh", str(home / "venv/bin/aws")),
+        "aws-cli-2": script("awscli.sh", str(home / "awscli2/aws")), "rust": [str(home / "bin/aws-rust")], "minio-go": [str(home / "bin/miniogo")],
+        "java": ["java", "-cp", f"{home / 'java/AthenaJDBC42.jar'}:{home / 'java'}", "AwsProgram"], "js": ["node", str(home / "node/aws.mjs")], "go": [str(home / "bin/awsgo")],
         "rclone-debian": script("rclone.sh", "/usr/bin/rclone"), "rclone-newest": script("rclone.sh", str(home / "venv/bin/rclone")), "s3cmd": script("s3cmd.sh"),
-        "minio": program("minio_.py"), "obstore": program("obstore_.py"), "pyarrow": program("pyarrow_.py"), "bytes": program("raw_.py"), "azure": program("azure_.py"), "js-http2": ["node", str(home / "node/stream.mjs")],
+        "minio": program("minio_.py"), "obstore": program("obstore_.py"), "pyarrow": program("pyarrow_.py"), "bytes": program("raw_.py"), "azure": program("azure_.py"), **{name: [str(home / "services/bin/python"), str(programs / f"{name}_.py")] for name in ("alibaba", "tencent", "exchanges")}, "js-http2": ["node", str(home / "node/stream.mjs")],
     }
 
 
@@ -77,13 +91,23 @@ def configuration(report):
         given = {"key": f"{kind}_KEY"}
         keys = ", ".join(f"{part} = {reference(name)}" for part, name in given.items())
         parts.append(f'[[credential]]\nname = "{kind}"\nsign = "{recipe}"\nenv = {json.dumps(list(given.values()))}\norigins = {json.dumps(origins)}\nparts = {{ {keys} }}\n')
+    for name, scheme in report["recipes"]["schemes"].items():
+        # oss2 writes the slashes of a key so.
+        slash = "encoded_slash = true\n" if name == "OSS4" else ""
+        parts += [f'[[origin]]\nmatch = "https://{host}"\nroots = ["origins-ca.pem"]\nonly_roots = true\nconnect = "127.0.0.1:{report["recipes"]["port"]}"\n{slash}' for host in scheme["hosts"]]
+        keys = ", ".join(f'{part} = {reference(f"{name}_{part.upper()}")}' for part in scheme["keys"])
+        parts.append(f'[[credential]]\nname = "{name}"\nsign = "{scheme["recipe"]}"\nenv = {json.dumps([f"{name}_{part.upper()}" for part in scheme["keys"]])}\n'
+                     f'origins = {json.dumps([f"https://{host}" for host in scheme["hosts"]])}\nparts = {{ {keys} }}\n')
     parts.append(f"[sandbox]\npass_env = {json.dumps(PASSED)}\n")
     return "\n".join(parts)
 
 
 def policy(report):
     parts = [f'@id("signing/lend/azure/{kind}")\npermit(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"{kind}");\n' for kind in AZURE]
-    for name, port in [*report["hosts"].items(), *report["azure"]["hosts"].items()]:
+    for scheme, found in report["recipes"]["schemes"].items():
+        parts.append(f'@id("signing/lend/{scheme}")\npermit(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"{scheme}");\n')
+    others = {host: 443 for found in report["recipes"]["schemes"].values() for host in found["hosts"]}
+    for name, port in [*report["hosts"].items(), *report["azure"]["hosts"].items(), *others.items()]:
         parts.append(f'@id("signing/{name}")\npermit(principal, action in [Gateway::Action::"read", Gateway::Action::"write"], resource in Gateway::Domain::"{name}") when {{ context.port == {port} }};\n'
                      f'@id("signing/lend/{name}")\npermit(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"aws") when {{ context.origin in Gateway::Domain::"{name}" }};\n')
     return "\n".join(parts)

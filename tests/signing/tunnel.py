@@ -4,6 +4,11 @@ import asyncio, threading
 
 
 class Tunnel:
+    """`ports`: where a name is that a client asks for at another port."""
+
+    def __init__(self, ports):
+        self.ports = ports
+
     def __enter__(self):
         ready, self.open = threading.Event(), set()
         self.loop = asyncio.new_event_loop()
@@ -33,7 +38,8 @@ class Tunnel:
             if method != "CONNECT":
                 writer.close()
                 return
-            there = await asyncio.open_connection("127.0.0.1", int(target.rpartition(":")[2]))
+            host, _, port = target.rpartition(":")
+            there = await asyncio.open_connection("127.0.0.1", self.ports.get(host, int(port)))
             writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
             await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):

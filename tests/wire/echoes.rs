@@ -29,11 +29,11 @@ rows![
     the_gateways_own_words_hold_nothing_of_the_origin,
 ];
 
-const ASK: &str =
+pub const ASK: &str =
     "GET /x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\nX-Api-Key: {PH:xkey}\r\n\r\n";
 
 /// The secrets as E got them.
-fn got(seen: &Seen) -> [String; 2] {
+pub fn got(seen: &Seen) -> [String; 2] {
     let bearer = seen
         .all("authorization")
         .first()
@@ -51,7 +51,7 @@ fn got(seen: &Seen) -> [String; 2] {
     ]
 }
 
-fn ask(rig: &Rig, way: Way, path: &str) -> Response {
+pub fn ask(rig: &Rig, way: Way, path: &str) -> Response {
     let answer = rig.ask(way, GOOD, &ASK.replace("/x ", &format!("{path} ")));
     let record = rig.record(way);
     assert_eq!(
@@ -139,26 +139,8 @@ fn an_echo_in_any_field_becomes_the_phantom(rig: &Rig) {
     }
 }
 
-fn encode(encoder: &mut dyn EncodeV2, plain: &[u8]) -> Vec<u8> {
-    let mut coded = Vec::new();
-    let mut scratch = vec![0; 4096];
-    let mut input = PartialBuffer::new(plain);
-    while !input.unwritten().is_empty() {
-        let mut output = WriteBuffer::new_initialized(&mut scratch);
-        encoder.encode(&mut input, &mut output).unwrap();
-        coded.extend_from_slice(output.written());
-    }
-    loop {
-        let mut output = WriteBuffer::new_initialized(&mut scratch);
-        let done = encoder.finish(&mut output).unwrap();
-        coded.extend_from_slice(output.written());
-        if done {
-            return coded;
-        }
-    }
-}
-
-fn coded(coding: &str, plain: &[u8]) -> Vec<u8> {
+/// Pieces in a coding, each of which can be decoded once it is there.
+pub fn coded_pieces(coding: &str, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut encoder: Box<dyn EncodeV2> = match coding {
         "gzip" | "x-gzip" | "GZIP" => Box::new(GzipEncoder::new(FlateEncoderParams::from(Level::Fastest))),
         "deflate" => Box::new(ZlibEncoder::new(FlateEncoderParams::from(Level::Fastest))),
@@ -166,9 +148,32 @@ fn coded(coding: &str, plain: &[u8]) -> Vec<u8> {
             EncoderParams::default().quality(Level::Fastest),
         )),
         "zstd" => Box::new(ZstdEncoder::new(1)),
-        _ => return plain.to_vec(),
+        _ => return pieces.iter().map(|piece| piece.to_vec()).collect(),
     };
-    encode(&mut *encoder, plain)
+    let mut scratch = vec![0; 4096];
+    let mut all = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        let mut coded = Vec::new();
+        let mut input = PartialBuffer::new(*piece);
+        let mut done = false;
+        while !done {
+            let mut output = WriteBuffer::new_initialized(&mut scratch);
+            if !input.unwritten().is_empty() {
+                encoder.encode(&mut input, &mut output).unwrap();
+            } else if at + 1 < pieces.len() {
+                done = encoder.flush(&mut output).unwrap();
+            } else {
+                done = encoder.finish(&mut output).unwrap();
+            }
+            coded.extend_from_slice(output.written());
+        }
+        all.push(coded);
+    }
+    all
+}
+
+fn coded(coding: &str, plain: &[u8]) -> Vec<u8> {
+    coded_pieces(coding, &[plain]).concat()
 }
 
 /// I03.
@@ -529,7 +534,7 @@ fn an_echo_in_a_websocket_is_found(rig: &Rig) {
     }
 }
 
-fn accept(key: &str) -> String {
+pub fn accept(key: &str) -> String {
     let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     STANDARD.encode(aws_lc_rs::digest::digest(
         &aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY,

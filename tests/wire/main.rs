@@ -14,6 +14,7 @@ mod framing;
 mod http2;
 mod identity;
 mod paths;
+mod pauses;
 mod phantoms;
 mod policy;
 mod review;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         http2::ROWS,
         identity::ROWS,
         paths::ROWS,
+        pauses::ROWS,
         bounds::ROWS,
         phantoms::ROWS,
         policy::ROWS,

@@ -203,7 +203,7 @@ impl<'a> Input<'a> {
             let end = 1 + rest.strip_prefix('"')?.find('"')? + 1;
             let name = &rest[1..end - 1];
             let (parameters, after) = parameters(&rest[end..])?;
-            if !after.starts_with([' ', ')']) || name.contains('\\') {
+            if !after.starts_with([' ', ')']) || name.contains('\\') || items.len() == MOST_ITEMS {
                 return None;
             }
             items.push(Item {
@@ -254,6 +254,9 @@ fn string(text: &str) -> Option<String> {
     plain.then(|| format!("\"{text}\""))
 }
 
+/// Each parameter that is covered is sought in the whole query, so their number is bounded; signatures cover a dozen.
+const MOST_ITEMS: usize = 64;
+
 /// The application/x-www-form-urlencoded percent-encode set of the URL standard.
 const FORM: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'*')
@@ -293,5 +296,8 @@ mod tests {
         ] {
             assert!(Input::parse(text).is_none(), "{text}");
         }
+        let many = |count| format!("({})", "\"a\" ".repeat(count));
+        assert!(Input::parse(&many(64)).is_some());
+        assert!(Input::parse(&many(65)).is_none());
     }
 }

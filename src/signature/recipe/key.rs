@@ -135,7 +135,7 @@ impl KeyForm {
             Kind::Ed25519 => self.framed_ed25519(seed)?,
             Kind::P256 | Kind::P384 => self.framed_ec(seed)?,
             Kind::Rsa { bits } => {
-                let numbers = rsa::key_of_seed(bits, seed);
+                let numbers = rsa::key_of_seed(bits, seed)?;
                 let members: Vec<Bytes> = numbers.iter().map(|number| integer(number)).collect();
                 let version = integer(&[0]);
                 let whole = std::iter::once(&version).chain(&members);

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
@@ -21,23 +22,41 @@ pub struct Unreadable;
 pub(super) fn in_target(target: &RequestTarget, allowed: &dyn Fn(&str) -> bool) -> Option<String> {
     let mut watch = Watch::new(allowed);
     for segment in target.segments() {
-        watch.text(&percent_decode_str(segment).decode_utf8_lossy());
+        let segment = percent_decode_str(segment).decode_utf8_lossy();
+        watch.text(&segment);
         // `/ACCOUNT/QUEUE` of SQS; no other service has twelve digits alone in a segment but for an account.
-        watch.account(segment);
+        watch.account(&segment);
     }
-    for (name, value) in target.query_pairs() {
-        watch.member(&name, &value);
-    }
+    watch.query(target);
     watch.found
 }
 
-/// The first account that content names and `allowed` does not take.
+/// The first account that fields, or parameters in their place, name and `allowed` does not take: the key with which S3 is to
+/// encrypt may be a stranger's. What a client keeps with an object says nothing to S3.
+pub(super) fn in_fields(
+    fields: &HeaderMap,
+    target: &RequestTarget,
+    allowed: &dyn Fn(&str) -> bool,
+) -> Option<String> {
+    let mut watch = Watch::new(allowed);
+    let plain = |name: &str| name.starts_with("x-amz") && !name.starts_with("x-amz-meta-");
+    for (name, value) in fields.iter().filter(|(name, _)| plain(name.as_str())) {
+        for text in value.as_bytes().split(|byte| *byte == b',') {
+            watch.member(name.as_str(), &String::from_utf8_lossy(text.trim_ascii()));
+        }
+    }
+    watch.query(target);
+    watch.found
+}
+
+/// The first account that content names and `allowed` does not take; `forms` says that the service takes forms.
 ///
 /// # Errors
 /// [`Unreadable`] for content of a type, or in a state, that cannot be looked through.
 pub(super) fn in_content(
     kind: Option<&str>,
     content: &[u8],
+    forms: bool,
     allowed: &dyn Fn(&str) -> bool,
 ) -> Result<Option<String>, Unreadable> {
     let mut watch = Watch::new(allowed);
@@ -45,7 +64,8 @@ pub(super) fn in_content(
     if content.is_empty() {
         return Ok(None);
     }
-    if kind == "application/x-www-form-urlencoded" {
+    // The type is the client's word, and a service may take JSON whatever it is called: what is read must be of the type.
+    if kind == "application/x-www-form-urlencoded" && forms {
         let form = std::str::from_utf8(content).map_err(|_| Unreadable)?;
         for pair in form.split('&') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -53,11 +73,11 @@ pub(super) fn in_content(
         }
     } else if kind == "application/json" || kind.starts_with("application/x-amz-json-") {
         let mut json = serde_json::Deserializer::from_slice(content);
-        Seed(&mut watch, None)
+        Seed(&mut watch, Under::Other)
             .deserialize(&mut json)
             .map_err(|_| Unreadable)?;
         json.end().map_err(|_| Unreadable)?;
-    } else if matches!(kind, "application/xml" | "text/xml") {
+    } else if matches!(kind, "application/xml" | "text/xml") && content.trim_ascii_start().starts_with(b"<") {
         let text = std::str::from_utf8(content).map_err(|_| Unreadable)?;
         watch.anywhere(&without_references(text).ok_or(Unreadable)?);
     } else {
@@ -96,24 +116,47 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// A whole value: an ARN, or the URL of a queue.
+    fn query(&mut self, target: &RequestTarget) {
+        for (name, value) in target.query_pairs() {
+            self.member(&name, &value);
+        }
+    }
+
+    /// A whole value: an ARN, the URL of a queue, or a function's name with its account ("partial ARN").
     fn text(&mut self, text: &str) {
+        let text = text.trim_start();
         if let Some(account) = arn_account(text) {
             self.note(account);
         }
+        let web = |scheme: &str| {
+            ["http", "https"]
+                .iter()
+                .any(|known| scheme.eq_ignore_ascii_case(known))
+        };
         let queue = text
-            .strip_prefix("https://")
-            .or_else(|| text.strip_prefix("http://"));
-        if let Some(account) = queue.and_then(|url| url.split('/').nth(1)) {
+            .split_once("://")
+            .and_then(|(scheme, url)| url.split('/').nth(1).filter(|_| web(scheme)));
+        let function = text
+            .split_once(':')
+            .filter(|(_, rest)| rest.starts_with("function:"))
+            .map(|(account, _)| account);
+        for account in queue.into_iter().chain(function) {
             self.account(account);
         }
     }
 
-    /// A value under a name: an account where the name says so.
     fn member(&mut self, name: &str, value: &str) {
+        self.value(Under::of(name), value);
+    }
+
+    /// A value under a name: an account where the name says so.
+    fn value(&mut self, under: Under, value: &str) {
         self.text(value);
-        if names_an_account(name) {
-            self.account(value);
+        match under {
+            // Glue has catalogs below that of an account: `111122223333:s3tablescatalog/bucket`.
+            Under::Account => self.account(value.split(':').next().unwrap_or(value).trim()),
+            Under::Queue => value.split('/').for_each(|part| self.account(part)),
+            Under::Other => {}
         }
     }
 
@@ -121,7 +164,9 @@ impl<'a> Watch<'a> {
     fn anywhere(&mut self, text: &str) {
         for (at, _) in text.match_indices("arn:") {
             let end = |c: char| matches!(c, '<' | '"' | '\'' | ' ' | '\n' | '\r' | '\t' | ',');
-            let rest = &text[at..];
+            // The account stands near the beginning; to look further each time would take the square of the text's length.
+            let near = text.floor_char_boundary(at + ACCOUNT_WITHIN);
+            let rest = &text[at..near];
             self.text(rest.split(end).next().unwrap_or(rest));
         }
         for (tag, value) in elements(text) {
@@ -130,13 +175,30 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// `AccountId`, `registryId`, `CatalogId`, `QueueOwnerAWSAccountId`, `domain-owner`, …; `AccountIds.member.1` of forms.
-fn names_an_account(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["account", "registryid", "catalogid", "owner"]
-        .iter()
-        .any(|part| name.contains(part))
+/// What a name says of the values under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Under {
+    /// `AccountId`, `registryId`, `CatalogId`, `QueueOwnerAWSAccountId`, `domain-owner`, …; `AccountIds.member.1` of forms.
+    Account,
+    /// `QueueUrl`.
+    Queue,
+    Other,
 }
+
+impl Under {
+    fn of(name: &str) -> Under {
+        let name = name.to_ascii_lowercase();
+        let mut parts = ["account", "registryid", "catalogid", "owner"].iter();
+        match &*name {
+            "queueurl" => Under::Queue,
+            name if parts.any(|part| name.contains(part)) => Under::Account,
+            _ => Under::Other,
+        }
+    }
+}
+
+/// Longer is nothing before the account of an ARN.
+const ACCOUNT_WITHIN: usize = 160;
 
 /// Each `<tag>value<`, as far as an element has text alone.
 fn elements(text: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -176,7 +238,7 @@ fn decoded(text: &str) -> String {
 }
 
 /// Looks at every string of a JSON text, with the name that it stands under; a name that stands twice hides nothing.
-struct Seed<'s, 'a>(&'s mut Watch<'a>, Option<String>);
+struct Seed<'s, 'a>(&'s mut Watch<'a>, Under);
 
 impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
     type Value = ();
@@ -202,13 +264,12 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<(), E> {
-        if let Some(name) = &self.1 {
-            self.0.member(name, &format!("{number:012}"));
-        }
+        self.0.value(self.1, &format!("{number:012}"));
         Ok(())
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
+        self.0.value(self.1, &format!("{number:012.0}"));
         Ok(())
     }
 
@@ -217,22 +278,19 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        match &self.1 {
-            Some(name) => self.0.member(name, text),
-            None => self.0.text(text),
-        }
+        self.0.value(self.1, text);
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element_seed(Seed(self.0, self.1.clone()))?.is_some() {}
+        while items.next_element_seed(Seed(self.0, self.1))?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         while let Some(name) = members.next_key::<String>()? {
             self.0.text(&name);
-            members.next_value_seed(Seed(self.0, Some(name)))?;
+            members.next_value_seed(Seed(self.0, Under::of(&name)))?;
         }
         Ok(())
     }
@@ -255,7 +313,7 @@ mod tests {
     }
 
     fn content(kind: &str, text: &str) -> String {
-        match in_content(Some(kind), text.as_bytes(), &allowed) {
+        match in_content(Some(kind), text.as_bytes(), true, &allowed) {
             Ok(None) => String::new(),
             Ok(Some(account)) => account,
             Err(Unreadable) => "unreadable".to_owned(),
@@ -276,6 +334,14 @@ mod tests {
             stranger
         );
         assert_eq!(target("/999999999999/queue"), stranger);
+        assert_eq!(
+            target("/2015-03-31/functions/999999999999:function:f/invocations"),
+            stranger
+        );
+        assert_eq!(
+            target("/2015-03-31/functions/999999999999%3Afunction%3Af/invocations"),
+            stranger
+        );
         assert_eq!(
             target("/?Action=Publish&TopicArn=arn%3Aaws%3Asns%3Aus-east-1%3A999999999999%3At"),
             stranger
@@ -299,6 +365,12 @@ mod tests {
             r#"{"QueueUrl":"https://sqs.us-east-1.amazonaws.com/999999999999/q"}"#,
             r#"{"registryId":"999999999999"}"#,
             r#"{"registryId":999999999999}"#,
+            r#"{"registryId":9.99999999999e11}"#,
+            r#"{"CatalogId":"999999999999:s3tablescatalog/b"}"#,
+            r#"{"FunctionName":"999999999999:function:f"}"#,
+            r#"{"QueueUrl":"HTTPS://sqs.us-east-1.amazonaws.com/999999999999/q"}"#,
+            r#"{"QueueUrl":"/999999999999/q"}"#,
+            r#"{"TableName":" arn:aws:dynamodb:us-east-1:999999999999:table/t"}"#,
             r#"{"AccountIds":["111122223333","999999999999"]}"#,
         ] {
             assert_eq!(content(json, text), "999999999999", "{text}");
@@ -336,11 +408,38 @@ mod tests {
     }
 
     #[test]
+    fn content_is_looked_through_in_time_that_grows_as_it_does() {
+        let begun = std::time::Instant::now();
+        assert_eq!(
+            content("text/xml", &format!("<a>{}", "arn:".repeat(1 << 18))),
+            "arn"
+        );
+        assert_eq!(
+            content(
+                "text/xml",
+                &format!("<a>{}", "arn:aws:s3:::\u{e9}".repeat(1 << 17))
+            ),
+            ""
+        );
+        let long = format!(r#"{{"{}":[{}0]}}"#, "x".repeat(1 << 20), "0,".repeat(1 << 18));
+        assert_eq!(content("application/json", &long), "");
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    }
+
+    #[test]
     fn content_that_cannot_be_read_is_not_taken_for_harmless() {
         assert_eq!(content("application/cbor", "\u{1}"), "unreadable");
         assert_eq!(content("application/x-amz-json-1.1", "{"), "unreadable");
         assert_eq!(content("application/x-amz-json-1.1", "{} {}"), "unreadable");
-        assert_eq!(in_content(None, b"x", &allowed), Err(Unreadable));
-        assert_eq!(in_content(None, b"", &allowed), Ok(None));
+        assert_eq!(in_content(None, b"x", true, &allowed), Err(Unreadable));
+        assert_eq!(in_content(None, b"", true, &allowed), Ok(None));
+        // A service that takes JSON by whatever name must not be told of it in a name that reads otherwise here.
+        let json = r#"{"FunctionArn":"\u0061rn:aws:lambda:us-east-1:999999999999:function:f"}"#;
+        let form = Some("application/x-www-form-urlencoded");
+        assert_eq!(
+            in_content(form, json.as_bytes(), false, &allowed),
+            Err(Unreadable)
+        );
+        assert_eq!(content("application/xml", json), "unreadable");
     }
 }

@@ -230,7 +230,8 @@ impl Scope {
         self.permits_name(action)?;
         if let Some(call) = action.s3() {
             self.permits_buckets(endpoint, action, call)?;
-            return self.permits_owner(endpoint, action, call);
+            self.permits_owner(endpoint, action, call)?;
+            return self.permits_fields(head);
         }
         if !self.buckets.is_empty() && action.api() == "s3control" {
             return Err(OutOfScope::BucketHidden);
@@ -243,12 +244,19 @@ impl Scope {
         let stranger =
             stranger.or_else(|| named::in_target(&head.target, &|account| self.takes_account(account)));
         let stranger = stranger.or_else(|| {
-            let said = head
-                .fields
-                .get("x-amz-account-id")
-                .map(|value| value.to_str().unwrap_or("?").to_owned());
-            said.filter(strange)
+            let said = head.fields.get_all("x-amz-account-id").iter();
+            said.map(|value| value.to_str().unwrap_or("?").to_owned())
+                .find(strange)
         });
+        stranger.map_or(Ok(()), |account| Err(OutOfScope::Account(account)))?;
+        self.permits_fields(head)
+    }
+
+    fn permits_fields(&self, head: &RequestHead) -> Result<(), OutOfScope> {
+        if self.pins.accounts.is_empty() {
+            return Ok(());
+        }
+        let stranger = named::in_fields(&head.fields, &head.target, &|account| self.takes_account(account));
         stranger.map_or(Ok(()), |account| Err(OutOfScope::Account(account)))
     }
 
@@ -294,7 +302,9 @@ impl Scope {
             .fields
             .get(header::CONTENT_TYPE)
             .and_then(|value| value.to_str().ok());
-        let stranger = named::in_content(kind, content, &|account| self.takes_account(account))?;
+        let mut apis = endpoint.apis().into_iter();
+        let forms = apis.any(|api| api.speaks("query") || api.speaks("ec2"));
+        let stranger = named::in_content(kind, content, forms, &|account| self.takes_account(account))?;
         stranger.map_or(Ok(()), |account| Err(OutOfScope::Account(account)))
     }
 

@@ -282,6 +282,52 @@ fn a_request_without_a_signature_gets_no_credentials_either() {
 }
 
 #[test]
+fn no_parameter_and_no_host_makes_a_credential_of_a_store_an_unknown_request() {
+    let own = |style: OwnStyle<'_>, method: &str, target: &str| {
+        let endpoint = Endpoint::own("s3", "us-east-1", style);
+        let head = head("store.test", method, target, &[FORM]);
+        judge_at(&endpoint, Pins::default(), &head, "").is_ok()
+    };
+    let session = |target: &str| {
+        let host = "bucket--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com";
+        judge(Pins::default(), "GET", host, target, &[], "")
+    };
+    for target in [
+        "/?session",
+        "/?session&x=1&y=2",
+        "/?Session",
+        "/?sess%69on&new",
+        "/key?session&new",
+    ] {
+        assert_eq!(session(target), "sigv4_action", "{target}");
+    }
+    assert_eq!(session("/?newthing"), "ok");
+    let (path, host) = (OwnStyle::Path, OwnStyle::VirtualHost("bucket"));
+    for (style, method, target) in [
+        (path, "POST", "/"),
+        (path, "PUT", "/minio/admin/v3/set-user-status"),
+        (host, "PUT", "/minio/admin/v3/set-user-status"),
+        (host, "GET", "/m%69nio/admin/v3/list-users"),
+        (path, "POST", "/bucket/key"),
+        (host, "POST", "/"),
+        (host, "POST", "/key?Action=AssumeRole"),
+        (path, "GET", "/admin/user?uid=root"),
+        (host, "GET", "/admin/metadata/user?key=root"),
+    ] {
+        assert!(!own(style, method, target), "{method} {target}");
+    }
+    for (style, method, target) in [
+        (path, "POST", "/bucket/key?uploads"),
+        (path, "GET", "/bucket?list-type=2&metadata=true"),
+        (path, "GET", "/bucket/minio/key"),
+        (host, "GET", "/a/minio"),
+        (path, "PUT", "/admin/key"),
+    ] {
+        assert!(own(style, method, target), "{method} {target}");
+    }
+}
+
+#[test]
 fn buckets_and_prefixes_hold_for_keys_listings_and_sources() {
     let pins = || buckets(&["mine", "shared/team/"]);
     for (method, target, fields, expected) in [
@@ -376,8 +422,17 @@ fn a_pinned_account_is_told_to_s3() {
         ""
     );
     assert_eq!(
-        additions("GET", "/bucket/key?X-Amz-Expected-Bucket-Owner=111122223333", &[]),
+        additions(
+            "GET",
+            "/bucket/key?X-Amz-Expected-Bucket-Owner=111122223333&X-Amz-Signature=0",
+            &[]
+        ),
         ""
+    );
+    // In a request that is no URL of its own, a parameter binds S3 to nothing.
+    assert_eq!(
+        additions("GET", "/bucket/key?X-Amz-Expected-Bucket-Owner=111122223333", &[]),
+        owner
     );
     assert_eq!(
         additions("PUT", "/bucket/key", &[("x-amz-copy-source", "a-b/c")]),
@@ -399,6 +454,19 @@ fn a_pinned_account_is_told_to_s3() {
         ),
         "ok"
     );
+    // The key with which it is encrypted may not be a stranger's; what is kept with the object may say anything.
+    let strange = "arn:aws:kms:us-east-1:999999999999:key/k";
+    let key = "x-amz-server-side-encryption-aws-kms-key-id";
+    assert_eq!(put(&[OWN], &[(key, strange)]), "sigv4_resource");
+    assert_eq!(
+        put(&[OWN], &[(key, &strange.replace('9', "1"))]),
+        "sigv4_resource"
+    );
+    assert_eq!(
+        put(&[OWN], &[(key, "arn:aws:kms:us-east-1:111122223333:key/k")]),
+        "ok"
+    );
+    assert_eq!(put(&[OWN], &[("x-amz-meta-owner", "999999999999")]), "ok");
     let rename = [("x-amz-rename-source", "/other")];
     assert_eq!(
         judge(
@@ -509,7 +577,23 @@ fn a_strangers_resource_is_refused_wherever_it_is_named() {
     };
     assert_eq!(quicksight(OWN), "ok");
     assert_eq!(quicksight("999999999999"), "sigv4_resource");
-    let control = [("x-amz-account-id", "999999999999")];
+    let lambda = |target: &str, kind: &'static str, content: &str| {
+        let host = "lambda.us-east-1.amazonaws.com";
+        judge(accounts(&[OWN]), "POST", host, target, &[json(kind)], content)
+    };
+    let name = "/2015-03-31/functions/999999999999:function:f/invocations";
+    assert_eq!(lambda(name, "application/json", "{}"), "sigv4_resource");
+    let mapped = r#"{"FunctionName":"\u0061rn:aws:lambda:us-east-1:999999999999:function:f"}"#;
+    let map = "/2015-03-31/event-source-mappings";
+    for kind in [
+        "application/json",
+        "application/x-www-form-urlencoded",
+        "text/xml",
+    ] {
+        assert_eq!(lambda(map, kind, mapped), "sigv4_resource", "{kind}");
+    }
+    assert_eq!(lambda(map, "application/json", r#"{"FunctionName":"f"}"#), "ok");
+    let control = [("x-amz-account-id", OWN), ("x-amz-account-id", "999999999999")];
     let host = "s3-control.us-east-1.amazonaws.com";
     assert_eq!(
         judge(accounts(&[OWN]), "GET", host, "/v20180820/jobs/x", &control, ""),

@@ -1,6 +1,6 @@
 """Azure's SDKs with the account's key: blobs, queues, tables, and a URL that is signed for itself (SAS)."""
 
-import os, urllib.request
+import os, secrets, urllib.request
 from datetime import datetime, timedelta, timezone
 from urllib.parse import urlsplit
 
@@ -18,11 +18,13 @@ more = {"retry_total": 0, "connection_verify": os.environ["SSL_CERT_FILE"]}
 blobs = BlobServiceClient(os.environ["SIGNING_AZURE_BLOB"], {"account_name": account, "account_key": key}, **more)
 queues = QueueServiceClient(os.environ["SIGNING_AZURE_QUEUE"], {"account_name": account, "account_key": key}, **more)
 tables = TableServiceClient(os.environ["SIGNING_AZURE_TABLE"], credential=AzureNamedKeyCredential(account, table_key), **more)
+# The emulator keeps what the run by another way made.
+RUN = secrets.token_hex(4)
 NAMES = ["plain", "with space", "plus+sign", "per%cent", "ünïcode/日本語", "a=b&c;d@e"]
 
 
 def blob():
-    container = blobs.get_container_client(os.environ["SIGNING_CLIENT"] + "-blobs")
+    container = blobs.get_container_client(f"blobs-{RUN}")
     container.create_container()
     for name in NAMES:
         client = container.get_blob_client(name)
@@ -43,7 +45,7 @@ def blob():
 
 
 def queue():
-    client = queues.create_queue(os.environ["SIGNING_CLIENT"] + "-queue")
+    client = queues.create_queue(f"queue-{RUN}")
     client.send_message("for the judge <&>")
     found = next(iter(client.receive_messages()))
     same(found.content, "for the judge <&>")
@@ -52,7 +54,7 @@ def queue():
 
 
 def table():
-    client = tables.create_table("judges")
+    client = tables.create_table(f"judges{RUN}")
     entity = {"PartitionKey": "with space", "RowKey": "ü", "n": 7}
     client.create_entity(entity)
     same(dict(client.get_entity("with space", "ü")), entity)
@@ -62,7 +64,7 @@ def table():
 
 def signed_url():
     """Who holds the URL holds what it says: the account's key is in none of it."""
-    name, id, secret = os.environ["SIGNING_CLIENT"] + "-blobs", urlsplit(blobs.url).hostname.partition(".")[0], os.environ["AZURE_SAS_KEY"]
+    name, id, secret = f"blobs-{RUN}", urlsplit(blobs.url).hostname.partition(".")[0], os.environ["AZURE_SAS_KEY"]
     blobs.get_blob_client(name, "by url ü").upload_blob(b"by url", overwrite=True)
     until = datetime.now(timezone.utc) + timedelta(minutes=5)
     query = generate_blob_sas(id, name, "by url ü", account_key=secret, permission=BlobSasPermissions(read=True), expiry=until)

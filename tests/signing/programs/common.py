@@ -40,3 +40,14 @@ def content(size):
 def key(name):
     """Below a folder of the client's own: all of them share the bucket."""
     return f"{CLIENT}/{name}"
+
+
+def refused(*operations):
+    """With a secret that is wrong in one character, each must fail: by the gateway, which says so, or by the origin where there is no gateway."""
+    for operation in operations:
+        try:
+            operation(spoil=True)
+        except Exception as error:
+            print("   ", operation.__name__, type(error).__name__, " ".join(str(error).split())[:300])
+            continue
+        raise AssertionError(f"{operation.__name__}: a wrong signature was taken")

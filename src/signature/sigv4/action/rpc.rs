@@ -96,8 +96,9 @@ fn json(
     target: &str,
     kind: Option<&str>,
 ) -> Result<Action, ActionFault> {
-    // A form beside a target would be the query protocol's.
-    let fits = kind.is_none_or(|kind| {
+    // A form beside a target would be the query protocol's, and content of no type could be one.
+    let takes_forms = apis.iter().any(|api| api.speaks("query") || api.speaks("ec2"));
+    let fits = kind.map_or(!takes_forms, |kind| {
         kind == "application/json"
             || kind.starts_with("application/x-amz-json-")
             || kind.starts_with("application/x-amz-cbor-")
@@ -108,11 +109,8 @@ fn json(
     let Some((service, operation)) = target.rsplit_once('.') else {
         return Ok(Action::unknown(ids));
     };
-    Ok(find(
-        apis.iter().find(|api| api.target == service),
-        operation,
-        ids,
-    ))
+    let speaks = |api: &&&'static Api| api.target == service && api.speaks("json");
+    Ok(find(apis.iter().find(speaks), operation, ids))
 }
 
 fn query(
@@ -123,6 +121,10 @@ fn query(
 ) -> Result<Reading, ActionFault> {
     let typed = kind == Some("application/x-www-form-urlencoded");
     if head.method == Method::GET || head.method == Method::HEAD {
+        // Its content is not looked at, so it must not say that there is an action in it.
+        if kind.is_some() {
+            return Err(ActionFault::Ambiguous);
+        }
         let action = in_query.map_or_else(|| Action::unknown(&ids), |name| by_query(&ids, &name));
         return Ok(Reading::Known(action));
     }
@@ -211,12 +213,12 @@ fn content_type(fields: &HeaderMap) -> Result<Option<&str>, ActionFault> {
         return Err(ActionFault::Ambiguous);
     }
     // A server that goes by another charset reads other names than we do.
-    let charset = value
+    let mut charsets = value
         .split(';')
         .skip(1)
         .filter_map(|parameter| parameter.trim().split_once('='))
-        .find(|(name, _)| name.eq_ignore_ascii_case("charset"));
-    if charset.is_some_and(|(_, charset)| !charset.trim_matches('"').eq_ignore_ascii_case("utf-8")) {
+        .filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
+    if charsets.any(|(_, charset)| !charset.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")) {
         return Err(ActionFault::Ambiguous);
     }
     Ok(Some(kind))

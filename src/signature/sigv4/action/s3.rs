@@ -62,8 +62,8 @@ pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, Ac
         key_has_plus: raw_key.is_some_and(|key| key.contains('+')),
         source: source(head)?,
         prefix: names.one("prefix")?,
-        owner: said(head, &names, OWNER)?,
-        source_owner: said(head, &names, SOURCE_OWNER)?,
+        owner: owner(head, &names, OWNER)?,
+        source_owner: owner(head, &names, SOURCE_OWNER)?,
         bucket,
         takes_owner: false,
     };
@@ -73,16 +73,33 @@ pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, Ac
         _ => Level::Bucket,
     };
     let found = operation(level, &head.method, &names, call.source.is_some())?;
-    // MinIO answers its own administration under this name, and STS at its root, on the host of its buckets.
-    let foreign = level == Level::Service && head.method == Method::POST
-        || (endpoint.is_own() && call.bucket.as_deref() == Some("minio"));
+    let first = match endpoint.style() {
+        Style::Path => call.bucket.as_deref(),
+        _ => call.key.as_deref().and_then(|key| key.split('/').next()),
+    };
+    let foreign = is_foreign(endpoint, level, head, first);
+    let found = found.filter(|_| !foreign);
+    let beside_minting = foreign || found.is_none() && may_mint(endpoint, head, &names, first);
     call.takes_owner = found.is_some_and(|found| found.route.as_ref().is_some_and(|route| route.takes_owner));
     Ok(Action {
-        operation: found.map(|found| found.name).filter(|_| !foreign),
-        beside_minting: foreign,
+        operation: found.map(|found| found.name),
+        beside_minting,
         s3: Some(Box::new(call)),
         ..Action::unknown(&["s3"])
     })
+}
+
+/// Whether a request is none of S3's: MinIO answers STS at the root, and its own administration below this name on every host.
+fn is_foreign(endpoint: &Endpoint, level: Level, head: &RequestHead, first: Option<&str>) -> bool {
+    level == Level::Service && head.method == Method::POST || endpoint.is_own() && first == Some("minio")
+}
+
+/// Whether an operation that is in no table may return credentials. S3 leaves parameters alone that it does not know: with one
+/// of them `session` still makes a session. At other stores, MinIO takes a form for STS at every path, and Ceph's gateway
+/// gives away the keys of its users below `admin`.
+fn may_mint(endpoint: &Endpoint, head: &RequestHead, names: &Names<'_>, first: Option<&str>) -> bool {
+    let of_others = || head.method == Method::POST || first == Some("admin");
+    names.has_folded("session") || endpoint.is_own() && of_others()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +150,11 @@ impl<'a> Names<'a> {
 
     fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(known, _)| known == name)
+    }
+
+    /// Whether there is a parameter of this name, in whatever case.
+    fn has_folded(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 
     /// The value of a parameter that may stand once, in whatever case.
@@ -189,6 +211,8 @@ fn operation(
         (Level::Object, "DELETE", []) => "DeleteObject",
         (Level::Object, "GET", ["uploadId"]) => "ListParts",
         (Level::Object, "POST", ["uploadId"]) => "CompleteMultipartUpload",
+        // The model has it without `uploadId`, and without that it is none.
+        (Level::Object, "POST", []) => return Ok(None),
         (Level::Object, "DELETE", ["uploadId"]) => "AbortMultipartUpload",
         (Level::Bucket, "GET", []) => "ListObjects",
         (Level::Bucket, "GET", ["list-type"]) if names.one("list-type")?.as_deref() == Some("2") => {
@@ -275,6 +299,14 @@ fn said(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<Stri
         (Some(text), None) => Ok(Some(text.to_owned())),
         (None, text) => Ok(text),
     }
+}
+
+/// What a request says of an owner where S3 takes it: a field, or in a presigned request the parameter in its place. Elsewhere a
+/// parameter binds S3 to nothing.
+fn owner(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<String>, ActionFault> {
+    let said = said(head, names, name)?;
+    let is_taken = head.fields.contains_key(name) || names.has("X-Amz-Signature");
+    Ok(said.filter(|_| is_taken))
 }
 
 fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionFault> {

@@ -178,6 +178,16 @@ fn a_form_or_query_names_the_operation_of_the_query_protocol() {
         ),
         "!Ambiguous"
     );
+    // STS speaks no JSON, so a target names nothing there; nor does a GET with content say all that it asks for.
+    let target = ("x-amz-target", "-.GetCallerIdentity");
+    assert_eq!(named(STS, "POST", "/", &[target, JSON], ""), "sts:?");
+    let get = named(STS, "GET", "/?Action=GetCallerIdentity", &[FORM], "");
+    assert_eq!(get, "!Ambiguous");
+    let twice = (
+        "content-type",
+        "application/x-www-form-urlencoded; charset=utf-8; charset=utf-7",
+    );
+    assert_eq!(named(STS, "POST", "/", &[twice], ""), "!Ambiguous");
     assert_eq!(post("/", "Version=1"), "sts:?");
     assert_eq!(post("/", "Action=assumerole"), "sts:?");
     assert_eq!(post("/", "Action="), "sts:?");
@@ -194,6 +204,10 @@ fn a_service_of_several_protocols_is_read_in_each_but_not_in_two_at_once() {
     );
     assert_eq!(
         named(sqs, "POST", "/", &[send, FORM], "Action=DeleteQueue"),
+        "!Ambiguous"
+    );
+    assert_eq!(
+        named(sqs, "POST", "/", &[send], "Action=DeleteQueue"),
         "!Ambiguous"
     );
     let cloudwatch = "monitoring.us-east-1.amazonaws.com";
@@ -338,6 +352,7 @@ fn s3_is_told_by_method_path_and_sub_resource() {
         ("DELETE", "/bucket", "s3:DeleteBucket"),
         ("POST", "/bucket?delete", "s3:DeleteObjects"),
         ("POST", "/bucket", "s3:?"),
+        ("POST", "/bucket/key", "s3:?"),
         ("PUT", "/bucket/key", "s3:PutObject"),
         ("PUT", "/bucket//key", "s3:PutObject"),
         ("PUT", "/bucket/key?partNumber=1&uploadId=u", "s3:UploadPart"),
@@ -353,6 +368,7 @@ fn s3_is_told_by_method_path_and_sub_resource() {
         ("GET", "/bucket/key?acl&tagging", "!Ambiguous"),
         ("GET", "/bucket/key?acl&acl", "!Ambiguous"),
         ("GET", "/bucket/key?newthing", "s3:?"),
+        ("GET", "/bucket?session&newthing", "s3:?"),
         ("GET", "/bucket/key?ACL", "s3:?"),
         ("GET", "//key", "!Bucket"),
         ("GET", "/b%2Fx/key", "!Bucket"),

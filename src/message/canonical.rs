@@ -1,0 +1,208 @@
+//! The canonical form of a target: one decoding pass, then dot segments.
+
+use super::target::{EncodedSlash, TargetMalformed};
+
+/// Whether the bytes are canonical beyond doubt, so that the long way is not needed: no escape, no segment that begins with
+/// a dot, nothing to escape and no `;`.
+pub(super) fn is_plain(bytes: &[u8]) -> bool {
+    let mut previous = 0;
+    for &byte in bytes {
+        if CLASS[byte as usize] != Class::Plain || (byte == b'.' && previous == b'/') {
+            return false;
+        }
+        previous = byte;
+    }
+    true
+}
+
+pub(super) fn canonical(bytes: &[u8], slashes: EncodedSlash) -> Result<Vec<u8>, TargetMalformed> {
+    let (path, query) = match memchr::memchr(b'?', bytes) {
+        Some(mark) => (&bytes[..mark], Some(&bytes[mark + 1..])),
+        None => (bytes, None),
+    };
+    let mut out = Vec::with_capacity(bytes.len() + 16);
+    match slashes {
+        EncodedSlash::Key => out.extend(decode_once(path, Part::Key)?),
+        EncodedSlash::Refuse | EncodedSlash::Keep => {
+            let decoded = decode_once(path, Part::Path)?;
+            if slashes == EncodedSlash::Refuse && has_hidden_separator(&decoded) {
+                return Err(TargetMalformed::EncodedSlash);
+            }
+            resolve(&decoded, &mut out)?;
+        }
+    }
+    if let Some(query) = query {
+        out.push(b'?');
+        out.extend(decode_once(query, Part::Query)?);
+    }
+    Ok(out)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Path,
+    /// A path whose every escape is data.
+    Key,
+    Query,
+}
+
+/// The one decoding pass: unreserved characters stand for themselves, everything else that is or must be escaped is escaped.
+fn decode_once(raw: &[u8], part: Part) -> Result<Vec<u8>, TargetMalformed> {
+    let mut out = Vec::with_capacity(raw.len() + 8);
+    let mut beyond_ascii = false;
+    let mut at = 0;
+    while at < raw.len() {
+        let byte = raw[at];
+        at += 1;
+        match CLASS[byte as usize] {
+            Class::Plain => out.push(byte),
+            Class::Percent => {
+                let value = escape(raw.get(at..at + 2))?;
+                at += 2;
+                beyond_ascii |= value >= 0x80;
+                push_escaped(value, part, &mut out)?;
+            }
+            Class::Semicolon if part != Part::Query => out.push(byte),
+            Class::Bracket if part == Part::Query => out.push(byte),
+            Class::Backslash if part != Part::Path => push_hex(byte, &mut out),
+            Class::Semicolon | Class::Bracket | Class::Escape => push_hex(byte, &mut out),
+            Class::Backslash | Class::Refuse => return Err(TargetMalformed::Character),
+        }
+    }
+    // Invalid UTF-8 behind escapes (`%c0%ae`) is read as a dot by some decoders and as garbage by others.
+    if beyond_ascii && percent_encoding::percent_decode(&out).decode_utf8().is_err() {
+        return Err(TargetMalformed::Escape);
+    }
+    Ok(out)
+}
+
+fn escape(digits: Option<&[u8]>) -> Result<u8, TargetMalformed> {
+    let [high, low] = digits
+        .and_then(|d| <[u8; 2]>::try_from(d).ok())
+        .ok_or(TargetMalformed::Escape)?;
+    let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(TargetMalformed::Escape);
+    // Two hexadecimal digits are at most 255.
+    Ok((digit(high)? * 16 + digit(low)?) as u8)
+}
+
+fn push_escaped(value: u8, part: Part, out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
+    match value {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(value),
+        // A value may hold a line break or a backslash, a path never does; NUL ends a string in too many origins.
+        0 => return Err(TargetMalformed::Character),
+        b'/' if part == Part::Key => out.push(value),
+        0x01..=0x1f | 0x7f | b'\\' if part == Part::Path => return Err(TargetMalformed::Character),
+        _ => push_hex(value, out),
+    }
+    Ok(())
+}
+
+fn push_hex(value: u8, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend([
+        b'%',
+        DIGITS[usize::from(value >> 4)],
+        DIGITS[usize::from(value & 15)],
+    ]);
+}
+
+/// `%2F`, or `%25` in front of the digits of a dot, slash or backslash, however often the percent itself is escaped.
+fn has_hidden_separator(path: &[u8]) -> bool {
+    memchr::memmem::find_iter(path, b"%2").any(|at| match &path[at..] {
+        [_, _, b'F', ..] => true,
+        [_, _, b'5', rest @ ..] => {
+            let mut rest = rest;
+            while let Some(deeper) = rest.strip_prefix(b"25") {
+                rest = deeper;
+            }
+            matches!(
+                rest,
+                [b'2', b'e' | b'E' | b'f' | b'F', ..] | [b'5', b'c' | b'C', ..]
+            )
+        }
+        _ => false,
+    })
+}
+
+/// RFC 3986 §5.2.4, but a path that climbs above its root is refused instead of clipped.
+fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
+    let mut starts = Vec::new();
+    let mut segments = path[1..].split(|b| *b == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            b"." => {}
+            b".." => out.truncate(starts.pop().ok_or(TargetMalformed::DotSegment)?),
+            segment if hides_dots(segment) => return Err(TargetMalformed::DotSegment),
+            segment => {
+                starts.push(out.len());
+                out.push(b'/');
+                out.extend_from_slice(segment);
+                continue;
+            }
+        }
+        // A dot segment at the end leaves its directory's slash.
+        if last {
+            out.push(b'/');
+        }
+    }
+    Ok(())
+}
+
+/// `..;x`, `x;..`, `..%3Bx`: origins that cut parameters off see a dot segment; and `..%2Fx`, where `%2F` is kept.
+fn hides_dots(segment: &[u8]) -> bool {
+    if !segment.contains(&b'.') {
+        return false;
+    }
+    let Ok(segment) = std::str::from_utf8(segment) else {
+        return true;
+    };
+    let pieces = || {
+        segment
+            .split("%3B")
+            .flat_map(|piece| piece.split("%2F"))
+            .flat_map(|piece| piece.split(';'))
+    };
+    pieces().count() > 1 && pieces().any(|piece| matches!(piece, "." | ".."))
+}
+
+/// Whether a canonical query may hold the byte; brackets stay bare there.
+pub(super) fn may_stand_in_query(byte: u8) -> bool {
+    matches!(
+        CLASS[usize::from(byte)],
+        Class::Plain | Class::Percent | Class::Bracket
+    )
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Stands for itself in path and query.
+    Plain,
+    Percent,
+    Semicolon,
+    Bracket,
+    Backslash,
+    /// No URI may hold it bare, clients send it all the same, and its escape means the same.
+    Escape,
+    Refuse,
+}
+
+static CLASS: [Class; 256] = classes();
+
+const fn classes() -> [Class; 256] {
+    let mut table = [Class::Refuse; 256];
+    let mut byte = 0x21;
+    while byte < 0x7f {
+        table[byte] = match byte as u8 {
+            b'%' => Class::Percent,
+            b';' => Class::Semicolon,
+            b'[' | b']' => Class::Bracket,
+            b'\\' => Class::Backslash,
+            b'"' | b'<' | b'>' | b'^' | b'`' | b'{' | b'|' | b'}' => Class::Escape,
+            b'#' => Class::Refuse,
+            _ => Class::Plain,
+        };
+        byte += 1;
+    }
+    table
+}
