@@ -3,7 +3,3 @@
 pub fn forged(target: gateway::message::RequestTarget) {
     let gateway::message::RequestTarget { canonical: _inside, .. } = target;
 }
-
-pub fn changed(mut target: gateway::message::RequestTarget, other: gateway::message::RequestTarget) {
-    target.canonical = other.canonical;
-}
