@@ -10,7 +10,7 @@ use gateway::credential::{Credentials, MemoryStore, Stores};
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use gateway::names::CredentialName;
 use gateway::session::phantom::{PhantomKey, Phantoms, Registry};
-use gateway::session::{Binding, Bindings, Foreign, Role, When};
+use gateway::session::{Binding, Bindings, Foreign, Reference, Role, When};
 use http::{HeaderMap, HeaderValue, Method, Version};
 
 /// Never issued by anyone; the letters repeat.
@@ -36,7 +36,7 @@ fn stage(count: usize) -> Stage {
         store.put(&reference, secret.as_bytes(), None).unwrap();
         Binding {
             credential: CredentialName::new(&format!("c{at}")).unwrap(),
-            reference: reference.parse().unwrap(),
+            reference: Reference::env(format!("S{at}")),
             shape: None,
             origins: vec![format!("https://api{at}.test").parse().unwrap()],
             places: vec![
@@ -135,7 +135,7 @@ fn resolve(c: &mut Criterion) {
         .enable_all()
         .build()
         .unwrap();
-    let source = stage.stores.source(&"env:S0".parse().unwrap());
+    let source = stage.stores.source(&Reference::env("S0"));
     c.bench_function("resolve/from_memory", |b| {
         b.iter(|| runtime.block_on(black_box(&source).resolve()).unwrap().expires);
     });

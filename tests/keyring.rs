@@ -68,8 +68,8 @@ fn what_is_set_in_the_key_ring_is_what_its_reference_yields() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let reference: Reference = "keyring:gateway/github".parse().unwrap();
-        let absent: Reference = "keyring:gateway/none".parse().unwrap();
+        let reference = Reference::keyring("gateway", "github");
+        let absent = Reference::keyring("gateway", "none");
         let stores = Stores::new([]);
         let lease = stores
             .resolve(&reference)

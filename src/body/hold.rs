@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
 use super::Limit;
@@ -59,6 +59,47 @@ impl HoldBudget {
     }
 }
 
+/// What one request takes of the budget for a part that is held while the rest streams.
+#[derive(Debug)]
+pub struct Share {
+    taken: usize,
+    budget: Arc<HoldBudget>,
+}
+
+impl Share {
+    /// Nothing yet.
+    #[must_use]
+    pub fn of(budget: Arc<HoldBudget>) -> Self {
+        Self { taken: 0, budget }
+    }
+
+    /// Takes more or gives back, so that it is this many bytes.
+    ///
+    /// # Errors
+    /// [`HoldFault::Busy`] where the budget has no room for more.
+    pub fn set(&mut self, bytes: usize) -> Result<(), HoldFault> {
+        let before = std::mem::replace(&mut self.taken, bytes);
+        let more = match bytes.checked_sub(before) {
+            Some(more) => more,
+            None => {
+                self.budget.taken.fetch_sub(before - bytes, Ordering::Relaxed);
+                return Ok(());
+            }
+        };
+        let all = self.budget.taken.fetch_add(more, Ordering::Relaxed) + more;
+        if more > 0 && all > self.budget.most {
+            return Err(HoldFault::Busy);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.taken.fetch_sub(self.taken, Ordering::Relaxed);
+    }
+}
+
 /// Held content: its pieces in order, and what it takes of the budget until it is gone.
 pub struct Held {
     pub(super) pieces: VecDeque<Bytes>,
@@ -90,9 +131,35 @@ impl Held {
             return Err(HoldFault::Busy);
         }
         if !piece.is_empty() {
-            self.pieces.push_back(piece);
+            self.push(piece);
         }
         Ok(())
+    }
+
+    /// Adds a small piece to the one before it. A piece takes more than its bytes, and keeps the buffer in which it came: content
+    /// that comes byte by byte would take many times its length.
+    fn push(&mut self, piece: Bytes) {
+        if piece.len() >= SMALL {
+            self.pieces.push_back(piece);
+            return;
+        }
+        let last = self.pieces.pop_back();
+        let mut joined = match last.map(|last| (last.len() + piece.len() <= JOINED, last)) {
+            Some((true, last)) => match last.try_into_mut() {
+                Ok(joined) => joined,
+                Err(shared) => {
+                    self.pieces.push_back(shared);
+                    BytesMut::new()
+                }
+            },
+            Some((false, full)) => {
+                self.pieces.push_back(full);
+                BytesMut::new()
+            }
+            None => BytesMut::new(),
+        };
+        joined.extend_from_slice(&piece);
+        self.pieces.push_back(joined.freeze());
     }
 
     /// The pieces in order.
@@ -143,6 +210,11 @@ impl Held {
     }
 }
 
+/// What is shorter is copied rather than kept.
+const SMALL: usize = 4 * 1024;
+/// How long small pieces grow together.
+const JOINED: usize = 64 * 1024;
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.budget.taken.fetch_sub(self.length, Ordering::Relaxed);
@@ -152,6 +224,25 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn content_that_comes_byte_by_byte_is_held_in_few_pieces() {
+        let budget = HoldBudget::new(Limit::mib(1));
+        let came = Bytes::from((0..300_000_u32).map(|n| n.to_le_bytes()[0]).collect::<Vec<u8>>());
+        let mut held = Held::new(budget);
+        let (small, large) = came.split_at(200_000);
+        for at in 0..small.len() {
+            held.take(came.slice(at..=at), Limit::mib(1)).unwrap();
+        }
+        for at in (small.len()..came.len()).step_by(10_000) {
+            held.take(came.slice(at..at + 10_000), Limit::mib(1)).unwrap();
+        }
+        assert_eq!(
+            held.pieces().count(),
+            200_000_usize.div_ceil(JOINED) + large.len() / 10_000
+        );
+        assert_eq!((held.len(), held.whole()), (came.len(), came));
+    }
 
     #[test]
     fn held_content_is_bounded_each_and_all_together_and_gives_its_room_back() {
@@ -166,6 +257,14 @@ mod tests {
         drop(two);
         assert_eq!(budget.taken(), 6);
         assert_eq!(one.whole(), "123456");
+        let (mut three, mut four) = (Share::of(budget.clone()), Share::of(budget.clone()));
+        three.set(4).unwrap();
+        assert!(matches!(four.set(1), Err(HoldFault::Busy)));
+        three.set(3).unwrap();
+        assert_eq!(budget.taken(), 6 + 3 + 1);
+        four.set(1).unwrap();
+        drop((three, four));
+        assert_eq!(budget.taken(), 6);
         one.replace(Bytes::from_static(b"12"));
         assert_eq!((budget.taken(), one.len(), one.left()), (2, 2, 2));
         drop(one);

@@ -11,7 +11,7 @@ mod undo;
 pub use coding::{Coding, accept_encoding};
 pub use content::{Content, Gate, Meter, TrailerFilter};
 pub use decode::{DecodeBody, DecodeFault};
-pub use hold::{Held, HoldBudget, HoldFault};
+pub use hold::{Held, HoldBudget, HoldFault, Share};
 pub use limit::{Limit, LimitSyntax};
 pub use recode::{ContentFault, Recode, RecodeFault};
 pub use undo::{Decoder, Step};

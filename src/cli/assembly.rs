@@ -316,7 +316,7 @@ fn origin(rule: &config::OriginRule) -> Result<OriginRule, Failure> {
     let identity = match &rule.identity {
         None => None,
         Some(identity) => {
-            let config::Reference::File(key) = &identity.key else {
+            let Some(key) = identity.key.path() else {
                 return Err(Failure::usage("`client_key` is not a file")
                     .because("the key of a client certificate is read from a PEM file")
                     .next("write `client_key = \"file:/path/key.pem\"`"));

@@ -117,7 +117,7 @@ impl Expanded {
             if credential.origins.is_empty() && registry.is_empty() {
                 continue;
             }
-            let reference = Reference::env(variable).map_err(|error| Failure::usage(error.to_string()))?;
+            let reference = Reference::env(variable.as_str());
             let origins = if credential.origins.is_empty() {
                 registry.clone()
             } else {
@@ -181,19 +181,6 @@ fn allowed(origin: &OriginPattern) -> Allowed {
     }
 }
 
-/// A reference of the configuration, as the credential room has it.
-///
-/// # Errors
-/// Where its name or path is malformed.
-pub fn reference(from: &config::Reference) -> Result<Reference, crate::session::ReferenceMalformed> {
-    match from {
-        config::Reference::Env(name) => Reference::env(name),
-        config::Reference::File(path) => Reference::file(path),
-        config::Reference::Keyring { service, name } => Reference::keyring(service, name),
-        config::Reference::Command { argv, ttl } => Reference::command(argv.clone(), Vec::new(), *ttl),
-    }
-}
-
 /// A credential of the configuration, what it leaves out filled in by its preset.
 fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
     let refused =
@@ -217,15 +204,7 @@ fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
         .transpose();
     Ok(Binding {
         credential: credential.name.clone(),
-        reference: reference(&credential.from)
-            .map_err(|error| refused(error.to_string()))
-            .map(|reference| {
-                if credential.allow_short {
-                    reference.allowing_short()
-                } else {
-                    reference
-                }
-            })?,
+        reference: credential.from.clone().allowing_short(credential.allow_short),
         shape: shape.map_err(|error| refused(error.to_string()))?,
         origins,
         places,
@@ -268,11 +247,7 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
     let origins = credential.own_origins();
     let mut bindings = Vec::with_capacity(signing.parts.len());
     for (at, part) in signing.parts.iter().enumerate() {
-        let kept = reference(&part.from).map_err(|error| refused(error.to_string()))?;
-        let kept = match part.member {
-            Some(member) => kept.member(member),
-            None => kept,
-        };
+        let kept = part.from.clone().allowing_short(credential.allow_short);
         let kept = match signing.way.private_key(&part.name) {
             Some(algorithm) => kept.to_private_key(algorithm),
             None => kept,
@@ -282,11 +257,7 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
                 0 => credential.name.clone(),
                 _ => name(&part.name)?,
             },
-            reference: if credential.allow_short {
-                kept.allowing_short()
-            } else {
-                kept
-            },
+            reference: kept,
             shape: None,
             origins: origins.clone(),
             places: match at {

@@ -9,7 +9,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::assembly::Assembly;
-use super::expand::{self, Expanded};
+use super::expand::Expanded;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::journal;
@@ -19,7 +19,7 @@ use crate::config::ListenerKind;
 use crate::credential::Stores;
 use crate::gateway::{Door, Doorway, Worker};
 use crate::intercept::explicit::Authentication;
-use crate::session::{Reference, Session};
+use crate::session::Session;
 
 /// Serve the listeners of a configuration: an explicit proxy, or TLS by SNI, for any sandbox
 #[derive(Args)]
@@ -170,10 +170,8 @@ async fn doors(assembly: &Assembly) -> Result<Vec<(std::net::SocketAddr, Arc<Doo
 
 async fn authentication(asked: &crate::config::Authentication) -> Result<Authentication, Failure> {
     let unusable = |why: String| Failure::new("the proxy's password cannot be had").because(why);
-    let reference: Reference =
-        expand::reference(&asked.password).map_err(|error| unusable(error.to_string()))?;
-    let lease = Stores::new([&reference])
-        .resolve(&reference)
+    let lease = Stores::new([&asked.password])
+        .resolve(&asked.password)
         .await
         .map_err(|error| unusable(crate::gateway::chain(&error)))?;
     Ok(lease.secret.authentication(asked.user.as_bytes()))

@@ -9,14 +9,14 @@ use crate::credential::preset::{self, PresetCredential};
 use crate::message::{EncodedSlash, OriginPattern, Place, RequestTarget};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
-use crate::session::{Foreign, When};
+use crate::session::{Foreign, Reference, When};
 use crate::signature::sigv4;
 
 use super::keys;
 use super::mistake::Doubt;
 use super::page::Section;
 use super::pattern;
-use super::reference::{Reference, variable};
+use super::reference::{self, variable};
 use super::signing::{self, SIGV4_VARIABLES, Signing, Way};
 
 /// Binds a secret to origins and places.
@@ -156,10 +156,7 @@ impl Credential {
     /// How long a secret from a command is kept.
     #[must_use]
     pub fn ttl(&self) -> Option<Duration> {
-        match &self.from {
-            Reference::Command { ttl, .. } => *ttl,
-            _ => None,
-        }
+        self.from.ttl()
     }
 }
 
@@ -193,7 +190,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
             .map_err(|malformed| Doubt::new(malformed.to_string(), "write for example `GITHUB_TOKEN`"))
     });
     let signing = signing::signing(section);
-    let from = match Reference::read(section, "from", "credential.from") {
+    let from = match reference::read(section, "from", "credential.from") {
         // Where the first part is kept; the others are in `signing`.
         _ if section.has("sign") => signing
             .as_ref()
@@ -222,7 +219,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
             || CredentialName::new("unnamed").ok(),
             |name| Some(name.into_inner()),
         )?,
-        from: from.clone().unwrap_or_else(|| Reference::Env(String::new())),
+        from: from.clone().unwrap_or_else(|| Reference::env("")),
         preset,
         origins,
         places,
@@ -245,7 +242,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
 
 fn from_name(section: &Section<'_, '_>, name: &CredentialName) -> Option<Reference> {
     match variable(name.as_str()) {
-        Ok(name) => Some(Reference::Env(name)),
+        Ok(name) => Some(Reference::env(name)),
         Err(_) => {
             let why = "its name is no variable of the environment, so it does not say where the secret is";
             section.missing("from", why, "add `from = \"keyring:gateway/NAME\"`");

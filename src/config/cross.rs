@@ -11,7 +11,6 @@ use super::Config;
 use super::listener::ListenerKind;
 use super::mistake::Doubt;
 use super::page::Page;
-use super::reference::Reference;
 use crate::session::When;
 
 /// Where each table of a file stands, in the order of the configuration's lists.
@@ -204,7 +203,7 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
             credential.env.contains(variable)
                 || credential
                     .references()
-                    .any(|from| *from == Reference::Env(variable.clone()))
+                    .any(|from| from.env_name() == Some(variable))
         });
         if let Some(credential) = holds {
             let what = format!("`{variable}` is passed to the workload");
@@ -264,10 +263,7 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     let kept = secrets
         .chain(passwords)
         .chain(keys)
-        .filter_map(|reference| match reference {
-            Reference::File(path) => Some(path.clone()),
-            _ => None,
-        });
+        .filter_map(|reference| reference.path().map(Path::to_owned));
     let roots = config
         .origins
         .iter()

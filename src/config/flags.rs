@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::message::{OriginPattern, Scheme};
 use crate::names::CredentialName;
+use crate::session::Reference;
 
 use super::credential::{Credential, sandbox_variable};
 use super::literal::{looks_secret, shown};
 use super::mistake::{Doubt, Mistake, Position, Severity};
 use super::page::{literal_doubt, resolve_path};
 use super::pattern;
-use super::reference::{Reference, variable};
+use super::reference::{self, variable};
 use super::{Allowed, Config, Refused, cross, state};
 
 /// Holds the flags of `exec` and `serve` as they were typed.
@@ -265,8 +266,7 @@ fn aws(profile: &str) -> Result<Credential, Doubt> {
                 "install it, or set the credentials as variables and write `--aws`",
             )
         })?;
-    let argv = [
-        &*program,
+    let arguments = [
         "configure",
         "export-credentials",
         "--profile",
@@ -274,10 +274,7 @@ fn aws(profile: &str) -> Result<Credential, Doubt> {
         "--format",
         "process",
     ];
-    let from = Reference::Command {
-        argv: argv.iter().map(|&word| word.to_owned()).collect(),
-        ttl: None,
-    };
+    let from = Reference::command(program, arguments.map(str::to_owned).to_vec(), None);
     Ok(Credential::aws_from(&from))
 }
 
@@ -288,8 +285,8 @@ fn secret(
     home: Option<&Path>,
     known: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Credential, Option<Allowed>), Doubt> {
-    let (bound, reference) = match text.split_once('=') {
-        Some((bound, reference)) => (bound, Some(reference)),
+    let (bound, kept) = match text.split_once('=') {
+        Some((bound, kept)) => (bound, Some(kept)),
         None => (text, None),
     };
     let (name, host) = match bound.split_once('@') {
@@ -303,9 +300,9 @@ fn secret(
     let name_doubt = |why: String| Doubt::new(why, example);
     let variable_name = sandbox_variable(name).map_err(|doubt| name_doubt(doubt.why))?;
     let credential_name = CredentialName::new(name).map_err(|malformed| name_doubt(malformed.to_string()))?;
-    let from = match reference {
-        Some(reference) => Reference::parse(reference, |path| resolve_path(path, directory, home))?,
-        None => Reference::Env(variable_name.clone()),
+    let from = match kept {
+        Some(text) => reference::parse(text, |path| resolve_path(path, directory, home))?,
+        None => Reference::env(variable_name.clone()),
     };
     let mut credential = Credential::named(credential_name, from);
     credential.env = vec![variable_name];
@@ -343,7 +340,7 @@ mod tests {
     fn a_secret_flag_binds_one_host_and_allows_it_and_nothing_else() {
         let config = flags(|flags| flags.secrets = vec!["GITHUB_TOKEN@api.github.com".into()]).unwrap();
         let credential = &config.credentials[0];
-        assert_eq!(credential.from, Reference::Env("GITHUB_TOKEN".into()));
+        assert_eq!(credential.from, Reference::env("GITHUB_TOKEN"));
         assert_eq!(credential.env, ["GITHUB_TOKEN"]);
         assert_eq!(credential.preset.as_deref(), Some("github"));
         assert_eq!(credential.origins[0].to_string(), "https://api.github.com");

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use toml::Spanned;
 
 use crate::names::SessionId;
+use crate::session::Reference;
 
 use super::mistake::Doubt;
 use super::page::Section;
-use super::reference::Reference;
+use super::reference;
 
 /// Takes connections of one session at one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,7 +154,7 @@ fn authentication(section: &Section<'_, '_>) -> Option<Authentication> {
             ))
         }
     });
-    let password = Reference::read(section, "password", "");
+    let password = reference::read(section, "password", "");
     Some(Authentication {
         user: user?.into_inner(),
         password: password?,

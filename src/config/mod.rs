@@ -31,7 +31,6 @@ pub use mistake::{Doubt, Mistake, Position, Severity};
 pub use network::Network;
 pub use origin::{ClientIdentity, HttpVersion, OriginRule};
 pub use policy::{Policy, PolicySource, PolicyUnreadable};
-pub use reference::Reference;
 pub use settings::{Audit, Ca, Limits, Phantoms, Resolver, Runtime, Sandbox, Sync};
 pub use signing::{Part as SigningPart, Signing, Way as SigningWay};
 pub use units::{Size, duration, show_duration};

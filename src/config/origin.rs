@@ -8,12 +8,13 @@ use rustls::pki_types::pem::PemObject;
 use toml::Spanned;
 
 use crate::message::{OriginPattern, Scheme};
+use crate::session::Reference;
 
 use super::mistake::Doubt;
 use super::network::{self, Network};
 use super::page::Section;
 use super::pattern;
-use super::reference::Reference;
+use super::reference;
 
 /// Says how the origins of a pattern are reached and verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +107,7 @@ fn identity(section: &Section<'_, '_>) -> Option<ClientIdentity> {
     let certificate = section.parsed("client_certificate", |text| {
         certificates(section.page.path(text)?)
     });
-    let key = Reference::read(section, "client_key", "");
+    let key = reference::read(section, "client_key", "");
     for (key, other) in [
         ("client_certificate", "client_key"),
         ("client_key", "client_certificate"),

@@ -1,6 +1,5 @@
-//! References to secrets: where one is kept, never what it is.
+//! References to secrets, read from text and checked.
 
-use std::fmt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,113 +8,91 @@ use super::literal::{known_prefix, looks_secret};
 use super::mistake::Doubt;
 use super::page::{Section, literal_doubt};
 use super::units;
+use crate::session::Reference;
 
-/// Says where a secret is kept.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Reference {
-    /// A variable of the gateway's own environment: `env:NAME`.
-    Env(String),
-    /// A file that its owner alone can read: `file:/path`.
-    File(PathBuf),
-    /// An entry of the user's key ring: `keyring:SERVICE/NAME`.
-    Keyring {
-        /// The service, such as `gateway`.
-        service: String,
-        /// The name within the service.
-        name: String,
-    },
-    /// A program that prints the secret: `{ command = [...], ttl = "5m" }`.
-    Command {
-        /// The absolute path of the program, and its arguments.
-        argv: Vec<String>,
-        /// How long the secret is kept before the program runs again; the session without it.
-        ttl: Option<Duration>,
-    },
+/// Reads `env:`, `file:` or `keyring:`; `resolve` makes a path of its text.
+///
+/// The doubts never repeat the text, which may be a secret that someone wrote where a reference belongs.
+///
+/// # Errors
+/// A [`Doubt`] where the kind is unknown, its rest is malformed, or a file can be read by others.
+pub fn parse(text: &str, resolve: impl FnOnce(&str) -> Result<PathBuf, Doubt>) -> Result<Reference, Doubt> {
+    if known_prefix(text) {
+        return Err(literal_doubt());
+    }
+    match text.split_once(':') {
+        Some(("env", name)) => variable(name).map(Reference::env),
+        Some(("file", path)) => {
+            let path = resolve(path)?;
+            private(&path)?;
+            Ok(Reference::file(path))
+        }
+        Some(("keyring", entry)) => keyring(entry),
+        Some(("command", _)) => Err(Doubt::new(
+            "a command is a list of arguments: no shell takes it apart",
+            "write `{ command = [\"/usr/bin/pass\", \"show\", \"x\"], ttl = \"5m\" }`",
+        )),
+        _ if looks_secret(text) => Err(literal_doubt()),
+        _ => Err(Doubt::new("a reference starts with its kind", REFERENCES)),
+    }
 }
 
-impl Reference {
-    /// Reads `env:`, `file:` or `keyring:`; `resolve` makes a path of its text.
-    ///
-    /// The doubts never repeat the text, which may be a secret that someone wrote where a reference belongs.
-    ///
-    /// # Errors
-    /// A [`Doubt`] where the kind is unknown, its rest is malformed, or a file can be read by others.
-    pub fn parse(text: &str, resolve: impl FnOnce(&str) -> Result<PathBuf, Doubt>) -> Result<Self, Doubt> {
-        if known_prefix(text) {
-            return Err(literal_doubt());
-        }
-        match text.split_once(':') {
-            Some(("env", name)) => variable(name).map(Self::Env),
-            Some(("file", path)) => {
-                let path = resolve(path)?;
-                private(&path)?;
-                Ok(Self::File(path))
-            }
-            Some(("keyring", entry)) => keyring(entry),
-            Some(("command", _)) => Err(Doubt::new(
-                "a command is a list of arguments: no shell takes it apart",
-                "write `{ command = [\"/usr/bin/pass\", \"show\", \"x\"], ttl = \"5m\" }`",
-            )),
-            _ if looks_secret(text) => Err(literal_doubt()),
-            _ => Err(Doubt::new("a reference starts with its kind", REFERENCES)),
+/// Reads the reference under a key: a text, or a table with a command.
+pub(super) fn read(section: &Section<'_, '_>, key: &'static str, table: &'static str) -> Option<Reference> {
+    let value = section.value(key)?;
+    if value.get_ref().is_table() && !table.is_empty() {
+        return command(&section.inner(key, table)?);
+    }
+    let text = section.text(key)?;
+    match parse(text.get_ref(), |path| section.page.path(path)) {
+        Ok(reference) => Some(reference),
+        Err(doubt) => {
+            section.error(key, format!("`{key}` is no reference to a secret"), doubt);
+            None
         }
     }
+}
 
-    /// Reads the reference under a key: a text, or a table with a command.
-    pub(super) fn read(section: &Section<'_, '_>, key: &'static str, table: &'static str) -> Option<Self> {
-        let value = section.value(key)?;
-        if value.get_ref().is_table() && !table.is_empty() {
-            return Self::command(&section.inner(key, table)?);
+fn command(section: &Section<'_, '_>) -> Option<Reference> {
+    let ttl = section.parsed("ttl", lifetime).map(toml::Spanned::into_inner);
+    let argv = section.each("command", |text| {
+        if looks_secret(text) && !text.starts_with('/') {
+            Err(literal_doubt())
+        } else if text.contains('\0') {
+            Err(Doubt::new("an argument holds no NUL", "remove it"))
+        } else {
+            Ok(text.to_owned())
         }
-        let text = section.text(key)?;
-        match Self::parse(text.get_ref(), |path| section.page.path(path)) {
-            Ok(reference) => Some(reference),
-            Err(doubt) => {
-                section.error(key, format!("`{key}` is no reference to a secret"), doubt);
-                None
-            }
+    });
+    let mut argv = argv.into_iter().map(toml::Spanned::into_inner);
+    match argv.next() {
+        Some(program) if Path::new(&program).is_absolute() => {
+            Some(Reference::command(program, argv.collect(), ttl))
         }
-    }
-
-    fn command(section: &Section<'_, '_>) -> Option<Self> {
-        let ttl = section.parsed("ttl", lifetime).map(toml::Spanned::into_inner);
-        let argv = section.each("command", |text| {
-            if looks_secret(text) && !text.starts_with('/') {
-                Err(literal_doubt())
-            } else if text.contains('\0') {
-                Err(Doubt::new("an argument holds no NUL", "remove it"))
-            } else {
-                Ok(text.to_owned())
-            }
-        });
-        let argv: Vec<_> = argv.into_iter().map(toml::Spanned::into_inner).collect();
-        match argv.first() {
-            Some(program) if Path::new(program).is_absolute() => Some(Self::Command { argv, ttl }),
-            Some(_) => {
-                let why = "a program that is looked up by PATH may be another one";
-                section.error(
-                    "command",
-                    "the program is no absolute path",
-                    Doubt::new(why, "write its whole path, such as `/usr/bin/pass`"),
-                );
-                None
-            }
-            None if section.has("command") => {
-                section.error(
-                    "command",
-                    "`command` is empty",
-                    Doubt::new("there is nothing to run", "write the program and its arguments"),
-                );
-                None
-            }
-            None => {
-                section.missing(
-                    "command",
-                    "the table stands for a program that prints the secret",
-                    "add `command = [\"/path\", \"argument\"]`",
-                );
-                None
-            }
+        Some(_) => {
+            let why = "a program that is looked up by PATH may be another one";
+            section.error(
+                "command",
+                "the program is no absolute path",
+                Doubt::new(why, "write its whole path, such as `/usr/bin/pass`"),
+            );
+            None
+        }
+        None if section.has("command") => {
+            section.error(
+                "command",
+                "`command` is empty",
+                Doubt::new("there is nothing to run", "write the program and its arguments"),
+            );
+            None
+        }
+        None => {
+            section.missing(
+                "command",
+                "the table stands for a program that prints the secret",
+                "add `command = [\"/path\", \"argument\"]`",
+            );
+            None
         }
     }
 }
@@ -138,10 +115,7 @@ fn keyring(entry: &str) -> Result<Reference, Doubt> {
         !part.is_empty() && part.len() <= 128 && part.chars().all(|c| c.is_ascii_graphic() && c != '/')
     };
     match entry.split_once('/') {
-        Some((service, name)) if fits(service) && fits(name) => Ok(Reference::Keyring {
-            service: service.to_owned(),
-            name: name.to_owned(),
-        }),
+        Some((service, name)) if fits(service) && fits(name) => Ok(Reference::keyring(service, name)),
         _ => Err(Doubt::new(
             "an entry of the key ring has a service and a name",
             "write `keyring:gateway/NAME`",
@@ -209,24 +183,6 @@ pub fn private(path: &Path) -> Result<(), Doubt> {
     Ok(())
 }
 
-impl fmt::Display for Reference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Env(name) => write!(f, "env:{name}"),
-            Self::File(path) => write!(f, "file:{}", path.display()),
-            Self::Keyring { service, name } => write!(f, "keyring:{service}/{name}"),
-            // Arguments may name what is secret enough; the program alone tells which command it is.
-            Self::Command { argv, .. } => write!(f, "command:{}", argv.first().map_or("", String::as_str)),
-        }
-    }
-}
-
-impl fmt::Debug for Reference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 const REFERENCES: &str =
     "write `env:NAME`, `file:/path`, `keyring:gateway/NAME` or `{ command = [\"/path\"], ttl = \"5m\" }`";
 
@@ -235,7 +191,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Reference, Doubt> {
-        Reference::parse(text, |path| Ok(PathBuf::from(path)))
+        super::parse(text, |path| Ok(PathBuf::from(path)))
     }
 
     #[test]
@@ -287,7 +243,7 @@ mod tests {
             assert!(parse(&text).unwrap_err().remedy.contains("chmod 600"), "{mode:o}");
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(parse(&text), Ok(Reference::File(path)));
+        assert_eq!(parse(&text), Ok(Reference::file(path)));
         assert!(parse("file:/nonexistent/secret").is_err());
     }
 }

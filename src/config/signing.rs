@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-use crate::session::{Member, OwnEndpoint, SIGV4_PARTS};
+use crate::session::{Member, OwnEndpoint, Reference, SIGV4_PARTS};
 use crate::signature::recipe::{self, Algorithm, Recipe, Role};
 use crate::signature::sigv4::{PinMistake, Pins, Scope};
 
@@ -13,7 +13,7 @@ use super::keys;
 use super::mistake::Doubt;
 use super::page::Section;
 use super::pattern;
-use super::reference::Reference;
+use super::reference;
 
 /// A credential that signs requests instead of being put into them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +55,6 @@ pub struct Part {
     pub name: String,
     /// Where it is kept.
     pub from: Reference,
-    /// Which part it is of what a program prints, where one prints all of them.
-    pub member: Option<Member>,
     /// The variable of the workload that holds its phantom.
     pub variable: Option<String>,
     /// Whether the credential may be without it.
@@ -122,9 +120,8 @@ impl Signing {
     pub fn sigv4(token: bool) -> Self {
         let known = Way::SigV4.parts().into_iter();
         let parts = known.filter(|part| token || !part.optional).map(|part| Part {
-            from: Reference::Env(part.variable.clone().unwrap_or_default()),
+            from: Reference::env(part.variable.clone().unwrap_or_default()),
             name: part.name,
-            member: None,
             variable: part.variable,
             optional: false,
         });
@@ -137,8 +134,7 @@ impl Signing {
         let known = Way::SigV4.parts().into_iter().zip(MEMBERS);
         let parts = known.map(|(part, member)| Part {
             name: part.name,
-            from: program.clone(),
-            member: Some(member),
+            from: program.clone().member(member),
             variable: part.variable,
             optional: part.optional,
         });
@@ -260,11 +256,11 @@ fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
     let mut whole = true;
     for (at, part) in known.into_iter().enumerate() {
         let given = named.iter().find(|(name, _)| *name == part.name);
-        let (from, member) = match (given, &set, &part.variable) {
+        let from = match (given, &set, &part.variable) {
             (Some((_, text)), ..) => {
-                let read = Reference::parse(text.get_ref(), |path| section.page.path(path));
+                let read = reference::parse(text.get_ref(), |path| section.page.path(path));
                 match read {
-                    Ok(from) => (from, None),
+                    Ok(from) => from,
                     Err(doubt) => {
                         let what = format!("`{}` is no reference to a secret", part.name);
                         section.page.error(&text.span(), what, doubt);
@@ -273,9 +269,9 @@ fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
                     }
                 }
             }
-            (None, Some(set), _) => (set.clone(), Some(MEMBERS[at])),
+            (None, Some(set), _) => set.clone().member(MEMBERS[at]),
             (None, None, _) if part.optional => continue,
-            (None, None, Some(usual)) => (Reference::Env(usual.clone()), None),
+            (None, None, Some(usual)) => Reference::env(usual.as_str()),
             (None, None, None) => {
                 let remedy = format!("add `parts = {{ {} = \"keyring:gateway/NAME\" }}`", part.name);
                 section.missing(
@@ -294,8 +290,7 @@ fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
         parts.push(Part {
             name: part.name,
             from,
-            optional: member.is_some() && part.optional,
-            member,
+            optional: set.is_some() && part.optional,
             variable,
         });
     }
@@ -330,9 +325,9 @@ fn set(section: &Section<'_, '_>, way: &Way) -> Option<Option<Reference>> {
     if !section.has("from") {
         return Some(None);
     }
-    let from = Reference::read(section, "from", "credential.from")?;
-    match (&from, section.has("parts"), way) {
-        (Reference::Command { .. }, false, Way::SigV4) => Some(Some(from)),
+    let from = reference::read(section, "from", "credential.from")?;
+    match (from.program(), section.has("parts"), way) {
+        (Some(_), false, Way::SigV4) => Some(Some(from)),
         _ => {
             let doubt = Doubt::new(
                 "a signing credential has several parts; `from` holds those of `sigv4` as a program that prints all of them",

@@ -4,23 +4,21 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
+use http::HeaderValue;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
-use http::{HeaderMap, HeaderValue, Method};
 use tokio::time::Instant;
 
+use super::credentialed::{Credentialed, Lent};
 use super::inject::{AttachFailure, Prepared, inject};
 use super::mint::{Kept, MintFailure, Minting};
-use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber, Unscrubbable};
+use super::scrub::{Echoes, Unscrubbable};
 use super::secret::{Secret, SecretUnsafe};
 use super::sign::{Fetched, leased, sign};
 use super::store::{Lease, Source, StoreError, Stores, Unavailable};
 use super::verify::{Holding, Verified};
-use crate::body::{self, Content, HoldFault, Meter};
-use crate::intercept::Upgrade;
-use crate::message::{Origin, RequestHead};
-use crate::names::{CredentialName, Identity, Map, SessionId};
-use crate::policy::{AuthorizedParts, Grant};
+use crate::body::{self, HoldFault};
+use crate::names::{CredentialName, Map, SessionId};
+use crate::policy::AuthorizedParts;
 use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
 use crate::session::{Binding, Bindings, Lend, Role, Session, SigningPart, Spot, Unsignable};
 use crate::signature::Fault;
@@ -287,6 +285,9 @@ impl Credentials {
             // An answer in a coding that we cannot undo could not be scrubbed (threats I03).
             let accepted = body::accept_encoding(&head.fields);
             head.fields.insert(ACCEPT_ENCODING, accepted);
+            // Nor could messages that are compressed one by one, so they are not asked for.
+            head.fields.remove("grpc-accept-encoding");
+            head.fields.remove("connect-accept-encoding");
         }
         let mut minting = None;
         if let Some((grant, mut proof)) = proof {
@@ -305,7 +306,8 @@ impl Credentials {
             }
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
-            sign(&mut head, &mut content, proof, lend, &fetched, last)?;
+            let budget = &self.holding.budget;
+            sign(&mut head, &mut content, proof, lend, &fetched, (last, budget))?;
             if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
                 lent.signed = true;
             }
@@ -481,126 +483,6 @@ fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
 const MOST_RUNS: usize = 3;
 /// Secrets of one session that answers are searched for.
 const MOST_REMEMBERED: usize = 256;
-
-/// A request that carries its secrets: it can only be forwarded on a channel to the origin that it was granted for.
-pub struct Credentialed {
-    head: Box<RequestHead>,
-    content: Content,
-    meter: Arc<Meter>,
-    upgrade: Option<Box<Upgrade>>,
-    upgrades: bool,
-    grants: Vec<Grant>,
-    identity: Identity,
-    lent: Option<Lent>,
-    minting: Option<Minting>,
-}
-
-/// What is looked for in the answer.
-#[derive(Clone)]
-pub struct Lent {
-    echoes: Arc<Echoes>,
-    strict: bool,
-    signed: bool,
-}
-
-impl Lent {
-    /// Whether the origin knows a secret, from this exchange or an earlier one, so that an answer that cannot be searched
-    /// is refused.
-    #[must_use]
-    pub fn is_strict(&self) -> bool {
-        self.strict
-    }
-
-    /// Whether the origin was given nothing but a signature, so that its codings can stay as they are: what it knows is the
-    /// access key id and the session token, which are worth nothing without the secret key.
-    #[must_use]
-    pub fn is_signed(&self) -> bool {
-        self.signed
-    }
-
-    /// Replaces echoes in fields; gives their number.
-    pub fn scrub_fields(&self, fields: &mut HeaderMap) -> u64 {
-        self.echoes.scrub_fields(fields)
-    }
-
-    /// Replaces echoes in content that is there as a whole.
-    #[must_use]
-    pub fn scrub_whole(&self, content: Bytes) -> Bytes {
-        let mut scrubber = Scrubber::new(self.echoes.clone());
-        let settled = scrubber.push(content);
-        let rest = scrubber.finish();
-        if rest.is_empty() {
-            return settled;
-        }
-        [settled, rest].concat().into()
-    }
-
-    /// Replaces echoes in content as it streams; the fields tell its type.
-    pub fn scrub<B>(&self, body: B, fields: &HeaderMap) -> ScrubBody<B> {
-        ScrubBody::new(body, fields, Scrubber::new(self.echoes.clone()))
-    }
-
-    /// Replaces echoes in the WebSocket messages of the origin.
-    #[must_use]
-    pub fn scrub_frames(&self) -> ScrubFrames {
-        ScrubFrames::new(self.echoes.clone())
-    }
-}
-
-/// The pieces of a credentialed request.
-pub(crate) struct CredentialedParts {
-    pub(crate) head: Box<RequestHead>,
-    pub(crate) content: Content,
-    pub(crate) meter: Arc<Meter>,
-    pub(crate) upgrades: bool,
-}
-
-impl Credentialed {
-    /// To whom it may go.
-    pub(crate) fn origin(&self) -> &Origin {
-        &self.head.origin
-    }
-
-    /// In whose name.
-    pub(crate) fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// What was lent, and where it stands.
-    pub fn lent_to(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
-        self.grants
-            .iter()
-            .map(|grant| (grant.lend().credential(), grant.lend().place_text()))
-    }
-
-    /// What the answer is handled with: what to look for in it, the method that it answers, and the client's wish to
-    /// upgrade, which is taken.
-    pub fn for_the_answer(&mut self) -> (Option<Lent>, Method, Option<Box<Upgrade>>) {
-        (self.lent.clone(), self.head.method.clone(), self.upgrade.take())
-    }
-
-    /// What keeps the temporary credentials of the answer, where it holds such; it is taken.
-    pub fn minting(&mut self) -> Option<Minting> {
-        self.minting.take()
-    }
-
-    /// Takes the request apart, for the room that forwards.
-    pub(crate) fn into_parts(self) -> CredentialedParts {
-        let Self {
-            head,
-            content,
-            meter,
-            upgrades,
-            ..
-        } = self;
-        CredentialedParts {
-            head,
-            content,
-            meter,
-            upgrades,
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! The only room that sees a secret: fetches it from its store and puts it where its phantom stood.
 
 mod attach;
+mod credentialed;
 mod echo;
 mod examine;
 mod inject;
@@ -14,8 +15,9 @@ mod sign;
 mod store;
 mod verify;
 
-pub(crate) use attach::CredentialedParts;
-pub use attach::{Credentialed, Credentials, Error, IssueFailure, Lent};
+pub use attach::{Credentials, Error, IssueFailure};
+pub(crate) use credentialed::CredentialedParts;
+pub use credentialed::{Credentialed, Lent};
 pub use examine::{Examined, Lack};
 pub use inject::AttachFailure;
 pub use mint::{MintFailure, Minting};

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 
-use crate::body::{Recode, RecodeFault};
+use crate::body::{HoldFault, Recode, RecodeFault, Share};
 use crate::signature::sigv4::{Events, Fault, Rechain};
 
 /// Content that must have a hash: its last piece goes on only where it has.
@@ -15,11 +15,11 @@ pub(super) struct Checked {
     last: Option<Bytes>,
 }
 
-/// Signed messages, signed again.
-pub(super) struct Messages(pub(super) Events);
+/// Signed messages, signed again; what is held of one counts as held content.
+pub(super) struct Messages(pub(super) Events, pub(super) Share);
 
-/// aws-chunked content, signed again.
-pub(super) struct Chunks(pub(super) Rechain);
+/// aws-chunked content, signed again; what is held of a signed chunk counts as held content.
+pub(super) struct Chunks(pub(super) Rechain, pub(super) Share);
 
 impl Checked {
     pub(super) fn new(expected: [u8; 32]) -> Self {
@@ -53,7 +53,8 @@ impl Recode for Checked {
 
 impl Recode for Chunks {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
-        self.0.push(piece, out).map_err(told)
+        self.0.push(piece, out).map_err(told)?;
+        self.1.set(self.0.held()).map_err(|fault| busy(&fault))
     }
 
     fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
@@ -63,7 +64,8 @@ impl Recode for Chunks {
 
 impl Recode for Messages {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
-        self.0.push(&piece, SystemTime::now(), out).map_err(told)
+        self.0.push(&piece, SystemTime::now(), out).map_err(told)?;
+        self.1.set(self.0.held()).map_err(|fault| busy(&fault))
     }
 
     fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
@@ -80,6 +82,13 @@ pub(super) fn sha256<'b>(pieces: impl IntoIterator<Item = &'b Bytes>) -> [u8; 32
     let mut hash = [0; 32];
     hash.copy_from_slice(hasher.finish().as_ref());
     hash
+}
+
+fn busy(fault: &HoldFault) -> RecodeFault {
+    RecodeFault {
+        reason: fault.reason(),
+        text: fault.to_string(),
+    }
 }
 
 fn told(fault: Fault) -> RecodeFault {

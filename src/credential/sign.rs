@@ -1,5 +1,6 @@
 //! Signs a verified request again, with the real parts, and has its content follow.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +11,7 @@ use super::attach::Error;
 use super::recodes::{Checked, Chunks, LONGEST_CHUNK, Messages};
 use super::store::Lease;
 use super::verify::{Proof, ProvenRecipe, ProvenSigV4};
-use crate::body::Content;
+use crate::body::{Content, HoldBudget, Share};
 use crate::message::RequestHead;
 use crate::names::CredentialName;
 use crate::session::{Lend, SIGV4_PARTS, Signer, Signing};
@@ -21,7 +22,8 @@ use crate::signature::sigv4::{self, Payload, With};
 /// What was fetched, by the binding that keeps it.
 pub(super) type Fetched = Vec<(CredentialName, Lease)>;
 
-/// Signs a request, with what was fetched for it. `last` is the greatest number that was used once with this credential.
+/// Signs a request, with what was fetched for it. `last` is the greatest number that was used once with this credential, `budget`
+/// what all held content may take.
 ///
 /// # Errors
 /// [`Error`] by cause; the request must then be dropped, for it may be half changed.
@@ -31,11 +33,11 @@ pub(super) fn sign(
     proof: Proof,
     lend: &Lend,
     fetched: &Fetched,
-    last: &AtomicU64,
+    (last, budget): (&AtomicU64, &Arc<HoldBudget>),
 ) -> Result<(), Error> {
     let signing = lend.signing().ok_or(Error::Unknown)?;
     match proof {
-        Proof::SigV4(proven) => sign_sigv4(head, content, *proven, (lend, signing), fetched),
+        Proof::SigV4(proven) => sign_sigv4(head, content, *proven, (lend, signing), fetched, budget),
         Proof::Recipe(proven) => sign_by_recipe(head, content, *proven, (lend, signing), fetched, last),
     }
 }
@@ -55,6 +57,7 @@ fn sign_sigv4(
     proven: ProvenSigV4,
     (lend, signing): (&Lend, &Signing),
     fetched: &Fetched,
+    budget: &Arc<HoldBudget>,
 ) -> Result<(), Error> {
     let Signer::SigV4(signer) = &signing.signer else {
         return Err(Error::Unknown);
@@ -100,12 +103,12 @@ fn sign_sigv4(
         Payload::Streaming(_) => {
             let chunks = signed.rechain(head, LONGEST_CHUNK).map_err(malformed)?;
             if let Some(chunks) = chunks {
-                content.recode(Box::new(Chunks(chunks)));
+                content.recode(Box::new(Chunks(chunks, Share::of(budget.clone()))));
             }
         }
         Payload::Events => {
             if let Some(events) = signed.events(LONGEST_CHUNK) {
-                content.recode(Box::new(Messages(events)));
+                content.recode(Box::new(Messages(events, Share::of(budget.clone()))));
             }
         }
         Payload::Hash(_) | Payload::Unsigned | Payload::Absent => {}

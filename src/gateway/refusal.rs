@@ -95,6 +95,9 @@ impl Refusal {
             }
             Self::Denied(_) => row(S::FORBIDDEN, Blame::Policy, "http_request_denied"),
             Self::Credential(why) => credential_row(why),
+            Self::Content(why) if why.reason == HoldFault::Busy.reason() => {
+                row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "connection_limit_reached")
+            }
             Self::Content(_) => row(S::FORBIDDEN, Blame::Client, "http_request_error"),
             Self::Origin(why) => origin_row(why),
             Self::Audit(_) => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),

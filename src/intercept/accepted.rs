@@ -265,12 +265,16 @@ pub(crate) struct AcceptedParts {
     pub(crate) upgrade: Option<Box<Upgrade>>,
 }
 
-/// Whether there is a signature of AWS's kind, by its first letters; what it is worth is judged later.
+/// Whether there is a signature of AWS's kind, by its first letters; what it is worth is judged later. It must be one that is
+/// judged, so a parameter is a whole one: otherwise the request went on unsigned, with a path that is read as if it were.
 fn looks_signed(fields: &HeaderMap, query: &str) -> bool {
     let scheme = fields
         .get(AUTHORIZATION)
         .is_some_and(|value| value.as_bytes().starts_with(b"AWS4-"));
-    scheme || memchr::memmem::find(query.as_bytes(), b"X-Amz-Algorithm=AWS4-").is_some()
+    scheme
+        || query
+            .split('&')
+            .any(|pair| pair.starts_with("X-Amz-Algorithm=AWS4-"))
 }
 
 /// RFC 8441 §4: an extended CONNECT for WebSocket is judged and forwarded as the GET that it stands for.

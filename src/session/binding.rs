@@ -209,9 +209,11 @@ impl Bindings {
         if !self.signs {
             return None;
         }
+        // Where two disagree, the path is resolved: a signature over another one then does not match.
         self.of(origin)
             .iter()
-            .find_map(|bound| bound.binding.signing()?.paths(origin))
+            .filter_map(|bound| bound.binding.signing()?.paths(origin))
+            .reduce(|one, other| if one == other { one } else { EncodedSlash::Keep })
     }
 
     /// The bindings that hold for an origin, in the order of the configuration.
@@ -282,8 +284,10 @@ impl Bound {
     /// Whether the credential may be lent with the method, to the path.
     pub(super) fn lends(&self, method: &Method, path: &str) -> bool {
         let binding = &self.binding;
+        // The path of a signed request is not resolved; where it leads, only the store knows.
+        let below = || !has_dots(path) && binding.paths.iter().any(|above| is_below(path, above));
         (binding.methods.is_empty() || binding.methods.contains(method))
-            && (binding.paths.is_empty() || binding.paths.iter().any(|above| is_below(path, above)))
+            && (binding.paths.is_empty() || below())
     }
 }
 
@@ -301,6 +305,10 @@ pub(super) fn field_of(place: &Place) -> Option<HeaderName> {
 fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.is_empty() || above.ends_with('/') || rest.starts_with('/'))
+}
+
+fn has_dots(path: &str) -> bool {
+    path.split('/').any(|segment| matches!(segment, "." | ".."))
 }
 
 fn check(binding: &Binding) -> Result<(), BindingMalformed> {
@@ -381,11 +389,13 @@ pub const MAX_PLACES: usize = 16;
 mod tests {
     use super::*;
     use crate::message::Authority;
+    use crate::session::signing::{OwnEndpoint, SigV4, Signer};
+    use crate::signature::sigv4::Scope;
 
     fn binding(name: &str, origin: &str, place: &str) -> Binding {
         Binding {
             credential: CredentialName::new(name).unwrap(),
-            reference: format!("env:{}", name.to_uppercase()).parse().unwrap(),
+            reference: Reference::env(name.to_uppercase()),
             shape: None,
             origins: vec![origin.parse().unwrap()],
             places: vec![place.parse().unwrap()],
@@ -425,6 +435,40 @@ mod tests {
             assert_eq!(pattern.matches(&origin), fits, "{host}");
         }
         assert_eq!(pattern.to_string(), "https://*.good.example");
+    }
+
+    #[test]
+    fn paths_stand_as_they_are_only_where_every_signer_takes_them_so() {
+        let signer = |name: &str, service: &str, exact_paths: bool| {
+            let endpoint = OwnEndpoint {
+                origin: "https://a.example".parse().unwrap(),
+                service: service.to_owned(),
+                region: "here".to_owned(),
+                exact_paths,
+            };
+            let signing = Signing {
+                signer: Signer::SigV4(Box::new(SigV4::new(Scope::default(), vec![endpoint]))),
+                parts: Vec::new(),
+            };
+            Binding {
+                role: Role::Signs(Arc::new(signing)),
+                ..binding(name, "https://a.example", "header:x-api-key")
+            }
+        };
+        let origin = Origin {
+            scheme: Scheme::Https,
+            authority: Authority::parse(b"a.example", Some(443)).unwrap(),
+        };
+        let store = || signer("one", "s3", false);
+        for (signers, paths) in [
+            (vec![store()], EncodedSlash::Key),
+            (vec![store(), signer("two", "own", true)], EncodedSlash::Key),
+            (vec![store(), signer("two", "own", false)], EncodedSlash::Keep),
+            (vec![signer("two", "own", false), store()], EncodedSlash::Keep),
+        ] {
+            let bindings = load(signers).unwrap();
+            assert_eq!(bindings.signed_paths(&origin), Some(paths));
+        }
     }
 
     #[test]
@@ -502,6 +546,22 @@ mod tests {
             ..always("two", "https://x.a.example")
         };
         assert!(load(vec![reads, writes]).is_ok());
+    }
+
+    #[test]
+    fn a_path_that_is_not_resolved_lies_below_nothing() {
+        let mut narrow = binding("store", "https://good.example", "header:x-api-key");
+        narrow.paths = vec!["/mine".into()];
+        let bound = Bound::new(narrow, 0);
+        for (path, lends) in [
+            ("/mine/a", true),
+            ("/mine/..a/.b", true),
+            ("/mine/../yours", false),
+            ("/mine/./a", false),
+            ("/mine/..", false),
+        ] {
+            assert_eq!(bound.lends(&Method::GET, path), lends, "{path}");
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 
 use super::binding::Bindings;
-use super::locate::Lend;
 use super::phantom::{Phantoms, Registry};
+use super::presented::Lend;
 use super::refusal::CredentialRefusal;
 use crate::audit::Conceal;
 use crate::body::{Content, Meter};

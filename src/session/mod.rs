@@ -4,6 +4,7 @@ mod binding;
 mod live;
 mod locate;
 pub mod phantom;
+mod presented;
 mod reference;
 mod refusal;
 mod signing;
@@ -11,10 +12,10 @@ mod signing;
 pub(crate) mod stage;
 
 pub use binding::{Binding, BindingMalformed, Bindings, Foreign, MAX_PLACES, When};
-pub(crate) use locate::Spot;
-pub use locate::{Lend, Presented};
+pub(crate) use presented::Spot;
+pub use presented::{Lend, Presented};
 pub(crate) use reference::{CommandLine, FIXED_PATH, Keeper, MAX_TTL_SECONDS};
-pub use reference::{DEFAULT_SERVICE, Member, Reference, ReferenceMalformed};
+pub use reference::{DEFAULT_SERVICE, Member, Reference};
 pub use refusal::{CredentialRefusal, Part};
 pub use signing::{
     OwnEndpoint, Role, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, SigningPart, Unsignable,

@@ -35,7 +35,8 @@ OBJECTS = ["put", "get", "range", "head", "list", "copy", "delete", "multipart",
 EXPECTED = {
     "boto3": [name for name in OPERATIONS if name not in ("stream", *OWN[:-1], "event stream")],
     "aws-cli": ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "presigned get", "dynamodb", "sts", "sqs", "service error", "refusal"],
-    "aws-cli-2": ["put", "get", "range", "head", "list", "copy", "delete", "multipart", "keys", "presigned get", "dynamodb", "sts", "sqs", "service error", "refusal"],
+    # As the first version, but for what would only start it again: each start is a second of work.
+    "aws-cli-2": ["put", "get", "list", "copy", "multipart", "keys", "presigned get", "dynamodb", "sts", "sqs", "refusal"],
     "js": [name for name in OPERATIONS if name not in ("unsigned", "large", "assumed role", *OWN, "event stream")],
     "go": [*OBJECTS, "checksums", "presigned get", "presigned put", "dynamodb", "sts", "sqs", "service error", "refusal"],
     "rust": [*OBJECTS, "checksums", "virtual host", "presigned get", "presigned put", "dynamodb", "sts", "service error", "refusal"],

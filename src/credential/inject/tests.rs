@@ -8,7 +8,7 @@ use super::*;
 use crate::message::RequestHead;
 use crate::session::phantom::{PhantomKey, Phantoms, Registry, Shape};
 use crate::session::stage::{GEMINI, GITHUB, OTHER, PADDED, SECRETS, binding, field, head, name, usual};
-use crate::session::{Binding, Bindings, Foreign, Presented, When};
+use crate::session::{Binding, Bindings, Foreign, Presented, Reference, When};
 
 /// A gateway's credentials, a session of it, and the store behind them.
 struct Lender {
@@ -66,7 +66,7 @@ impl Lender {
     fn rotate(&self, credential: &str, secret: &str) {
         let reference = format!("env:{credential}");
         self.store.put(&reference, secret.as_bytes(), None).unwrap();
-        self.stores.source(&reference.parse().unwrap()).forget();
+        self.stores.source(&Reference::env(credential)).forget();
     }
 
     async fn try_forward(&self, mut head: RequestHead) -> Result<RequestHead, AttachFailure> {
@@ -343,11 +343,7 @@ async fn a_secret_that_expired_meanwhile_is_not_put_in() {
     let bearer = format!("Bearer {}", stage.of("github"));
     let mut sent = head("https://good.example", "/", &[("authorization", &bearer)]);
     let presented = stage.locate(&sent);
-    let mut lease = stage
-        .stores
-        .resolve(&"env:github".parse().unwrap())
-        .await
-        .unwrap();
+    let mut lease = stage.stores.resolve(&Reference::env("github")).await.unwrap();
     lease.expires = Some(Instant::now());
     let failed = inject(
         &mut sent.fields,

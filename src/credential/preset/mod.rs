@@ -314,7 +314,7 @@ mod tests {
                 } else {
                     vec![]
                 };
-                let reference = Reference::env(&credential.variables[0]).unwrap();
+                let reference = Reference::env(credential.variables[0].as_str());
                 let bind = |origins| credential.bind(credential.name.clone(), reference.clone(), origins);
                 assert_eq!(bind(vec![]).is_err(), credential.origins.is_empty());
                 let mut binding = bind(given).unwrap();

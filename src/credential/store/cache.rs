@@ -95,7 +95,7 @@ impl Stores {
         let made = slots.entry(reference.clone()).or_insert_with(|| {
             let store = match reference.keeper {
                 Keeper::Env(_) => &self.env,
-                Keeper::File { .. } => &self.file,
+                Keeper::File(_) => &self.file,
                 Keeper::Keyring { .. } => &self.keyring,
                 Keeper::Command(_) => &self.command,
             };
@@ -251,7 +251,7 @@ mod tests {
     fn stage() -> (Arc<MemoryStore>, Source) {
         let store = Arc::new(MemoryStore::default());
         let stores = Stores::with(Arc::<MemoryStore>::clone(&store));
-        let source = stores.source(&NAME.parse().unwrap());
+        let source = stores.source(&Reference::env("TOKEN"));
         (store, source)
     }
 
@@ -369,7 +369,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::write(file.path(), "CANARY-0001\n").unwrap();
-        let reference = Reference::file(file.path()).unwrap();
+        let reference = Reference::file(file.path());
         let stores = Stores::new([&reference]);
         assert!(
             stores

@@ -71,7 +71,11 @@ async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         .args(&line.arguments)
         .env_clear()
         .env("PATH", FIXED_PATH)
-        .envs(passed(line))
+        .envs(
+            PASSED
+                .iter()
+                .filter_map(|name| Some((name, std::env::var_os(name)?))),
+        )
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -101,14 +105,6 @@ async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     } else {
         Err(StoreError::Failed(status.code()))
     }
-}
-
-fn passed(line: &CommandLine) -> impl Iterator<Item = (&str, std::ffi::OsString)> {
-    let names = PASSED
-        .iter()
-        .copied()
-        .chain(line.pass_env.iter().map(String::as_str));
-    names.filter_map(|name| Some((name, std::env::var_os(name)?)))
 }
 
 /// A process group that is killed unless it ended.
@@ -184,13 +180,7 @@ mod tests {
     use crate::credential::secret::SecretUnsafe;
 
     fn shell(script: &str) -> Reference {
-        #[derive(Deserialize)]
-        struct Holder {
-            secret: Reference,
-        }
-        let script = toml::Value::String(script.to_owned());
-        let text = format!("secret = {{ command = [\"/bin/sh\", \"-c\", {script}] }}");
-        toml::from_str::<Holder>(&text).unwrap().secret
+        Reference::command("/bin/sh", vec!["-c".to_owned(), script.to_owned()], None)
     }
 
     async fn fetch(script: &str) -> Result<Fetched, StoreError> {
@@ -244,17 +234,7 @@ mod tests {
             assert_eq!(error, cause, "{script}");
             assert!(!format!("{error} {error:?}").contains("CANARY"), "{script}");
         }
-        let gone = Reference {
-            keeper: Keeper::Command(CommandLine {
-                program: "/nonexistent/program".into(),
-                arguments: vec![],
-                pass_env: vec![],
-                ttl: None,
-                member: None,
-            }),
-            allow_short: false,
-            private_key: None,
-        };
+        let gone = Reference::command("/nonexistent/program", vec![], None);
         let error = CommandStore::new(DEADLINE).fetch(&gone).await.err();
         assert_eq!(error, Some(StoreError::Start(std::io::ErrorKind::NotFound)));
     }

@@ -19,15 +19,11 @@ pub(super) struct FileStore;
 impl SecretStore for FileStore {
     fn fetch<'a>(&'a self, reference: &'a Reference) -> Fetching<'a> {
         Box::pin(async move {
-            let Keeper::File {
-                path,
-                allow_readable_by_others,
-            } = &reference.keeper
-            else {
+            let Keeper::File(path) = &reference.keeper else {
                 return Err(StoreError::Absent);
             };
-            let (path, shared) = (path.clone(), *allow_readable_by_others);
-            let value = tokio::task::spawn_blocking(move || read(&path, shared))
+            let path = path.clone();
+            let value = tokio::task::spawn_blocking(move || read(&path))
                 .await
                 .map_err(|_| StoreError::Unreachable("the reading task ended"))??;
             let secret = Arc::new(Secret::kept(value, reference)?);
@@ -43,7 +39,7 @@ impl SecretStore for FileStore {
 /// Reads a file after checking, on the open file itself, what it is, whose it is and who may read it.
 ///
 /// Symbolic links are followed, for orchestrators mount secrets through them; what they lead to is what is checked.
-fn read(path: &Path, shared: bool) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => StoreError::Absent,
         kind => StoreError::File(kind),
@@ -61,8 +57,7 @@ fn read(path: &Path, shared: bool) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     if about.uid() != 0 && about.uid() != rustix::process::geteuid().as_raw() {
         return Err(StoreError::Owner);
     }
-    let forbidden = if shared { 0o022 } else { 0o077 };
-    if about.mode() & forbidden != 0 {
+    if about.mode() & 0o077 != 0 {
         return Err(StoreError::Permissions);
     }
     // Room for everything at once: a growing vector would leave copies behind.
@@ -94,7 +89,7 @@ mod tests {
     }
 
     async fn fetch(path: &Path) -> Result<Fetched, StoreError> {
-        FileStore.fetch(&Reference::file(path).unwrap()).await
+        FileStore.fetch(&Reference::file(path)).await
     }
 
     #[tokio::test]
@@ -104,15 +99,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_others_may_read_is_refused_unless_that_is_allowed() {
-        for mode in [0o644, 0o640, 0o620, 0o601] {
+    async fn a_file_that_others_may_read_or_write_is_refused() {
+        for mode in [0o644, 0o640, 0o620, 0o601, 0o664] {
             let file = written(b"CANARY-0001", mode);
             assert_eq!(fetch(file.path()).await.err(), Some(StoreError::Permissions));
         }
-        let file = written(b"CANARY-0001", 0o644);
-        assert!(read(file.path(), true).is_ok());
-        let file = written(b"CANARY-0001", 0o664);
-        assert_eq!(read(file.path(), true).err(), Some(StoreError::Permissions));
     }
 
     #[tokio::test]

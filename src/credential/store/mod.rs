@@ -85,9 +85,7 @@ pub enum StoreError {
     #[error("the file belongs neither to this user nor to root")]
     Owner,
     /// Others may read or write the file.
-    #[error(
-        "others may read or write the file; run `chmod 600` on it, or set `allow_readable_by_others = true`"
-    )]
+    #[error("others may read or write the file; run `chmod 600` on it")]
     Permissions,
     /// The program cannot be started.
     #[error("the command cannot be started: {0}")]

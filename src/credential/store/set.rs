@@ -131,7 +131,6 @@ mod tests {
         CommandLine {
             program: "/bin/true".into(),
             arguments: vec![],
-            pass_env: vec![],
             ttl: None,
             member: None,
         }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use http::{HeaderName, header};
 
-use super::{Search, Spot};
+use super::Search;
 use crate::message::RequestHead;
 use crate::session::binding::Bound;
 use crate::session::phantom::Phantom;
+use crate::session::presented::Spot;
 use crate::session::refusal::{CredentialRefusal, Part};
 use crate::session::signing::{SIGV4_PARTS, SigV4, Signer, Signing};
 use crate::signature::recipe::Recipe;

@@ -40,6 +40,7 @@ pub struct Rechain {
 struct Held {
     pieces: Vec<Bytes>,
     small: BytesMut,
+    length: usize,
 }
 
 enum State {
@@ -118,6 +119,12 @@ impl Rechain {
             self.state = self.step(state, &mut input, out)?;
         }
         Ok(())
+    }
+
+    /// How many bytes of a chunk are held until it is verified.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.length
     }
 
     /// Says whether the content may end here.
@@ -347,6 +354,7 @@ impl Rechain {
 
 impl Held {
     fn push(&mut self, piece: Bytes) {
+        self.length += piece.len();
         if piece.len() < SMALL {
             self.small.extend_from_slice(&piece);
         } else {
@@ -357,6 +365,7 @@ impl Held {
 
     fn release(&mut self, out: &mut Vec<Bytes>) {
         self.join();
+        self.length = 0;
         out.append(&mut self.pieces);
     }
 

@@ -66,6 +66,12 @@ impl Events {
         Ok(())
     }
 
+    /// How many bytes of a message are held until it is verified.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// Says whether the content may end here.
     ///
     /// # Errors

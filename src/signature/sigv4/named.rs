@@ -411,19 +411,19 @@ mod tests {
     fn content_is_looked_through_in_time_that_grows_as_it_does() {
         let begun = std::time::Instant::now();
         assert_eq!(
-            content("text/xml", &format!("<a>{}", "arn:".repeat(1 << 18))),
+            content("text/xml", &format!("<a>{}", "arn:".repeat(1 << 15))),
             "arn"
         );
         assert_eq!(
             content(
                 "text/xml",
-                &format!("<a>{}", "arn:aws:s3:::\u{e9}".repeat(1 << 17))
+                &format!("<a>{}", "arn:aws:s3:::\u{e9}".repeat(1 << 15))
             ),
             ""
         );
-        let long = format!(r#"{{"{}":[{}0]}}"#, "x".repeat(1 << 20), "0,".repeat(1 << 18));
+        let long = format!(r#"{{"{}":[{}0]}}"#, "x".repeat(1 << 20), "0,".repeat(1 << 15));
         assert_eq!(content("application/json", &long), "");
-        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::message::RequestHead;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingForm {
     apis: Vec<&'static str>,
-    in_query: Option<String>,
+    in_query: Said,
     /// Without a content type an empty content is the only one that means something.
     typed: bool,
 }
@@ -36,12 +36,47 @@ impl PendingForm {
         }
         let form = std::str::from_utf8(content).map_err(|_| ActionFault::Form)?;
         let pairs = form.split('&').filter(|pair| !pair.is_empty());
-        let in_form = one_action(pairs.map(|pair| decoded(pair.split_once('=').unwrap_or((pair, "")))))?;
-        match (self.in_query, in_form) {
-            (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
-            (Some(name), None) | (None, Some(name)) => Ok(by_query(&self.apis, &name)),
-            (None, None) => Ok(Action::unknown(&self.apis)),
+        let in_form = Said::by(pairs.map(|pair| decoded(pair.split_once('=').unwrap_or((pair, "")))))?;
+        Ok(by_query(&self.apis, &self.in_query.with(in_form)?))
+    }
+}
+
+/// What a query or a form says of its operation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Said {
+    action: Option<String>,
+    version: Option<String>,
+}
+
+impl Said {
+    /// A second action, and one in another case, is a refusal; so is a second version.
+    fn by<N: AsRef<str>>(pairs: impl Iterator<Item = (N, String)>) -> Result<Said, ActionFault> {
+        let mut said = Said::default();
+        for (name, value) in pairs {
+            let name = name.as_ref();
+            let slot = match name {
+                "Action" => &mut said.action,
+                "Version" => &mut said.version,
+                _ if name.eq_ignore_ascii_case("action") => return Err(ActionFault::Ambiguous),
+                _ => continue,
+            };
+            if slot.replace(value).is_some() {
+                return Err(ActionFault::Ambiguous);
+            }
         }
+        Ok(said)
+    }
+
+    /// Both together, where neither says again what the other one says.
+    fn with(self, other: Said) -> Result<Said, ActionFault> {
+        let either = |one: Option<String>, two: Option<String>| match (one, two) {
+            (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
+            (one, two) => Ok(one.or(two)),
+        };
+        Ok(Said {
+            action: either(self.action, other.action)?,
+            version: either(self.version, other.version)?,
+        })
     }
 }
 
@@ -69,13 +104,13 @@ pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Reading,
     }
     let target = one(&head.fields, TARGET)?;
     let cbor = cbor_path(head)?;
-    let in_query = one_action(
+    let said = Said::by(
         head.target
             .query_pairs()
             .map(|(n, v)| (n.into_owned(), v.into_owned())),
     )?;
     let kind = content_type(&head.fields)?;
-    match (target, cbor, in_query) {
+    match (target, cbor, &said.action) {
         (Some(target), None, None) => json(apis, &ids, head, target, kind).map(Reading::Known),
         (None, Some((service, operation)), None) => {
             if head.method != Method::POST || kind.is_some_and(|kind| kind != "application/cbor") {
@@ -84,7 +119,7 @@ pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Reading,
             let speaks = |api: &&&'static Api| api.target == service && api.speaks("rpc-v2-cbor");
             Ok(Reading::Known(find(apis.iter().find(speaks), operation, &ids)))
         }
-        (None, None, name) => query(ids, head, name, kind),
+        (None, None, _) => query(ids, head, said, kind),
         _ => Err(ActionFault::Ambiguous),
     }
 }
@@ -116,7 +151,7 @@ fn json(
 fn query(
     ids: Vec<&'static str>,
     head: &RequestHead,
-    in_query: Option<String>,
+    in_query: Said,
     kind: Option<&str>,
 ) -> Result<Reading, ActionFault> {
     let typed = kind == Some("application/x-www-form-urlencoded");
@@ -125,11 +160,10 @@ fn query(
         if kind.is_some() {
             return Err(ActionFault::Ambiguous);
         }
-        let action = in_query.map_or_else(|| Action::unknown(&ids), |name| by_query(&ids, &name));
-        return Ok(Reading::Known(action));
+        return Ok(Reading::Known(by_query(&ids, &in_query)));
     }
     if head.method != Method::POST || (kind.is_some() && !typed) {
-        return match in_query {
+        return match in_query.action {
             Some(_) => Err(ActionFault::Ambiguous),
             None => Ok(Reading::Known(Action::unknown(&ids))),
         };
@@ -141,11 +175,21 @@ fn query(
     }))
 }
 
-fn by_query(ids: &[&'static str], name: &str) -> Action {
+fn by_query(ids: &[&'static str], said: &Said) -> Action {
     let tables = super::Tables::get();
     let speaks = |api: &&'static Api| api.speaks("query") || api.speaks("ec2");
+    let is_meant = |api: &&'static Api| {
+        let mut versions = VERSIONS.iter().filter(|(id, _)| *id == api.id);
+        versions.all(|(_, version)| said.version.as_deref() == Some(version))
+    };
     let apis = ids.iter().filter_map(|id| tables.api(id)).filter(speaks);
-    apis.filter_map(|api| Some(Action::known(api.id, api.operation(name)?.name)))
+    apis.filter(is_meant)
+        .filter_map(|api| {
+            Some(Action::known(
+                api.id,
+                api.operation(said.action.as_deref()?)?.name,
+            ))
+        })
         .next()
         .unwrap_or_else(|| Action::unknown(ids))
 }
@@ -171,20 +215,6 @@ fn cbor_path(head: &RequestHead) -> Result<Option<(&str, &str)>, ActionFault> {
         (None, None) => Ok(None),
         _ => Err(ActionFault::Ambiguous),
     }
-}
-
-/// The value of `Action`; a second one, and one in another case, is a refusal.
-fn one_action<N: AsRef<str>>(
-    pairs: impl Iterator<Item = (N, String)>,
-) -> Result<Option<String>, ActionFault> {
-    let mut found = None;
-    for (name, value) in pairs {
-        let name = name.as_ref();
-        if name.eq_ignore_ascii_case("action") && (name != "Action" || found.replace(value).is_some()) {
-            return Err(ActionFault::Ambiguous);
-        }
-    }
-    Ok(found)
 }
 
 /// The one value of a field.
@@ -236,5 +266,7 @@ fn decoded((name, value): (&str, &str)) -> (String, String) {
     (decode(name), decode(value))
 }
 
+/// APIs that answer at one host, have operations of one name and are not the same: the version says which is meant.
+const VERSIONS: [(&str, &str); 2] = [("elb", "2012-06-01"), ("elbv2", "2015-12-01")];
 const TARGET: &str = "x-amz-target";
 const PROTOCOL: &str = "smithy-protocol";

@@ -178,6 +178,22 @@ fn a_form_or_query_names_the_operation_of_the_query_protocol() {
         ),
         "!Ambiguous"
     );
+    let balancers = |form: &str| {
+        let host = "elasticloadbalancing.us-east-1.amazonaws.com";
+        named(host, "POST", "/", &[FORM], form)
+    };
+    for (version, expected) in [
+        ("&Version=2012-06-01", "elb:DeleteLoadBalancer"),
+        ("&Version=2015-12-01", "elbv2:DeleteLoadBalancer"),
+        ("&Version=2015-12-01&Version=2012-06-01", "!Ambiguous"),
+        ("&Version=2011-11-15", "elb:?"),
+        ("", "elb:?"),
+    ] {
+        assert_eq!(
+            balancers(&format!("Action=DeleteLoadBalancer{version}")),
+            expected
+        );
+    }
     // STS speaks no JSON, so a target names nothing there; nor does a GET with content say all that it asks for.
     let target = ("x-amz-target", "-.GetCallerIdentity");
     assert_eq!(named(STS, "POST", "/", &[target, JSON], ""), "sts:?");

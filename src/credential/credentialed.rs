@@ -1,0 +1,134 @@
+//! The request that carries its secrets, and what is looked for in its answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+
+use super::mint::Minting;
+use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber};
+use crate::body::{Content, Meter};
+use crate::intercept::Upgrade;
+use crate::message::{Origin, RequestHead};
+use crate::names::{CredentialName, Identity};
+use crate::policy::Grant;
+
+/// A request that carries its secrets: it can only be forwarded on a channel to the origin that it was granted for.
+pub struct Credentialed {
+    pub(super) head: Box<RequestHead>,
+    pub(super) content: Content,
+    pub(super) meter: Arc<Meter>,
+    pub(super) upgrade: Option<Box<Upgrade>>,
+    pub(super) upgrades: bool,
+    pub(super) grants: Vec<Grant>,
+    pub(super) identity: Identity,
+    pub(super) lent: Option<Lent>,
+    pub(super) minting: Option<Minting>,
+}
+
+/// What is looked for in the answer.
+#[derive(Clone)]
+pub struct Lent {
+    pub(super) echoes: Arc<Echoes>,
+    pub(super) strict: bool,
+    pub(super) signed: bool,
+}
+
+impl Lent {
+    /// Whether the origin knows a secret, from this exchange or an earlier one, so that an answer that cannot be searched
+    /// is refused.
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// Whether the origin was given nothing but a signature, so that its codings can stay as they are: what it knows is the
+    /// access key id and the session token, which are worth nothing without the secret key.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        self.signed
+    }
+
+    /// Replaces echoes in fields; gives their number.
+    pub fn scrub_fields(&self, fields: &mut HeaderMap) -> u64 {
+        self.echoes.scrub_fields(fields)
+    }
+
+    /// Replaces echoes in content that is there as a whole.
+    #[must_use]
+    pub fn scrub_whole(&self, content: Bytes) -> Bytes {
+        let mut scrubber = Scrubber::new(self.echoes.clone());
+        let settled = scrubber.push(content);
+        let rest = scrubber.finish();
+        if rest.is_empty() {
+            return settled;
+        }
+        [settled, rest].concat().into()
+    }
+
+    /// Replaces echoes in content as it streams; the fields tell its type.
+    pub fn scrub<B>(&self, body: B, fields: &HeaderMap) -> ScrubBody<B> {
+        ScrubBody::new(body, fields, Scrubber::new(self.echoes.clone()))
+    }
+
+    /// Replaces echoes in the WebSocket messages of the origin.
+    #[must_use]
+    pub fn scrub_frames(&self) -> ScrubFrames {
+        ScrubFrames::new(self.echoes.clone())
+    }
+}
+
+/// The pieces of a credentialed request.
+pub(crate) struct CredentialedParts {
+    pub(crate) head: Box<RequestHead>,
+    pub(crate) content: Content,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) upgrades: bool,
+}
+
+impl Credentialed {
+    /// To whom it may go.
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.head.origin
+    }
+
+    /// In whose name.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What was lent, and where it stands.
+    pub fn lent_to(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
+        self.grants
+            .iter()
+            .map(|grant| (grant.lend().credential(), grant.lend().place_text()))
+    }
+
+    /// What the answer is handled with: what to look for in it, the method that it answers, and the client's wish to
+    /// upgrade, which is taken.
+    pub fn for_the_answer(&mut self) -> (Option<Lent>, Method, Option<Box<Upgrade>>) {
+        (self.lent.clone(), self.head.method.clone(), self.upgrade.take())
+    }
+
+    /// What keeps the temporary credentials of the answer, where it holds such; it is taken.
+    pub fn minting(&mut self) -> Option<Minting> {
+        self.minting.take()
+    }
+
+    /// Takes the request apart, for the room that forwards.
+    pub(crate) fn into_parts(self) -> CredentialedParts {
+        let Self {
+            head,
+            content,
+            meter,
+            upgrades,
+            ..
+        } = self;
+        CredentialedParts {
+            head,
+            content,
+            meter,
+            upgrades,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What a request presents: which credentials are to be lent, and where each stands.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use zeroize::Zeroizing;
+
+use super::binding::Bound;
+use super::phantom::Phantom;
+use super::signing::{SigV4Request, Signing};
+use crate::message::Place;
+use crate::names::CredentialName;
+
+/// What a request asks to have lent, at most one of each credential, and what must be removed from it.
+///
+/// Made by [`Bindings::locate`](super::Bindings::locate) alone. Nothing is fetched and nothing is changed yet: policy judges it first.
+#[derive(Debug, Default)]
+pub struct Presented {
+    pub(super) lends: Vec<Lend>,
+    pub(super) strip: Vec<HeaderName>,
+}
+
+/// One credential at one place of one request.
+#[derive(Clone)]
+pub struct Lend {
+    pub(super) bound: Arc<Bound>,
+    pub(super) place: usize,
+    pub(super) spot: Spot,
+    pub(super) phantom: Phantom,
+}
+
+/// Where exactly the phantom stands.
+#[derive(Clone)]
+pub(crate) enum Spot {
+    /// It is a field's whole value, after its scheme.
+    Field,
+    /// It is one half of Basic credentials; this is the other.
+    Basic(Zeroizing<Vec<u8>>),
+    /// It is these bytes of the cookie field.
+    Cookie(std::ops::Range<usize>),
+    /// It is the value of the query parameter of this index.
+    Query(usize),
+    /// It stands nowhere: the credential is always put in.
+    Absent,
+    /// It is the access key of this signature, in its fields or in the query.
+    SigV4(Arc<SigV4Request>),
+    /// It is the key of a signature by a recipe.
+    Recipe,
+}
+
+impl Presented {
+    /// The credentials that are to be lent, in the order in which they were found.
+    #[must_use]
+    pub fn lends(&self) -> &[Lend] {
+        &self.lends
+    }
+
+    /// The credentials that are to be lent, for the next stage.
+    #[must_use]
+    pub fn into_lends(self) -> Vec<Lend> {
+        self.lends
+    }
+
+    /// The fields with foreign credentials, which are removed before anything is forwarded.
+    #[must_use]
+    pub fn strip(&self) -> &[HeaderName] {
+        &self.strip
+    }
+}
+
+impl Lend {
+    /// The credential.
+    #[must_use]
+    pub fn credential(&self) -> &CredentialName {
+        &self.bound.binding.credential
+    }
+
+    /// The place, whose text form policy and audit see.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.bound.binding.places[self.place]
+    }
+
+    /// The place's text form.
+    #[must_use]
+    pub fn place_text(&self) -> &str {
+        &self.bound.place_texts[self.place]
+    }
+
+    /// The session's phantom, which an echo of the secret becomes again.
+    #[must_use]
+    pub fn phantom(&self) -> &Phantom {
+        &self.phantom
+    }
+
+    /// Which binding it is, in the order of the configuration.
+    pub(crate) fn index(&self) -> usize {
+        self.bound.index
+    }
+
+    /// Which of the binding's places it is.
+    pub(crate) fn place_index(&self) -> usize {
+        self.place
+    }
+
+    /// All places of the binding.
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.bound.binding.places
+    }
+
+    /// The user beside a Basic password that is always put in.
+    pub(crate) fn basic_user(&self) -> Option<&str> {
+        self.bound.binding.basic_user.as_deref()
+    }
+
+    /// Where exactly the phantom stands.
+    pub(crate) fn spot(&self) -> &Spot {
+        &self.spot
+    }
+
+    /// How the request is signed with it, where it signs.
+    pub(crate) fn signing(&self) -> Option<&Signing> {
+        self.bound.binding.signing()
+    }
+}
+
+impl std::fmt::Debug for Lend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lend({} at {})", self.credential(), self.place())
+    }
+}
