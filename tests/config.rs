@@ -414,6 +414,33 @@ fn what_can_never_happen_is_warned_of() {
 }
 
 #[test]
+fn a_private_key_is_taken_as_a_part_and_what_nobody_could_sign_with_is_warned_of() {
+    let text = |env: &str| {
+        format!(
+            "[[credential]]\nname = \"partner\"\nsign = \"http-signature-ed25519\"\norigins = [\"https://a.test\"]\n\
+             parts = {{ key = \"env:ID\", secret = \"keyring:gateway/key\" }}\n{env}"
+        )
+    };
+    let warnings = |text: &str| -> Vec<String> {
+        let warnings = read(text).unwrap().warnings.into_iter();
+        warnings.map(|warning| warning.what).collect()
+    };
+    assert_eq!(
+        warnings(&text("")),
+        ["no variable holds the phantom of key, secret"]
+    );
+    assert_eq!(warnings(&text("env = [\"ID\", \"KEY\"]\n")), [""; 0]);
+    let pasted =
+        "-----BEGIN PRIVATE KEY-----\\nCANARYCANARYCANARYCANARYCANARYCANARY\\n-----END PRIVATE KEY-----";
+    let text = text("").replace("keyring:gateway/key", pasted);
+    let told = read(&text).unwrap_err().join("\n");
+    assert!(
+        told.contains("literal secret") && !told.contains("CANARY"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_preset_fills_in_what_is_left_out_and_only_what_it_knows() {
     let config = read("[[credential]]\nname = \"hub\"\nfrom = \"env:X\"\npreset = \"github\"\n").unwrap();
     let credential = &config.credentials[0];

@@ -185,11 +185,13 @@ impl Held {
         match self.pieces.len() {
             0 => Bytes::new(),
             1 => self.pieces[0].clone(),
-            _ => self
-                .pieces
-                .iter()
-                .flat_map(|piece| piece.iter().copied())
-                .collect(),
+            _ => {
+                let mut whole = BytesMut::with_capacity(self.left());
+                self.pieces
+                    .iter()
+                    .for_each(|piece| whole.extend_from_slice(piece));
+                whole.freeze()
+            }
         }
     }
 

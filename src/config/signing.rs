@@ -306,6 +306,17 @@ fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
         );
         section.error("env", "`env` does not name a variable for each part", doubt);
     }
+    let unheld = parts.iter().filter(|part| part.variable.is_none());
+    let unheld: Vec<&str> = unheld.map(|part| part.name.as_str()).collect();
+    if whole && !unheld.is_empty() && !section.has("env") {
+        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        let remedy = format!("add `env`, a variable for each of {}", names.join(", "));
+        section.page.warn(
+            &section.span_of("sign"),
+            format!("no variable holds the phantom of {}", unheld.join(", ")),
+            Doubt::new("the workload could never sign with it", remedy),
+        );
+    }
     whole.then_some(parts)
 }
 

@@ -88,9 +88,7 @@ impl Credentials {
         let Some(origin) = binding.origins.first() else {
             return Ok(());
         };
-        let texts = leases
-            .iter()
-            .map(|(name, lease)| (*name, lease.secret.expose()));
+        let texts = leases.iter().map(|(name, lease)| (*name, lease.secret.expose()));
         recipe.try_key(origin, &Parts::new(texts), SystemTime::now())
     }
 }

@@ -169,9 +169,12 @@ impl Credentials {
             .verify(authorized.head(), secret.reveal().as_bytes(), content.as_ref())
             .map_err(|fault| Error::Signature(Fault::SigV4(fault)))?;
         // After the signature: what the content asks for is the client's own word by now.
+        let signer = signer(&authorized, grant)?;
         let held = authorized.content().held();
-        let whole = held.map(Held::whole).unwrap_or_default();
-        let action = signer(&authorized, grant)?
+        // In one piece it is a second copy, which most services need not cost.
+        let looked_at = held.filter(|_| signer.needs_content(&request, authorized.head()));
+        let whole = looked_at.map(Held::whole).unwrap_or_default();
+        let action = signer
             .judge(&request, authorized.head(), &whole)
             .map_err(Error::Unsignable)?;
         let proven = ProvenSigV4 {

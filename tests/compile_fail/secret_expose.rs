@@ -5,5 +5,5 @@ pub fn bytes(secret: &gateway::credential::Secret) -> &[u8] {
 }
 
 pub fn field(secret: &gateway::credential::Secret) -> &[u8] {
-    &secret.0
+    &secret.bytes
 }

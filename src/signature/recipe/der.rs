@@ -13,7 +13,9 @@ pub(super) fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
         0..=0x7f => (usize::from(first), rest),
         0x81 | 0x82 => {
             let (bytes, rest) = rest.split_at_checked(usize::from(first & 3))?;
-            let length = bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+            let length = bytes
+                .iter()
+                .fold(0, |length, byte| length << 8 | usize::from(*byte));
             (length, rest)
         }
         _ => return None,
@@ -40,7 +42,11 @@ pub(super) fn integer(bytes: &[u8]) -> Bytes {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     let digits = &bytes[zeros.min(bytes.len().saturating_sub(1))..];
     // The highest bit is a sign.
-    let sign: &[u8] = if digits.first().is_some_and(|byte| byte >> 7 == 1) { &[0] } else { &[] };
+    let sign: &[u8] = if digits.first().is_some_and(|byte| byte >> 7 == 1) {
+        &[0]
+    } else {
+        &[]
+    };
     object(INTEGER, [sign, digits])
 }
 

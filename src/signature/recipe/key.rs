@@ -208,12 +208,16 @@ fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, Pair), KeyFault> 
     };
     let pair = match (algorithm, kind) {
         (Algorithm::Ed25519, Kind::Ed25519) => Pair::Ed25519(ed25519(&frame, &bytes)?),
-        (Algorithm::EcdsaP256, Kind::P256) => {
-            Pair::Ecdsa(ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &frame, &bytes)?)
-        }
-        (Algorithm::EcdsaP384, Kind::P384) => {
-            Pair::Ecdsa(ecdsa(&signature::ECDSA_P384_SHA384_FIXED_SIGNING, &frame, &bytes)?)
-        }
+        (Algorithm::EcdsaP256, Kind::P256) => Pair::Ecdsa(ecdsa(
+            &signature::ECDSA_P256_SHA256_FIXED_SIGNING,
+            &frame,
+            &bytes,
+        )?),
+        (Algorithm::EcdsaP384, Kind::P384) => Pair::Ecdsa(ecdsa(
+            &signature::ECDSA_P384_SHA384_FIXED_SIGNING,
+            &frame,
+            &bytes,
+        )?),
         (Algorithm::RsaPssSha512 | Algorithm::RsaPkcs1Sha256, Kind::Rsa { bits }) => {
             if !(RSA_BITS[0]..=RSA_BITS[2]).contains(&bits) {
                 return Err(KeyFault::Size(bits));
@@ -363,7 +367,8 @@ mod tests {
     fn a_phantom_has_the_form_of_its_key_and_signs() {
         assert!(kept().len() >= 12);
         for (algorithm, key) in kept() {
-            let form = KeyForm::of(algorithm, key.as_bytes()).unwrap_or_else(|fault| panic!("{fault}: {key}"));
+            let form =
+                KeyForm::of(algorithm, key.as_bytes()).unwrap_or_else(|fault| panic!("{fault}: {key}"));
             let phantom = form.phantom(&[7; 32]).unwrap();
             // A text without `+`, `/`, `-` and `_` is base64 of either alphabet.
             let again = KeyForm::of(algorithm, phantom.as_bytes()).unwrap();
@@ -372,8 +377,14 @@ mod tests {
             assert_eq!(phantom.lines().count(), key.lines().count(), "{key}");
             assert!(phantom.len().abs_diff(key.len()) <= 8, "{key}");
             let signature = algorithm.sign(phantom.as_bytes(), b"text").unwrap();
-            assert_eq!(algorithm.verify(phantom.as_bytes(), b"text", &signature), Ok(true));
-            assert_eq!(algorithm.verify(phantom.as_bytes(), b"texts", &signature), Ok(false));
+            assert_eq!(
+                algorithm.verify(phantom.as_bytes(), b"text", &signature),
+                Ok(true)
+            );
+            assert_eq!(
+                algorithm.verify(phantom.as_bytes(), b"texts", &signature),
+                Ok(false)
+            );
             assert_eq!(algorithm.verify(key.as_bytes(), b"text", &signature), Ok(false));
         }
     }
@@ -388,17 +399,37 @@ mod tests {
                 assert_ne!(*form.phantom(&[7; 32]).unwrap(), *form.phantom(&[8; 32]).unwrap());
             }
             if form.kind == Kind::P256 {
-                assert!(form.phantom(&[0xff; 32]).is_none(), "beyond the order of the curve");
+                assert!(
+                    form.phantom(&[0xff; 32]).is_none(),
+                    "beyond the order of the curve"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_changed_key_makes_a_panic() {
+        for (algorithm, key) in kept() {
+            // RSA's are dear to check.
+            let step = if key.len() > 1000 { 29 } else { 1 };
+            for at in (0..key.len()).step_by(step) {
+                let mut changed = key.clone().into_bytes();
+                changed[at] ^= 1;
+                let _ = KeyForm::of(algorithm, &changed);
+                let _ = KeyForm::of(algorithm, &key.as_bytes()[..at]);
             }
         }
     }
 
     #[test]
     fn what_is_no_key_of_the_kind_is_refused_by_cause_and_never_shown() {
-        let block = |label: &str| format!("-----BEGIN {label}-----\nQ0FOQVJZQ0FOQVJZ\n-----END {label}-----\n");
+        let block =
+            |label: &str| format!("-----BEGIN {label}-----\nQ0FOQVJZQ0FOQVJZ\n-----END {label}-----\n");
         let kept = kept();
         let of = |kind: &str| {
-            let fits = |(algorithm, text): &&(Algorithm, String)| *algorithm == named(kind) && text.contains("BEGIN PRIVATE");
+            let fits = |(algorithm, text): &&(Algorithm, String)| {
+                *algorithm == named(kind) && text.contains("BEGIN PRIVATE")
+            };
             kept.iter().find(fits).unwrap().1.clone()
         };
         let (ed, p256) = (of("ed25519"), of("ecdsa-p256-sha256"));
@@ -408,7 +439,11 @@ mod tests {
         for (algorithm, text, fault) in [
             ("ed25519", "CANARYCANARYCANARYCANARYCANARY", KeyFault::Form),
             ("ed25519", "", KeyFault::Form),
-            ("rsa-pss-sha512", &"aa".repeat(32), kind("an Ed25519 key", "an RSA key")),
+            (
+                "rsa-pss-sha512",
+                &"aa".repeat(32),
+                kind("an Ed25519 key", "an RSA key"),
+            ),
             ("ed25519", &block("ENCRYPTED PRIVATE KEY"), KeyFault::Encrypted),
             ("ed25519", &block("OPENSSH PRIVATE KEY"), KeyFault::OpenSsh),
             ("ed25519", &block("PUBLIC KEY"), KeyFault::Public),
@@ -417,8 +452,19 @@ mod tests {
             ("ed25519", &block("DSA PRIVATE KEY"), KeyFault::Form),
             ("ed25519", &twice, KeyFault::Several),
             ("ed25519", &cut, KeyFault::Damaged),
-            ("ed25519", &p256, kind("an ECDSA key of the curve P-256", "an Ed25519 key")),
-            ("ecdsa-p384-sha384", &p256, kind("an ECDSA key of the curve P-256", "an ECDSA key of the curve P-384")),
+            (
+                "ed25519",
+                &p256,
+                kind("an ECDSA key of the curve P-256", "an Ed25519 key"),
+            ),
+            (
+                "ecdsa-p384-sha384",
+                &p256,
+                kind(
+                    "an ECDSA key of the curve P-256",
+                    "an ECDSA key of the curve P-384",
+                ),
+            ),
             ("rsa-pkcs1-sha256", &ed, kind("an Ed25519 key", "an RSA key")),
             ("hmac-sha256", &ed, KeyFault::Form),
         ] {
@@ -428,6 +474,9 @@ mod tests {
         }
         // The halves of a pair must belong together.
         let halves = format!("{}{}", "aa".repeat(32), "bb".repeat(32));
-        assert_eq!(KeyForm::of(Algorithm::Ed25519, halves.as_bytes()), Err(KeyFault::Damaged));
+        assert_eq!(
+            KeyForm::of(Algorithm::Ed25519, halves.as_bytes()),
+            Err(KeyFault::Damaged)
+        );
     }
 }

@@ -32,18 +32,20 @@ impl Coding {
         if text.contains("-----BEGIN ") {
             return pem(text);
         }
-        let is_key = |bytes: &Vec<u8>| bytes.len() == 32 || bytes.len() == 64;
         if matches!(text.len(), 64 | 128) && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             let digits = text.as_bytes().chunks(2).filter_map(|pair| {
                 let pair = std::str::from_utf8(pair).ok()?;
                 u8::from_str_radix(pair, 16).ok()
             });
+            // Room for everything at once: a growing vector would leave copies behind.
+            let mut bytes = Zeroizing::new(Vec::with_capacity(text.len() / 2));
+            bytes.extend(digits);
             let upper = text.bytes().any(|byte| byte.is_ascii_uppercase());
-            return Ok((Coding::Hex { upper }, Zeroizing::new(digits.collect())));
+            return Ok((Coding::Hex { upper }, bytes));
         }
         let found = BASE64.iter().enumerate().find_map(|(at, engine)| {
-            let bytes = engine.decode(text).map(Zeroizing::new).ok()?;
-            is_key(&bytes).then_some((Coding::Base64(at), bytes))
+            let bytes = decoded(engine, text)?;
+            matches!(bytes.len(), 32 | 64).then_some((Coding::Base64(at), bytes))
         });
         found.ok_or(KeyFault::Form)
     }
@@ -60,7 +62,10 @@ impl Coding {
                     .as_bytes()
                     .chunks(LINE)
                     .filter_map(|line| std::str::from_utf8(line).ok());
-                let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
+                let (begin, end) = (
+                    format!("-----BEGIN {label}-----"),
+                    format!("-----END {label}-----"),
+                );
                 let all: Vec<&str> = [&*begin].into_iter().chain(lines).chain([&*end]).collect();
                 let whole = Zeroizing::new(all.join(line));
                 [whole.as_str(), if *ended { line } else { "" }].concat()
@@ -83,24 +88,40 @@ fn pem(text: &str) -> Result<(Coding, Bytes), KeyFault> {
     let label = match found {
         "ENCRYPTED PRIVATE KEY" => return Err(KeyFault::Encrypted),
         "OPENSSH PRIVATE KEY" => return Err(KeyFault::OpenSsh),
-        _ => *LABELS.iter().find(|label| **label == found).ok_or(KeyFault::Form)?,
+        _ => *LABELS
+            .iter()
+            .find(|label| **label == found)
+            .ok_or(KeyFault::Form)?,
     };
     // RFC 1421 §4.6.1.1: fields before the key, which OpenSSL writes for those that are encrypted.
     if rest.contains("Proc-Type:") {
         return Err(KeyFault::Encrypted);
     }
     let (body, after) = rest.split_once("-----END ").ok_or(KeyFault::Damaged)?;
-    let after = after.strip_prefix(label).and_then(|after| after.strip_prefix("-----"));
+    let after = after
+        .strip_prefix(label)
+        .and_then(|after| after.strip_prefix("-----"));
     let after = after.ok_or(KeyFault::Damaged)?;
-    let line = LINES.iter().find(|line| body.starts_with(**line)).ok_or(KeyFault::Damaged)?;
-    let joined = Zeroizing::new(body.replace(line, ""));
-    let bytes = STANDARD.decode(joined.as_bytes()).map_err(|_| KeyFault::Damaged)?;
+    let line = LINES
+        .iter()
+        .find(|line| body.starts_with(**line))
+        .ok_or(KeyFault::Damaged)?;
+    let mut joined = Zeroizing::new(String::with_capacity(body.len()));
+    let pieces = body.split(line).flat_map(str::split_ascii_whitespace);
+    pieces.for_each(|piece| joined.push_str(piece));
+    let bytes = decoded(&STANDARD, &joined).ok_or(KeyFault::Damaged)?;
     let coding = Coding::Pem {
         label,
         line,
         ended: after.starts_with(line),
     };
-    Ok((coding, Zeroizing::new(bytes)))
+    Ok((coding, bytes))
+}
+
+fn decoded(engine: &GeneralPurpose, text: &str) -> Option<Bytes> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(text.len()));
+    engine.decode_vec(text, &mut bytes).ok()?;
+    Some(bytes)
 }
 
 const LABELS: [&str; 3] = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"];

@@ -385,7 +385,10 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
     let parts: Vec<Part> = parts.collect();
     // Its phantom is a key of the same form, which can be made of what is kept and not of what is made of it.
     if !matches!(algorithm, Algorithm::Hmac(_)) && !parts.iter().any(|part| part.key_of.is_some()) {
-        loader.wrong("sign.key", "a private key is a part that is `secret`, as it is kept: `{NAME}`");
+        loader.wrong(
+            "sign.key",
+            "a private key is a part that is `secret`, as it is kept: `{NAME}`",
+        );
     }
     parts
 }

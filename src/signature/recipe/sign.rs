@@ -137,7 +137,11 @@ impl Recipe {
             signing: true,
         };
         match Scene::new(self, &head, None, known).write(&self.key) {
-            Ok(key) => self.algorithm.sign(&key, b"").map(drop).map_err(|_| self.key_fault()),
+            Ok(key) => self
+                .algorithm
+                .sign(&key, b"")
+                .map(drop)
+                .map_err(|_| self.key_fault()),
             Err(fault @ (Fault::Part(_) | Fault::Key(_))) => Err(fault),
             // Something of a real request is missing, and not of the parts.
             Err(_) => Ok(()),

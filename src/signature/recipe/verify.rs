@@ -83,16 +83,21 @@ impl Recipe {
         if unsigned {
             return Ok(Verified { claim, times });
         }
-        match self.proves(&claim, head, content, phantoms, times.signed) {
-            // The client may have signed its target as it wrote it; what is signed again and sent is the canonical one.
-            Err(Fault::Mismatch | Fault::Forbidden(_)) if let Some(target) = head.target.as_sent() => {
+        let proven = self.proves(&claim, head, content, phantoms, times.signed);
+        // The client may have signed its target as it wrote it; what is signed again and sent is the canonical one.
+        let sent = match &proven {
+            Err(Fault::Mismatch | Fault::Forbidden(_)) => head.target.as_sent(),
+            _ => None,
+        };
+        match sent {
+            Some(target) => {
                 let sent = RequestHead {
                     target,
                     ..head.clone()
                 };
                 self.proves(&claim, &sent, content, phantoms, times.signed)?;
             }
-            proven => proven?,
+            None => proven?,
         }
         Ok(Verified { claim, times })
     }

@@ -323,3 +323,108 @@ fn a_private_key_is_told_from_a_shared_one() {
     assert_eq!(key_of("http-signature-ed25519"), Some(Algorithm::Ed25519));
     assert_eq!(key_of("kraken"), None);
 }
+
+/// A token with one claim that is another's, signed with the key all the same.
+fn token_with(judged: &Judged, field: &str, claim: &str, value: Json) -> RequestHead {
+    let mut head = judged.head();
+    let (protected, mut claims) = token(&head, field);
+    assert!(!claims[claim].is_null(), "{claim}");
+    claims[claim] = value;
+    let coded = |json: &Json| {
+        let text = filter::Filter::Base64Url.apply(json.to_string().as_bytes(), "");
+        String::from_utf8(text.unwrap()).unwrap()
+    };
+    let text = format!("{}.{}", coded(&protected), coded(&claims));
+    let key = judged.parts["secret"].as_bytes();
+    let signature = judged.recipe().algorithm.sign(key, text.as_bytes()).unwrap();
+    let signature = filter::Filter::Base64Url.apply(&signature, "").unwrap();
+    let scheme = if field == "authorization" { "Bearer " } else { "" };
+    let value = format!("{scheme}{text}.{}", String::from_utf8(signature).unwrap());
+    head.fields.insert(
+        HeaderName::from_bytes(field.as_bytes()).unwrap(),
+        HeaderValue::from_str(&value).unwrap(),
+    );
+    head
+}
+
+#[test]
+fn a_token_for_another_request_is_refused_though_its_signature_is_right() {
+    for (recipe, field, claims) in [
+        ("coinbase-cdp-ecdsa", "authorization", &["uri", "sub"][..]),
+        ("coinbase-cdp-ed25519", "authorization", &["uri", "sub"]),
+        ("dpop-es256", "dpop", &["htm", "htu", "ath"]),
+    ] {
+        // The last has all claims.
+        let judged = judged()
+            .into_iter()
+            .rfind(|judged| judged.recipe == recipe)
+            .unwrap();
+        for claim in claims {
+            let head = token_with(&judged, field, claim, "GET another.example/".into());
+            let fault = judged.verified(&head, &judged.content(), &judged.parts()).err();
+            assert_eq!(fault, Some(Fault::Forbidden((*claim).to_owned())), "{recipe}");
+        }
+        let time = if recipe == "dpop-es256" { "iat" } else { "nbf" };
+        let head = token_with(&judged, field, time, 1_000_000.into());
+        let verified = judged
+            .verified(&head, &judged.content(), &judged.parts())
+            .unwrap();
+        assert_eq!(verified.time(), Some(UNIX_EPOCH + Duration::from_secs(1_000_000)));
+    }
+    let cdp = judged()
+        .into_iter()
+        .find(|judged| judged.recipe.contains("cdp"))
+        .unwrap();
+    let head = token_with(&cdp, "authorization", "exp", 1_000_000.into());
+    let verified = cdp.verified(&head, &cdp.content(), &cdp.parts()).unwrap();
+    assert_eq!(verified.ends(), Some(UNIX_EPOCH + Duration::from_secs(1_000_000)));
+}
+
+#[test]
+fn a_target_is_verified_as_the_client_wrote_it_and_signed_as_it_is_sent() {
+    let text = r#"
+name = "plain"
+title = "Plain"
+source = "here"
+[part.secret]
+role = "secret"
+[sign]
+algorithm = "hmac-sha256"
+key = "{secret}"
+text = "{method} {target}"
+[[place]]
+at = ["header:x-sign"]
+value = "{signature|hex}"
+"#;
+    let recipe = Recipe::load(text).unwrap();
+    let sign = |key: &str, target: &str| {
+        let mac = algorithm::MacHash::named("hmac-sha256").unwrap();
+        let signature = mac.of(key.as_bytes(), format!("GET {target}").as_bytes());
+        HeaderValue::from_bytes(&filter::Filter::Hex.apply(&signature, "").unwrap()).unwrap()
+    };
+    let (phantom, real) = (
+        Parts::new([("secret", &b"phantom"[..])]),
+        Parts::new([("secret", &b"real"[..])]),
+    );
+    for (written, signed, taken) in [
+        ("/%7euser/a%2db?x=%7e", "/%7euser/a%2db?x=%7e", true),
+        ("/%7euser/a%2db?x=%7e", "/~user/a-b?x=~", true),
+        ("/a/../b", "/a/../b", true),
+        ("/%7euser", "/%7Euser", false),
+        ("/%7euser?x=1", "/%7euser?x=2", false),
+    ] {
+        let mut head = judged().remove(0).head();
+        head.method = Method::GET;
+        head.target = RequestTarget::parse(written.as_bytes(), EncodedSlash::Keep).unwrap();
+        head.fields.insert("x-sign", sign("phantom", signed));
+        let claim = recipe.claim(&head).unwrap().unwrap();
+        let verified = recipe.verify(claim, &head, None, &phantom);
+        assert_eq!(verified.is_ok(), taken, "{written} signed as {signed}");
+        let Ok(verified) = verified else { continue };
+        recipe
+            .sign(verified, &mut head, None, &real, now(), &NONCE)
+            .unwrap();
+        let sent = head.target.path_and_query().as_str();
+        assert_eq!(head.fields["x-sign"], sign("real", sent), "{sent}");
+    }
+}
