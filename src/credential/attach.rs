@@ -293,7 +293,7 @@ impl Credentials {
             }
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
-            let budget = &self.holding.budget;
+            let budget = session.part_of(&self.holding.budget);
             sign(&mut head, &mut content, proof, lend, &fetched, (last, budget))?;
             if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
                 lent.signed = true;
