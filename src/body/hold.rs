@@ -9,11 +9,13 @@ use http::HeaderMap;
 
 use super::Limit;
 
-/// What all held content together may take.
+/// What all held content together may take, or that of one session.
 #[derive(Debug)]
 pub struct HoldBudget {
     most: usize,
     taken: AtomicUsize,
+    /// What this is a part of.
+    all: Option<Arc<HoldBudget>>,
 }
 
 /// Why content is not held; nothing of it was sent.
@@ -49,6 +51,18 @@ impl HoldBudget {
         Arc::new(Self {
             most: usize::try_from(most.as_bytes()).unwrap_or(usize::MAX),
             taken: AtomicUsize::new(0),
+            all: None,
+        })
+    }
+
+    /// One session's part of this budget: it may have no more than what it leaves free. So the first takes at most a half, and
+    /// however many take what they can, there is room for one more (the dynamic thresholds of Choudhury and Hahne, 1998).
+    #[must_use]
+    pub fn part(self: &Arc<Self>) -> Arc<Self> {
+        Arc::new(Self {
+            most: self.most,
+            taken: AtomicUsize::new(0),
+            all: Some(self.clone()),
         })
     }
 
@@ -56,6 +70,29 @@ impl HoldBudget {
     #[must_use]
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Takes so many bytes more; they are taken, and to be given back, also where there was no room for them.
+    fn take(&self, bytes: usize) -> Result<(), HoldFault> {
+        let taken = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let free = match &self.all {
+            Some(all) => {
+                all.take(bytes)?;
+                all.most.saturating_sub(all.taken())
+            }
+            None => self.most,
+        };
+        if bytes > 0 && taken > free {
+            return Err(HoldFault::Busy);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(all) = &self.all {
+            all.give_back(bytes);
+        }
     }
 }
 
@@ -79,24 +116,19 @@ impl Share {
     /// [`HoldFault::Busy`] where the budget has no room for more.
     pub fn set(&mut self, bytes: usize) -> Result<(), HoldFault> {
         let before = std::mem::replace(&mut self.taken, bytes);
-        let more = match bytes.checked_sub(before) {
-            Some(more) => more,
+        match bytes.checked_sub(before) {
+            Some(more) => self.budget.take(more),
             None => {
-                self.budget.taken.fetch_sub(before - bytes, Ordering::Relaxed);
-                return Ok(());
+                self.budget.give_back(before - bytes);
+                Ok(())
             }
-        };
-        let all = self.budget.taken.fetch_add(more, Ordering::Relaxed) + more;
-        if more > 0 && all > self.budget.most {
-            return Err(HoldFault::Busy);
         }
-        Ok(())
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.taken.fetch_sub(self.taken, Ordering::Relaxed);
+        self.budget.give_back(self.taken);
     }
 }
 
@@ -124,12 +156,9 @@ impl Held {
         if limit.is_passed_by(length as u64) {
             return Err(HoldFault::TooLong(limit));
         }
-        let before = self.budget.taken.fetch_add(piece.len(), Ordering::Relaxed);
         // What was added is counted even where it is refused: dropping this gives all of it back.
         self.length = length;
-        if before + piece.len() > self.budget.most {
-            return Err(HoldFault::Busy);
-        }
+        self.budget.take(piece.len())?;
         if !piece.is_empty() {
             self.push(piece);
         }
@@ -195,11 +224,11 @@ impl Held {
         }
     }
 
-    /// Puts other content in its place: what is signed may be another form of what came.
+    /// Puts other content in its place: what is signed may be another form of what came, and is not refused for its length.
     pub fn replace(&mut self, content: Bytes) {
-        self.budget.taken.fetch_sub(self.length, Ordering::Relaxed);
+        self.budget.give_back(self.length);
         self.length = content.len();
-        self.budget.taken.fetch_add(self.length, Ordering::Relaxed);
+        let _ = self.budget.take(self.length);
         self.pieces.clear();
         if !content.is_empty() {
             self.pieces.push_back(content);
@@ -219,7 +248,7 @@ const JOINED: usize = 64 * 1024;
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.budget.taken.fetch_sub(self.length, Ordering::Relaxed);
+        self.budget.give_back(self.length);
     }
 }
 
@@ -271,5 +300,27 @@ mod tests {
         assert_eq!((budget.taken(), one.len(), one.left()), (2, 2, 2));
         drop(one);
         assert_eq!(budget.taken(), 0);
+    }
+
+    #[test]
+    fn one_session_takes_no_more_than_it_leaves_to_the_others() {
+        let all = HoldBudget::new(Limit::bytes(100));
+        let (greedy, modest) = (all.part(), all.part());
+        let piece = |bytes: usize| Bytes::from(vec![0; bytes]);
+        let mut most = Held::new(greedy.clone());
+        most.take(piece(50), Limit::mib(1)).unwrap();
+        let mut over = Share::of(greedy.clone());
+        assert!(matches!(over.set(1), Err(HoldFault::Busy)));
+        drop(over);
+        let mut other = Held::new(modest.clone());
+        other.take(piece(25), Limit::mib(1)).unwrap();
+        assert!(matches!(Share::of(modest.clone()).set(1), Err(HoldFault::Busy)));
+        let mut third = Share::of(all.part());
+        third.set(12).unwrap();
+        assert_eq!((greedy.taken(), modest.taken(), all.taken()), (50, 25, 87));
+        drop((most, other, third));
+        assert_eq!((greedy.taken(), modest.taken(), all.taken()), (0, 0, 0));
+        let mut again = Held::new(modest);
+        again.take(piece(50), Limit::mib(1)).unwrap();
     }
 }

@@ -221,19 +221,6 @@ impl Credentials {
         Ok(())
     }
 
-    /// Forgets a credential's secret and what was built from it, so that the next use asks its store.
-    pub fn renew(&self, credential: &CredentialName) {
-        for (_, slot) in self
-            .bindings
-            .all()
-            .zip(&self.slots)
-            .filter(|(one, _)| one.credential == *credential)
-        {
-            slot.source.forget();
-            slot.ready.store(None);
-        }
-    }
-
     /// Fetches each granted secret and puts it where its phantom stood, or signs with it. Nothing is fetched without a grant.
     ///
     /// # Errors
@@ -306,7 +293,7 @@ impl Credentials {
             }
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
-            let budget = &self.holding.budget;
+            let budget = session.part_of(&self.holding.budget);
             sign(&mut head, &mut content, proof, lend, &fetched, (last, budget))?;
             if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
                 lent.signed = true;

@@ -233,7 +233,8 @@ impl Credentials {
 
     async fn hold(&self, authorized: Authorized) -> Result<Authorized, Error> {
         let Holding { limit, budget } = self.holding();
-        authorized.holding(*limit, budget).await.map_err(Error::Held)
+        let budget = authorized.session().part_of(budget).clone();
+        authorized.holding(*limit, &budget).await.map_err(Error::Held)
     }
 }
 

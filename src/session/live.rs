@@ -1,8 +1,8 @@
 //! The live sessions, and the proof that a request belongs to one of them.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -12,7 +12,7 @@ use super::phantom::{Phantoms, Registry};
 use super::presented::Lend;
 use super::refusal::CredentialRefusal;
 use crate::audit::Conceal;
-use crate::body::{Content, Meter};
+use crate::body::{Content, HoldBudget, Meter};
 use crate::intercept::{Accepted, AcceptedParts, Arrival, Upgrade};
 use crate::message::RequestHead;
 use crate::names::{Map, SessionId};
@@ -26,6 +26,7 @@ pub struct Session {
     ends: Option<Instant>,
     connections: AtomicUsize,
     exchanges: AtomicUsize,
+    held: OnceLock<Arc<HoldBudget>>,
 }
 
 /// Why a request belongs to no session, or may not be made in it.
@@ -72,6 +73,7 @@ impl Session {
             ends,
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
+            held: OnceLock::new(),
         }
     }
 
@@ -115,6 +117,11 @@ impl Session {
 }
 
 impl Session {
+    /// The session's part of the budget for held content, which is the same at every call.
+    pub fn part_of(&self, budget: &Arc<HoldBudget>) -> &Arc<HoldBudget> {
+        self.held.get_or_init(|| budget.part())
+    }
+
     /// A place among the session's exchanges; `None` where `most` are under way.
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
