@@ -112,34 +112,17 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use http::HeaderValue;
     use http_body_util::{BodyExt, Full};
 
     use super::*;
-    use crate::body::Coding;
+    use crate::body::{Coding, Script};
 
     /// `hello` as gzip.
     const HELLO: &[u8] = &[
         0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x86, 0xa6, 0x10, 0x36,
         5, 0, 0, 0,
     ];
-
-    /// A body of unknown length from a script; `Err` ends it.
-    struct Script(VecDeque<Result<Frame<Bytes>, &'static str>>);
-
-    impl Body for Script {
-        type Data = Bytes;
-        type Error = &'static str;
-
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-            Poll::Ready(self.0.pop_front())
-        }
-    }
 
     fn gunzip<B: Body<Data = Bytes>>(body: B) -> DecodeBody<B> {
         DecodeBody::new(body, Decoder::new(&[Coding::Gzip]).expect("one coding"))

@@ -6,6 +6,8 @@ mod decode;
 mod hold;
 mod limit;
 mod recode;
+#[cfg(test)]
+mod script;
 mod undo;
 
 pub use coding::{Coding, accept_encoding};
@@ -14,6 +16,8 @@ pub use decode::{DecodeBody, DecodeFault};
 pub use hold::{Held, HoldBudget, HoldFault, Share};
 pub use limit::{Limit, LimitSyntax};
 pub use recode::{ContentFault, Recode, RecodeFault};
+#[cfg(test)]
+pub(crate) use script::Script;
 pub use undo::{Decoder, Step};
 
 /// Says why content could not be brought back to its identity form.

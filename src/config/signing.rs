@@ -294,30 +294,32 @@ fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
             variable,
         });
     }
-    if whole && section.has("env") && variables.len() != parts.len() {
-        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
-        let doubt = Doubt::new(
-            "each part stands in a variable of its own",
-            format!(
-                "name {} variables, in the order {}",
-                parts.len(),
-                names.join(", ")
-            ),
-        );
-        section.error("env", "`env` does not name a variable for each part", doubt);
+    if whole {
+        check_variables(section, &parts, variables.len());
     }
+    whole.then_some(parts)
+}
+
+/// Every part must have a variable of the sandbox, in which its phantom stands; `named` is how many `env` has.
+fn check_variables(section: &Section<'_, '_>, parts: &[Part], named: usize) {
+    let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+    let names = names.join(", ");
     let unheld = parts.iter().filter(|part| part.variable.is_none());
     let unheld: Vec<&str> = unheld.map(|part| part.name.as_str()).collect();
-    if whole && !unheld.is_empty() && !section.has("env") {
-        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
-        let remedy = format!("add `env`, a variable for each of {}", names.join(", "));
+    if section.has("env") {
+        if named != parts.len() {
+            let remedy = format!("name {} variables, in the order {names}", parts.len());
+            let doubt = Doubt::new("each part stands in a variable of its own", remedy);
+            section.error("env", "`env` does not name a variable for each part", doubt);
+        }
+    } else if !unheld.is_empty() {
+        let remedy = format!("add `env`, a variable for each of {names}");
         section.page.warn(
             &section.span_of("sign"),
             format!("no variable holds the phantom of {}", unheld.join(", ")),
             Doubt::new("the workload could never sign with it", remedy),
         );
     }
-    whole.then_some(parts)
 }
 
 /// The program that prints all parts; `Some(None)` where there is none.

@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use http::HeaderValue;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
+use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::credentialed::{Credentialed, Lent};
@@ -265,16 +265,7 @@ impl Credentials {
             inject(&mut head.fields, &mut head.target, lend, lease, ready).map_err(Error::Unfit)?;
         }
         if lent.as_ref().is_some_and(Lent::is_strict) {
-            // An echo cut over two parts could not be found, so the whole is asked for (RFC 9110 §14.2: a server may
-            // ignore a range, and so may we).
-            head.fields.remove(RANGE);
-            head.fields.remove(IF_RANGE);
-            // An answer in a coding that we cannot undo could not be scrubbed (threats I03).
-            let accepted = body::accept_encoding(&head.fields);
-            head.fields.insert(ACCEPT_ENCODING, accepted);
-            // Nor could messages that are compressed one by one, so they are not asked for.
-            head.fields.remove("grpc-accept-encoding");
-            head.fields.remove("connect-accept-encoding");
+            ask_for_searchable(&mut head.fields);
         }
         let mut minting = None;
         if let Some((grant, mut proof)) = proof {
@@ -464,6 +455,20 @@ fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Asks for an answer in which echoes can be found.
+fn ask_for_searchable(fields: &mut HeaderMap) {
+    // An echo cut over two parts could not be found, so the whole is asked for (RFC 9110 §14.2: a server may
+    // ignore a range, and so may we).
+    fields.remove(RANGE);
+    fields.remove(IF_RANGE);
+    // An answer in a coding that we cannot undo could not be scrubbed (threats I03).
+    let accepted = body::accept_encoding(fields);
+    fields.insert(ACCEPT_ENCODING, accepted);
+    // Nor could messages that are compressed one by one, so they are not asked for.
+    fields.remove("grpc-accept-encoding");
+    fields.remove("connect-accept-encoding");
 }
 
 /// How often parts that do not belong together are asked for again.

@@ -1,7 +1,6 @@
 //! Bodies: what passes, what waits, what ends.
 
 use std::{
-    collections::VecDeque,
     pin::Pin,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -12,21 +11,7 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full};
 
 use super::*;
-
-/// A body from a script; `Err` ends it.
-struct Script(VecDeque<Result<Frame<Bytes>, &'static str>>);
-
-impl Body for Script {
-    type Data = Bytes;
-    type Error = &'static str;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-        Poll::Ready(self.0.pop_front())
-    }
-}
+use crate::body::Script;
 
 fn data(text: &'static str) -> Result<Frame<Bytes>, &'static str> {
     Ok(Frame::data(Bytes::from_static(text.as_bytes())))

@@ -1,0 +1,23 @@
+//! A body for tests, which gives what it was told to.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+
+/// A body of unknown length from a script; `Err` ends it.
+pub(crate) struct Script(pub(crate) VecDeque<Result<Frame<Bytes>, &'static str>>);
+
+impl Body for Script {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        Poll::Ready(self.0.pop_front())
+    }
+}
