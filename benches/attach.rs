@@ -49,6 +49,9 @@ fn stage(count: usize) -> Stage {
             foreign: Foreign::Refuse,
             basic_user: None,
             variables: vec![],
+            takes: Vec::new(),
+            cookies: Vec::new(),
+            batches: Vec::new(),
             role: Role::Place,
         }
     });

@@ -61,6 +61,7 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         connect: Some(origin),
         protocol: OriginProtocol::Auto,
         encoded_slash: false,
+        underscores: false,
     };
     let bindings = Arc::new(Bindings::new(Vec::new()).unwrap());
     let session = SessionId::new("bench").unwrap();

@@ -1,8 +1,9 @@
-//! Room: body. Content as it streams: its codings undone, its length limited and counted; held only where a signature needs it.
+//! Room: body. Content as it streams: its codings undone, its length limited and counted; held only where a signature or a form needs it.
 
 mod coding;
 mod content;
 mod decode;
+mod form;
 mod hold;
 mod limit;
 mod recode;
@@ -13,6 +14,7 @@ mod undo;
 pub use coding::{Coding, accept_encoding};
 pub use content::{Content, Gate, Meter, TrailerFilter};
 pub use decode::{DecodeBody, DecodeFault};
+pub use form::{FormFault, FormKind};
 pub use hold::{Held, HoldBudget, HoldFault, Share};
 pub use limit::{Limit, LimitSyntax};
 pub use recode::{ContentFault, Recode, RecodeFault};

@@ -347,6 +347,7 @@ fn origin(rule: &config::OriginRule) -> Result<OriginRule, Failure> {
             HttpVersion::Http2 => OriginProtocol::Http2,
         },
         encoded_slash: rule.encoded_slash,
+        underscores: rule.underscores,
     })
 }
 

@@ -68,6 +68,7 @@ impl Embedded {
             connect: Some(self.address),
             protocol: OriginProtocol::Auto,
             encoded_slash: false,
+            underscores: false,
         }
     }
 }

@@ -212,6 +212,15 @@ fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
         paths: credential.path.iter().cloned().collect(),
         when: credential.when,
         foreign: credential.foreign,
+        takes: match preset {
+            Some(preset) if credential.takes.is_none() => preset.takes.clone(),
+            _ => credential.takes.clone().unwrap_or_default(),
+        },
+        cookies: {
+            let known = preset.map(|preset| preset.cookies.as_slice()).unwrap_or_default();
+            known.iter().chain(&credential.cookies).cloned().collect()
+        },
+        batches: preset.map(|preset| preset.batches.clone()).unwrap_or_default(),
         basic_user: preset.and_then(|preset| preset.basic_user.clone()),
         variables: credential.env.clone(),
         role: Role::Place,
@@ -268,6 +277,9 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
             paths: credential.path.iter().cloned().collect(),
             when: When::Phantom,
             foreign: Foreign::Refuse,
+            takes: credential.takes.clone().unwrap_or_default(),
+            cookies: credential.cookies.clone(),
+            batches: Vec::new(),
             basic_user: None,
             variables: part.variable.iter().cloned().collect(),
             role: match at {

@@ -91,6 +91,7 @@ fn print(screen: &Screen, preset: &Preset) {
             screen.line(format!("              your own, such as {example}"));
         }
         screen.line(format!("    places    {}", texts(places(credential))));
+        screen.line(format!("    takes     {}", texts(takes(credential))));
     }
 }
 
@@ -102,11 +103,16 @@ fn places(credential: &PresetCredential) -> Vec<String> {
     credential.places.iter().map(ToString::to_string).collect()
 }
 
+fn takes(credential: &PresetCredential) -> Vec<String> {
+    credential.takes.iter().map(ToString::to_string).collect()
+}
+
 fn document(preset: &Preset) -> serde_json::Value {
     let credentials = preset.credentials.iter().map(|credential| {
         json!({
             "name": credential.name.as_str(), "variables": credential.variables, "origins": origins(credential),
             "your_host": credential.your_host, "places": places(credential),
+            "takes": takes(credential),
         })
     });
     json!({

@@ -189,7 +189,7 @@ fn next_step(reason: &str) -> &'static str {
         "policy_default_deny" => "`gateway policy why ID` prints the policy that would allow it",
         "policy_forbids" => "a forbid decided, which no permit lifts: narrow it, or leave the request away",
         "policy_error" | "policy_unjudged" => {
-            "a policy could not be evaluated, so all is denied: `gateway policy why ID`"
+            "a policy could not be evaluated for it, so it is denied: `gateway policy why ID`"
         }
         "phantom_out_of_scope" => {
             "the credential is for other origins: add this one to its `origins`, or use another credential"
@@ -201,7 +201,18 @@ fn next_step(reason: &str) -> &'static str {
             "the phantom stands where its credential does not go: see its `places`"
         }
         "foreign_credential" => {
-            "the workload sent a key of its own to an origin that has a credential: `foreign = \"strip\"` removes it"
+            "the workload sent a key of its own to an origin that has a credential: `foreign = \"strip\"` removes one from a \
+             field; where it is none, see `takes`"
+        }
+        "content_unreadable" => {
+            "the service takes credentials in such content, and this cannot be looked through: see `takes`"
+        }
+        "batch" => {
+            "the credential is for some methods or paths, and the request holds many others: send them one by one, or leave \
+             `methods` and `path` away"
+        }
+        "field_name" => {
+            "origins read such a name in several ways: another name, or `underscores` in the [[origin]] that needs it"
         }
         "sigv4_scope" => {
             "the signature is for another service, region or partition than the host or the credential's pins: see `regions`, \

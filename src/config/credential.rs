@@ -6,7 +6,7 @@ use http::Method;
 use toml::Spanned;
 
 use crate::credential::preset::{self, PresetCredential};
-use crate::message::{EncodedSlash, OriginPattern, Place, RequestTarget};
+use crate::message::{EncodedSlash, OriginPattern, Place, RequestTarget, Taken};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Foreign, Reference, When};
@@ -40,6 +40,10 @@ pub struct Credential {
     pub when: When,
     /// What becomes of another credential in one of its places.
     pub foreign: Foreign,
+    /// Further places in which its origins take credentials; those of the preset where it says nothing.
+    pub takes: Option<Vec<Taken>>,
+    /// Cookies that may go to its origins, beside those of places and preset.
+    pub cookies: Vec<String>,
     /// The methods that it is lent to; all where empty.
     pub methods: Vec<Method>,
     /// The path that it is lent below, in canonical form.
@@ -64,6 +68,8 @@ impl Credential {
             shape: None,
             when: When::Phantom,
             foreign: Foreign::Refuse,
+            takes: None,
+            cookies: Vec::new(),
             methods: Vec::new(),
             path: None,
             allow_short: false,
@@ -231,6 +237,8 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
                 &[("refuse", Foreign::Refuse), ("strip", Foreign::Strip)],
             )
             .unwrap_or(Foreign::Refuse),
+        takes: section.has("takes").then(|| values(section.each("takes", taken))),
+        cookies: values(section.each("cookies", cookie)),
         methods,
         path: section.parsed("path", path).map(Spanned::into_inner),
         allow_short: section.truth("allow_short").unwrap_or(false),
@@ -313,6 +321,23 @@ fn place(text: &str) -> Result<Place, Doubt> {
         )),
         Ok(place) => Ok(place),
         Err(malformed) => Err(Doubt::new(malformed.to_string(), example)),
+    }
+}
+
+fn taken(text: &str) -> Result<Taken, Doubt> {
+    let example = "write for example `query:token`, `header:deploy-token` or `path:/hooks/*`";
+    text.parse()
+        .map_err(|malformed: crate::message::TakenMalformed| Doubt::new(malformed.to_string(), example))
+}
+
+/// Checks the name of a cookie; `*` is every one.
+fn cookie(text: &str) -> Result<String, Doubt> {
+    match format!("cookie:{text}").parse() {
+        Ok(Place::Cookie(name)) => Ok(name),
+        _ => Err(Doubt::new(
+            "it is no name of a cookie",
+            "write for example `JSESSIONID`, or `*` for every cookie",
+        )),
     }
 }
 

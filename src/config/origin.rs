@@ -35,6 +35,8 @@ pub struct OriginRule {
     pub http: HttpVersion,
     /// Whether `%2F` in a path is kept instead of refused.
     pub encoded_slash: bool,
+    /// Whether `_` and `.` may stand in the names of fields.
+    pub underscores: bool,
     /// Whether these origins may be spoken to without TLS.
     pub cleartext: bool,
 }
@@ -96,6 +98,7 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<OriginRule> {
         connect: connect.map(Spanned::into_inner),
         http: section.choice("http", &versions).unwrap_or(HttpVersion::Auto),
         encoded_slash: section.truth("encoded_slash").unwrap_or(false),
+        underscores: section.truth("underscores").unwrap_or(false),
         cleartext: section.truth("cleartext").unwrap_or(false),
         matches: matches?.into_inner(),
     };

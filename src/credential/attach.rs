@@ -20,7 +20,9 @@ use crate::body::{self, HoldFault};
 use crate::names::{CredentialName, Map, SessionId};
 use crate::policy::AuthorizedParts;
 use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
-use crate::session::{Binding, Bindings, Lend, Role, Session, SigningPart, Spot, Unsignable};
+use crate::session::{
+    Binding, Bindings, CredentialRefusal, Lend, Role, Session, SigningPart, Spot, Unsignable,
+};
 use crate::signature::Fault;
 
 /// Why a request did not get its credential. It is not sent then.
@@ -53,6 +55,9 @@ pub enum Error {
     /// The content had to be held and could not be.
     #[error(transparent)]
     Held(HoldFault),
+    /// A foreign credential stands in the content, or it cannot be told whether one does.
+    #[error(transparent)]
+    Misplaced(CredentialRefusal),
     /// The request could not be signed with the credential.
     #[error("the request cannot be signed with the credential")]
     Signing(#[source] Fault),
@@ -79,6 +84,7 @@ impl Error {
             Self::Expired => "signature_expired",
             Self::NoRandomness => "no_randomness",
             Self::Held(why) => why.reason(),
+            Self::Misplaced(why) => why.reason(),
             Self::Minted(why) => why.reason(),
         }
     }

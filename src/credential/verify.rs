@@ -9,11 +9,11 @@ use super::attach::{Credentials, Error};
 use super::recodes::sha256;
 use super::secret::Secret;
 use super::sign;
-use crate::body::{Held, HoldBudget, Limit};
+use crate::body::{FormKind, Held, HoldBudget, Limit};
 use crate::message::RequestHead;
 use crate::names::Identity;
 use crate::policy::Authorized;
-use crate::session::{SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, Spot};
+use crate::session::{CredentialRefusal, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, Spot};
 use crate::signature::Fault;
 use crate::signature::recipe::{self, Needs, Parts, Recipe};
 use crate::signature::sigv4::{self, Action, Claim, Location, Payload};
@@ -111,12 +111,17 @@ impl Verified {
 impl Credentials {
     /// Verifies the signature of a request that a credential signs, with the key that the session holds: its phantom.
     ///
-    /// Content whose hash the head does not tell is held for it, within its bounds. Nothing is fetched, and nothing is sent.
+    /// Content whose hash the head does not tell is held for it, within its bounds, and so is content in which the service
+    /// would take somebody else's credential. Nothing is fetched, and nothing is sent.
     ///
     /// # Errors
-    /// [`Error::Signature`], [`Error::Unsignable`], [`Error::Skewed`], [`Error::Expired`] and [`Error::Held`]; the request is
-    /// gone then.
+    /// [`Error::Signature`], [`Error::Unsignable`], [`Error::Skewed`], [`Error::Expired`], [`Error::Misplaced`] and
+    /// [`Error::Held`]; the request is gone then.
     pub async fn verify(&self, authorized: Authorized) -> Result<Verified, Error> {
+        let authorized = match authorized.watch() {
+            Some(_) if !authorized.content().is_empty() => Box::pin(self.watched(authorized)).await?,
+            _ => authorized,
+        };
         let mut grants = authorized.grants().iter().enumerate();
         let signed = grants.find_map(|(at, grant)| match grant.lend().spot() {
             Spot::SigV4(request) => Some((at, Some(request.clone()))),
@@ -138,6 +143,23 @@ impl Credentials {
             authorized,
             proof: Some((at, proof)),
         })
+    }
+
+    /// Looks for foreign credentials in content that may be a form.
+    async fn watched(&self, mut authorized: Authorized) -> Result<Authorized, Error> {
+        let unreadable = |why| Error::Misplaced(CredentialRefusal::Unreadable { why });
+        let Some(kind) =
+            FormKind::of(&authorized.head().method, &authorized.head().fields).map_err(unreadable)?
+        else {
+            return Ok(authorized);
+        };
+        authorized = self.hold(authorized).await?;
+        if let (Some(watch), Some(held)) = (authorized.watch(), authorized.content().held()) {
+            watch
+                .judge(kind, &held.whole(), authorized.session().phantoms())
+                .map_err(Error::Misplaced)?;
+        }
+        Ok(authorized)
     }
 
     async fn verify_sigv4(

@@ -18,7 +18,7 @@ use crate::body::RecodeFault;
 use crate::credential::Lent;
 use crate::intercept::strict::Violations;
 use crate::intercept::{Accepted, Arrival, Rejected};
-use crate::message::EncodedSlash;
+use crate::message::{EncodedSlash, Reading};
 
 impl Worker {
     /// Answers one request, whatever happens: with the origin's answer, or with a refusal. Either is in the audit log
@@ -173,15 +173,14 @@ impl Worker {
         let bindings = self.shared.credentials.bindings();
         let accepted = Accepted::read(arrival, request, watched.meter.clone(), |origin, signed| {
             let signed = signed.then(|| bindings.signed_paths(origin)).flatten();
-            let keeps = || {
-                rules
-                    .rule(origin)
-                    .is_some_and(|index| rules.rules[index].encoded_slash)
+            let rule = rules.rule(origin).map(|index| &rules.rules[index]);
+            let kept = match rule {
+                Some(rule) if rule.encoded_slash => EncodedSlash::Keep,
+                _ => EncodedSlash::Refuse,
             };
-            match signed {
-                Some(slashes) => slashes,
-                None if keeps() => EncodedSlash::Keep,
-                None => EncodedSlash::Refuse,
+            Reading {
+                slashes: signed.unwrap_or(kept),
+                underscores: rule.is_some_and(|rule| rule.underscores),
             }
         })?;
         let head = accepted.head();

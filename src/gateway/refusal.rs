@@ -184,7 +184,20 @@ impl Refusal {
                 "Sign the request again, with new credentials if they were temporary."
             }
             Self::Credential(credential::Error::Held(_)) => {
-                "Send the content's hash in `x-amz-content-sha256`, or less content at a time."
+                "Send less content at a time (where a signature covers it: its hash in `x-amz-content-sha256`), or ask the operator to raise `hold` in `[limits]`."
+            }
+            Self::Session(session::Error::Misplaced(CredentialRefusal::Batch { .. })) => {
+                "Send the requests one by one."
+            }
+            Self::Credential(credential::Error::Misplaced(CredentialRefusal::Unreadable { .. })) => {
+                "Send it as UTF-8, and without a content coding."
+            }
+            Self::Session(session::Error::Misplaced(CredentialRefusal::Foreign { .. }))
+            | Self::Credential(credential::Error::Misplaced(_)) => {
+                "Leave it out: this host takes the credentials of the gateway alone (`takes` and `foreign` in `[[credential]]`)."
+            }
+            Self::Rejected(Rejected::Fields(FieldsMalformed::Name)) => {
+                "The operator can allow `_` and `.` for an origin with `underscores` in `[[origin]]`."
             }
             Self::Session(session::Error::Misplaced(_)) => {
                 "Send the credential only to the hosts and in the places that its configuration names."
@@ -318,6 +331,7 @@ fn credential_row(why: &credential::Error) -> Row {
         E::NoRandomness => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
         E::Signature(fault) => row(signature(fault), Blame::Credential, "http_request_denied"),
         E::Minted(_) => row(S::BAD_GATEWAY, Blame::Origin, "http_protocol_error"),
+        E::Misplaced(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
         E::Unsignable(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
         E::Skewed | E::Expired => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
         E::Held(HoldFault::TooLong(_)) => row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error"),

@@ -15,8 +15,8 @@ use hyper::upgrade::OnUpgrade;
 use super::websocket;
 use crate::body::{Content, Meter};
 use crate::message::{
-    self, Authority, Disagreement, EncodedSlash, FieldsMalformed, Host, Leg, MethodRefused, Origin,
-    RequestHead, RequestTarget, Scheme, TargetMalformed, fields, method,
+    self, Authority, Disagreement, FieldsMalformed, Host, Leg, MethodRefused, Origin, Reading, RequestHead,
+    RequestTarget, Scheme, TargetMalformed, fields, method,
 };
 use crate::names::SessionId;
 
@@ -143,7 +143,7 @@ impl Rejected {
 impl Accepted {
     /// Reads one request in the light of its connection.
     ///
-    /// `slashes` is given the origin, and whether the request looks signed in the manner of AWS.
+    /// `reads` is given the origin, and whether the request looks signed in the manner of AWS.
     ///
     /// Order matters: the destination is agreed first, then what ends at this hop is removed, so that policy judges what
     /// the origin will see.
@@ -154,7 +154,7 @@ impl Accepted {
         arrival: Arc<Arrival>,
         request: Request<Incoming>,
         meter: Arc<Meter>,
-        slashes: impl FnOnce(&Origin, bool) -> EncodedSlash,
+        reads: impl FnOnce(&Origin, bool) -> Reading,
     ) -> Result<Self, Rejected> {
         let (mut parts, incoming) = request.into_parts();
         let extended = parts.extensions.remove::<Protocol>();
@@ -172,7 +172,9 @@ impl Accepted {
         let origin = message::agree(&leg, parts.version, &parts.method, &parts.uri, &parts.headers)?;
         let path = parts.uri.path_and_query().ok_or(Disagreement::TargetForm)?;
         let signed = looks_signed(&parts.headers, path.query().unwrap_or_default());
-        let target = RequestTarget::from_parsed(path, slashes(&origin, signed))?;
+        let reading = reads(&origin, signed);
+        fields::check_names(&parts.headers, reading.underscores)?;
+        let target = RequestTarget::from_parsed(path, reading.slashes)?;
         if target.overrides_method() {
             return Err(Rejected::MethodOverride);
         }
@@ -230,11 +232,9 @@ impl Accepted {
         self.upgrade.is_some()
     }
 
-    /// Removes fields before policy looks at them.
-    pub(crate) fn remove_fields(&mut self, names: &[http::HeaderName]) {
-        for name in names {
-            self.head.fields.remove(name);
-        }
+    /// Changes fields before policy looks at them.
+    pub(crate) fn fields_mut(&mut self) -> &mut HeaderMap {
+        &mut self.head.fields
     }
 
     /// Takes the request apart, for the next stage.

@@ -29,6 +29,7 @@ pub(super) fn canonical(bytes: &[u8], slashes: EncodedSlash) -> Result<Vec<u8>, 
                 return Err(TargetMalformed::EncodedSlash);
             }
             resolve(&decoded, &mut out)?;
+            check_deeper(&out)?;
         }
     }
     if let Some(query) = query {
@@ -124,6 +125,48 @@ fn has_hidden_separator(path: &[u8]) -> bool {
     })
 }
 
+/// Refuses a resolved path that is another one to an origin that decodes it again, however often.
+///
+/// What the first decoding brings to light is data within a segment, a kept `%2F` too; but no dot segment. Any further one
+/// may bring neither a dot segment nor a separator, a control or bytes that are no UTF-8.
+fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
+    let mut separators = None;
+    let mut text = path.to_vec();
+    for _ in 0..MOST_DECODINGS {
+        let decoded: Vec<u8> = percent_encoding::percent_decode(&text).collect();
+        let Ok(reading) = std::str::from_utf8(&decoded) else {
+            return Err(TargetMalformed::Escape);
+        };
+        if reading.split(SEPARATORS).any(is_dots) {
+            return Err(TargetMalformed::DotSegment);
+        }
+        let found = decoded
+            .iter()
+            .filter(|b| matches!(b, b'/' | b'\\') || b.is_ascii_control())
+            .count();
+        if found > *separators.get_or_insert(found) {
+            return Err(TargetMalformed::EncodedSlash);
+        }
+        if decoded == text {
+            return Ok(());
+        }
+        text = decoded;
+    }
+    Err(TargetMalformed::EncodedSlash)
+}
+
+/// Whether some origins read a segment, or its part before or behind a parameter, as `.` or `..`: they cut off white space, and
+/// take the wide and the small dots of Unicode for plain ones (NFKC).
+fn is_dots(piece: &str) -> bool {
+    let dots = |c: char| match c {
+        '.' | '\u{ff0e}' | '\u{fe52}' | '\u{2024}' => Some(1),
+        '\u{2025}' => Some(2),
+        _ => None,
+    };
+    let counted: Option<usize> = piece.trim().chars().map(dots).sum();
+    matches!(counted, Some(1 | 2))
+}
+
 /// RFC 3986 §5.2.4, but a path that climbs above its root is refused instead of clipped.
 fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
     let mut starts = Vec::new();
@@ -165,6 +208,11 @@ fn hides_dots(segment: &[u8]) -> bool {
     };
     pieces().count() > 1 && pieces().any(|piece| matches!(piece, "." | ".."))
 }
+
+/// What parts segments in some reading, or parts a segment from its parameters; the last four are slashes to NFKC and kin.
+const SEPARATORS: [char; 7] = ['/', '\\', ';', '\u{ff0f}', '\u{ff3c}', '\u{2215}', '\u{2044}'];
+/// Nobody encodes more often; to look at more would cost the square of a path's length.
+const MOST_DECODINGS: usize = 8;
 
 /// Whether a canonical query may hold the byte; brackets stay bare there.
 pub(super) fn may_stand_in_query(byte: u8) -> bool {

@@ -1,5 +1,7 @@
 //! Fields: what ends at this hop, what may not be claimed, and how much there may be.
 
+use std::borrow::Cow;
+
 use http::Version;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -18,9 +20,14 @@ pub enum FieldsMalformed {
     /// A field that has one value stands twice, so that two readers could choose differently.
     #[error("a field that has one value stands twice")]
     Duplicate,
-    /// A name that becomes a security-relevant one when an origin reads `_` as `-`.
+    /// A name that becomes a security-relevant one, or that of another field beside it, when an origin reads `_` as `-`.
     #[error("a field name is another's with underscores")]
     Alias,
+    /// A name that origins read in more than one way, at an origin for which that is not allowed.
+    #[error(
+        "a field name holds something else than letters, digits and `-`, which origins read in several ways"
+    )]
+    Name,
     /// A value that begins or ends with white space, which the other version of HTTP would cut off.
     #[error("a field value begins or ends with white space")]
     Value,
@@ -35,6 +42,7 @@ impl FieldsMalformed {
             FieldsMalformed::HostCount => "host_count",
             FieldsMalformed::Duplicate => "field_duplicate",
             FieldsMalformed::Alias => "field_alias",
+            FieldsMalformed::Name => "field_name",
             FieldsMalformed::Value => "field_value",
         }
     }
@@ -75,7 +83,7 @@ pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed
         check_duplicates(fields)?;
     }
     for (name, value) in fields {
-        if name.as_str().contains('_') && is_alias(name) {
+        if !is_plain_name(name.as_str()) && (is_alias(name) || has_twin(name, fields)) {
             return Err(FieldsMalformed::Alias);
         }
         let edge = |byte: Option<&u8>| byte.is_some_and(|b| matches!(b, b' ' | b'\t'));
@@ -86,13 +94,53 @@ pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed
     Ok(())
 }
 
-/// Whether `name` reads as `other` to an origin that turns `_` into `-`, as CGI and WSGI do.
+/// Says whether every name is one that all origins read alike: letters, digits and `-`.
+///
+/// To CGI and WSGI origins `x_role` is `x-role`, to some every other character is `-`, and others drop such a field (nginx). So
+/// there is none, but in the metadata that users give to objects, and, with `underscores`, at origins for which the operator
+/// has said that `_` and `.` may stand there.
+///
+/// # Errors
+/// [`FieldsMalformed::Name`].
+pub fn check_names(fields: &HeaderMap, underscores: bool) -> Result<(), FieldsMalformed> {
+    let mild = |name: &str| {
+        name.bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+    };
+    let is_one = |name: &str| is_plain_name(name) || (mild(name) && (underscores || is_metadata(name)));
+    if fields.keys().all(|name| is_one(name.as_str())) {
+        Ok(())
+    } else {
+        Err(FieldsMalformed::Name)
+    }
+}
+
+/// Whether `name` reads as `other` to an origin that turns `_` and kin into `-`, as CGI and WSGI do.
 pub fn reads_as(name: &HeaderName, other: &HeaderName) -> bool {
-    let fold = |byte: u8| if byte == b'_' { b'-' } else { byte };
-    name.as_str()
-        .bytes()
-        .map(fold)
-        .eq(other.as_str().bytes().map(fold))
+    folded_name(name.as_str()) == folded_name(other.as_str())
+}
+
+/// A field's name as an origin reads it to which all that is no letter or digit is `-`.
+pub fn folded_name(name: &str) -> Cow<'_, str> {
+    if is_plain_name(name) {
+        return Cow::Borrowed(name);
+    }
+    let fold = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    Cow::Owned(name.chars().map(fold).collect())
+}
+
+fn is_plain_name(name: &str) -> bool {
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+/// Whether it is a name that a user gives to metadata of an object.
+fn is_metadata(name: &str) -> bool {
+    METADATA.iter().any(|family| name.starts_with(family))
+}
+
+/// Whether another field reads as this one.
+fn has_twin(name: &HeaderName, fields: &HeaderMap) -> bool {
+    fields.keys().any(|other| other != name && reads_as(name, other))
 }
 
 /// Removes the fields that end at this hop, and those that `Connection` names.
@@ -172,7 +220,8 @@ pub fn filter_request_trailers(trailers: &mut HeaderMap) {
 
 /// Whether a request trailer of this (lower-case) name is passed on, see [`filter_request_trailers`].
 pub fn is_request_trailer(name: &str) -> bool {
-    REQUEST_TRAILERS.contains(&name) || name.starts_with("grpc-") || name.starts_with("x-amz-checksum-")
+    let family = || name.starts_with("grpc-") || name.starts_with("x-amz-checksum-");
+    REQUEST_TRAILERS.contains(&name) || (family() && is_plain_name(name))
 }
 
 /// Whether a request that has this (lower-case) name in its trailers is refused and not just freed of it: the name frames,
@@ -243,7 +292,10 @@ fn check_duplicates(fields: &HeaderMap) -> Result<(), FieldsMalformed> {
 }
 
 fn is_alias(name: &HeaderName) -> bool {
-    let dashed = name.as_str().replace('_', "-");
+    if is_metadata(name.as_str()) {
+        return false;
+    }
+    let dashed = folded_name(name.as_str());
     let Ok(dashed) = HeaderName::from_bytes(dashed.as_bytes()) else {
         return true;
     };
@@ -252,6 +304,7 @@ fn is_alias(name: &HeaderName) -> bool {
         || SINGLE.contains(&dashed.as_str())
         || OVERRIDES.contains(&dashed.as_str())
         || dashed.as_str().starts_with("x-forwarded-")
+        || dashed.as_str().starts_with("x-envoy-")
 }
 
 fn is_h2c(upgrade: &HeaderValue) -> bool {
@@ -413,7 +466,7 @@ const SINGLE: [&str; 28] = [
 ];
 
 /// By which frameworks and proxies take another method, path, host, scheme or peer (F09 and F10 of the threat catalogue).
-const OVERRIDES: [&str; 26] = [
+const OVERRIDES: [&str; 27] = [
     "x-http-method-override",
     "x-http-method",
     "x-method-override",
@@ -440,6 +493,21 @@ const OVERRIDES: [&str; 26] = [
     "forwarded-for",
     "front-end-https",
     "x-scheme",
+    // To CGI origins it is the variable `HTTP_PROXY`, by which their own requests go through a proxy (httpoxy).
+    "proxy",
+];
+
+/// What users call their own metadata of objects; the stores that take them are no CGI programs.
+const METADATA: [&str; 9] = [
+    "x-amz-meta-",
+    "x-ms-meta-",
+    "x-goog-meta-",
+    "x-oss-meta-",
+    "x-cos-meta-",
+    "x-obs-meta-",
+    "x-tos-meta-",
+    "x-object-meta-",
+    "x-container-meta-",
 ];
 
 static OVERRIDE_SHAPES: Shapes = shapes(&OVERRIDES);

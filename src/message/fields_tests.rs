@@ -1,5 +1,7 @@
 //! Tests of fields: what ends at this hop, what steers, what stands once.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn map(pairs: &[(&str, &str)]) -> HeaderMap {
@@ -144,6 +146,60 @@ fn an_underscore_does_not_make_another_name() {
 }
 
 #[test]
+fn two_fields_that_are_one_to_some_origins_are_refused() {
+    for names in [
+        ["x-a", "x_a"],
+        ["x.a", "x_a"],
+        ["x_role", "x-role"],
+        ["x!a", "x-a"],
+        ["_x", "-x"],
+    ] {
+        let fields = map(&[(names[0], "1"), (names[1], "2")]);
+        assert_eq!(
+            super::check(&fields, Version::HTTP_2),
+            Err(FieldsMalformed::Alias),
+            "{names:?}"
+        );
+    }
+    assert_eq!(
+        super::check(&map(&[("x_a", "1"), ("x-b", "2")]), Version::HTTP_11),
+        Ok(())
+    );
+}
+
+#[test]
+fn names_are_letters_digits_and_dashes_unless_that_is_said() {
+    for (name, everywhere, where_said) in [
+        ("x-role-2", true, true),
+        ("x_role", false, true),
+        ("x.role", false, true),
+        ("x-amz-meta-file_name", true, true),
+        ("x-ms-meta-a.b", true, true),
+        ("x_amz_meta_a", false, true),
+        ("x-amz-meta-a~b", false, false),
+        ("x!role", false, false),
+        ("x+role", false, false),
+        ("x|role", false, false),
+    ] {
+        let fields = map(&[(name, "v")]);
+        assert_eq!(check_names(&fields, false).is_ok(), everywhere, "{name}");
+        assert_eq!(check_names(&fields, true).is_ok(), where_said, "{name}");
+    }
+    assert_eq!(
+        super::check(&map(&[("x-amz-meta-file_name", "v")]), Version::HTTP_11),
+        Ok(())
+    );
+    assert!(!is_request_trailer("grpc-a_b") && is_request_trailer("grpc-status"));
+}
+
+#[test]
+fn the_proxy_of_cgi_programs_is_removed() {
+    let mut fields = map(&[("proxy", "http://evil.example"), ("x-kept", "1")]);
+    strip_overrides(&mut fields);
+    assert_eq!(fields.keys().collect::<Vec<_>>(), ["x-kept"]);
+}
+
+#[test]
 fn fields_are_bounded() {
     let many = |count: usize| {
         (0..count)
@@ -251,4 +307,18 @@ fn answers_neither_steer_nor_speak_for_the_gateway() {
     ]);
     filter_response_trailers(&mut trailers);
     assert_eq!(names(&trailers), ["grpc-message", "my-metadata"]);
+}
+
+proptest! {
+    #[test]
+    fn what_passes_has_no_two_names_that_are_one_to_any_origin(names in proptest::collection::vec("[ab_.!-]{1,4}", 0..6)) {
+        let fields: HeaderMap = names
+            .iter()
+            .map(|name| (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_static("v")))
+            .collect();
+        if super::check(&fields, Version::HTTP_11).is_ok() {
+            let folded: std::collections::HashSet<_> = fields.keys().map(|name| folded_name(name.as_str())).collect();
+            prop_assert_eq!(folded.len(), fields.keys_len());
+        }
+    }
 }

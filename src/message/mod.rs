@@ -5,21 +5,30 @@
 
 pub mod agree;
 mod authority;
+mod batch;
 mod canonical;
 pub mod fields;
 mod host;
 pub mod method;
 mod pattern;
 mod place;
+pub mod route;
+mod taken;
 mod target;
 
 pub use agree::{Disagreement, Leg, agree};
 pub use authority::{Authority, AuthorityMalformed};
+pub use batch::is_batch;
 pub use fields::FieldsMalformed;
 pub use host::{Host, HostMalformed};
 pub use method::MethodRefused;
 pub use pattern::{HostPattern, OriginMalformed, OriginPattern};
 pub use place::{Place, PlaceMalformed};
+pub use route::{Route, RouteMalformed};
+pub use taken::{
+    Taken, TakenMalformed, TakenPart, credential_protocol, folded_parameter, is_credential_parameter,
+    sounds_like_credential,
+};
 pub use target::{EncodedSlash, RequestTarget, TargetMalformed};
 
 use std::fmt;
@@ -86,6 +95,15 @@ pub struct RequestHead {
     pub fields: http::HeaderMap,
     /// The version that the client spoke.
     pub version: http::Version,
+}
+
+/// What an origin is known to read in a way of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reading {
+    /// What an encoded slash in a path means.
+    pub slashes: EncodedSlash,
+    /// Whether `_` and `.` may stand in the names of fields.
+    pub underscores: bool,
 }
 
 impl RequestHead {

@@ -126,10 +126,57 @@ fn an_encoded_slash_passes_only_where_it_is_kept() {
         assert_eq!(parsed(text), "!EncodedSlash", "{text}");
     }
     assert_eq!(parsed_with(b"/@a%2fb", EncodedSlash::Keep), "/@a%2Fb");
-    assert_eq!(parsed_with(b"/a%252fb", EncodedSlash::Keep), "/a%252fb");
+    for text in ["/a%252fb", "/a%2F%255cb", "/a%25252fb", "/a%252500", "/a%25250a"] {
+        assert_eq!(
+            parsed_with(text.as_bytes(), EncodedSlash::Keep),
+            "!EncodedSlash",
+            "{text}"
+        );
+    }
     assert_eq!(parsed_with(b"/..%2fb", EncodedSlash::Keep), "!DotSegment");
     assert_eq!(parsed_with(b"/a%2f%2e%2e%2fb", EncodedSlash::Keep), "!DotSegment");
     assert_eq!(parsed("/?a=%2f"), "/?a=%2F");
+}
+
+#[test]
+fn no_further_decoding_brings_a_dot_segment_to_light() {
+    for text in [
+        "/p/1/%252e%252e/2",
+        "/p/1/%252e%252e%252f2",
+        "/p/1/%252e%252e%2f2",
+        "/p/1/.%252e/2",
+        "/p/1/%2e%252e/2",
+        "/p/1/..%2f2",
+        "/p/1/%25252e./2",
+        "/p/1/%25%32%65./2",
+        "/p/1/..%253Bx/2",
+        "/p/1/%252e%252e;x/2",
+        "/p/1/..%20/2",
+        "/p/1/..%2520/2",
+        "/p/1/%EF%BC%8E%EF%BC%8E/2",
+        "/p/1/%E2%80%A5/2",
+        "/p/1/.%E2%80%A4/2",
+        "/p/1/x%EF%BC%8F../2",
+        "/p/1/%25EF%25BC%258E./2",
+        "/p/1/%25c0%25ae%25c0%25ae/2",
+        "/p/1/%25252525252525252525252e/2",
+    ] {
+        for slashes in [EncodedSlash::Keep, EncodedSlash::Refuse] {
+            let reading = parsed_with(text.as_bytes(), slashes);
+            assert!(reading.starts_with('!'), "{text} {slashes:?}: {reading}");
+        }
+    }
+    for text in [
+        "/@scope%2Fname",
+        "/projects/group%2Fproject/files/a%2Fb.txt",
+        "/a%2520b",
+        "/a/...",
+        "/compare/main...feature",
+        "/wiki/%E5%85%A8%EF%BC%8F%E8%A7%92",
+        "/a%20/b",
+    ] {
+        assert_eq!(parsed_with(text.as_bytes(), EncodedSlash::Keep), text);
+    }
 }
 
 #[test]
@@ -231,6 +278,34 @@ fn an_objects_key_is_resolved_in_nothing_and_has_one_form() {
     }
 }
 
+/// Escapes a text once more: all of it, its percent signs alone, or all but letters.
+fn nested(text: &str, style: usize) -> String {
+    let plain = |byte: u8| match style {
+        0 => false,
+        1 => byte != b'%' && byte.is_ascii_graphic(),
+        _ => byte.is_ascii_alphanumeric(),
+    };
+    let escape = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02x}"),
+    };
+    text.bytes().map(escape).collect()
+}
+
+/// The segments that the loosest of origins makes of a path.
+fn loosely_resolved(path: &str) -> Vec<String> {
+    let wide = path.replace('\u{ff0e}', ".").replace('\u{2025}', "..");
+    let mut segments: Vec<String> = Vec::new();
+    for segment in wide.split(['/', '\\', '\u{ff0f}']) {
+        match segment.split(';').next().unwrap_or_default().trim() {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            name => segments.push(name.to_owned()),
+        }
+    }
+    segments
+}
+
 proptest! {
     #[test]
     fn canonicalising_twice_changes_nothing(text in "/[a-c./%25EeFf;?&=\\[{~0-9]{0,24}", mode in 0..3) {
@@ -246,6 +321,35 @@ proptest! {
         if let Ok(target) = RequestTarget::parse(text.as_bytes(), EncodedSlash::Refuse) {
             prop_assert!(target.segments().all(|s| s != "." && s != ".."));
             prop_assert!(!target.path().contains("%2F"));
+        }
+    }
+
+    #[test]
+    fn however_often_an_origin_decodes_it_stays_below_what_was_judged(
+        pieces in proptest::collection::vec((0..14_usize, 0..4_usize, 0..3_usize), 0..7),
+        keep in proptest::bool::ANY,
+    ) {
+        const BITS: [&str; 14] = [
+            "..", ".", "/", "\\", ";", "a", "%2e", " ", "\u{ff0e}", "\u{2025}", "..;", "/../", "\0", "\u{ff0f}",
+        ];
+        let mut text = String::from("/pin/");
+        for (bit, depth, style) in pieces {
+            let mut piece = BITS[bit].to_owned();
+            for _ in 0..depth {
+                piece = nested(&piece, style);
+            }
+            text.push_str(&piece);
+        }
+        let slashes = if keep { EncodedSlash::Keep } else { EncodedSlash::Refuse };
+        if let Ok(target) = RequestTarget::parse(text.as_bytes(), slashes)
+            && target.path().starts_with("/pin/")
+        {
+            let mut reading = target.path().to_owned();
+            for times in 0..7 {
+                let resolved = loosely_resolved(&reading);
+                prop_assert!(resolved.first().is_some_and(|first| first == "pin"), "{text} {times}: {resolved:?}");
+                reading = String::from_utf8_lossy(&percent_encoding::percent_decode_str(&reading).collect::<Vec<_>>()).into_owned();
+            }
         }
     }
 

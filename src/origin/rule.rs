@@ -52,6 +52,8 @@ pub struct OriginRule {
     pub protocol: OriginProtocol,
     /// Whether `%2F` may stand inside one path segment.
     pub encoded_slash: bool,
+    /// Whether `_` and `.` may stand in the names of fields.
+    pub underscores: bool,
 }
 
 impl OriginRule {

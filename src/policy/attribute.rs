@@ -116,6 +116,21 @@ impl Attributes {
     /// Those that a request has before a loan is asked for.
     pub const REQUEST: Self = Self((1 << Attribute::Credential as u32) - 1);
 
+    /// Those by which a rule tells one request to a host from another; each request of a batch has its own.
+    pub const OF_ONE_REQUEST: [Attribute; 11] = [
+        Attribute::Method,
+        Attribute::Path,
+        Attribute::Prefixes,
+        Attribute::Segments,
+        Attribute::Depth,
+        Attribute::Query,
+        Attribute::QueryOnce,
+        Attribute::QueryNames,
+        Attribute::Fields,
+        Attribute::FieldsOnce,
+        Attribute::FieldNames,
+    ];
+
     /// Whether the set has none.
     pub fn is_empty(self) -> bool {
         self.0 == 0

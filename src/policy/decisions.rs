@@ -32,7 +32,7 @@ use time::format_description::well_known::Rfc3339;
 use super::facts::{Facts, Loan};
 use super::generation::Generation;
 use super::verdict::Verdict;
-use crate::message::{EncodedSlash, Host, Place, RequestTarget, Scheme};
+use crate::message::{EncodedSlash, Host, Place, RequestTarget, Scheme, is_batch};
 use crate::names::{CredentialName, PolicyId, SessionId};
 
 /// What came of a decision file.
@@ -248,6 +248,7 @@ impl Case {
             content_length: self.content_length,
             upgrade: &self.upgrade,
             credentials: &self.credentials,
+            batch: is_batch(&self.host, &self.target),
         }
     }
 

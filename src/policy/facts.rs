@@ -41,6 +41,8 @@ pub struct Facts<'a> {
     pub upgrade: &'a str,
     /// The credentials whose phantoms the request carries.
     pub credentials: &'a [CredentialName],
+    /// Whether the request is known to hold many others, of which this head says nothing.
+    pub batch: bool,
 }
 
 /// A credential that a request wants to carry, and where.
@@ -71,6 +73,11 @@ pub enum Fault {
     /// `now` is read.
     #[error("the clock is outside the years 1970 to 9999")]
     Clock,
+    /// Policy looks at the method, path, query or fields, of which a batch has many.
+    #[error(
+        "it holds many requests in one, and policy allows only some of those to this host; allow the host as a whole, or send them one by one"
+    )]
+    Batch,
     /// Cedar takes no such context.
     #[error("the policy engine refused the context")]
     Context,

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use cedar_policy::{AuthorizationError, Authorizer, Context, Decision, Request, Response};
 
+use super::attribute::Attributes;
 use super::context::context;
 use super::facts::{Facts, Fault, Loan};
 use super::index::Index;
@@ -132,6 +133,9 @@ impl Generation {
     }
 
     /// Judges whether the request may be asked.
+    ///
+    /// One that holds many others is allowed only where every other to the host is: whatever its method, and by rules that
+    /// do not look at what tells one request from another.
     pub fn ask(&self, facts: &Facts<'_>) -> Verdict {
         self.judge(facts, None)
     }
@@ -169,7 +173,24 @@ impl Generation {
         Some(hosts.into_iter().collect())
     }
 
+    /// Judges either question.
     pub(super) fn judge(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
+        let verdict = self.judge_alone(facts, loan);
+        if !facts.batch || loan.is_some() || !verdict.allowed() {
+            return verdict;
+        }
+        let is_whole = METHODS.iter().all(|method| {
+            let facts = Facts { method, ..*facts };
+            self.judge_alone(&facts, None).allowed()
+        });
+        if is_whole {
+            verdict
+        } else {
+            self.verdict(Outcome::Unjudged(Fault::Batch), Arc::clone(&self.nobody))
+        }
+    }
+
+    fn judge_alone(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
         let question = Question {
             session: facts.session.as_str(),
             groups: facts.groups,
@@ -193,6 +214,9 @@ impl Generation {
                 None => return self.verdict(Outcome::Unpermitted, Arc::clone(&self.nobody)),
             },
         };
+        if facts.batch && slice.rules.reads.holds_any(&Attributes::OF_ONE_REQUEST) {
+            return self.verdict(Outcome::Unjudged(Fault::Batch), Arc::clone(&self.nobody));
+        }
         if let Some(verdict) = &slice.constant {
             return verdict.clone();
         }
@@ -313,6 +337,11 @@ impl Generation {
         }
     }
 }
+
+/// One for each action that a request can be.
+const METHODS: [&str; 8] = [
+    "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "OTHER",
+];
 
 thread_local! {
     static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

@@ -27,6 +27,7 @@ pub(in crate::policy) struct Owned {
     pub content_length: Option<u64>,
     pub upgrade: String,
     pub credentials: Vec<CredentialName>,
+    pub batch: bool,
 }
 
 impl Default for Owned {
@@ -44,6 +45,7 @@ impl Default for Owned {
             content_length: Some(0),
             upgrade: String::new(),
             credentials: Vec::new(),
+            batch: false,
         }
     }
 }
@@ -65,6 +67,7 @@ impl Owned {
             content_length: self.content_length,
             upgrade: &self.upgrade,
             credentials: &self.credentials,
+            batch: self.batch,
         }
     }
 }
@@ -96,6 +99,73 @@ fn nothing_is_permitted_without_a_policy() {
         none.current().ask(&Owned::default().facts()).outcome,
         Outcome::Unpermitted
     );
+}
+
+#[test]
+fn f14_a_batch_is_allowed_where_all_of_its_host_is() {
+    let batch = Owned {
+        method: "POST".into(),
+        target: target("/v1.0/$batch"),
+        batch: true,
+        ..Owned::default()
+    };
+    let narrow = Outcome::Unjudged(Fault::Batch);
+    let host = r#"resource == Gateway::Host::"api.github.com""#;
+    let whole = format!(
+        "permit(principal, action in Gateway::Action::\"ask\", {host}) when {{ context.port == 443 }};"
+    );
+    let github = CredentialName::new("github").unwrap();
+    for (more, expected) in [
+        ("", Outcome::Allowed),
+        (
+            r#"forbid(principal, action, resource) unless { context.secure };"#,
+            Outcome::Allowed,
+        ),
+        (
+            r#"forbid(principal, action, resource) when { context.prefixes.contains("/admin") };"#,
+            narrow,
+        ),
+        (
+            r#"forbid(principal, action, resource) when { context.fields.contains("x-role: admin") };"#,
+            narrow,
+        ),
+        (
+            r#"forbid(principal, action == Gateway::Action::"DELETE", resource);"#,
+            narrow,
+        ),
+        (
+            r#"forbid(principal, action == Gateway::Action::"GET", resource) when { context.query.contains("a=b") };"#,
+            narrow,
+        ),
+    ] {
+        assert_eq!(outcome(&format!("{whole}\n{more}"), &batch), expected, "{more}");
+    }
+    for permit in [
+        format!(r#"permit(principal, action == Gateway::Action::"POST", {host});"#),
+        format!(r#"permit(principal, action in Gateway::Action::"write", {host});"#),
+        format!(r#"permit(principal, action, {host}) when {{ context.prefixes.contains("/v1.0") }};"#),
+    ] {
+        assert_eq!(outcome(&permit, &batch), narrow, "{permit}");
+        let alone = Owned {
+            batch: false,
+            ..batch.clone()
+        };
+        assert_eq!(outcome(&permit, &alone), Outcome::Allowed, "{permit}");
+    }
+    let lent = |rule: &str| {
+        let loaded = policies(rule).current();
+        // Asked before for the same request by itself: that answer is not for the batch.
+        let alone = Owned {
+            batch: false,
+            ..batch.clone()
+        };
+        assert!(loaded.lend(&alone.facts(), &github, BEARER).allowed(), "{rule}");
+        loaded.lend(&batch.facts(), &github, BEARER).outcome
+    };
+    let any = r#"permit(principal, action == Gateway::Action::"lend", resource) when { context.secure };"#;
+    assert_eq!(lent(any), Outcome::Allowed);
+    let below = r#"permit(principal, action == Gateway::Action::"lend", resource) when { context.prefixes.contains("/v1.0") };"#;
+    assert_eq!(lent(below), narrow);
 }
 
 #[test]
@@ -478,6 +548,7 @@ fn requests() -> impl Strategy<Value = (Owned, Option<&'static str>)> {
                     target: target(&format!("{path}{query}")),
                     fields,
                     content_length,
+                    batch: false,
                     upgrade: upgrade.into(),
                     credentials: credentials
                         .0

@@ -6,10 +6,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-use http::HeaderMap;
 use http::header::{CONTENT_TYPE, COOKIE};
+use http::{HeaderMap, HeaderName};
 
 use super::facts::Fault;
+use crate::message::fields::folded_name;
 
 /// A query's pairs and names.
 #[derive(Default, Debug)]
@@ -156,8 +157,22 @@ impl FieldReadings {
             }
             readings.every.insert(whole);
             readings.names.insert(name.as_str().to_owned());
+            readings.add_folded(name, &text, separators);
         }
         Ok(readings)
+    }
+
+    /// The same by the name that the field has to CGI and WSGI origins: to those `x_role` is `x-role`.
+    fn add_folded(&mut self, name: &HeaderName, text: &str, separators: &[char]) {
+        let Cow::Owned(folded) = folded_name(name.as_str()) else {
+            return;
+        };
+        for member in text.split(separators) {
+            self.every
+                .insert(format!("{folded}: {}", member.trim_matches([' ', '\t'])));
+        }
+        self.every.insert(format!("{folded}: {text}"));
+        self.names.insert(folded);
     }
 }
 
@@ -181,7 +196,7 @@ pub(super) fn content_type(fields: &HeaderMap) -> Result<String, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderValue;
     use proptest::prelude::*;
 
     fn query(raw: &str) -> QueryReadings {
@@ -268,6 +283,16 @@ mod tests {
         assert!(repeated.once.is_empty());
         let cookie = FieldReadings::of(&fields(&[("cookie", b"a=1; b=2")])).unwrap();
         assert!(has(&cookie.every, "cookie: b=2"));
+    }
+
+    #[test]
+    fn a_name_with_underscores_is_seen_as_cgi_origins_see_it() {
+        let readings = FieldReadings::of(&fields(&[("x_evil", b"a, b")])).unwrap();
+        for value in ["x_evil: a, b", "x-evil: a, b", "x-evil: b"] {
+            assert!(has(&readings.every, value), "{value}");
+        }
+        assert!(has(&readings.names, "x-evil") && has(&readings.names, "x_evil"));
+        assert!(!has(&readings.once, "x-evil: a, b"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter};
 use crate::intercept::{Arrival, Upgrade};
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
-use crate::session::{Identified, IdentifiedParts, Lend, Session};
+use crate::session::{FormWatch, Identified, IdentifiedParts, Lend, Session};
 
 /// Leave to lend one credential to one request, in one place, at one origin. It cannot be copied or kept.
 pub struct Grant {
@@ -44,6 +44,7 @@ pub struct Authorized {
     upgrade: Option<Box<Upgrade>>,
     session: Arc<Session>,
     grants: Vec<Grant>,
+    watch: Option<FormWatch>,
     identity: Identity,
     verdict: Verdict,
 }
@@ -75,9 +76,14 @@ impl Policies {
             upgrade,
             session,
             lends,
+            watch,
+            batch,
         } = identified.into_parts();
         let names: Arc<[CredentialName]> = lends.iter().map(|lend| lend.credential().clone()).collect();
-        let facts = facts(&arrival, &head, &content, upgrade.is_some(), &session, &names);
+        let facts = Facts {
+            batch,
+            ..facts(&arrival, &head, &content, upgrade.is_some(), &session, &names)
+        };
         let verdict = generation.ask(&facts);
         if !verdict.allowed() {
             let explanation = generation.explain(&facts, &verdict);
@@ -118,6 +124,7 @@ impl Policies {
             upgrade,
             session,
             grants,
+            watch,
             identity,
             verdict,
         })
@@ -147,6 +154,7 @@ fn facts<'a>(
         content_length: content.size_hint().exact(),
         upgrade: if websocket { "websocket" } else { "" },
         credentials,
+        batch: false,
     }
 }
 
@@ -184,6 +192,12 @@ impl Authorized {
     #[must_use]
     pub fn content(&self) -> &Content {
         &self.content
+    }
+
+    /// What may not stand in its content.
+    #[must_use]
+    pub fn watch(&self) -> Option<&FormWatch> {
+        self.watch.as_ref()
     }
 
     /// The same request, with all of its content held.

@@ -7,7 +7,9 @@ use http::{HeaderName, Method, header};
 
 use super::reference::Reference;
 use super::signing::{Role, Signing};
-use crate::message::{EncodedSlash, Host, HostPattern, Origin, OriginPattern, Place, Scheme};
+use crate::message::{
+    EncodedSlash, Host, HostPattern, Origin, OriginPattern, Place, Route, Scheme, Taken, TakenPart,
+};
 use crate::names::{CredentialName, Map};
 use crate::session::phantom::{Phantoms, Shape};
 
@@ -32,6 +34,12 @@ pub struct Binding {
     pub when: When,
     /// What becomes of another credential in a credential place of its origins.
     pub foreign: Foreign,
+    /// Further places in which its origins take credentials: what stands there is none of ours.
+    pub takes: Vec<Taken>,
+    /// Cookies that may go to its origins, beside those of places; `*` is every one.
+    pub cookies: Vec<String>,
+    /// Where its origins take many requests in one, beside what is known of all origins.
+    pub batches: Vec<Route>,
     /// The user that stands beside a Basic password that is always put in.
     pub basic_user: Option<String>,
     /// The variables that hold its phantom in the sandbox.
@@ -56,7 +64,7 @@ pub enum Foreign {
     /// The request is refused.
     #[default]
     Refuse,
-    /// The field is removed; in a query or a cookie it is refused all the same.
+    /// The field is removed; anywhere else it is refused all the same.
     Strip,
 }
 
@@ -99,7 +107,7 @@ pub(super) struct Bound {
     pub(super) index: usize,
     /// The text forms of its places.
     pub(super) place_texts: Vec<Box<str>>,
-    /// The fields in which its places stand.
+    /// The fields in which its places stand, and those that hold other credentials.
     pub(super) fields: Vec<HeaderName>,
 }
 
@@ -257,7 +265,11 @@ impl Binding {
 
 impl Bound {
     fn new(binding: Binding, index: usize) -> Self {
-        let mut fields: Vec<HeaderName> = binding.places.iter().filter_map(field_of).collect();
+        let taken = binding.takes.iter().filter_map(|taken| match &taken.part {
+            TakenPart::Header(name) => Some(name.clone()),
+            _ => None,
+        });
+        let mut fields: Vec<HeaderName> = binding.places.iter().filter_map(field_of).chain(taken).collect();
         fields.dedup();
         Self {
             place_texts: binding
@@ -288,6 +300,16 @@ impl Bound {
         let below = || !has_dots(path) && binding.paths.iter().any(|above| is_below(path, above));
         (binding.methods.is_empty() || binding.methods.contains(method))
             && (binding.paths.is_empty() || below())
+    }
+
+    /// Whether its service takes many requests in one at this path.
+    pub(super) fn batches(&self, path: &str) -> bool {
+        self.binding.batches.iter().any(|route| route.holds(path))
+    }
+
+    /// Whether it is for some of its origins' requests alone.
+    pub(super) fn is_narrow(&self) -> bool {
+        !self.binding.methods.is_empty() || !self.binding.paths.is_empty()
     }
 }
 
@@ -403,6 +425,9 @@ mod tests {
             paths: vec![],
             when: When::Phantom,
             foreign: Foreign::Refuse,
+            takes: vec![],
+            cookies: vec![],
+            batches: vec![],
             basic_user: None,
             variables: vec![format!("{}_VAR", name.to_uppercase())],
             role: Role::Place,

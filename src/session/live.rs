@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 
 use super::binding::Bindings;
 use super::phantom::{Phantoms, Registry};
-use super::presented::Lend;
+use super::presented::{FormWatch, Lend, Presented};
 use super::refusal::CredentialRefusal;
 use crate::audit::Conceal;
 use crate::body::{Content, HoldBudget, Meter};
@@ -214,11 +214,11 @@ impl Sessions {
             .bindings
             .locate(accepted.head(), &session.phantoms, &self.registry)?;
         // Foreign credentials go before policy looks, so that it judges what the origin will see.
-        accepted.remove_fields(presented.strip());
+        presented.settle(accepted.fields_mut());
         Ok(Identified {
             accepted,
             session,
-            lends: presented.into_lends(),
+            presented,
         })
     }
 }
@@ -227,7 +227,7 @@ impl Sessions {
 pub struct Identified {
     accepted: Accepted,
     session: Arc<Session>,
-    lends: Vec<Lend>,
+    presented: Presented,
 }
 
 /// The pieces of an identified request.
@@ -239,6 +239,8 @@ pub(crate) struct IdentifiedParts {
     pub(crate) upgrade: Option<Box<Upgrade>>,
     pub(crate) session: Arc<Session>,
     pub(crate) lends: Vec<Lend>,
+    pub(crate) watch: Option<FormWatch>,
+    pub(crate) batch: bool,
 }
 
 impl Identified {
@@ -253,7 +255,7 @@ impl Identified {
         let Self {
             accepted,
             session,
-            lends,
+            presented,
         } = self;
         let AcceptedParts {
             arrival,
@@ -269,7 +271,9 @@ impl Identified {
             meter,
             upgrade,
             session,
-            lends,
+            lends: presented.lends,
+            watch: presented.watch,
+            batch: presented.batch,
         }
     }
 }

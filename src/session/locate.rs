@@ -1,5 +1,6 @@
 //! Finds what a request presents: each phantom in its place, and everything that must not be there.
 
+mod cookies;
 mod signed;
 
 use std::sync::Arc;
@@ -13,10 +14,13 @@ use zeroize::Zeroizing;
 use self::signed::Signed;
 use super::binding::{Bindings, Bound, Foreign, When};
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
-use super::presented::{Lend, Presented, Spot};
+use super::presented::{FormWatch, Lend, Presented, Spot};
 use super::refusal::{CredentialRefusal, Part};
 use crate::message::fields::reads_as;
-use crate::message::{Place, RequestHead, Scheme};
+use crate::message::{
+    Place, RequestHead, Scheme, Taken, TakenPart, credential_protocol, folded_parameter, is_batch,
+    is_credential_parameter, sounds_like_credential,
+};
 use crate::names::CredentialName;
 
 impl Bindings {
@@ -24,7 +28,8 @@ impl Bindings {
     ///
     /// A phantom that is exactly the value of a place of its credential, at an origin, method and path to which that is
     /// bound, is to be lent. A phantom anywhere else, in whatever form, and a foreign credential at a managed origin refuse
-    /// the request. Content is not looked at: there a phantom is inert. `Cookie` fields must have been joined before.
+    /// the request. Content is not looked at here: a phantom is inert there, and what else may not stand there is said for
+    /// later ([`FormWatch`]). `Cookie` fields must have been joined before.
     ///
     /// # Errors
     /// [`CredentialRefusal`] by cause; the first that is met.
@@ -42,7 +47,11 @@ impl Bindings {
             registry,
             bound: &bound,
             signed: Signed::default(),
-            found: Presented::default(),
+            found: Presented {
+                batch: is_batch(&head.origin.authority.host, &head.target)
+                    || bound.iter().any(|bound| bound.batches(head.target.path())),
+                ..Presented::default()
+            },
         };
         search.host()?;
         search.signature()?;
@@ -50,7 +59,8 @@ impl Bindings {
             search.field(name, value)?;
         }
         search.target()?;
-        search.always();
+        search.always()?;
+        search.found.watch = search.form();
         Ok(search.found)
     }
 }
@@ -91,6 +101,14 @@ impl<'a> Search<'a> {
         let value = value.as_bytes();
         if *name == header::COOKIE {
             return self.cookies(value);
+        }
+        if *name == header::SEC_WEBSOCKET_PROTOCOL {
+            self.clean(value, Part::Field)?;
+            let text = String::from_utf8_lossy(value);
+            return match credential_protocol(&text) {
+                Some(token) => self.foreign(token.as_bytes(), Part::Field, Some(name)),
+                None => Ok(()),
+            };
         }
         if !self.carries_credentials(name) || self.signed.is_signature(name) {
             return self.clean(value, Part::Field);
@@ -169,50 +187,22 @@ impl<'a> Search<'a> {
         self.foreign(encoded, Part::Basic, Some(name))
     }
 
-    fn cookies(&mut self, value: &[u8]) -> Result<(), CredentialRefusal> {
-        let mut rest = Vec::new();
-        let mut start = 0;
-        for piece in value.split(|byte| *byte == b';') {
-            let trimmed = piece.trim_ascii();
-            let at = start + piece.len() - piece.trim_ascii_start().len();
-            start += piece.len() + 1;
-            let equals = memchr::memchr(b'=', trimmed).unwrap_or(trimmed.len());
-            let (name, content) = (&trimmed[..equals], trimmed.get(equals + 1..).unwrap_or_default());
-            let spot = at + equals + 1..at + trimmed.len();
-            match self.bound_cookie(name, content) {
-                Some((bound, place, Some(phantom))) => {
-                    self.lend(&bound, place, Spot::Cookie(spot), phantom, Part::Cookie)?;
-                }
-                Some((_, _, None)) if !content.is_empty() => {
-                    self.clean(content, Part::Cookie)?;
-                    self.foreign(content, Part::Cookie, None)?;
-                }
-                _ => rest.push(trimmed),
-            }
-        }
-        // Searched together where nothing is lent, so that no phantom hides across a semicolon.
-        if rest.len() == value.split(|byte| *byte == b';').count() {
-            return self.clean(value, Part::Cookie);
-        }
-        rest.into_iter()
-            .try_for_each(|piece| self.clean(piece, Part::Cookie))
+    fn takes(&self) -> impl Iterator<Item = &'a Taken> {
+        let path = self.head.target.path();
+        self.bound
+            .iter()
+            .flat_map(|bound| &bound.binding.takes)
+            .filter(move |taken| taken.is_at(path))
     }
 
-    /// The binding whose cookie this is, and the phantom if the cookie holds it.
-    fn bound_cookie(&self, name: &[u8], content: &[u8]) -> Option<(Arc<Bound>, usize, Option<Phantom>)> {
-        let mut named = None;
-        for bound in self.bound {
-            for (at, place) in bound.binding.places.iter().enumerate() {
-                if matches!(place, Place::Cookie(cookie) if cookie.as_bytes() == name) {
-                    let phantom = self.is_phantom(bound, content);
-                    if phantom.is_some() {
-                        return Some((Arc::clone(bound), at, phantom));
-                    }
-                    named = Some((Arc::clone(bound), at, None));
-                }
-            }
-        }
-        named
+    /// What the content may not hold, where its service takes credentials there.
+    fn form(&self) -> Option<FormWatch> {
+        let names = self.takes().filter_map(|taken| match &taken.part {
+            TakenPart::Form(name) => Some(name.as_str().into()),
+            _ => None,
+        });
+        let names: Vec<Box<str>> = names.collect();
+        (!names.is_empty()).then_some(FormWatch { names })
     }
 
     fn target(&mut self) -> Result<(), CredentialRefusal> {
@@ -223,6 +213,9 @@ impl<'a> Search<'a> {
             Vec::new()
         };
         self.clean(target.path().as_bytes(), Part::Path)?;
+        if self.takes().any(|taken| taken.part == TakenPart::Path) {
+            return Err(CredentialRefusal::Foreign { part: Part::Path });
+        }
         if lent.is_empty() {
             return target
                 .query()
@@ -246,14 +239,15 @@ impl<'a> Search<'a> {
                 lent.push(at);
                 continue;
             }
-            let mut credential_name = GENERIC_PARAMETERS
-                .iter()
-                .any(|known| name.eq_ignore_ascii_case(known));
+            let mut credential_name = self.is_credential_parameter(&folded_parameter(&name));
             let mut presented = None;
             for bound in self.bound {
                 for (index, place) in bound.binding.places.iter().enumerate() {
-                    if matches!(place, Place::Query(parameter) if *parameter == name) {
-                        credential_name = true;
+                    let Place::Query(parameter) = place else {
+                        continue;
+                    };
+                    credential_name |= folded_parameter(parameter) == folded_parameter(&name);
+                    if *parameter == name {
                         presented = presented.or(self
                             .is_phantom(bound, value.as_bytes())
                             .map(|phantom| (bound, index, phantom)));
@@ -271,8 +265,29 @@ impl<'a> Search<'a> {
         Ok(lent)
     }
 
+    /// Whether a parameter of this folded name holds a credential: by its general meaning, or at one of these origins.
+    fn is_credential_parameter(&self, folded: &str) -> bool {
+        // Google's own name for an API key, at each of its services (Cloud APIs, "System parameters").
+        let google = || {
+            folded == "key"
+                && self
+                    .head
+                    .origin
+                    .authority
+                    .host
+                    .as_str()
+                    .ends_with(".googleapis.com")
+        };
+        let told = self.bound.iter().any(|bound| !bound.binding.takes.is_empty());
+        is_credential_parameter(folded, !told)
+            || google()
+            || self
+                .takes()
+                .any(|taken| matches!(&taken.part, TakenPart::Query(name) if name == folded))
+    }
+
     /// Adds the credentials that are put in without being asked for, where the session holds them.
-    fn always(&mut self) {
+    fn always(&mut self) -> Result<(), CredentialRefusal> {
         let path = self.head.target.path();
         for bound in self.bound {
             let due = bound.binding.when == When::Always && bound.lends(&self.head.method, path);
@@ -282,6 +297,7 @@ impl<'a> Search<'a> {
                 && !self.found.lends.iter().any(|lend| lend.credential() == name)
             {
                 let phantom = phantom.clone();
+                self.judged(bound)?;
                 self.found.lends.push(Lend {
                     bound: Arc::clone(bound),
                     place: 0,
@@ -290,6 +306,17 @@ impl<'a> Search<'a> {
                 });
             }
         }
+        Ok(())
+    }
+
+    /// Refuses to lend what is for some requests alone to one that holds many (F14).
+    fn judged(&self, bound: &Bound) -> Result<(), CredentialRefusal> {
+        if self.found.batch && bound.is_narrow() {
+            return Err(CredentialRefusal::Batch {
+                credential: bound.binding.credential.clone(),
+            });
+        }
+        Ok(())
     }
 
     fn lend(
@@ -307,6 +334,7 @@ impl<'a> Search<'a> {
                 part,
             });
         }
+        self.judged(bound)?;
         if self
             .found
             .lends
@@ -334,17 +362,12 @@ impl<'a> Search<'a> {
     /// Whether a field carries credentials: by its general meaning, or because a binding of the origin has a place in it.
     /// `_` reads as `-`, as CGI and WSGI origins read it (E20, H20).
     fn carries_credentials(&self, name: &HeaderName) -> bool {
-        if is_generic(name.as_str()) {
-            return true;
-        }
-        let underscore = name.as_str().contains('_');
-        (underscore && is_generic(&name.as_str().replace('_', "-")))
-            || self.bound.iter().any(|bound| {
-                bound
-                    .fields
-                    .iter()
-                    .any(|field| field == name || (underscore && reads_as(name, field)))
-            })
+        sounds_like_credential(name.as_str())
+            || self
+                .bound
+                .iter()
+                .flat_map(|bound| &bound.fields)
+                .any(|field| field == name || reads_as(name, field))
     }
 
     /// Refuses a text in which any phantom stands, in any form.
@@ -455,48 +478,6 @@ fn tokens<'v>(
             _ => None,
         })
 }
-
-/// Whether a field carries credentials whatever the origin: an attacker's own key in one would lend a managed origin to the
-/// attacker's account, even if the binding names another field.
-fn is_generic(name: &str) -> bool {
-    matches!(
-        name,
-        "authorization"
-            | "x-api-key"
-            | "api-key"
-            | "apikey"
-            | "x-goog-api-key"
-            | "x-goog-iam-authorization-token"
-            | "x-auth-token"
-            | "x-auth-key"
-            | "x-access-token"
-            | "x-authorization"
-            | "x-token"
-            | "private-token"
-            | "job-token"
-            | "x-gitlab-token"
-            | "x-vault-token"
-            | "x-amz-security-token"
-            | "dd-api-key"
-            | "dd-application-key"
-    )
-}
-
-/// Query parameters that carry credentials at many origins.
-const GENERIC_PARAMETERS: &[&str] = &[
-    "access_token",
-    "api_key",
-    "apikey",
-    "api-key",
-    "auth_token",
-    "private_token",
-    "job_token",
-    "oauth_token",
-    "client_secret",
-    "x-amz-signature",
-    "x-amz-security-token",
-    "x-goog-signature",
-];
 
 /// Reads base64 that a strict reader refuses, to see what was meant to be hidden in it.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(

@@ -13,7 +13,7 @@ pub(crate) mod stage;
 
 pub use binding::{Binding, BindingMalformed, Bindings, Foreign, MAX_PLACES, When};
 pub(crate) use presented::Spot;
-pub use presented::{Lend, Presented};
+pub use presented::{FormWatch, Lend, Presented};
 pub(crate) use reference::{CommandLine, FIXED_PATH, Keeper, MAX_TTL_SECONDS};
 pub use reference::{DEFAULT_SERVICE, Member, Reference};
 pub use refusal::{CredentialRefusal, Part};

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use zeroize::Zeroizing;
 
 use super::binding::Bound;
-use super::phantom::Phantom;
+use super::phantom::{Phantom, Phantoms};
+use super::refusal::{CredentialRefusal, Part};
 use super::signing::{SigV4Request, Signing};
-use crate::message::Place;
+use crate::body::FormKind;
+use crate::message::{Place, folded_parameter};
 use crate::names::CredentialName;
 
 /// What a request asks to have lent, at most one of each credential, and what must be removed from it.
@@ -18,6 +20,46 @@ use crate::names::CredentialName;
 pub struct Presented {
     pub(super) lends: Vec<Lend>,
     pub(super) strip: Vec<HeaderName>,
+    /// The cookies that go on, where the origin is managed.
+    pub(super) cookies: Option<HeaderValue>,
+    pub(super) watch: Option<FormWatch>,
+    pub(super) batch: bool,
+}
+
+/// What may not stand in the content of a request, which is looked at when it is held.
+///
+/// A phantom of the session is inert there, so that it may stand: in content none is replaced.
+#[derive(Debug, Clone)]
+pub struct FormWatch {
+    /// The names of members in which the service takes credentials, each as [`folded_parameter`] gives it.
+    pub(super) names: Vec<Box<str>>,
+}
+
+impl FormWatch {
+    /// Judges the content, in the format that the fields of its request announce.
+    ///
+    /// # Errors
+    /// [`CredentialRefusal::Foreign`], and [`CredentialRefusal::Unreadable`] where it cannot be judged.
+    pub(crate) fn judge(
+        &self,
+        kind: FormKind,
+        content: &[u8],
+        phantoms: &Phantoms,
+    ) -> Result<(), CredentialRefusal> {
+        let is_asked = |name: &str| {
+            let name = folded_parameter(name);
+            self.names.iter().any(|taken| **taken == *name)
+        };
+        let values = kind
+            .values(content, is_asked)
+            .map_err(|why| CredentialRefusal::Unreadable { why })?;
+        let is_ours = |text: &str| text.is_empty() || phantoms.all().iter().any(|ours| ours.reveal() == text);
+        if values.iter().all(|value| value.as_deref().is_some_and(is_ours)) {
+            Ok(())
+        } else {
+            Err(CredentialRefusal::Foreign { part: Part::Content })
+        }
+    }
 }
 
 /// One credential at one place of one request.
@@ -55,16 +97,16 @@ impl Presented {
         &self.lends
     }
 
-    /// The credentials that are to be lent, for the next stage.
-    #[must_use]
-    pub fn into_lends(self) -> Vec<Lend> {
-        self.lends
-    }
-
-    /// The fields with foreign credentials, which are removed before anything is forwarded.
-    #[must_use]
-    pub fn strip(&self) -> &[HeaderName] {
-        &self.strip
+    /// Removes fields with foreign credentials, and the cookies that do not go on.
+    pub fn settle(&self, fields: &mut HeaderMap) {
+        for name in &self.strip {
+            fields.remove(name);
+        }
+        match &self.cookies {
+            Some(kept) if kept.is_empty() => drop(fields.remove(header::COOKIE)),
+            Some(kept) => drop(fields.insert(header::COOKIE, kept.clone())),
+            None => {}
+        }
     }
 }
 

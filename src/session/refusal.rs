@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::signing::Unsignable;
+use crate::body::FormFault;
 use crate::names::{CredentialName, SessionId};
 use crate::signature::Fault;
 
@@ -23,6 +24,8 @@ pub enum Part {
     Basic,
     /// A cookie.
     Cookie,
+    /// A form or a JSON object.
+    Content,
 }
 
 /// Why a request is refused for the credentials that it carries.
@@ -80,6 +83,18 @@ pub enum CredentialRefusal {
         /// Where it stands.
         part: Part,
     },
+    /// Content that may hold a foreign credential cannot be read.
+    #[error("content in which the service takes credentials cannot be read: {why}")]
+    Unreadable {
+        /// What is wrong with it.
+        why: FormFault,
+    },
+    /// A credential for some requests would be lent to many in one, which are not judged (F14).
+    #[error("`{credential}` is for some methods or paths alone, and the request holds many")]
+    Batch {
+        /// The credential.
+        credential: CredentialName,
+    },
     /// A signature at an origin for which we sign is not one that can be read in one way alone (J02, J05, J09, J12).
     #[error("the request's signature is refused: {fault}")]
     Signature {
@@ -108,6 +123,8 @@ impl CredentialRefusal {
             Self::Cleartext { .. } => "cleartext_injection",
             Self::ForeignSession { .. } => "phantom_foreign_session",
             Self::Foreign { .. } => "foreign_credential",
+            Self::Unreadable { .. } => "content_unreadable",
+            Self::Batch { .. } => "batch",
             Self::Signature { fault } => fault.reason(),
             Self::Unsignable { why, .. } => why.reason(),
         }
@@ -122,8 +139,12 @@ impl CredentialRefusal {
             | Self::Disguised { credential, .. }
             | Self::Count { credential }
             | Self::Cleartext { credential }
+            | Self::Batch { credential }
             | Self::Unsignable { credential, .. } => Some(credential),
-            Self::ForeignSession { .. } | Self::Foreign { .. } | Self::Signature { .. } => None,
+            Self::ForeignSession { .. }
+            | Self::Foreign { .. }
+            | Self::Unreadable { .. }
+            | Self::Signature { .. } => None,
         }
     }
 }
@@ -138,6 +159,7 @@ impl fmt::Display for Part {
             Self::Field => "a field",
             Self::Basic => "the Basic credentials",
             Self::Cookie => "a cookie",
+            Self::Content => "the content",
         })
     }
 }

@@ -57,6 +57,16 @@ pub const EXCHANGE: &str = "exchange.rig.test";
 pub const EXPRESS: &str = "express.rig.test";
 /// An endpoint of a service that AWS does not have, for which `aws` and `actor` sign.
 pub const OWN: &str = "own.rig.test";
+/// An origin that takes names with `_` and `.` for fields, and `%2F` in a path; `xkey` is bound to it.
+pub const LOOSE: &str = "loose.rig.test";
+/// Hosts at which the credentials of presets are bound.
+pub const SLACK: &str = "slack.rig.test";
+pub const GITLAB: &str = "gitlab.rig.test";
+pub const DISCORD: &str = "discord.rig.test";
+pub const SENTRY: &str = "sentry.rig.test";
+pub const DATADOG: &str = "datadog.rig.test";
+pub const GEMINI: &str = "gemini.rig.test";
+pub const HUGGINGFACE: &str = "huggingface.rig.test";
 /// The account of `pinned`.
 pub const ACCOUNT: &str = "111122223333";
 /// The password of the proxy that asks for one.
@@ -153,6 +163,12 @@ fn phantoms(pair: impl Fn(&str) -> Option<String>) -> std::collections::HashMap<
                 pair(&variable(name)).expect("a phantom for each credential"),
             )
         })
+        .chain(SERVICES.iter().map(|(name, variable, ..)| {
+            (
+                (*name).to_owned(),
+                pair(variable).expect("a phantom for each service"),
+            )
+        }))
         .chain(SIGNING.iter().map(|(name, variable, _)| {
             (
                 (*name).to_owned(),
@@ -174,11 +190,28 @@ const CREDENTIALS: [(&str, &str, &str, &[&str]); 6] = [
         "header:authorization:Bearer",
         &["https://h2.rig.test"],
     ),
-    ("xkey", "xk/%+%", "header:x-api-key", &["https://h2.rig.test"]),
+    (
+        "xkey",
+        "xk/%+%",
+        "header:x-api-key",
+        &["https://h2.rig.test", "https://loose.rig.test"],
+    ),
     ("basic", "bp-%", "basic:password", &[]),
     ("cookie", "ck-%", "cookie:sid", &["https://h2.rig.test"]),
     ("query", "qk/%+%", "query:key", &["https://h2.rig.test"]),
     ("other", "ot-%%", "header:authorization:Bearer", &[]),
+];
+
+/// Credentials of presets: name, variable, pattern of the secret, preset, host.
+const SERVICES: [(&str, &str, &str, &str, &str); 8] = [
+    ("slack", "SLACK_BOT_TOKEN", "xoxb-%%", "slack", SLACK),
+    ("gitlab", "GITLAB_TOKEN", "glpat-%%", "gitlab", GITLAB),
+    ("discord", "DISCORD_TOKEN", "dc-%%", "discord", DISCORD),
+    ("sentry", "SENTRY_AUTH_TOKEN", "sntryu_%%", "sentry", SENTRY),
+    ("datadog-api", "DD_API_KEY", "da-%%", "datadog", DATADOG),
+    ("datadog-application", "DD_APP_KEY", "dp-%%", "datadog", DATADOG),
+    ("gemini", "GEMINI_API_KEY", "AIza%%", "gemini", GEMINI),
+    ("huggingface", "HF_TOKEN", "hf_%%", "huggingface", HUGGINGFACE),
 ];
 
 /// The parts of the credentials that sign: name, variable, pattern of the secret. The access key id of `temp` is no canary,
@@ -211,7 +244,7 @@ const ENDPOINTS: &str = r#"endpoints = [
 "#;
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's name server.
-pub const ALLOWED: [&str; 32] = [
+pub const ALLOWED: [&str; 40] = [
     GOOD,
     OTHER,
     SECOND,
@@ -223,6 +256,14 @@ pub const ALLOWED: [&str; 32] = [
     EXPRESS,
     OWN,
     EXCHANGE,
+    LOOSE,
+    SLACK,
+    GITLAB,
+    DISCORD,
+    SENTRY,
+    DATADOG,
+    GEMINI,
+    HUGGINGFACE,
     "tls12.rig.test",
     "expired.rig.test",
     "selfsigned.rig.test",
@@ -258,6 +299,7 @@ pub fn policies() -> String {
     for name in CREDENTIALS
         .iter()
         .map(|one| one.0)
+        .chain(SERVICES.iter().map(|one| one.0))
         .chain(["aws", "temp", "actor", "exchange"])
     {
         text.push_str(&format!(
@@ -312,7 +354,9 @@ impl Rig {
         let origins = Origins::start(&authority);
         let patterns = CREDENTIALS.iter().map(|(name, pattern, ..)| (*name, *pattern));
         let parts = SIGNING.iter().map(|(name, _, pattern)| (*name, *pattern));
+        let services = SERVICES.iter().map(|(name, _, pattern, ..)| (*name, *pattern));
         let mut canaries: Vec<Canary> = patterns
+            .chain(services)
             .chain(parts)
             .map(|(name, pattern)| Canary::new(name, pattern))
             .collect();
@@ -766,6 +810,11 @@ fn settings(origins: &Origins, names: &Names) -> String {
         format!("connect = \"{e}\""),
         "http = \"2\"\n",
     );
+    rule(
+        "https://loose.rig.test",
+        format!("connect = \"{e}\""),
+        "underscores = true\nencoded_slash = true\n",
+    );
     rule("https://evil.rig.test", format!("connect = \"{x}\""), "");
     rule("http://evil.rig.test", format!("connect = \"{x}\""), "");
     rule(
@@ -792,10 +841,21 @@ fn settings(origins: &Origins, names: &Names) -> String {
         } else {
             format!("file:secrets/{name}")
         };
+        // What tests send beside a session.
+        let cookies = if name == "cookie" {
+            "cookies = [\"a\", \"c\"]\n"
+        } else {
+            ""
+        };
         text.push_str(&format!(
-            "[[credential]]\nname = \"{name}\"\nfrom = \"{from}\"\norigins = [{}]\nplaces = [\"{place}\"]\nenv = [\"{}\"]\n",
+            "[[credential]]\nname = \"{name}\"\nfrom = \"{from}\"\norigins = [{}]\nplaces = [\"{place}\"]\nenv = [\"{}\"]\n{cookies}",
             all.join(", "),
             variable(name)
+        ));
+    }
+    for (name, variable, _, preset, host) in SERVICES {
+        text.push_str(&format!(
+            "[[credential]]\nname = \"{name}\"\nfrom = \"file:secrets/{name}\"\npreset = \"{preset}\"\norigins = [\"https://{host}\"]\nenv = [\"{variable}\"]\n"
         ));
     }
     text.push_str(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::rig::frames::{DATA, END_STREAM};
 use crate::rig::way::{Way, Wire};
-use crate::rig::{EVIL, GOOD, OTHER, Rig, SECOND};
+use crate::rig::{DISCORD, EVIL, GOOD, OTHER, Rig, SECOND, SLACK};
 use crate::rows;
 use crate::verdicts::{allowed, refused, refused_everywhere};
 
@@ -549,7 +549,7 @@ fn socks_names_are_host_names(rig: &Rig) {
 fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
     /// Method, host, path, fields, reason.
     type Deny<'a> = (&'a str, &'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
-    let cases: [Deny<'_>; 24] = [
+    let cases: [Deny<'_>; 34] = [
         ("GET", GOOD, "/secret", &[], "policy_forbids"),
         ("GET", GOOD, "/secret/x", &[], "policy_forbids"),
         ("GET", GOOD, "/a/../secret", &[], "policy_forbids"),
@@ -604,11 +604,38 @@ fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
         ),
         ("GET", OTHER, "/x?q={PH:bearer}", &[], "phantom_out_of_scope"),
         ("GET", GOOD, "/x", &[("x-api_key", "mine")], "field_alias"),
+        ("GET", OTHER, "/x", &[("x_evil", "1")], "field_name"),
+        ("GET", OTHER, "/x", &[("x.evil", "1")], "field_name"),
+        ("GET", OTHER, "/x", &[("x_role", "admin")], "field_name"),
+        ("GET", OTHER, "/x", &[("x_forwarded_for", "1")], "field_alias"),
+        ("GET", OTHER, "/x", &[("x-a", "1"), ("x_a", "2")], "field_alias"),
+        ("GET", OTHER, "/x/..%253Bx/secret", &[], "path"),
+        ("GET", OTHER, "/x/%252e%252e%252fsecret", &[], "path"),
+        ("POST", OTHER, "/v1.0/$batch", &[], "policy_unjudged"),
+        ("GET", SLACK, "/api/x?token=attackers", &[], "foreign_credential"),
+        (
+            "POST",
+            DISCORD,
+            "/api/webhooks/1/attackers",
+            &[],
+            "foreign_credential",
+        ),
     ];
     for (method, host, path, fields, reason) in cases {
         for way in Way::ALL {
             // Over HTTP in clear text credentials have their own row (C13): there nothing is managed.
-            let credential = fields.iter().any(|(name, _)| *name != "x-role") || path.contains("{PH");
+            let plain = [
+                "x-role",
+                "x_evil",
+                "x.evil",
+                "x_role",
+                "x_forwarded_for",
+                "x-a",
+                "x_a",
+            ];
+            let credential = fields.iter().any(|(name, _)| !plain.contains(name))
+                || path.contains("{PH")
+                || path.contains("attackers");
             if !way.is_secure() && credential {
                 continue;
             }

@@ -10,6 +10,7 @@ mod aws;
 mod bounds;
 mod dial;
 mod echoes;
+mod foreign;
 mod framing;
 mod http2;
 mod identity;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         aws::ROWS,
         dial::ROWS,
         echoes::ROWS,
+        foreign::ROWS,
         framing::ROWS,
         http2::ROWS,
         identity::ROWS,

@@ -11,7 +11,7 @@ use super::{Code, Failure, Named, Paint, Screen, load, safe, sources};
 use crate::audit::Record;
 use crate::cli::why;
 use crate::config::Config;
-use crate::message::{EncodedSlash, Host, RequestTarget, Scheme};
+use crate::message::{EncodedSlash, Host, RequestTarget, Scheme, is_batch};
 use crate::names::{CredentialName, SessionId};
 use crate::policy::Facts;
 
@@ -152,6 +152,7 @@ impl Asked {
             content_length: self.content_length,
             upgrade: "",
             credentials: &self.credentials,
+            batch: is_batch(&self.host, &self.target),
         }
     }
 }

@@ -71,9 +71,7 @@ impl Lender {
 
     async fn try_forward(&self, mut head: RequestHead) -> Result<RequestHead, AttachFailure> {
         let presented = self.locate(&head);
-        for name in presented.strip() {
-            head.fields.remove(name);
-        }
+        presented.settle(&mut head.fields);
         for lend in presented.lends() {
             let binding = self.credentials.bindings().all().nth(lend.index()).unwrap();
             let lease = self.stores.resolve(&binding.reference).await.unwrap();

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use crate::message::{OriginPattern, Place};
+use crate::message::{OriginPattern, Place, Route, Taken};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Reference, Role, When};
@@ -44,6 +44,12 @@ pub struct PresetCredential {
     pub places: Vec<Place>,
     /// The shapes in which the service issues it, for declaring one where the secret cannot be looked at.
     pub shapes: Vec<Shape>,
+    /// Further places in which the service takes credentials of any kind.
+    pub takes: Vec<Taken>,
+    /// Cookies that hold no account.
+    pub cookies: Vec<String>,
+    /// Where the service takes many requests in one.
+    pub batches: Vec<Route>,
     /// The user that stands beside it where it is a Basic password and always put in.
     pub basic_user: Option<String>,
 }
@@ -146,6 +152,9 @@ impl PresetCredential {
             paths: Vec::new(),
             when: When::Phantom,
             foreign: Foreign::Refuse,
+            takes: self.takes.clone(),
+            cookies: self.cookies.clone(),
+            batches: self.batches.clone(),
             basic_user: self.basic_user.clone(),
             variables: self.variables.clone(),
             role: Role::Place,
@@ -174,6 +183,12 @@ struct RawCredential {
     places: Vec<String>,
     #[serde(default)]
     shapes: Vec<String>,
+    #[serde(default)]
+    takes: Vec<String>,
+    #[serde(default)]
+    cookies: Vec<String>,
+    #[serde(default)]
+    batches: Vec<String>,
     basic_user: Option<String>,
 }
 
@@ -191,16 +206,15 @@ fn read(text: &str) -> Result<Preset, String> {
             variables: credential.variables.clone(),
             origins: origins(&credential.hosts)?,
             your_host: credential.your_host.clone(),
-            places: credential
-                .places
-                .iter()
-                .map(|place| parsed(place))
-                .collect::<Result<_, _>>()?,
+            places: all_parsed(&credential.places)?,
             shapes: credential
                 .shapes
                 .iter()
                 .map(|shape| Shape::parse(shape).map_err(|error| format!("{shape}: {error}")))
                 .collect::<Result<_, _>>()?,
+            takes: all_parsed(&credential.takes)?,
+            cookies: credential.cookies.clone(),
+            batches: all_parsed(&credential.batches)?,
             basic_user: credential.basic_user.clone(),
         })
     });
@@ -212,6 +226,10 @@ fn read(text: &str) -> Result<Preset, String> {
         registry: raw.registry,
         credentials,
     })
+}
+
+fn all_parsed<T: std::str::FromStr<Err: std::fmt::Display>>(texts: &[String]) -> Result<Vec<T>, String> {
+    texts.iter().map(|text| parsed(text)).collect()
 }
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {

@@ -2,10 +2,12 @@
 
 use http::Method;
 
-use super::super::Binding;
 use super::super::phantom::Shape;
-use super::super::stage::{binding, head, stage, stage_of};
+use super::super::stage::{GITHUB, Stage, binding, field, head, stage, stage_of};
+use super::super::{Binding, Reference};
 use super::*;
+use crate::body::FormKind;
+use crate::credential::preset;
 use crate::message::Host;
 
 #[test]
@@ -402,7 +404,7 @@ fn an_ordinary_request_is_let_through_without_a_word() {
         let presented = stage
             .locate(&head(origin, "/a%20b/c?q=1&r=%2F", &fields))
             .unwrap();
-        assert!(presented.lends().is_empty() && presented.strip().is_empty());
+        assert!(presented.lends().is_empty() && presented.strip.is_empty());
     }
 }
 
@@ -473,4 +475,314 @@ fn r10_stripping_is_for_fields_alone() {
         stage.refusal("https://good.example", "/?access_token=attackers", &[]),
         "foreign_credential"
     );
+}
+
+/// A preset's credential at its own host, or at one that stands for it.
+fn of_preset(credential: &preset::PresetCredential) -> (Stage, String) {
+    let own = credential
+        .your_host
+        .clone()
+        .unwrap_or_else(|| "registry.example".into());
+    let given = match credential.origins.is_empty() {
+        true => vec![own.to_lowercase().parse().unwrap()],
+        false => vec![],
+    };
+    let bound = credential
+        .bind(credential.name.clone(), Reference::env("X"), given)
+        .unwrap();
+    let origin = bound.origins[0].to_string();
+    let shape = credential
+        .shapes
+        .first()
+        .cloned()
+        .unwrap_or_else(|| Shape::of(GITHUB.as_bytes()));
+    let bound = Binding {
+        shape: Some(shape),
+        ..bound
+    };
+    (stage_of(vec![bound]), origin)
+}
+
+/// A request that holds a value in a place, and its content.
+fn with_value(origin: &str, taken: &Taken, value: &str) -> (RequestHead, Option<String>) {
+    let route = taken
+        .route
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_else(|| "/x".into());
+    let path = route.replace('*', "9");
+    let (path, fields, content) = match &taken.part {
+        TakenPart::Header(name) => (path, vec![(name.as_str(), value)], None),
+        TakenPart::Cookie(name) => {
+            let head = head(origin, &path, &[("cookie", &format!("{name}={value}"))]);
+            return (head, None);
+        }
+        TakenPart::Query(name) => (format!("{path}?a=b&{name}={value}"), vec![], None),
+        TakenPart::Form(name) => (path, vec![], Some(format!("a=b&{name}={value}"))),
+        TakenPart::Path => (path, vec![], None),
+    };
+    (head(origin, &path, &fields), content)
+}
+
+#[test]
+fn h13_a_foreign_credential_is_refused_wherever_a_service_is_known_to_take_one() {
+    let mut tried = 0;
+    for credential in preset::all().flat_map(|preset| &preset.credentials) {
+        let (stage, origin) = of_preset(credential);
+        for taken in &credential.takes {
+            let (head, content) = with_value(&origin, taken, "attackers-own");
+            let found = stage.locate(&head);
+            let refused = match content {
+                None => found.err(),
+                Some(content) => {
+                    let watch = found.unwrap().watch.unwrap();
+                    watch
+                        .judge(FormKind::Pairs, content.as_bytes(), &stage.phantoms)
+                        .err()
+                }
+            };
+            let refused = refused.unwrap_or_else(|| panic!("{} takes {taken}", credential.name));
+            assert_eq!(
+                refused.reason(),
+                "foreign_credential",
+                "{} {taken}",
+                credential.name
+            );
+            tried += 1;
+        }
+    }
+    assert!(tried > 150, "{tried}");
+}
+
+#[test]
+fn each_presets_phantom_passes_in_its_own_places() {
+    for credential in preset::all().flat_map(|preset| &preset.credentials) {
+        let (stage, origin) = of_preset(credential);
+        let phantom = stage.of(credential.name.as_str());
+        for place in &credential.places {
+            let (field, value) = match place {
+                Place::Header { name, scheme } => {
+                    let before = scheme
+                        .as_ref()
+                        .map(|scheme| format!("{scheme} "))
+                        .unwrap_or_default();
+                    (name.as_str(), format!("{before}{phantom}"))
+                }
+                Place::BasicUser => (
+                    "authorization",
+                    format!("Basic {}", STANDARD.encode(format!("{phantom}:"))),
+                ),
+                Place::BasicPassword => (
+                    "authorization",
+                    format!("Basic {}", STANDARD.encode(format!("u:{phantom}"))),
+                ),
+                Place::Query(name) => {
+                    let head = head(&origin, &format!("/x?{name}={phantom}"), &[]);
+                    assert_eq!(stage.locate(&head).unwrap().lends().len(), 1, "{place}");
+                    continue;
+                }
+                other => panic!("{other}"),
+            };
+            let found = stage.locate(&head(&origin, "/x", &[(field, &value)]));
+            assert_eq!(found.unwrap().lends().len(), 1, "{} {place}", credential.name);
+        }
+    }
+}
+
+#[test]
+fn a_parameter_is_known_in_every_spelling_and_where_its_service_uses_it_alone() {
+    let narrow = Binding {
+        takes: vec!["query:token@/hooks".parse().unwrap()],
+        ..binding("github", &["https://good.example"], &["header:x-key"])
+    };
+    let stage = stage_of(vec![narrow]);
+    for target in [
+        "/hooks?token=x",
+        "/hooks/1?Token[]=x",
+        "/hooks?$token=x",
+        "//hooks;v=1?a&t%6Fken=x",
+    ] {
+        assert_eq!(
+            stage.refusal("https://good.example", target, &[]),
+            "foreign_credential",
+            "{target}"
+        );
+    }
+    for target in ["/x?token=x", "/hooks?page_token=x", "/hooks?token="] {
+        assert!(
+            stage.locate(&head("https://good.example", target, &[])).is_ok(),
+            "{target}"
+        );
+    }
+    // What is known of no service is told by its name.
+    let unknown = stage_of(vec![binding(
+        "github",
+        &["https://good.example"],
+        &["header:x-key"],
+    )]);
+    for target in [
+        "/x?token=x",
+        "/x?sig=x",
+        "/x?Access-Token=x",
+        "/x?client_secret=x",
+        "/x?AWSAccessKeyId=x",
+    ] {
+        assert_eq!(
+            unknown.refusal("https://good.example", target, &[]),
+            "foreign_credential",
+            "{target}"
+        );
+    }
+    let google = stage_of(vec![binding(
+        "github",
+        &["https://drive.googleapis.com"],
+        &["header:x-key"],
+    )]);
+    for target in ["/x?key=x", "/x?$key=x", "/x?%24.key=x", "/x?oauth_token=x"] {
+        assert_eq!(
+            google.refusal("https://drive.googleapis.com", target, &[]),
+            "foreign_credential",
+            "{target}"
+        );
+    }
+}
+
+#[test]
+fn a_credential_among_subprotocols_is_foreign() {
+    let stage = stage();
+    let fields = [(
+        "sec-websocket-protocol",
+        "realtime, openai-insecure-api-key.attackers",
+    )];
+    assert_eq!(
+        stage.refusal("https://good.example", "/", &fields),
+        "foreign_credential"
+    );
+    let fields = [("sec-websocket-protocol", "graphql-transport-ws")];
+    assert!(stage.locate(&head("https://good.example", "/", &fields)).is_ok());
+}
+
+#[test]
+fn at_a_managed_origin_a_cookie_goes_on_that_is_known_to_hold_no_account() {
+    let named = Binding {
+        cookies: vec!["lang".into()],
+        takes: vec!["cookie:d".parse().unwrap()],
+        ..binding("github", &["https://good.example"], &["cookie:sid"])
+    };
+    let stage = stage_of(vec![named]);
+    let settled = |value: &str| {
+        let mut head = head("https://good.example", "/", &[("cookie", value)]);
+        let presented = stage.locate(&head).unwrap();
+        presented.settle(&mut head.fields);
+        field(&head, "cookie").join("|")
+    };
+    let phantom = stage.of("github");
+    for (sent, kept) in [
+        ("remember=attackers", ""),
+        ("lang=de; remember=x", "lang=de"),
+        ("__cf_bm=abc; _session=x;AWSALB=y", "__cf_bm=abc; AWSALB=y"),
+        ("__cf_bm=a, session=x", ""),
+        ("__cf_bm=\"a; session=x\"", ""),
+        ("d=; lang=de", "lang=de"),
+    ] {
+        assert_eq!(settled(sent), kept, "{sent}");
+    }
+    assert_eq!(
+        settled(&format!("x=y; lang=de; sid={phantom}; z")),
+        format!("lang=de; sid={phantom}")
+    );
+    assert_eq!(
+        stage.refusal("https://good.example", "/", &[("cookie", "d=attackers")]),
+        "foreign_credential"
+    );
+    let free = Binding {
+        cookies: vec!["*".into()],
+        ..binding("github", &["https://good.example"], &["header:x-key"])
+    };
+    let stage = stage_of(vec![free]);
+    let mut one = head("https://good.example", "/", &[("cookie", "a=b; c=d")]);
+    stage.locate(&one).unwrap().settle(&mut one.fields);
+    assert_eq!(field(&one, "cookie"), ["a=b; c=d"]);
+}
+
+#[test]
+fn content_may_hold_the_sessions_phantom_and_no_other_credential() {
+    let slack = preset::named("slack").unwrap();
+    let (stage, origin) = of_preset(&slack.credentials[0]);
+    let watch = stage
+        .locate(&head(&origin, "/api/chat.postMessage", &[]))
+        .unwrap()
+        .watch
+        .unwrap();
+    let phantom = stage.of("slack");
+    let judge = |kind: FormKind, text: &str| {
+        let judged = watch.judge(kind, text.as_bytes(), &stage.phantoms);
+        judged.err().map(|refused| refused.reason())
+    };
+    for (kind, text) in [
+        (FormKind::Pairs, "channel=C&text=token%3Dx"),
+        (FormKind::Pairs, &*format!("token={phantom}&channel=C")),
+        (FormKind::Pairs, "token=&channel=C"),
+        (FormKind::Json, r#"{"channel":"C","blocks":[{"token":"x"}]}"#),
+        (
+            FormKind::Parts,
+            "--b\r\nContent-Disposition: form-data; name=\"channel\"\r\n\r\ntoken\r\n--b--",
+        ),
+    ] {
+        assert_eq!(judge(kind, text), None, "{text}");
+    }
+    for (kind, text) in [
+        (FormKind::Pairs, "token=xoxb-attackers"),
+        (FormKind::Pairs, &*format!("token={phantom}&token=xoxb-attackers")),
+        (FormKind::Json, r#"{"token":"xoxb-attackers"}"#),
+        (
+            FormKind::Parts,
+            "--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\nx\r\n--b--",
+        ),
+    ] {
+        assert_eq!(judge(kind, text), Some("foreign_credential"), "{text}");
+    }
+    assert_eq!(judge(FormKind::Json, "{"), Some("content_unreadable"));
+    // Files go elsewhere, and are not held.
+    assert!(
+        stage
+            .locate(&head(&origin, "/upload/v1/x", &[]))
+            .unwrap()
+            .watch
+            .is_none()
+    );
+}
+
+#[test]
+fn f14_a_credential_for_some_requests_is_not_lent_to_many_in_one() {
+    let stage = stage();
+    let gemini = [("x-goog-api-key", stage.of("gemini"))];
+    let fields = [(gemini[0].0, gemini[0].1.as_str())];
+    for target in [
+        "/v1/$batch",
+        "/v1/x/_bulk",
+        "/v1/%24batch",
+        "/v1/_MSEARCH/template",
+    ] {
+        assert_eq!(
+            stage.refusal("https://gemini.example", target, &fields),
+            "batch",
+            "{target}"
+        );
+    }
+    let batches = |origin: &str, target: &str| stage.locate(&head(origin, target, &[])).unwrap().batch;
+    for (origin, target) in [
+        ("https://good.example", "/v1.0/$batch"),
+        ("https://x.example", "/index/_mget"),
+        ("https://www.googleapis.com", "/batch"),
+        ("https://storage.googleapis.com", "/batch/storage/v1"),
+        ("https://x.example", "/?comp=batch"),
+    ] {
+        assert!(batches(origin, target), "{origin}{target}");
+    }
+    assert!(!batches("https://good.example", "/batch"));
+    assert!(!batches("https://good.example", "/v1/batches"));
+    let asana = &preset::named("asana").unwrap().credentials[0];
+    let (stage, origin) = of_preset(asana);
+    assert!(stage.locate(&head(&origin, "/api/1.0/batch", &[])).unwrap().batch);
 }

@@ -1,0 +1,97 @@
+//! Routes: the paths of some requests, by whole segments.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A path and what lies below it; `*` stands for one segment.
+///
+/// It serves to restrain, so it holds every reading that an origin may have of a path: letter case, doubled slashes, parameters
+/// of segments, and slashes that are kept encoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route(Vec<Box<str>>);
+
+/// Why a text is no route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RouteMalformed {
+    /// It does not begin with a slash.
+    #[error("the path does not begin with `/`")]
+    Slash,
+    /// It has an empty segment, a query, or a character that is escaped in a path.
+    #[error("the path is not made of plain segments; `*` stands for a whole one")]
+    Segment,
+}
+
+impl Route {
+    /// Whether the canonical path is this or lies below it.
+    pub fn holds(&self, path: &str) -> bool {
+        let mut there = segments(path);
+        self.0.iter().all(|mine| match there.next() {
+            Some(segment) => &**mine == "*" || mine.eq_ignore_ascii_case(segment),
+            None => false,
+        })
+    }
+}
+
+/// The segments of a path, in the reading in which there are most of them.
+pub fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/')
+        .flat_map(|segment| segment.split("%2F"))
+        .map(|segment| segment.split(';').next().unwrap_or_default())
+        .map(|segment| segment.split("%3B").next().unwrap_or_default())
+        .filter(|segment| !segment.is_empty())
+}
+
+impl FromStr for Route {
+    type Err = RouteMalformed;
+
+    fn from_str(text: &str) -> Result<Self, RouteMalformed> {
+        let inner = text.strip_prefix('/').ok_or(RouteMalformed::Slash)?;
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~$@:".contains(&b);
+        let is_one = |one: &str| one == "*" || (!one.is_empty() && one.bytes().all(plain));
+        if !inner.split('/').all(is_one) {
+            return Err(RouteMalformed::Segment);
+        }
+        Ok(Self(inner.split('/').map(Into::into).collect()))
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|segment| write!(f, "/{segment}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_holds_every_reading_of_its_paths() {
+        let route: Route = "/api/webhooks/*/*".parse().unwrap();
+        for path in [
+            "/api/webhooks/1/t",
+            "/api/webhooks/1/t/slack",
+            "/API/Webhooks/1/t",
+            "//api//webhooks/1/t",
+            "/api;x/webhooks/1;y/t",
+            "/api%2Fwebhooks/1%2Ft",
+        ] {
+            assert!(route.holds(path), "{path}");
+        }
+        for path in [
+            "/api/webhooks/1",
+            "/api/webhooks/1/",
+            "/api/channels/1/webhooks",
+            "/",
+        ] {
+            assert!(!route.holds(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_route_is_refused() {
+        for text in ["", "x", "/", "/a//b", "/a/", "/a?b", "/a b", "/a*"] {
+            assert!(text.parse::<Route>().is_err(), "{text}");
+        }
+    }
+}

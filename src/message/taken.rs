@@ -1,0 +1,386 @@
+//! Where a service takes a credential of any kind: what stands there and is no phantom is somebody else's.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::HeaderName;
+
+use super::fields::folded_name;
+use super::route::{Route, RouteMalformed};
+
+/// One place in which a service takes a credential, whether or not one of ours may stand there.
+///
+/// Its text form: `header:deploy-token`, `query:token`, `cookie:d`, `form:token`, `path:/api/webhooks/*/*`. `form` is a
+/// member of the content, be that a form or a JSON object. All but `path` may be for some paths alone:
+/// `form:token@/api/v4/projects/*/trigger/pipeline`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// What holds it.
+    pub part: TakenPart,
+    /// The requests that it is about; all where there is none.
+    pub route: Option<Route>,
+}
+
+/// Which part of a request holds a credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TakenPart {
+    /// A field of this name.
+    Header(HeaderName),
+    /// A query parameter of this name, in every reading ([`folded_parameter`]).
+    Query(String),
+    /// A cookie of this name.
+    Cookie(String),
+    /// A member of a form or of a JSON object, as for a query.
+    Form(String),
+    /// The path itself: every request to the route uses another credential than ours.
+    Path,
+}
+
+/// Why a text names no such place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TakenMalformed {
+    /// The first word is none of those that there are.
+    #[error(
+        "it is one of `header:NAME`, `query:NAME`, `cookie:NAME`, `form:NAME` (each with `@/PATH` or none) and `path:/PATH`"
+    )]
+    Kind,
+    /// The name is empty or cannot be one.
+    #[error("it has an empty or impossible name")]
+    Name,
+    /// The path.
+    #[error(transparent)]
+    Route(#[from] RouteMalformed),
+}
+
+impl Taken {
+    /// Whether it is about requests to this path.
+    pub fn is_at(&self, path: &str) -> bool {
+        self.route.as_ref().is_none_or(|route| route.holds(path))
+    }
+}
+
+impl FromStr for Taken {
+    type Err = TakenMalformed;
+
+    fn from_str(text: &str) -> Result<Self, TakenMalformed> {
+        let (kind, rest) = text.split_once(':').ok_or(TakenMalformed::Kind)?;
+        if kind == "path" {
+            let route = Some(rest.parse()?);
+            let part = TakenPart::Path;
+            return Ok(Self { part, route });
+        }
+        let (name, route) = match rest.split_once("@/") {
+            Some((name, path)) => (name, Some(format!("/{path}").parse()?)),
+            None => (rest, None),
+        };
+        let plain = |b: u8| b.is_ascii_graphic() && !b"=;,@\"\\".contains(&b);
+        if name.is_empty() || !name.bytes().all(plain) {
+            return Err(TakenMalformed::Name);
+        }
+        let part = match kind {
+            "header" => TakenPart::Header(name.parse().map_err(|_| TakenMalformed::Name)?),
+            "query" => TakenPart::Query(folded_parameter(name)),
+            "cookie" => TakenPart::Cookie(name.to_owned()),
+            "form" => TakenPart::Form(folded_parameter(name)),
+            _ => return Err(TakenMalformed::Kind),
+        };
+        if matches!(&part, TakenPart::Query(name) | TakenPart::Form(name) if name.is_empty()) {
+            return Err(TakenMalformed::Name);
+        }
+        Ok(Self { part, route })
+    }
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match &self.part {
+            TakenPart::Header(name) => ("header", name.as_str()),
+            TakenPart::Query(name) => ("query", name.as_str()),
+            TakenPart::Cookie(name) => ("cookie", name.as_str()),
+            TakenPart::Form(name) => ("form", name.as_str()),
+            TakenPart::Path => ("path", ""),
+        };
+        write!(f, "{kind}:{name}")?;
+        match &self.route {
+            Some(route) if self.part == TakenPart::Path => write!(f, "{route}"),
+            Some(route) => write!(f, "@{route}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The name of a parameter in the reading in which most spellings are one: origins take `Token`, `token[]`, `$token` and
+/// `private.token` for `token` and `private_token`.
+pub fn folded_parameter(name: &str) -> String {
+    let name = name.trim().trim_start_matches(['$', '.']);
+    let name = name.split(['[', '\0']).next().unwrap_or_default().trim_end();
+    let fold = |c: char| match c {
+        '-' | '.' | ' ' | '+' => '_',
+        c => c.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).collect()
+}
+
+/// Whether a field of this name holds a credential by the sound of it, at whatever service.
+///
+/// A list of names is never whole, so the last words of the name decide: `x-anything-token` is one. What ends so and is none
+/// is listed.
+pub fn sounds_like_credential(name: &str) -> bool {
+    let name = folded_name(name);
+    let mut words = name.rsplit('-');
+    let last = words.next().unwrap_or_default();
+    let sounds = match last {
+        "key" => KEY_WORDS.contains(&words.next().unwrap_or_default()),
+        last => LAST_WORDS.contains(&last),
+    };
+    // AWS's own fields are judged with the signature that covers them.
+    let sounds = sounds && !name.starts_with("x-amz-") && !NO_CREDENTIALS.contains(&name.as_ref());
+    sounds || CREDENTIALS.contains(&name.as_ref())
+}
+
+/// Whether a query parameter holds a credential by its name; with `in_doubt`, also one that is something else elsewhere.
+pub fn is_credential_parameter(folded: &str, in_doubt: bool) -> bool {
+    PARAMETERS.contains(&folded) || (in_doubt && DOUBTFUL_PARAMETERS.contains(&folded))
+}
+
+/// The credential among WebSocket subprotocols, where browsers put one that can set no field.
+pub fn credential_protocol(protocols: &str) -> Option<&str> {
+    let mut before = "";
+    for protocol in protocols.split(',').map(str::trim) {
+        let begins = |word: &&str| {
+            let start = protocol.get(..word.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(word))
+        };
+        let follows = PROTOCOLS.iter().any(|word| before.eq_ignore_ascii_case(word));
+        if follows || PROTOCOL_BEGINNINGS.iter().any(begins) {
+            return Some(protocol);
+        }
+        before = protocol;
+    }
+    None
+}
+
+const LAST_WORDS: [&str; 14] = [
+    "authorization",
+    "authentication",
+    "auth",
+    "token",
+    "tokens",
+    "apikey",
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "jwt",
+    "bearer",
+    "credential",
+    "credentials",
+];
+
+/// Before `key`.
+const KEY_WORDS: [&str; 14] = [
+    "api",
+    "access",
+    "app",
+    "application",
+    "auth",
+    "account",
+    "client",
+    "functions",
+    "license",
+    "master",
+    "private",
+    "secret",
+    "service",
+    "subscription",
+];
+
+/// Those whose names do not sound so, and those of AWS that are taken without a signature, too.
+const CREDENTIALS: [&str; 5] = [
+    "x-amz-security-token",
+    "x-amz-s3session-token",
+    "x-goog-iap-jwt-assertion",
+    "x-ms-token-aad-access-token",
+    "cf-access-client-id",
+];
+
+/// They sound so, and are none: what browsers and clients repeat against forged requests, and where a list goes on.
+const NO_CREDENTIALS: [&str; 12] = [
+    "x-csrf-token",
+    "x-xsrf-token",
+    "csrf-token",
+    "xsrf-token",
+    "x-csrftoken",
+    "x-atlassian-token",
+    "x-ms-session-token",
+    "x-ms-continuation-token",
+    "continuation-token",
+    "next-token",
+    "page-token",
+    "x-next-page-token",
+];
+
+/// Folded ([`folded_parameter`]).
+const PARAMETERS: [&str; 30] = [
+    "access_key",
+    "access_token",
+    "accesstoken",
+    "api_key",
+    "api_token",
+    "apikey",
+    "apitoken",
+    "app_key",
+    "application_key",
+    "auth_key",
+    "auth_token",
+    "authtoken",
+    "awsaccesskeyid",
+    "bearer_token",
+    "client_assertion",
+    "client_secret",
+    "googleaccessid",
+    "id_token",
+    "job_token",
+    "oauth_token",
+    "personal_access_token",
+    "private_token",
+    "refresh_token",
+    "secret_key",
+    "session_token",
+    "subscription_key",
+    "x_amz_security_token",
+    "x_amz_signature",
+    "x_api_key",
+    "x_goog_signature",
+];
+
+/// Those that are something else at some services (folded).
+const DOUBTFUL_PARAMETERS: [&str; 8] = [
+    "auth",
+    "authorization",
+    "jwt",
+    "passwd",
+    "password",
+    "secret",
+    "sig",
+    "token",
+];
+
+/// Names of subprotocols that are followed by a credential.
+const PROTOCOLS: [&str; 6] = [
+    "access_token",
+    "apikey",
+    "authorization",
+    "bearer",
+    "jwt",
+    "token",
+];
+
+/// Beginnings of subprotocols that are a credential: OpenAI's, Kubernetes', AppSync's.
+const PROTOCOL_BEGINNINGS: [&str; 3] = [
+    "openai-insecure-api-key.",
+    "base64url.bearer.authorization.",
+    "header-",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_place_reads_back_what_it_writes() {
+        for text in [
+            "header:deploy-token",
+            "query:token",
+            "cookie:d",
+            "form:token@/api/v4/projects/*/trigger/pipeline",
+            "path:/api/webhooks/*/*",
+        ] {
+            assert_eq!(text.parse::<Taken>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "query:",
+            "query:$",
+            "body:x",
+            "path:",
+            "path:x",
+            "cookie:a=b",
+            "form:a@/b?c",
+            "header:a b",
+        ] {
+            assert!(text.parse::<Taken>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_a_parameter_is_one_name() {
+        for name in [
+            "token", "Token", "token[]", "token[0]", "$token", "$.token", " token ", "token\0x",
+        ] {
+            assert_eq!(folded_parameter(name), "token", "{name}");
+        }
+        for name in ["private_token", "private.token", "private token", "PRIVATE-TOKEN"] {
+            assert_eq!(folded_parameter(name), "private_token", "{name}");
+        }
+        assert_ne!(folded_parameter("tokens"), "token");
+        assert_ne!(folded_parameter("page_token"), "token");
+    }
+
+    #[test]
+    fn a_subprotocol_that_is_a_credential_is_found() {
+        for (text, found) in [
+            (
+                "realtime, openai-insecure-api-key.sk-x, openai-beta.realtime-v1",
+                "openai-insecure-api-key.sk-x",
+            ),
+            (
+                "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.abc",
+                "base64url.bearer.authorization.k8s.io.abc",
+            ),
+            ("Token, abc", "abc"),
+            ("graphql-ws, header-eyJ", "header-eyJ"),
+        ] {
+            assert_eq!(credential_protocol(text), Some(found), "{text}");
+        }
+        for text in ["", "graphql-transport-ws", "realtime, openai-beta.realtime-v1"] {
+            assert_eq!(credential_protocol(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_known_for_a_credential_by_its_last_words() {
+        for name in [
+            "authorization",
+            "x-api-key",
+            "api-key",
+            "apikey",
+            "x-vault-token",
+            "deploy-token",
+            "x-sentry-auth",
+            "x-registry-auth",
+            "dd-application-key",
+            "ocp-apim-subscription-key",
+            "x-ms-copy-source-authorization",
+            "x_api_key",
+            "x.api.key",
+            "x-amz-security-token",
+        ] {
+            assert!(sounds_like_credential(name), "{name}");
+        }
+        for name in [
+            "accept",
+            "idempotency-key",
+            "sec-websocket-key",
+            "npm-auth-type",
+            "x-csrf-token",
+            "x-atlassian-token",
+            "x-amz-bucket-object-lock-token",
+            "x-stainless-lang",
+            "mcp-session-id",
+            "x-goog-user-project",
+        ] {
+            assert!(!sounds_like_credential(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Cookies of a request: each by itself, and which of them go to a managed origin.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+
+use super::Search;
+use crate::message::{Place, TakenPart};
+use crate::session::binding::Bound;
+use crate::session::phantom::Phantom;
+use crate::session::presented::Spot;
+use crate::session::refusal::{CredentialRefusal, Part};
+
+impl Search<'_> {
+    /// Each cookie by itself. At a managed origin none goes on but those of places, and those that are known to hold no
+    /// account: a session of the attacker's own would be a foreign credential, by whatever name.
+    pub(super) fn cookies(&mut self, value: &[u8]) -> Result<(), CredentialRefusal> {
+        let mut rest = Vec::new();
+        let mut kept = Vec::with_capacity(value.len());
+        for piece in value.split(|byte| *byte == b';') {
+            let trimmed = piece.trim_ascii();
+            let equals = memchr::memchr(b'=', trimmed).unwrap_or(trimmed.len());
+            let (name, content) = (&trimmed[..equals], trimmed.get(equals + 1..).unwrap_or_default());
+            let before = if kept.is_empty() { &b""[..] } else { b"; " };
+            let at = kept.len() + before.len() + equals + 1;
+            let goes_on = match self.bound_cookie(name, content) {
+                Some((bound, place, Some(phantom))) => {
+                    let spot = Spot::Cookie(at..at + content.len());
+                    self.lend(&bound, place, spot, phantom, Part::Cookie)?;
+                    true
+                }
+                named if !content.is_empty() && (named.is_some() || self.takes_cookie(name)) => {
+                    self.clean(content, Part::Cookie)?;
+                    self.foreign(content, Part::Cookie, None)?;
+                    true
+                }
+                _ => {
+                    rest.push(trimmed);
+                    self.passes_cookie(name, content)
+                }
+            };
+            if goes_on && !trimmed.is_empty() {
+                kept.extend_from_slice(before);
+                kept.extend_from_slice(trimmed);
+            }
+        }
+        if !self.bound.is_empty() {
+            // Pieces of a value that was one are one; were they not, none would go on.
+            let kept = HeaderValue::from_bytes(&kept);
+            self.found.cookies = Some(kept.unwrap_or(HeaderValue::from_static("")));
+        }
+        // Searched together where nothing is lent, so that no phantom hides across a semicolon.
+        if rest.len() == value.split(|byte| *byte == b';').count() {
+            return self.clean(value, Part::Cookie);
+        }
+        rest.into_iter()
+            .try_for_each(|piece| self.clean(piece, Part::Cookie))
+    }
+
+    /// The binding whose cookie this is, and the phantom if the cookie holds it.
+    fn bound_cookie(&self, name: &[u8], content: &[u8]) -> Option<(Arc<Bound>, usize, Option<Phantom>)> {
+        let mut named = None;
+        for bound in self.bound {
+            for (at, place) in bound.binding.places.iter().enumerate() {
+                if matches!(place, Place::Cookie(cookie) if cookie.as_bytes() == name) {
+                    let phantom = self.is_phantom(bound, content);
+                    if phantom.is_some() {
+                        return Some((Arc::clone(bound), at, phantom));
+                    }
+                    named = Some((Arc::clone(bound), at, None));
+                }
+            }
+        }
+        named
+    }
+
+    fn takes_cookie(&self, name: &[u8]) -> bool {
+        self.takes()
+            .any(|taken| matches!(&taken.part, TakenPart::Cookie(cookie) if cookie.as_bytes() == name))
+    }
+
+    /// Whether a cookie goes to a managed origin although no place is called so.
+    fn passes_cookie(&self, name: &[u8], content: &[u8]) -> bool {
+        let mut named = self.bound.iter().flat_map(|bound| &bound.binding.cookies);
+        let named = named.any(|cookie| cookie == "*" || cookie.as_bytes() == name);
+        // Some origins end a cookie at a comma, and take what follows for the next one (RFC 6265 §4.1.1 has none in it).
+        let plain = || !content.iter().any(|byte| b"\",\\ \t".contains(byte));
+        let known = || HARMLESS_COOKIES.iter().any(|cookie| cookie.as_bytes() == name);
+        named || (known() && plain())
+    }
+}
+
+/// Cookies of load balancers and of guards against robots, which clients that keep cookies send back; they hold no account.
+const HARMLESS_COOKIES: [&str; 14] = [
+    "__cf_bm",
+    "_cfuvid",
+    "__cfruid",
+    "__cflb",
+    "cf_clearance",
+    "AWSALB",
+    "AWSALBCORS",
+    "AWSALBTG",
+    "AWSALBTGCORS",
+    "AWSELB",
+    "AWSELBCORS",
+    "GCLB",
+    "ARRAffinity",
+    "ARRAffinitySameSite",
+];
