@@ -308,7 +308,8 @@ fn rejected(why: &Rejected) -> StatusCode {
         | Rejected::Target(_)
         | Rejected::Fields(_)
         | Rejected::Disagreement(_)
-        | Rejected::MethodOverride => S::BAD_REQUEST,
+        | Rejected::MethodOverride
+        | Rejected::FieldOverride => S::BAD_REQUEST,
     }
 }
 

@@ -121,6 +121,9 @@ pub enum Rejected {
     /// The query asks the origin to read another method than the one that was judged (threats F09).
     #[error("the query overrides the method")]
     MethodOverride,
+    /// The query asks the origin to read other fields than those that were judged.
+    #[error("the query overrides fields")]
+    FieldOverride,
 }
 
 impl Rejected {
@@ -136,6 +139,7 @@ impl Rejected {
             Self::Upgrade => "upgrade",
             Self::Expectation => "expectation",
             Self::MethodOverride => "method_override",
+            Self::FieldOverride => "field_override",
         }
     }
 }
@@ -177,6 +181,9 @@ impl Accepted {
         let target = RequestTarget::from_parsed(path, reading.slashes)?;
         if target.overrides_method() {
             return Err(Rejected::MethodOverride);
+        }
+        if target.overrides_fields() {
+            return Err(Rejected::FieldOverride);
         }
         let hop = fields::strip_hop_by_hop(&mut parts.headers);
         let upgrade = upgrade(&mut parts, hop.upgrade.as_ref(), extended.is_some())?;

@@ -196,11 +196,18 @@ impl RequestTarget {
 
     /// Whether the query asks the origin to treat the request as another method (`_method`, `$httpMethod` and kin).
     pub fn overrides_method(&self) -> bool {
-        self.query_pairs().any(|(name, _)| {
-            METHOD_PARAMETERS
-                .iter()
-                .any(|known| name.eq_ignore_ascii_case(known))
-        })
+        self.has_parameter(&METHOD_PARAMETERS)
+    }
+
+    /// Whether the query asks the origin to read other fields than those that were judged (`$httpHeaders`, `$ct`): among them
+    /// may be `Authorization`.
+    pub fn overrides_fields(&self) -> bool {
+        self.has_parameter(&FIELD_PARAMETERS)
+    }
+
+    fn has_parameter(&self, names: &[&str]) -> bool {
+        self.query_pairs()
+            .any(|(name, _)| names.iter().any(|known| name.eq_ignore_ascii_case(known)))
     }
 
     /// The same target with the value of the parameter at `index` (as [`RequestTarget::query_pairs`] counts) replaced.
@@ -333,6 +340,8 @@ const METHOD_PARAMETERS: [&str; 5] = [
     "x-http-method-override",
     "x-http-method",
 ];
+/// Names by which Google's services take fields from a query (Cloud APIs, "System parameters"; Closure's `HttpCors`).
+const FIELD_PARAMETERS: [&str; 4] = ["$httpHeaders", "$.httpHeaders", "$ct", "$.ct"];
 /// RFC 9110 §4.1 asks for 8,000 at least.
 const LONGEST: usize = 8192;
 const MOST_PARAMETERS: usize = 1000;

@@ -237,6 +237,23 @@ fn a_method_in_the_query_is_seen() {
 }
 
 #[test]
+fn fields_in_the_query_are_seen() {
+    let overrides = |text: &str| {
+        RequestTarget::parse(text.as_bytes(), EncodedSlash::Refuse)
+            .unwrap()
+            .overrides_fields()
+    };
+    for text in [
+        "/?$httpHeaders=Authorization:x",
+        "/?a&%24HTTPheaders=",
+        "/?$ct=text/plain",
+    ] {
+        assert!(overrides(text), "{text}");
+    }
+    assert!(!overrides("/?httpHeaders=x&ct=y"));
+}
+
+#[test]
 fn a_replaced_value_stays_one_value() {
     let target = RequestTarget::parse(b"/p/x?a=1&key=PH&b=2", EncodedSlash::Refuse).unwrap();
     let replaced = target.with_query_value(1, "s&c=r#t/../").unwrap();

@@ -185,6 +185,20 @@ fn the_method_that_was_judged_is_the_method(rig: &Rig) {
             "method_override",
         );
     }
+    for query in [
+        "$httpHeaders=Authorization:%20Bearer%20x",
+        "a&%24HttpHeaders=x",
+        "$ct=text/plain",
+    ] {
+        refused_everywhere(
+            rig,
+            &Way::ALL,
+            OTHER,
+            &get(&format!("/x?{query}")),
+            400,
+            "field_override",
+        );
+    }
     for way in Way::ALL {
         let template = "POST {T}/x HTTP/1.1\r\nHost: {H}\r\nX-HTTP-Method-Override: DELETE\r\nX-Method-Override: DELETE\r\nX-HTTP-Method: DELETE\r\nContent-Length: 0\r\n\r\n";
         allowed(rig, way, OTHER, template);
