@@ -288,6 +288,24 @@ fn a_credential_that_is_put_in_always_shares_no_place() {
 }
 
 #[test]
+fn places_that_a_service_takes_are_read_strictly() {
+    let credential = "[[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\n";
+    let good = "takes = [\"query:token\", \"form:token@/hooks/*\", \"path:/in/*/*\", \"header:deploy-token\", \"cookie:d\"]\ncookies = [\"lang\", \"*\"]\n";
+    let read = read(&format!("{credential}{good}")).unwrap();
+    assert_eq!(read.credentials[0].takes.as_ref().unwrap().len(), 5);
+    assert_eq!(read.credentials[0].cookies, ["lang", "*"]);
+    refused(
+        &format!("{credential}takes = [\"body:x\", \"query:\", \"path:in\"]\ncookies = [\"a=b\"]\n"),
+        &[
+            "4:10: `takes` of [[credential]] is `body:x`",
+            "4:20: `takes` of [[credential]] is `query:`",
+            "4:30: `takes` of [[credential]] is `path:in`",
+            "5:12: `cookies` of [[credential]] is `a=b`",
+        ],
+    );
+}
+
+#[test]
 fn weak_and_contradictory_origins_are_refused() {
     refused(
         concat!(

@@ -327,4 +327,20 @@ mod tests {
             .collect();
         assert_eq!(linked(many.as_bytes()).len(), MOST_HOSTS);
     }
+
+    #[test]
+    fn what_a_credential_takes_is_its_own_word_or_its_presets() {
+        let name = CredentialName::new("GITLAB_TOKEN").unwrap();
+        let preset = preset::named("gitlab").unwrap();
+        let mut credential = config::Credential::named(name, Reference::env("GITLAB_TOKEN"));
+        credential.preset = Some("gitlab".to_owned());
+        assert_eq!(bind(&credential).unwrap().takes, preset.credentials[0].takes);
+        credential.takes = Some(vec!["query:ticket".parse().unwrap()]);
+        credential.cookies = vec!["lang".to_owned()];
+        let bound = bind(&credential).unwrap();
+        assert_eq!(Some(bound.takes), credential.takes);
+        assert_eq!(bound.cookies, ["lang"]);
+        credential.takes = Some(Vec::new());
+        assert!(bind(&credential).unwrap().takes.is_empty());
+    }
 }
