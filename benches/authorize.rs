@@ -73,6 +73,7 @@ impl Asked {
             content_length: Some(0),
             upgrade: "",
             credentials: &self.credentials,
+            actions: &[],
         }
     }
 }

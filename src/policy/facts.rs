@@ -41,6 +41,8 @@ pub struct Facts<'a> {
     pub upgrade: &'a str,
     /// The credentials whose phantoms the request carries.
     pub credentials: &'a [CredentialName],
+    /// What a signed request asks of AWS's services, by the names that pins have; empty without a signature.
+    pub actions: &'a [String],
 }
 
 /// A credential that a request wants to carry, and where.

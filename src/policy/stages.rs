@@ -77,7 +77,9 @@ impl Policies {
             lends,
         } = identified.into_parts();
         let names: Arc<[CredentialName]> = lends.iter().map(|lend| lend.credential().clone()).collect();
-        let facts = facts(&arrival, &head, &content, upgrade.is_some(), &session, &names);
+        let actions: Vec<String> = lends.iter().flat_map(Lend::actions).collect();
+        let asked = (&*names, &*actions);
+        let facts = facts(&arrival, &head, &content, upgrade.is_some(), &session, asked);
         let verdict = generation.ask(&facts);
         if !verdict.allowed() {
             let explanation = generation.explain(&facts, &verdict);
@@ -130,7 +132,7 @@ fn facts<'a>(
     content: &Content,
     websocket: bool,
     session: &'a Session,
-    credentials: &'a [CredentialName],
+    (credentials, actions): (&'a [CredentialName], &'a [String]),
 ) -> Facts<'a> {
     Facts {
         session: session.id(),
@@ -147,6 +149,7 @@ fn facts<'a>(
         content_length: content.size_hint().exact(),
         upgrade: if websocket { "websocket" } else { "" },
         credentials,
+        actions,
     }
 }
 

@@ -51,6 +51,7 @@ impl Bindings {
         }
         search.target()?;
         search.always();
+        search.use_of_none()?;
         Ok(search.found)
     }
 }

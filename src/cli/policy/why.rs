@@ -152,6 +152,8 @@ impl Asked {
             content_length: self.content_length,
             upgrade: "",
             credentials: &self.credentials,
+            // The record does not tell them, so a policy that asks for some allows less here than it did.
+            actions: &[],
         }
     }
 }
