@@ -17,6 +17,7 @@ mod paths;
 mod pauses;
 mod phantoms;
 mod policy;
+mod reach;
 mod review;
 mod signing;
 mod verdicts;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         bounds::ROWS,
         phantoms::ROWS,
         policy::ROWS,
+        reach::ROWS,
         review::ROWS,
         signing::ROWS,
     ]

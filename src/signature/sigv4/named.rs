@@ -263,6 +263,7 @@ fn is_plain(name: &str) -> bool {
             name,
             "x-amz-copy-source"
                 | "x-amz-rename-source"
+                | "x-amz-content-sha256"
                 | "x-amz-security-token"
                 | "x-amz-s3session-token"
                 | "x-amz-credential"
