@@ -183,6 +183,12 @@ impl<'a> Watch<'a> {
 
     /// The bucket that gets another one's logs, inventory, copies or restored objects; it may be written as an ARN.
     fn destination(&mut self, name: &str, value: &str) {
+        if let (Some(buckets), None) = (self.allowed.buckets, self.allowed.store)
+            && let Some(bucket) = text::bucket_by_name(name, value)
+            && !buckets(bucket)
+        {
+            self.note(Named::Bucket(bucket.to_owned()));
+        }
         let bucket = value.rsplit(":::").next().unwrap_or(value);
         if matches!(name, "Bucket" | "TargetBucket" | "BucketName")
             && !bucket.is_empty()
@@ -237,6 +243,9 @@ impl<'a> Watch<'a> {
             let strange = |account: &&str| !accounts(account);
             if let Some(account) = named.find(strange).or_else(|| numbers.find(strange)) {
                 self.note(Named::Account(account.to_owned()));
+            }
+            if let Some(account) = text::hyphenated(text).find(|account| !accounts(account)) {
+                self.note(Named::Account(account));
             }
             if text::is_group_of_all(text) {
                 self.note(Named::Everybody);

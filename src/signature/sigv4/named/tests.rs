@@ -104,6 +104,7 @@ fn a_strangers_account_in_content_is_found_however_it_is_written() {
         r#"{"registryId":9.99999999999e11}"#,
         r#"{"CatalogId":"999999999999:s3tablescatalog/b"}"#,
         r#"{"FunctionName":"999999999999:function:f"}"#,
+        r#"{"UserId":"9999-9999-9999"}"#,
         r#"{"anything":"in the middle (999999999999) of a text"}"#,
         r#"{"anything":["x",{"y":"x999999999999"}]}"#,
         r#"{"AttributeValue":"9999\u00399999999"}"#,
@@ -242,6 +243,8 @@ fn buckets_that_get_something_are_found() {
     for text in [
         r#"{"S3DestinationConfiguration":{"BucketARN":"arn:aws:s3:::theirs"}}"#,
         r#"{"ResultConfiguration":{"OutputLocation":"s3://theirs/out"}}"#,
+        r#"{"S3BucketName":"theirs","S3KeyPrefix":"x"}"#,
+        r#"{"S3Object":{"Bucket":"theirs","Name":"x"}}"#,
         r#"{"QueryString":"UNLOAD (x) TO 's3://theirs/x'"}"#,
     ] {
         assert_eq!(elsewhere(text), "bucket theirs");

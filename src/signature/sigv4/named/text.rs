@@ -68,20 +68,41 @@ pub(super) fn buckets(text: &str) -> impl Iterator<Item = &str> {
 /// Whether a value under this name lets everybody in: `UserGroup.1=all` of snapshots and images, `ValuesToAdd` of databases,
 /// `AWSAccountId.1=*` of queues and topics, `FunctionUrlAuthType`.
 pub(super) fn lets_everybody_in(name: &str, value: &str) -> bool {
-    let value = value.trim();
+    let value = value.trim().to_ascii_lowercase();
     let name = name.to_ascii_lowercase();
     let holds = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let group = || name.rsplit('.').next() == Some("group") || name.starts_with("usergroup");
-    if value.eq_ignore_ascii_case("all") {
-        return group() || holds(&["valuestoadd", "account", "userid", "principal"]);
-    }
-    match value {
+    match &*value {
+        "all" => group() || holds(&["valuestoadd", "account", "userid", "principal"]),
         "*" => holds(&["account", "principal"]) && !name.contains(':'),
-        "NONE" => matches!(&*name, "authtype" | "functionurlauthtype"),
+        "none" => matches!(&*name, "authtype" | "functionurlauthtype"),
         // Canned lists of S3; those that are not here let in the owner of the bucket, or a service of AWS.
         "public-read" | "public-read-write" | "authenticated-read" | "aws-exec-read" => name.ends_with("acl"),
         _ => false,
     }
+}
+
+/// The bucket that a value names under this name, to another service than S3: `S3BucketName` of trails and exports.
+pub(super) fn bucket_by_name<'v>(name: &str, value: &'v str) -> Option<&'v str> {
+    let name = name.to_ascii_lowercase();
+    let value = value.trim();
+    let value = value.rsplit(":::").next().unwrap_or(value);
+    let named = name.ends_with("bucket") || name.ends_with("bucketname");
+    (named && !value.is_empty()).then(|| value.split('/').next().unwrap_or(value))
+}
+
+/// Every number of twelve digits in three groups with hyphens between, as people write accounts.
+pub(super) fn hyphenated(text: &str) -> impl Iterator<Item = String> {
+    runs(text, |byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        .map(|(_, run)| run)
+        .filter(|run| {
+            run.len() == 14
+                && run.bytes().enumerate().all(|(at, byte)| match at {
+                    4 | 9 => byte == b'-',
+                    _ => byte.is_ascii_digit(),
+                })
+        })
+        .map(|run| run.replace('-', ""))
 }
 
 /// Whether a text that is no JSON may be a policy to a reader who is more lenient.
