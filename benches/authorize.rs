@@ -74,6 +74,7 @@ impl Asked {
             upgrade: "",
             credentials: &self.credentials,
             batch: false,
+            actions: &[],
         }
     }
 }

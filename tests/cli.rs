@@ -299,6 +299,48 @@ fn shipped_decision_files_hold_by_the_command_too() {
     ends_with(&["policy", "test"], root, 0, &["decisions as expected"]);
 }
 
+/// Before the command starts; needs the launcher's namespaces.
+#[test]
+fn exec_says_which_buckets_a_signing_key_reaches() {
+    let folder = tempfile::tempdir().unwrap();
+    let lends = |id: &str, more: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
+            .args(["exec", "--aws", "--audit", "audit.jsonl"])
+            .args(more)
+            .args(["--", "true"])
+            .current_dir(&folder)
+            .env("HOME", folder.path())
+            .env("AWS_ACCESS_KEY_ID", id)
+            .env("AWS_SECRET_ACCESS_KEY", "a".repeat(40))
+            .env_remove("AWS_SESSION_TOKEN")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains(id), "{said}");
+        let line = said
+            .lines()
+            .find(|line| line.contains("lends"))
+            .map(str::to_owned);
+        line.unwrap_or(said)
+    };
+    let (tells, tells_not) = ("ASIAY34FZKBOKMUTVV7A", "AKIAIOSFODNN7EXAMPLE");
+    assert!(
+        lends(tells, &[]).contains("buckets of S3 in account 609629065308 alone"),
+        "{}",
+        lends(tells, &[])
+    );
+    assert!(lends(tells_not, &[]).contains("EVERY bucket of S3"));
+    let named = lends(tells_not, &["--bucket", "reports", "--bucket", "shared/in/"]);
+    assert!(named.contains("aws (signs)") && !named.contains("S3"), "{named}");
+    let arguments = ["exec", "--bucket", "reports", "--", "true"];
+    ends_with(
+        &arguments,
+        folder.path(),
+        2,
+        &["`--bucket` stands without `--aws`"],
+    );
+}
+
 #[test]
 fn the_help_names_every_command_and_no_hidden_one() {
     let folder = tempfile::tempdir().unwrap();

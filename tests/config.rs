@@ -504,6 +504,34 @@ fn an_own_endpoint_says_what_its_service_and_paths_are() {
     );
 }
 
+#[test]
+fn an_account_is_a_number_or_a_canonical_id_and_a_star_stands_alone() {
+    let credential = |accounts: &str| {
+        format!(
+            "[[credential]]\nname = \"A\"\nsign = \"sigv4\"\naccounts = [{accounts}]\nunsigned = [\"https://data.s3.amazonaws.com\"]\n"
+        )
+    };
+    let id = "79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be";
+    for good in [
+        "\"111122223333\"",
+        "\"*\"",
+        &format!("\"111122223333\", \"{id}\""),
+    ] {
+        assert!(read(&credential(good)).is_ok(), "{good}");
+    }
+    for bad in [
+        "\"1111\"",
+        "\"*\", \"111122223333\"",
+        &format!("\"{}\"", id.to_uppercase()),
+    ] {
+        assert!(read(&credential(bad)).is_err(), "{bad}");
+    }
+    refused(
+        "[[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\nunsigned = [\"https://a.test\"]\n",
+        &["4:12: `unsigned` stands without `sign`"],
+    );
+}
+
 /// Where a table of the section can be opened with nothing in it but the key.
 fn one_key(key: &keys::Key, value: &str) -> String {
     let assignment = format!("{} = {value}", key.name);
@@ -521,9 +549,10 @@ fn one_key(key: &keys::Key, value: &str) -> String {
 }
 
 /// The keys that are read where `sign` is written.
-const SIGNING: [&str; 9] = [
+const SIGNING: [&str; 10] = [
     "parts",
     "endpoints",
+    "unsigned",
     "partitions",
     "regions",
     "services",

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::assembly::Assembly;
-use super::expand::Expanded;
+use super::expand::{Expanded, unnamed_buckets};
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::screen::{Paint, Screen, safe};
@@ -159,7 +159,11 @@ fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         };
         let what = match binding.role {
             Role::Place => format!("{names} (phantom) to {}", hosts.join(", ")),
-            _ => format!("{} (signs) for {}", binding.credential, hosts.join(", ")),
+            _ => {
+                let buckets = unnamed_buckets(binding).map(|which| format!(", {which}"));
+                let (name, hosts) = (&binding.credential, hosts.join(", "));
+                format!("{name} (signs) for {hosts}{}", buckets.unwrap_or_default())
+            }
         };
         lent.push(what);
     }

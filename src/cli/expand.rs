@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::screen::Screen;
 use crate::config::{self, Allowed, Config};
+use crate::credential;
 use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
 use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, RequestTarget, Scheme};
 use crate::names::CredentialName;
@@ -248,6 +249,7 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
             config::SigningWay::SigV4 => Signer::SigV4(Box::new(SigV4::new(
                 signing.scope.clone(),
                 signing.endpoints.clone(),
+                signing.unsigned.clone(),
             ))),
             config::SigningWay::Recipe(recipe) => Signer::Recipe(recipe.clone()),
         },
@@ -289,6 +291,26 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
         });
     }
     Ok(bindings)
+}
+
+/// Which buckets of S3 a credential reaches that names none; `None` where it names some, or does not sign for AWS.
+pub fn unnamed_buckets(binding: &Binding) -> Option<String> {
+    let Signer::SigV4(signer) = &binding.signing()?.signer else {
+        return None;
+    };
+    if !signer.is_for_own_account() {
+        return None;
+    }
+    Some(match credential::account_in_environment(&binding.reference) {
+        Some(Some(account)) => format!("buckets of S3 in account {account} alone"),
+        Some(None) => String::from(
+            "EVERY bucket of S3, also a stranger's, because its key does not tell its account: name buckets with `--bucket NAME` or \
+             `buckets`",
+        ),
+        None => String::from(
+            "buckets of S3 in its key's account alone, if the key tells it, else EVERY one: `--bucket NAME` or `buckets` names them",
+        ),
+    })
 }
 
 /// The preset's credential that this one is: by one of its variables, or the only one.

@@ -29,6 +29,9 @@ pub struct RunFlags {
     /// Sign requests to AWS with your credentials: those of the environment, or of a profile of the AWS CLI
     #[arg(long, value_name = "PROFILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     aws: Option<String>,
+    /// Let the credentials of --aws reach these buckets of S3 alone, or what has a prefix in one
+    #[arg(long = "bucket", value_name = "NAME[/PREFIX]")]
+    buckets: Vec<String>,
     /// Allow a host, or `*.DOMAIN`; port 443 unless named
     #[arg(long, value_name = "HOST[:PORT]")]
     allow: Vec<String>,
@@ -97,9 +100,15 @@ impl RunFlags {
     pub fn says_nothing(&self) -> bool {
         self.config.is_none()
             && self.aws.is_none()
-            && [&self.secrets, &self.presets, &self.allow, &self.policies]
-                .iter()
-                .all(|given| given.is_empty())
+            && [
+                &self.secrets,
+                &self.presets,
+                &self.allow,
+                &self.policies,
+                &self.buckets,
+            ]
+            .iter()
+            .all(|given| given.is_empty())
     }
 
     /// The configuration of the file and the flags together.
@@ -112,6 +121,7 @@ impl RunFlags {
             secrets: self.secrets.clone(),
             presets: self.presets.clone(),
             aws: self.aws.clone(),
+            buckets: self.buckets.clone(),
             allow: self.allow.clone(),
             policies: self.policies.clone(),
             hide: self.hide.clone(),

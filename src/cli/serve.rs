@@ -9,7 +9,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::assembly::Assembly;
-use super::expand::Expanded;
+use super::expand::{Expanded, unnamed_buckets};
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::journal;
@@ -43,6 +43,11 @@ impl Serve {
                 .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\""));
         }
         let mut expanded = Expanded::of(&config, false)?;
+        for binding in &expanded.bindings {
+            if let Some(which) = unnamed_buckets(binding) {
+                screen.note(format!("gateway: `{}` signs for {which}", binding.credential));
+            }
+        }
         let runtime = serving::runtime()?;
         runtime.block_on(expanded.discover(super::assembly::origins(&config)?, screen));
         serving::harden()?;

@@ -222,7 +222,10 @@ fn next_step(reason: &str) -> &'static str {
             "the action is none that the credential is for: see `actions`; what returns credentials needs `credential_actions`"
         }
         "sigv4_resource" => {
-            "the bucket or account is none that the credential is for: see `buckets` and `accounts`"
+            "a bucket or account is none that the credential is for, or something would be open to everybody: see `buckets` and `accounts`"
+        }
+        "sigv4_absent" => {
+            "the request was not signed with the session's key: sign it, or name its origin in `unsigned`"
         }
         "sigv4_mismatch" | "signature_mismatch" => {
             "the client signed with another key than its environment holds, or changed the request afterwards"

@@ -26,6 +26,8 @@ pub struct Flags {
     pub presets: Vec<String>,
     /// `--aws[=PROFILE]`; empty is the environment.
     pub aws: Option<String>,
+    /// `--bucket NAME[/PREFIX]`.
+    pub buckets: Vec<String>,
     /// `--allow HOST[:PORT]`.
     pub allow: Vec<String>,
     /// `--policy FILE`.
@@ -108,7 +110,7 @@ impl Flags {
             config.credentials.push(credential);
         }
         if let Some(profile) = &self.aws {
-            let read = aws(profile);
+            let read = aws(profile).and_then(|credential| pinned(credential, &self.buckets));
             let credential = line.take("--aws", "the credentials of AWS cannot be named", read);
             let taken = credential.as_ref().is_some_and(|credential| {
                 let known = |other: &Credential| {
@@ -130,6 +132,17 @@ impl Flags {
             } else {
                 config.credentials.extend(credential);
             }
+        }
+        if self.aws.is_none() && !self.buckets.is_empty() {
+            let doubt = Doubt::new(
+                "it is about the credentials that `--aws` names",
+                "add `--aws`, or write `buckets` to the credential in the file",
+            );
+            line.refuse(
+                "--bucket",
+                String::from("`--bucket` stands without `--aws`"),
+                doubt,
+            );
         }
         for text in &self.presets {
             let read = super::credential::known_preset(text);
@@ -276,6 +289,24 @@ fn aws(profile: &str) -> Result<Credential, Doubt> {
     ];
     let from = Reference::command(program, arguments.map(str::to_owned).to_vec(), None);
     Ok(Credential::aws_from(&from))
+}
+
+/// The credential for these buckets alone, where any are named.
+fn pinned(credential: Credential, buckets: &[String]) -> Result<Credential, Doubt> {
+    let (false, Some(signing)) = (buckets.is_empty(), &credential.signing) else {
+        return Ok(credential);
+    };
+    let signing = signing.clone().pinned_to(buckets.to_vec()).map_err(|mistakes| {
+        let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        Doubt::new(
+            all.join("; "),
+            "write for example `--bucket reports` or `--bucket shared/incoming/`",
+        )
+    })?;
+    Ok(Credential {
+        signing: Some(signing),
+        ..credential
+    })
 }
 
 /// Reads `NAME[@HOST[:PORT]][=REFERENCE]`; gives the credential and what it makes the session allow.

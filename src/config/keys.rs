@@ -182,10 +182,16 @@ pub const KEYS: &[Key] = &[
         "the usual variables",
     ),
     key("credential", "endpoints", "list of tables", "those of AWS"),
+    key("credential", "unsigned", "list of origins", "none"),
     key("credential", "partitions", "list of names", "aws"),
     key("credential", "regions", "list of names", "all"),
     key("credential", "services", "list of names", "all"),
-    key("credential", "accounts", "list of numbers in quotes", "all"),
+    key(
+        "credential",
+        "accounts",
+        "list of numbers in quotes, or `*`",
+        "all; of S3 the key's own",
+    ),
     key(
         "credential",
         "buckets",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
+use crate::message::OriginPattern;
 use crate::session::{Member, OwnEndpoint, Reference, SIGV4_PARTS};
 use crate::signature::recipe::{self, Algorithm, Recipe, Role};
 use crate::signature::sigv4::{PinMistake, Pins, Scope};
@@ -24,6 +25,8 @@ pub struct Signing {
     pub parts: Vec<Part>,
     /// Endpoints that are not those of the service itself.
     pub endpoints: Vec<OwnEndpoint>,
+    /// Origins of which requests may be made that are not signed.
+    pub unsigned: Vec<OriginPattern>,
     /// For what it may be used.
     pub scope: Scope,
     /// The partitions that are pinned.
@@ -115,6 +118,19 @@ impl Way {
 }
 
 impl Signing {
+    /// The same for these buckets alone, `NAME` or `NAME/PREFIX`.
+    ///
+    /// # Errors
+    /// What is no bucket.
+    pub fn pinned_to(self, buckets: Vec<String>) -> Result<Self, Vec<PinMistake>> {
+        let pins = Pins {
+            buckets,
+            ..Pins::default()
+        };
+        let scope = Scope::new(pins)?;
+        Ok(Self { scope, ..self })
+    }
+
     /// The SigV4 credential of the usual variables; with a session token where one is said to be there.
     #[must_use]
     pub fn sigv4(token: bool) -> Self {
@@ -146,6 +162,7 @@ impl Signing {
             way: Way::SigV4,
             parts,
             endpoints: Vec::new(),
+            unsigned: Vec::new(),
             scope: Scope::default(),
             partitions: Vec::new(),
         }
@@ -156,7 +173,7 @@ impl Signing {
 pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
     let way = section.parsed("sign", |text| way(section, text));
     let Some(way) = way.map(Spanned::into_inner) else {
-        for key in [&["parts", "endpoints"][..], &PINS].concat() {
+        for key in [&["parts", "endpoints", "unsigned"][..], &PINS].concat() {
             if section.has(key) && !section.has("sign") {
                 section.error(
                     key,
@@ -177,7 +194,7 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
         }
     }
     if matches!(way, Way::Recipe(_)) {
-        for key in [&["endpoints"][..], &PINS].concat() {
+        for key in [&["endpoints", "unsigned"][..], &PINS].concat() {
             if section.has(key) {
                 let doubt = Doubt::new("it is about SigV4", "remove it; `origins` says where it goes");
                 section.error(key, format!("`{key}` contradicts `sign`"), doubt);
@@ -186,6 +203,7 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
     }
     let parts = parts(section, &way);
     let endpoints = endpoints(section);
+    let unsigned = section.each("unsigned", pattern::origin);
     let own_services = endpoints.iter().map(|endpoint| endpoint.service.clone());
     let pins = pins(section, own_services.collect());
     let partitions = pins.partitions.clone();
@@ -194,6 +212,7 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
         way,
         parts: parts?,
         endpoints,
+        unsigned: unsigned.into_iter().map(Spanned::into_inner).collect(),
         scope,
         partitions,
     })

@@ -2,12 +2,15 @@
 
 use std::time::SystemTime;
 
+use zeroize::Zeroizing;
+
 use super::attach::{Credentials, IssueFailure};
 use super::store::{Lease, Unavailable};
 use crate::names::CredentialName;
 use crate::session::phantom::{Issue, PhantomKey};
 use crate::session::{Binding, Reference, Role, Signer, Signing};
 use crate::signature::recipe::{Fault, Parts};
+use crate::signature::sigv4::account_of;
 
 /// A credential, or a part of one that signs, and what it lacks.
 #[derive(Debug)]
@@ -97,4 +100,11 @@ impl Credentials {
 fn first<'p>(parts: &'p [crate::signature::recipe::Part], signing: &Signing) -> &'p str {
     let mut unkept = parts.iter().filter(|part| signing.part(&part.name).is_none());
     unkept.next().map_or("", |part| part.name.as_str())
+}
+
+/// The account of the access key in a variable of the environment, if its id tells it; `None` where it is kept elsewhere, or not set.
+#[must_use]
+pub fn account_in_environment(reference: &Reference) -> Option<Option<String>> {
+    let id = Zeroizing::new(std::env::var(reference.env_name()?).ok()?);
+    Some(account_of(&id))
 }

@@ -18,7 +18,7 @@ mod verify;
 pub use attach::{Credentials, Error, IssueFailure};
 pub(crate) use credentialed::CredentialedParts;
 pub use credentialed::{Credentialed, Lent};
-pub use examine::{Examined, Lack};
+pub use examine::{Examined, Lack, account_in_environment};
 pub use inject::AttachFailure;
 pub use mint::{MintFailure, Minting};
 pub use scrub::{Echoes, FrameFault, ScrubBody, ScrubFrames, Scrubber};

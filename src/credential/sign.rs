@@ -83,11 +83,17 @@ fn sign_sigv4(
         }
     };
     let claim = &request.claim;
-    for (name, value) in signer.scope().additions(&action) {
+    let access_key = text(access_key)?;
+    let additions = signer.scope().additions(
+        &request.endpoint,
+        &action,
+        sigv4::account_of(access_key).as_deref(),
+    );
+    for (name, value) in additions.map_err(|why| Error::Unsignable(why.into()))? {
         head.fields.insert(name, value);
     }
     let with = With {
-        access_key: text(access_key)?,
+        access_key,
         secret: secret.ok_or(Error::Unknown)?,
         session_token: token.map(text).transpose()?,
         now: SystemTime::now(),

@@ -28,6 +28,7 @@ pub(super) enum Attribute {
     ContentLength,
     Upgrade,
     Credentials,
+    Actions,
     Credential,
     Origin,
     Place,
@@ -35,7 +36,7 @@ pub(super) enum Attribute {
 
 impl Attribute {
     /// Every attribute; the last three exist for loans only.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Session,
         Self::Groups,
         Self::Labels,
@@ -60,6 +61,7 @@ impl Attribute {
         Self::ContentLength,
         Self::Upgrade,
         Self::Credentials,
+        Self::Actions,
         Self::Credential,
         Self::Origin,
         Self::Place,
@@ -92,6 +94,7 @@ impl Attribute {
             Self::ContentLength => "contentLength",
             Self::Upgrade => "upgrade",
             Self::Credentials => "credentials",
+            Self::Actions => "actions",
             Self::Credential => "credential",
             Self::Origin => "origin",
             Self::Place => "place",
@@ -117,7 +120,7 @@ impl Attributes {
     pub const REQUEST: Self = Self((1 << Attribute::Credential as u32) - 1);
 
     /// Those by which a rule tells one request to a host from another; each request of a batch has its own.
-    pub const OF_ONE_REQUEST: [Attribute; 11] = [
+    pub const OF_ONE_REQUEST: [Attribute; 12] = [
         Attribute::Method,
         Attribute::Path,
         Attribute::Prefixes,
@@ -129,6 +132,7 @@ impl Attributes {
         Attribute::Fields,
         Attribute::FieldsOnce,
         Attribute::FieldNames,
+        Attribute::Actions,
     ];
 
     /// Whether the set has none.

@@ -100,6 +100,7 @@ fn value(attribute: Attribute, facts: &Facts<'_>, parts: &Parts) -> Result<Value
         ),
         Attribute::Upgrade => text(facts.upgrade),
         Attribute::Credentials => texts(facts.credentials.iter().map(|name| name.as_str())),
+        Attribute::Actions => texts(facts.actions),
         Attribute::Credential | Attribute::Origin | Attribute::Place => return Err(Fault::Context),
     })
 }

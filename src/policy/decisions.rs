@@ -128,6 +128,7 @@ struct Defaults {
     content_length: Option<u64>,
     upgrade: Option<String>,
     credentials: Option<Vec<String>>,
+    actions: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -149,6 +150,7 @@ struct Decision {
     content_length: Option<u64>,
     upgrade: Option<String>,
     credentials: Option<Vec<String>>,
+    actions: Option<Vec<String>>,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
@@ -178,6 +180,7 @@ struct Case {
     content_length: Option<u64>,
     upgrade: String,
     credentials: Vec<CredentialName>,
+    actions: Vec<String>,
 }
 
 impl Case {
@@ -229,6 +232,7 @@ impl Case {
                 .iter()
                 .map(credential)
                 .collect::<Result<_, _>>()?,
+            actions: all(decision.actions, &defaults.actions),
         })
     }
 
@@ -249,6 +253,7 @@ impl Case {
             upgrade: &self.upgrade,
             credentials: &self.credentials,
             batch: is_batch(&self.host, &self.target),
+            actions: &self.actions,
         }
     }
 

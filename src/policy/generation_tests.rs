@@ -28,6 +28,7 @@ pub(in crate::policy) struct Owned {
     pub upgrade: String,
     pub credentials: Vec<CredentialName>,
     pub batch: bool,
+    pub actions: Vec<String>,
 }
 
 impl Default for Owned {
@@ -46,6 +47,7 @@ impl Default for Owned {
             upgrade: String::new(),
             credentials: Vec::new(),
             batch: false,
+            actions: Vec::new(),
         }
     }
 }
@@ -68,6 +70,7 @@ impl Owned {
             upgrade: &self.upgrade,
             credentials: &self.credentials,
             batch: self.batch,
+            actions: &self.actions,
         }
     }
 }
@@ -495,6 +498,7 @@ fn scopes() -> impl Strategy<Value = String> {
         1 => Just(r#"when { context.now < datetime("2026-09-22") || context.upgrade == "websocket" }"#),
         1 => Just(r#"when { context.secure && context.scheme == "https" && context.entry == "exec" }"#),
         1 => Just(r#"when { context.credentials.contains("c1") && context.method != "PUT" && context.path != "/" }"#),
+        1 => Just(r#"when { ["s3:PutObject"].containsAll(context.actions) && !context.actions.isEmpty() }"#),
         // These two err on requests with content.
         1 => Just(r#"when { context.contentLength + 9223372036854775807 > 0 }"#),
         1 => Just(r#"when { principal in Gateway::Group::"g1" || context.contentLength * 9223372036854775807 < 9 }"#),
@@ -528,7 +532,11 @@ fn requests() -> impl Strategy<Value = (Owned, Option<&'static str>)> {
             few(&["", "websocket"]),
             proptest::sample::select(vec![Scheme::Https, Scheme::Http]),
         ),
-        (lists(&["c1", "c2"]), proptest::option::of(few(&["c1", "c2"]))),
+        (
+            lists(&["c1", "c2"]),
+            proptest::option::of(few(&["c1", "c2"])),
+            lists(&["s3:PutObject", "s3:PutObjectAcl"]),
+        ),
     )
         .prop_map(
             |((session, groups, labels), host, method, path, query, accept, rest, credentials)| {
@@ -555,6 +563,7 @@ fn requests() -> impl Strategy<Value = (Owned, Option<&'static str>)> {
                         .into_iter()
                         .map(|name| CredentialName::new(name).unwrap())
                         .collect(),
+                    actions: credentials.2.into_iter().map(str::to_owned).collect(),
                 };
                 (request, credentials.1)
             },

@@ -97,6 +97,7 @@ pub(super) fn key(reads: Attributes, facts: &Facts<'_>, loan: Option<Loan<'_>>, 
             Attribute::Credentials => {
                 each(out, facts.credentials.iter().map(|name| name.as_str().as_bytes()))
             }
+            Attribute::Actions => each(out, facts.actions.iter().map(|action| action.as_bytes())),
             Attribute::Place => match loan {
                 Some(loan) => one(out, loan.place.as_bytes()),
                 None => return false,

@@ -80,9 +80,11 @@ impl Policies {
             batch,
         } = identified.into_parts();
         let names: Arc<[CredentialName]> = lends.iter().map(|lend| lend.credential().clone()).collect();
+        let actions: Vec<String> = lends.iter().flat_map(Lend::actions).collect();
+        let asked = (&*names, &*actions);
         let facts = Facts {
             batch,
-            ..facts(&arrival, &head, &content, upgrade.is_some(), &session, &names)
+            ..facts(&arrival, &head, &content, upgrade.is_some(), &session, asked)
         };
         let verdict = generation.ask(&facts);
         if !verdict.allowed() {
@@ -137,7 +139,7 @@ fn facts<'a>(
     content: &Content,
     websocket: bool,
     session: &'a Session,
-    credentials: &'a [CredentialName],
+    (credentials, actions): (&'a [CredentialName], &'a [String]),
 ) -> Facts<'a> {
     Facts {
         session: session.id(),
@@ -155,6 +157,7 @@ fn facts<'a>(
         upgrade: if websocket { "websocket" } else { "" },
         credentials,
         batch: false,
+        actions,
     }
 }
 

@@ -472,7 +472,7 @@ mod tests {
                 exact_paths,
             };
             let signing = Signing {
-                signer: Signer::SigV4(Box::new(SigV4::new(Scope::default(), vec![endpoint]))),
+                signer: Signer::SigV4(Box::new(SigV4::new(Scope::default(), vec![endpoint], Vec::new()))),
                 parts: Vec::new(),
             };
             Binding {

@@ -60,6 +60,7 @@ impl Bindings {
         }
         search.target()?;
         search.always()?;
+        search.use_of_none()?;
         search.found.watch = search.form();
         Ok(search.found)
     }

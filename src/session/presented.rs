@@ -160,6 +160,14 @@ impl Lend {
         &self.spot
     }
 
+    /// What is asked for with it, by the names that pins have, where it signs as AWS does.
+    pub(crate) fn actions(&self) -> Vec<String> {
+        match &self.spot {
+            Spot::SigV4(request) => request.reading.names(),
+            _ => Vec::new(),
+        }
+    }
+
     /// How the request is signed with it, where it signs.
     pub(crate) fn signing(&self) -> Option<&Signing> {
         self.bound.binding.signing()

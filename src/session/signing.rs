@@ -61,6 +61,8 @@ pub enum Signer {
 pub struct SigV4 {
     scope: Scope,
     endpoints: Vec<OwnEndpoint>,
+    /// Origins of which requests may be made that are not signed.
+    unsigned: Vec<OriginPattern>,
     /// What the origins are that were asked lately; to read a host costs more than a request may.
     known: Mutex<LruCache<Origin, Option<Arc<Endpoint>>>>,
 }
@@ -153,12 +155,14 @@ impl Signing {
 }
 
 impl SigV4 {
-    /// A credential for AWS's own endpoints or the ones that are named, within pins.
+    /// A credential for AWS's own endpoints or the ones that are named, within pins; `unsigned` are the origins of which
+    /// requests without a signature may be made, too.
     #[must_use]
-    pub fn new(scope: Scope, endpoints: Vec<OwnEndpoint>) -> Self {
+    pub fn new(scope: Scope, endpoints: Vec<OwnEndpoint>, unsigned: Vec<OriginPattern>) -> Self {
         Self {
             scope,
             endpoints,
+            unsigned,
             known: Mutex::new(LruCache::new(MOST_KNOWN)),
         }
     }
@@ -167,6 +171,12 @@ impl SigV4 {
     #[must_use]
     pub fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    /// Whether it signs for buckets of the key's own account alone, at AWS: nothing says whose buckets are meant.
+    #[must_use]
+    pub fn is_for_own_account(&self) -> bool {
+        self.endpoints.is_empty() && self.scope.is_for_own_account()
     }
 
     fn endpoint(&self, origin: &Origin) -> Option<Arc<Endpoint>> {
@@ -241,6 +251,22 @@ impl SigV4 {
         })
     }
 
+    /// Refuses a request with which no credential of the session is used, at a host for which this one signs: no pin holds for
+    /// it. Where resources are pinned, that goes for every host of AWS at which nobody else's credential is used
+    /// (`managed` says that), for its customers answer there.
+    ///
+    /// # Errors
+    /// [`OutOfScope::NotSigned`].
+    pub(super) fn permits_use_of_none(&self, origin: &Origin, managed: bool) -> Result<(), Unsignable> {
+        let named = self.unsigned.iter().any(|pattern| pattern.matches(origin));
+        let of_customers = || self.endpoints.is_empty() && !managed && !self.scope.is_for_any_resource();
+        let held = self.endpoint(origin).is_some() || of_customers();
+        match held && !named {
+            true => Err(OutOfScope::NotSigned.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses a request without a signature whose answer would be a credential.
     ///
     /// # Errors
@@ -260,7 +286,10 @@ impl SigV4 {
     /// Whether the request's content must be looked at before it is signed.
     #[must_use]
     pub fn needs_content(&self, request: &SigV4Request, head: &RequestHead) -> bool {
-        matches!(request.reading, Reading::Form(_)) || self.scope.needs_content(&request.endpoint, head)
+        matches!(request.reading, Reading::Form(_))
+            || self
+                .scope
+                .needs_content(&request.endpoint, head, &request.reading)
     }
 
     /// The action of a request, which is within the pins with its content.
@@ -281,7 +310,8 @@ impl SigV4 {
                 action
             }
         };
-        self.scope.permits_content(&request.endpoint, head, content)?;
+        self.scope
+            .permits_content(&request.endpoint, head, &action, content)?;
         Ok(action)
     }
 }

@@ -47,6 +47,8 @@ pub const H2: &str = "h2.rig.test";
 pub const EVIL: &str = "evil.rig.test";
 /// An S3 endpoint for which `aws` and `temp` sign.
 pub const S3: &str = "s3.rig.test";
+/// A bucket of it that takes requests without a signature.
+pub const PUBLIC: &str = "public.s3.rig.test";
 /// A DynamoDB endpoint for which they sign.
 pub const DB: &str = "db.rig.test";
 /// An STS endpoint for which they sign; `temp` may assume roles.
@@ -216,7 +218,7 @@ const SERVICES: [(&str, &str, &str, &str, &str); 8] = [
 
 /// The parts of the credentials that sign: name, variable, pattern of the secret. The access key id of `temp` is no canary,
 /// so that each signed request carries one.
-const SIGNING: [(&str, &str, &str); 13] = [
+const SIGNING: [(&str, &str, &str); 17] = [
     ("aws", "AWS_ACCESS_KEY_ID", "AKIA%"),
     ("aws-secret", "AWS_SECRET_ACCESS_KEY", "%%"),
     ("temp", "TEMP_ID", "ASIA%"),
@@ -228,6 +230,10 @@ const SIGNING: [(&str, &str, &str); 13] = [
     ("granted-secret", "GRANTED_SECRET", "%%"),
     ("actor", "ACTOR_ID", "AKIA%"),
     ("actor-secret", "ACTOR_SECRET", "%%"),
+    ("writer", "WRITER_ID", "AKIA%"),
+    ("writer-secret", "WRITER_SECRET", "%%"),
+    ("tenant", "TENANT_ID", "AKIA%"),
+    ("tenant-secret", "TENANT_SECRET", "%%"),
     ("exchange", "BINANCE_API_KEY", "%%%%"),
     ("exchange-secret", "BINANCE_API_SECRET", "%%%%"),
 ];
@@ -241,16 +247,18 @@ const ENDPOINTS: &str = r#"endpoints = [
     { origin = "https://express.rig.test", service = "s3express", region = "us-east-1" },
     { origin = "https://own.rig.test", service = "own-service", region = "here" },
 ]
+unsigned = ["https://public.s3.rig.test"]
 "#;
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's name server.
-pub const ALLOWED: [&str; 40] = [
+pub const ALLOWED: [&str; 41] = [
     GOOD,
     OTHER,
     SECOND,
     H2,
     S3,
     "bucket.s3.rig.test",
+    PUBLIC,
     DB,
     STS,
     EXPRESS,
@@ -300,7 +308,7 @@ pub fn policies() -> String {
         .iter()
         .map(|one| one.0)
         .chain(SERVICES.iter().map(|one| one.0))
-        .chain(["aws", "temp", "actor", "exchange"])
+        .chain(["aws", "temp", "actor", "tenant", "exchange"])
     {
         text.push_str(&format!(
             "@id(\"rig/lend-{name}\")\npermit(principal, action == Gateway::Action::\"lend\", \
@@ -318,8 +326,11 @@ const FIRST_PARTY: &str = r#"
 permit(principal, action in Gateway::Action::"ask", resource in Gateway::Domain::"amazonaws.com");
 @id("rig/lend-at-aws")
 permit(principal, action == Gateway::Action::"lend", resource) when {
-    [Gateway::Credential::"pinned", Gateway::Credential::"granted"].contains(resource) && context.origin in Gateway::Domain::"amazonaws.com"
+    [Gateway::Credential::"pinned", Gateway::Credential::"granted", Gateway::Credential::"writer"].contains(resource) && context.origin in Gateway::Domain::"amazonaws.com"
 };
+@id("rig/no-list")
+forbid(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"granted")
+when { context.actions.contains("s3:PutObjectAcl") };
 "#;
 
 const FORBIDS: &str = r#"
@@ -883,6 +894,18 @@ fn settings(origins: &Origins, names: &Names) -> String {
             "granted",
             "GRANTED",
             "credential_actions = [\"s3control:GetDataAccess\"]".to_owned(),
+        ),
+        (
+            "writer",
+            "WRITER",
+            "actions = [\"s3:PutObject\"]\nbuckets = [\"bucket\"]".to_owned(),
+        ),
+        (
+            "tenant",
+            "TENANT",
+            format!(
+                "buckets = [\"shared/incoming/\"]\nendpoints = [{{ origin = \"https://{S3}\", service = \"s3\", region = \"us-east-1\" }}]"
+            ),
         ),
         (
             "actor",

@@ -18,6 +18,7 @@ mod paths;
 mod pauses;
 mod phantoms;
 mod policy;
+mod reach;
 mod review;
 mod signing;
 mod verdicts;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         bounds::ROWS,
         phantoms::ROWS,
         policy::ROWS,
+        reach::ROWS,
         review::ROWS,
         signing::ROWS,
     ]

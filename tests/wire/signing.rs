@@ -4,7 +4,7 @@ use crate::rig::canary::{hex, random};
 use crate::rig::origin::{Seen, ok};
 use crate::rig::sigv4::{Ask, Judged, Key, chunks, hash, judge, mac};
 use crate::rig::way::{Response, Way};
-use crate::rig::{DB, EXCHANGE, EXPRESS, OTHER, Rig, S3, STS};
+use crate::rig::{DB, EXCHANGE, EXPRESS, OTHER, PUBLIC, Rig, S3, STS};
 use crate::rows;
 
 rows![
@@ -767,13 +767,13 @@ fn the_phantoms_of_a_signing_credential_go_nowhere_else(rig: &Rig) {
     }
 }
 
-/// J05: an unsigned request is policy's to judge, and nothing is lent to it.
+/// J05: an unsigned request, to an origin that `unsigned` names, is policy's to judge, and nothing is lent to it.
 fn a_request_without_a_signature_gets_none(rig: &Rig) {
     for way in [Way::Connect, Way::Transparent] {
         // The second has no signature either, only the letters of one.
         for query in ["", "?x=X-Amz-Algorithm=AWS4-HMAC-SHA256"] {
             let bytes = format!("GET {{T}}/bucket/../public{query} HTTP/1.1\r\nHost: {{H}}\r\n\r\n");
-            let answer = rig.ask(way, S3, &bytes);
+            let answer = rig.ask(way, PUBLIC, &bytes);
             let record = rig.record(way);
             assert_eq!((answer.status, record["lent"].is_null()), (200, true), "{record}");
             let seen = rig.seen().remove(0);

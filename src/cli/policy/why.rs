@@ -153,6 +153,8 @@ impl Asked {
             upgrade: "",
             credentials: &self.credentials,
             batch: is_batch(&self.host, &self.target),
+            // The record does not tell them, so a policy that asks for some allows less here than it did.
+            actions: &[],
         }
     }
 }

@@ -154,6 +154,24 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
+    /// A request to a host for which a credential signs uses one of the session's, or is refused: it is anonymous, or signed in
+    /// a way that is not read here, by whomever (J05, J06).
+    pub(super) fn use_of_none(&self) -> Result<(), CredentialRefusal> {
+        if !self.found.lends.is_empty() {
+            return Ok(());
+        }
+        let origin = &self.head.origin;
+        for bound in self.bindings.of_host(&origin.authority.host) {
+            if let Some(Signer::SigV4(signer)) = bound.binding.signing().map(|signing| &signing.signer) {
+                let credential = bound.binding.credential.clone();
+                signer
+                    .permits_use_of_none(origin, !self.bound.is_empty())
+                    .map_err(|why| CredentialRefusal::Unsignable { credential, why })?;
+            }
+        }
+        Ok(())
+    }
+
     /// A request that is signed by a recipe. Several may read one request; the key's id tells which is meant.
     fn recipe(&mut self, signers: &[(&'a Arc<Bound>, &'a Arc<Recipe>)]) -> Result<(), CredentialRefusal> {
         let (mut strange, mut unsound) = (None, None);

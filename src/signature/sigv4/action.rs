@@ -4,6 +4,7 @@
 //! request says its operation twice, or in a spelling that two readers could read differently, there is no action but a
 //! refusal (threat J10). An operation that is in no table is *unknown*: nothing can be granted to it by name.
 
+mod fields;
 mod minting;
 mod rest;
 mod rpc;
@@ -11,6 +12,7 @@ mod s3;
 
 use std::fmt;
 
+pub(super) use fields::{is_known as is_known_field, is_known_parameter};
 pub use rpc::PendingForm;
 pub(super) use s3::{CopySource, S3Call};
 
@@ -25,6 +27,8 @@ pub struct Action {
     operation: Option<&'static str>,
     /// Whether an API at the endpoint returns credentials by some operation.
     beside_minting: bool,
+    /// What is asked for beside the operation, by name.
+    implied: Vec<&'static str>,
     s3: Option<Box<S3Call>>,
     accounts: Vec<String>,
 }
@@ -36,6 +40,16 @@ pub enum Reading {
     Known(Action),
     /// It stands in a form, which must be held (query protocol).
     Form(PendingForm),
+}
+
+impl Reading {
+    /// Every action that is asked for, as far as the head tells: where it stands in a form, `api:?`.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Reading::Known(action) => action.names().collect(),
+            Reading::Form(form) => vec![form.unread().name().to_string()],
+        }
+    }
 }
 
 /// Why a request has no one action.
@@ -91,6 +105,12 @@ impl Action {
     pub fn name(&self) -> impl fmt::Display + use<> {
         let (api, operation) = (self.api, self.operation.unwrap_or("?"));
         format!("{api}:{operation}")
+    }
+
+    /// Every action that it asks for: its own, and what its fields ask for beside it.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let implied = self.implied.iter().map(|name| (*name).to_owned());
+        std::iter::once(self.name().to_string()).chain(implied)
     }
 
     /// Whether its operation is in a table, so that a pin can be compared with it.
@@ -159,6 +179,7 @@ impl Action {
             operation: None,
             // Of a service that is in no table nothing is known, and so not that it returns no credential.
             beside_minting: apis.is_empty() || apis.iter().any(|api| minting::is_minting(api)),
+            implied: Vec::new(),
             s3: None,
             accounts: Vec::new(),
         }
@@ -167,10 +188,11 @@ impl Action {
 
 /// All names that a pin can match.
 pub(super) fn names() -> impl Iterator<Item = String> {
-    Tables::get().apis().flat_map(|api| {
+    let operations = Tables::get().apis().flat_map(|api| {
         let operations = api.operations().iter();
         operations.map(move |operation| format!("{}:{}", api.id, operation.name))
-    })
+    });
+    operations.chain(fields::PERMISSIONS.map(str::to_owned))
 }
 
 /// Whether the path of an object store begins with the bucket.

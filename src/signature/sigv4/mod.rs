@@ -6,6 +6,7 @@
 //! [`Rechain`], [`Events`]. AWS General Reference, "Signature Version 4 signing process"; Amazon S3 API Reference, "Authenticating
 //! Requests (AWS Signature Version 4)".
 
+mod account;
 mod action;
 mod canonical;
 mod chain;
@@ -28,6 +29,7 @@ mod tables;
 mod tests;
 mod verify;
 
+pub use account::account_of;
 pub use action::{Action, ActionFault, PendingForm, Reading};
 pub use chain::Chain;
 pub use chunks::Rechain;
@@ -38,7 +40,7 @@ pub use fault::Fault;
 pub use minted::{Illegible, Minted, replaced};
 pub use named::Unreadable;
 pub use payload::{Payload, Streaming};
-pub use scope::{Asked, OutOfScope, PinMistake, Pins, Scope};
+pub use scope::{Asked, OutOfScope, PinMistake, Pins, Scope, Where};
 pub use sign::{Signed, With, sign};
 pub use stamp::Stamp;
 pub use verify::Verified;

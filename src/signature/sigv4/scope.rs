@@ -3,11 +3,13 @@
 //! An empty list of pins pins nothing. What a pin cannot be compared with is refused: an unknown operation under pinned actions,
 //! an access point under pinned buckets, content that cannot be read under pinned accounts.
 
+use std::fmt;
+
 use http::{HeaderName, HeaderValue, Method, header};
 
-use super::action::{Action, CopySource, Reading, S3Call, names};
+use super::action::{Action, CopySource, Reading, S3Call, is_known_field, is_known_parameter, names};
 use super::endpoint::{Endpoint, ScopeMismatch, Style, is_account, is_bucket};
-use super::named;
+use super::named::{self, Allowed, Data, Form, Named};
 use super::tables::Tables;
 use crate::message::RequestHead;
 
@@ -22,7 +24,8 @@ pub struct Pins {
     pub services: Vec<String>,
     /// Services that the operator's own endpoints name, which `services` may name though they are in no table.
     pub own_services: Vec<String>,
-    /// Accounts of twelve digits, whose resources alone may be named.
+    /// Accounts of twelve digits and canonical user ids, whose resources alone may be named, and to whom alone they may be
+    /// opened; `*` alone is all of them.
     pub accounts: Vec<String>,
     /// Buckets, `name` or `name/prefix`.
     pub buckets: Vec<String>,
@@ -44,8 +47,10 @@ pub enum PinMistake {
     /// No service signs so, or is called so.
     #[error("there is no service `{0}`")]
     Service(String),
-    /// Not twelve digits.
-    #[error("`{0}` is no account: it has twelve digits")]
+    /// Neither twelve digits nor a canonical user id.
+    #[error(
+        "`{0}` is no account: it has twelve digits, or 64 in hexadecimal as a canonical user id; `*` stands alone"
+    )]
     Account(String),
     /// No name of a bucket.
     #[error("`{0}` is no bucket, and no bucket with a prefix")]
@@ -107,8 +112,40 @@ pub enum OutOfScope {
     #[error("which bucket or keys are meant cannot be told from the head, and buckets are pinned")]
     BucketHidden,
     /// The account is not pinned.
-    #[error("the account `{0}` is none that the credential is for")]
-    Account(String),
+    #[error(
+        "the account `{account}` in {place} is none that the credential is for; a number of twelve digits counts as one, and is \
+         taken if `accounts` lists it"
+    )]
+    Account {
+        /// The account, or what may be one.
+        account: String,
+        /// Where it stands.
+        place: Where,
+    },
+    /// A canonical user id or an e-mail address, as those to whom something is opened have.
+    #[error("{0} opens something to a canonical user id or an e-mail address that `accounts` does not list")]
+    Grantee(Where),
+    /// It opens something to everybody, or to whoever signs in, and accounts are pinned.
+    #[error("{0} opens something to everybody, and accounts are pinned")]
+    Everybody(Where),
+    /// Another bucket than the pinned ones is named.
+    #[error("the bucket `{bucket}` in {place} is none that the credential is for")]
+    NamedBucket {
+        /// The bucket, or a pattern of buckets.
+        bucket: String,
+        /// Where it stands.
+        place: Where,
+    },
+    /// A field or parameter that no table has, beside pins.
+    #[error(
+        "a field or parameter of this request is none of S3's, so what it asks for cannot be compared with the pins"
+    )]
+    Field,
+    /// There is no signature, and the host is one for which the credential signs.
+    #[error(
+        "the request is not signed with the credential, and its host is not among the origins of `unsigned`"
+    )]
+    NotSigned,
     /// It cannot be ensured whose bucket it is.
     #[error(
         "whose bucket it is cannot be ensured for this request; with several accounts it says so in x-amz-expected-bucket-owner"
@@ -119,7 +156,45 @@ pub enum OutOfScope {
     Unreadable(#[from] named::Unreadable),
 }
 
+/// Where in a request something stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// The host.
+    Host,
+    /// Path or query.
+    Target,
+    /// A field.
+    Field,
+    /// The content.
+    Content,
+}
+
+impl fmt::Display for Where {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Where::Host => "the host",
+            Where::Target => "path or query",
+            Where::Field => "a field",
+            Where::Content => "the content",
+        })
+    }
+}
+
 impl OutOfScope {
+    fn account(account: &str, place: Where) -> OutOfScope {
+        let account = account.to_owned();
+        OutOfScope::Account { account, place }
+    }
+
+    fn named(named: Named, place: Where) -> OutOfScope {
+        match named {
+            Named::Account(account) => OutOfScope::Account { account, place },
+            Named::Grantee => OutOfScope::Grantee(place),
+            Named::Bucket(bucket) => OutOfScope::NamedBucket { bucket, place },
+            Named::Everybody => OutOfScope::Everybody(place),
+        }
+    }
+
     /// The short code for refusals and audit records.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -133,9 +208,14 @@ impl OutOfScope {
             }
             OutOfScope::Bucket
             | OutOfScope::BucketHidden
-            | OutOfScope::Account(_)
+            | OutOfScope::Account { .. }
             | OutOfScope::BucketOwner
+            | OutOfScope::Grantee(_)
+            | OutOfScope::Everybody(_)
+            | OutOfScope::NamedBucket { .. }
+            | OutOfScope::Field
             | OutOfScope::Unreadable(_) => "sigv4_resource",
+            OutOfScope::NotSigned => "sigv4_absent",
         }
     }
 }
@@ -147,6 +227,8 @@ pub struct Scope {
     buckets: Vec<BucketPin>,
     /// `pins.accounts` of one account, as the field that is sent.
     owner: Option<HeaderValue>,
+    /// Whether buckets of any account are meant, by `*`.
+    any_account: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,10 +243,14 @@ impl Scope {
     ///
     /// # Errors
     /// Every mistake in them.
-    pub fn new(pins: Pins) -> Result<Scope, Vec<PinMistake>> {
+    pub fn new(mut pins: Pins) -> Result<Scope, Vec<PinMistake>> {
         let mistakes = mistakes(&pins);
         if !mistakes.is_empty() {
             return Err(mistakes);
+        }
+        let any_account = pins.accounts == ["*"];
+        if any_account {
+            pins.accounts.clear();
         }
         let pin = |text: &String| {
             let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
@@ -173,13 +259,15 @@ impl Scope {
                 prefix: prefix.to_owned(),
             }
         };
-        let owner = match &pins.accounts[..] {
-            [one] => HeaderValue::from_str(one).ok(),
+        let mut accounts = pins.accounts.iter().filter(|text| is_account(text));
+        let owner = match (accounts.next(), accounts.next()) {
+            (Some(one), None) => HeaderValue::from_str(one).ok(),
             _ => None,
         };
         Ok(Scope {
             buckets: pins.buckets.iter().map(pin).collect(),
             owner,
+            any_account,
             pins,
         })
     }
@@ -212,7 +300,7 @@ impl Scope {
             }
         }
         match endpoint.account() {
-            Some(account) if !self.takes_account(account) => Err(OutOfScope::Account(account.to_owned())),
+            Some(account) if !self.takes_account(account) => Err(OutOfScope::account(account, Where::Host)),
             _ => Ok(()),
         }
     }
@@ -229,35 +317,93 @@ impl Scope {
     ) -> Result<(), OutOfScope> {
         self.permits_name(action)?;
         if let Some(call) = action.s3() {
+            self.permits_known(endpoint, head, call)?;
             self.permits_buckets(endpoint, action, call)?;
             self.permits_owner(endpoint, action, call)?;
-            return self.permits_fields(head);
+            return self.permits_head(endpoint, head, action);
         }
         if !self.buckets.is_empty() && action.api() == "s3control" {
             return Err(OutOfScope::BucketHidden);
         }
-        if self.pins.accounts.is_empty() {
-            return Ok(());
+        let strange = |account: &&String| !self.takes_account(account);
+        if let Some(account) = action.accounts().iter().find(strange) {
+            return Err(OutOfScope::account(account, Where::Target));
         }
-        let strange = |account: &String| !self.takes_account(account);
-        let stranger = action.accounts().iter().find(|account| strange(account)).cloned();
-        let stranger =
-            stranger.or_else(|| named::in_target(&head.target, &|account| self.takes_account(account)));
-        let stranger = stranger.or_else(|| {
-            let said = head.fields.get_all("x-amz-account-id").iter();
-            said.map(|value| value.to_str().unwrap_or("?").to_owned())
-                .find(strange)
-        });
-        stranger.map_or(Ok(()), |account| Err(OutOfScope::Account(account)))?;
-        self.permits_fields(head)
+        let mut said = head.fields.get_all("x-amz-account-id").iter();
+        let strange = |value: &&HeaderValue| !self.takes_account(value.to_str().unwrap_or("?"));
+        if let Some(value) = said.find(strange) {
+            return Err(OutOfScope::account(value.to_str().unwrap_or("?"), Where::Field));
+        }
+        self.permits_head(endpoint, head, action)
     }
 
-    fn permits_fields(&self, head: &RequestHead) -> Result<(), OutOfScope> {
-        if self.pins.accounts.is_empty() {
+    /// Whether what path, query and fields name is within the pins.
+    fn permits_head(
+        &self,
+        endpoint: &Endpoint,
+        head: &RequestHead,
+        action: &Action,
+    ) -> Result<(), OutOfScope> {
+        let data = Data::of(action.api(), action.operation());
+        let data = action.s3().is_none().then_some(data);
+        self.searching(endpoint, action, |allowed| {
+            if let Some(found) = named::in_target(&head.target, data, allowed) {
+                return Err(OutOfScope::named(found, Where::Target));
+            }
+            let found = named::in_fields(&head.fields, allowed);
+            found.map_or(Ok(()), |found| Err(OutOfScope::named(found, Where::Field)))
+        })
+    }
+
+    /// Calls with what may be named, where that is bounded at all.
+    fn searching(
+        &self,
+        endpoint: &Endpoint,
+        action: &Action,
+        search: impl FnOnce(Allowed<'_>) -> Result<(), OutOfScope>,
+    ) -> Result<(), OutOfScope> {
+        if !self.bounds_names(endpoint) {
             return Ok(());
         }
-        let stranger = named::in_fields(&head.fields, &head.target, &|account| self.takes_account(account));
-        stranger.map_or(Ok(()), |account| Err(OutOfScope::Account(account)))
+        let accounts = |account: &str| self.takes_account(account);
+        let buckets = |bucket: &str| self.pins_of(bucket).next().is_some();
+        let own = action.s3().and_then(|call| call.bucket.as_deref());
+        let store = |bucket: &str| Some(bucket) == own || buckets(bucket);
+        search(Allowed {
+            accounts: (!self.pins.accounts.is_empty()).then_some(&accounts),
+            buckets: (!self.buckets.is_empty()).then_some(&buckets),
+            store: if action.s3().is_some() { Some(&store) } else { None },
+        })
+    }
+
+    /// Whether pins say whom a request may name. Buckets are S3's, and no other store's service has to do with them.
+    fn bounds_names(&self, endpoint: &Endpoint) -> bool {
+        let buckets = endpoint.is_object_store() || !endpoint.is_own();
+        !self.pins.accounts.is_empty() || buckets && !self.buckets.is_empty()
+    }
+
+    /// Whether anything is pinned with which a field could be at odds.
+    fn is_pinned(&self) -> bool {
+        !self.is_for_any_resource() || !self.pins.actions.is_empty()
+    }
+
+    /// Whether every field and parameter is one whose meaning is known, where anything is pinned.
+    fn permits_known(
+        &self,
+        endpoint: &Endpoint,
+        head: &RequestHead,
+        call: &S3Call,
+    ) -> Result<(), OutOfScope> {
+        if !self.is_pinned() {
+            return Ok(());
+        }
+        let own = endpoint.is_own();
+        let mut fields = head.fields.keys();
+        let mut parameters = head.target.query_pairs();
+        let known = fields.all(|name| is_known_field(name.as_str(), own))
+            && parameters.all(|(name, _)| is_known_parameter(&name.to_ascii_lowercase(), own))
+            && !(own && call.strange);
+        known.then_some(()).ok_or(OutOfScope::Field)
     }
 
     /// Whether a request that is not signed may be made at an endpoint for which the credential signs: not if its answer is a
@@ -278,43 +424,100 @@ impl Scope {
     }
 
     /// Whether [`Scope::permits_content`] has something to say, so that the content must be held.
-    pub fn needs_content(&self, endpoint: &Endpoint, head: &RequestHead) -> bool {
-        !self.pins.accounts.is_empty()
-            && !endpoint.is_object_store()
+    pub fn needs_content(&self, endpoint: &Endpoint, head: &RequestHead, reading: &Reading) -> bool {
+        let data = match reading {
+            Reading::Known(action) => Data::of(action.api(), action.operation()),
+            Reading::Form(_) => Data::Nothing,
+        };
+        self.bounds_names(endpoint)
+            && data != Data::Whole
             && head.method != Method::GET
             && head.method != Method::HEAD
     }
 
-    /// Whether the accounts that the content names are within the pins.
+    /// Whether what the content names is within the pins.
     ///
     /// # Errors
-    /// [`OutOfScope::Account`], or [`OutOfScope::Unreadable`] where they cannot be found.
+    /// [`OutOfScope`] for an account, a grantee or a bucket that is none of the pinned ones, and for everybody;
+    /// [`OutOfScope::Unreadable`] where they cannot be found.
     pub fn permits_content(
         &self,
         endpoint: &Endpoint,
         head: &RequestHead,
+        action: &Action,
         content: &[u8],
     ) -> Result<(), OutOfScope> {
-        if !self.needs_content(endpoint, head) {
+        let field = |name| {
+            head.fields
+                .get(name)
+                .and_then(|value: &HeaderValue| value.to_str().ok())
+        };
+        let data = Data::of(action.api(), action.operation());
+        if data == Data::Whole || content.is_empty() || !self.bounds_names(endpoint) {
             return Ok(());
         }
-        let kind = head
-            .fields
-            .get(header::CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok());
+        if head.fields.contains_key(header::CONTENT_ENCODING) {
+            return Err(OutOfScope::Unreadable(named::Unreadable));
+        }
         let mut apis = endpoint.apis().into_iter();
-        let forms = apis.any(|api| api.speaks("query") || api.speaks("ec2"));
-        let stranger = named::in_content(kind, content, forms, &|account| self.takes_account(account))?;
-        stranger.map_or(Ok(()), |account| Err(OutOfScope::Account(account)))
+        let form = match (action.s3(), action.operation()) {
+            (None, _) => Form::Typed {
+                forms: apis.any(|api| api.speaks("query") || api.speaks("ec2")),
+            },
+            // SDKs give no type to S3, which goes by the operation.
+            (Some(_), Some("PutBucketPolicy")) => Form::Json,
+            (Some(_), _) => Form::Xml,
+        };
+        let kind = field(header::CONTENT_TYPE);
+        self.searching(endpoint, action, |allowed| {
+            let found = named::in_content(kind, content, (form, data), allowed)?;
+            found.map_or(Ok(()), |found| Err(OutOfScope::named(found, Where::Content)))
+        })?;
+        // What no text says: that a guard against the public falls.
+        let text = std::str::from_utf8(content).map_err(|_| named::Unreadable)?;
+        let falls = action.operation() == Some("PutPublicAccessBlock")
+            && !self.pins.accounts.is_empty()
+            && !named::xml::all_true(text, &PUBLIC_ACCESS);
+        if falls {
+            Err(OutOfScope::Everybody(Where::Content))
+        } else {
+            Ok(())
+        }
     }
 
-    /// The fields that must be added and signed so that S3 itself refuses a bucket of another account.
-    pub fn additions(&self, action: &Action) -> Vec<(HeaderName, HeaderValue)> {
-        let (Some(owner), Some(call)) = (&self.owner, action.s3()) else {
-            return Vec::new();
+    /// The fields that must be added and signed so that S3 itself refuses a bucket of another account: of the pinned one, else,
+    /// unless buckets are pinned or `accounts` is `*`, of the account of the key, where that is known.
+    ///
+    /// # Errors
+    /// [`OutOfScope::Account`] where the client says that it means another account than the key's.
+    pub fn additions(
+        &self,
+        endpoint: &Endpoint,
+        action: &Action,
+        of_key: Option<&str>,
+    ) -> Result<Vec<(HeaderName, HeaderValue)>, OutOfScope> {
+        let Some(call) = action.s3() else {
+            return Ok(Vec::new());
         };
+        let by_default = of_key.filter(|_| self.is_for_own_account() && !endpoint.is_own());
+        if let Some(own) = by_default {
+            let in_fields = [&call.owner, &call.source_owner].into_iter().flatten();
+            let in_fields = in_fields.map(|said| (said.as_str(), Where::Field));
+            let in_host = endpoint.account().map(|said| (said, Where::Host));
+            let mut said = in_fields.chain(in_host);
+            if let Some((account, place)) = said.find(|(said, _)| *said != own) {
+                return Err(OutOfScope::account(account, place));
+            }
+        }
+        let of_key = by_default.and_then(|account| HeaderValue::from_str(account).ok());
+        let Some(owner) = self.owner.clone().or(of_key) else {
+            return Ok(Vec::new());
+        };
+        // By default also where no table has it: S3 leaves a field alone that it does not know.
+        let is_anyones = !OWN_ONLY.contains(&action.operation().unwrap_or_default());
+        let takes = call.takes_owner || by_default.is_some() && is_anyones;
         let mut fields = Vec::new();
-        if call.takes_owner && call.owner.is_none() {
+        if takes && call.owner.is_none() {
             fields.push((
                 HeaderName::from_static("x-amz-expected-bucket-owner"),
                 owner.clone(),
@@ -323,12 +526,20 @@ impl Scope {
         if matches!(call.source, Some(CopySource::Object { .. } | CopySource::Arn(_)))
             && call.source_owner.is_none()
         {
-            fields.push((
-                HeaderName::from_static("x-amz-source-expected-bucket-owner"),
-                owner.clone(),
-            ));
+            let name = HeaderName::from_static("x-amz-source-expected-bucket-owner");
+            fields.push((name, owner));
         }
-        fields
+        Ok(fields)
+    }
+
+    /// Whether buckets of the key's own account are meant, because nothing says which.
+    pub fn is_for_own_account(&self) -> bool {
+        self.is_for_any_resource() && !self.any_account
+    }
+
+    /// Whether neither accounts nor buckets are pinned.
+    pub fn is_for_any_resource(&self) -> bool {
+        self.pins.accounts.is_empty() && self.buckets.is_empty()
     }
 
     fn permits_name(&self, action: &Action) -> Result<(), OutOfScope> {
@@ -343,8 +554,15 @@ impl Scope {
         if action.returns_credentials() {
             return Err(OutOfScope::ReturnsCredentials(name));
         }
-        let pinned = pins.actions.is_empty() || pins.actions.iter().any(|pin| matches(pin, &name));
-        pinned.then_some(()).ok_or(OutOfScope::Action(name))
+        if !pins.accounts.is_empty() && OPENING.contains(&&*name) {
+            return Err(OutOfScope::Everybody(Where::Target));
+        }
+        let pinned = |name: &String| pins.actions.iter().any(|pin| matches(pin, name));
+        let mut names = action.names();
+        match names.find(|name| !pins.actions.is_empty() && !pinned(name)) {
+            Some(name) => Err(OutOfScope::Action(name)),
+            None => Ok(()),
+        }
     }
 
     fn permits_buckets(&self, endpoint: &Endpoint, action: &Action, call: &S3Call) -> Result<(), OutOfScope> {
@@ -413,14 +631,11 @@ impl Scope {
         }
         let says = |said: &Option<String>| match said {
             Some(account) if self.takes_account(account) => Ok(()),
-            Some(account) => Err(OutOfScope::Account(account.clone())),
+            Some(account) => Err(OutOfScope::account(account, Where::Field)),
             None if self.owner.is_some() => Ok(()),
             None => Err(OutOfScope::BucketOwner),
         };
-        let own_only = matches!(
-            action.operation(),
-            Some("ListBuckets" | "ListDirectoryBuckets" | "CreateBucket")
-        );
+        let own_only = OWN_ONLY.contains(&action.operation().unwrap_or_default());
         match (endpoint.is_own(), call.takes_owner) {
             // Nobody else's store can be relied upon to look at the field.
             (true, _) => return Err(OutOfScope::BucketOwner),
@@ -433,7 +648,7 @@ impl Scope {
             Some(CopySource::Object { .. }) => says(&call.source_owner),
             Some(CopySource::Arn(arn)) => match named::arn_account(arn) {
                 Some(account) if self.takes_account(account) => says(&call.source_owner),
-                Some(account) => Err(OutOfScope::Account(account.to_owned())),
+                Some(account) => Err(OutOfScope::account(account, Where::Field)),
                 None => Err(OutOfScope::BucketOwner),
             },
         }
@@ -457,6 +672,8 @@ fn mistakes(pins: &Pins) -> Vec<PinMistake> {
         own || tables.apis().any(|api| api.id == name || api.signing == name) || name.starts_with("s3")
     };
     let bucket = |text: &str| is_bucket(text.split('/').next().unwrap_or(text));
+    let alone = pins.accounts.len() == 1;
+    let account = |text: &str| is_account(text) || is_canonical_id(text) || alone && text == "*";
     let action = |pin: &str| names().any(|name| matches(pin, &name));
     let credential = |name: &str| Action::is_credential_name(name);
     let mut found = Vec::new();
@@ -467,7 +684,7 @@ fn mistakes(pins: &Pins) -> Vec<PinMistake> {
     check(&pins.partitions, &partition, PinMistake::Partition);
     check(&pins.regions, &region, PinMistake::Region);
     check(&pins.services, &service, PinMistake::Service);
-    check(&pins.accounts, &is_account, PinMistake::Account);
+    check(&pins.accounts, &account, PinMistake::Account);
     check(&pins.buckets, &bucket, PinMistake::Bucket);
     check(&pins.actions, &action, PinMistake::Action);
     check(
@@ -476,6 +693,11 @@ fn mistakes(pins: &Pins) -> Vec<PinMistake> {
         PinMistake::CredentialAction,
     );
     found
+}
+
+/// As "Finding an AWS account canonical user ID" has them.
+fn is_canonical_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// A pattern whose `*` stands for any characters.
@@ -499,6 +721,22 @@ fn matches(pattern: &str, name: &str) -> bool {
     false
 }
 
+/// Operations of S3 that make or list one's own buckets.
+const OWN_ONLY: [&str; 3] = ["ListBuckets", "ListDirectoryBuckets", "CreateBucket"];
+/// Actions that open something by themselves: what kept the public out goes.
+const OPENING: [&str; 4] = [
+    "ec2:DisableImageBlockPublicAccess",
+    "ec2:DisableSnapshotBlockPublicAccess",
+    "s3:DeletePublicAccessBlock",
+    "s3control:DeletePublicAccessBlock",
+];
+/// What keeps the public out of buckets, if each is true.
+const PUBLIC_ACCESS: [&str; 4] = [
+    "BlockPublicAcls",
+    "BlockPublicPolicy",
+    "IgnorePublicAcls",
+    "RestrictPublicBuckets",
+];
 /// Operations that list what has a prefix.
 const LISTINGS: [&str; 4] = [
     "ListObjects",

@@ -26,6 +26,11 @@ impl PendingForm {
         self.apis.iter().any(|api| minting::is_minting(api))
     }
 
+    /// What is known before the form is read.
+    pub(in crate::signature::sigv4) fn unread(&self) -> Action {
+        Action::unknown(&self.apis)
+    }
+
     /// The action, with the whole content.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 
 use super::super::endpoint::{Endpoint, Style, is_bucket};
 use super::super::tables::{Api, Operation, Tables};
-use super::{Action, ActionFault, bucket_in_path};
+use super::{Action, ActionFault, bucket_in_path, fields};
 use crate::message::RequestHead;
 
 /// Which part of an object store is meant.
@@ -34,6 +34,8 @@ pub struct S3Call {
     pub source_owner: Option<String>,
     /// Whether the operation takes `x-amz-expected-bucket-owner`.
     pub takes_owner: bool,
+    /// Whether there is a parameter that S3 does not know.
+    pub strange: bool,
 }
 
 /// From where an object is copied.
@@ -66,6 +68,7 @@ pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, Ac
         source_owner: owner(head, &names, SOURCE_OWNER)?,
         bucket,
         takes_owner: false,
+        strange: names.selectors()?.1,
     };
     let level = match (&call.bucket, endpoint.style()) {
         _ if call.key.is_some() => Level::Object,
@@ -81,9 +84,11 @@ pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, Ac
     let found = found.filter(|_| !foreign);
     let beside_minting = foreign || found.is_none() && may_mint(endpoint, head, &names, first);
     call.takes_owner = found.is_some_and(|found| found.route.as_ref().is_some_and(|route| route.takes_owner));
+    let parameters = names.0.iter().map(|(name, _)| name);
     Ok(Action {
         operation: found.map(|found| found.name),
         beside_minting,
+        implied: fields::implied(head, parameters, (level, call.source.as_ref())),
         s3: Some(Box::new(call)),
         ..Action::unknown(&["s3"])
     })
@@ -102,8 +107,9 @@ fn may_mint(endpoint: &Endpoint, head: &RequestHead, names: &Names<'_>, first: O
     names.has_folded("session") || endpoint.is_own() && of_others()
 }
 
+/// What a request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
+pub(super) enum Level {
     Service,
     Bucket,
     Object,

@@ -1,0 +1,85 @@
+//! Names and values of XML.
+
+use super::{Unreadable, Watch};
+
+/// Looks at the text of every element under the element's name, and at what stands in the tags.
+///
+/// # Errors
+/// [`Unreadable`] for XML in which a text need not be what stands there: with entities of its own, CDATA, comments, other
+/// instructions than the declaration, or another encoding than UTF-8.
+pub(super) fn search(content: &str, watch: &mut Watch<'_>) -> Result<(), Unreadable> {
+    let content = without_declaration(content.trim_ascii_start())?;
+    if !content.starts_with('<') || content.contains("<!") || content.contains("<?") {
+        return Err(Unreadable);
+    }
+    for piece in content.split('<').skip(1) {
+        let (tag, value) = piece.split_once('>').ok_or(Unreadable)?;
+        let tag = plain(tag)?;
+        let (name, attributes) = tag
+            .split_once(|c: char| c.is_ascii_whitespace())
+            .unwrap_or((&tag, ""));
+        watch.inner(name);
+        watch.inner(attributes);
+        let local = name.rsplit(':').next().unwrap_or(name);
+        watch.value(local, plain(value)?.trim());
+    }
+    Ok(())
+}
+
+/// Whether each of these elements stands there once, and says `true`.
+pub(in super::super) fn all_true(content: &str, names: &[&str]) -> bool {
+    names.iter().all(|name| {
+        let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+        let mut values = content.split(&open).skip(1);
+        let value = values.next().and_then(|rest| rest.split(&close).next());
+        values.next().is_none() && value.is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
+    })
+}
+
+/// The text behind `<?xml …?>`, whose encoding must be the one in which it was read.
+fn without_declaration(content: &str) -> Result<&str, Unreadable> {
+    let Some(rest) = content.strip_prefix("<?xml") else {
+        return Ok(content);
+    };
+    let (declaration, rest) = rest.split_once("?>").ok_or(Unreadable)?;
+    let declared = declaration.to_ascii_lowercase();
+    let other =
+        declared.contains("encoding") && !declared.contains("utf-8") && !declared.contains("us-ascii");
+    if other {
+        Err(Unreadable)
+    } else {
+        Ok(rest.trim_ascii_start())
+    }
+}
+
+/// Characters instead of references.
+fn plain(text: &str) -> Result<String, Unreadable> {
+    let mut pieces = text.split('&');
+    let mut out = pieces.next().unwrap_or("").to_owned();
+    for piece in pieces {
+        let (name, rest) = piece.split_once(';').ok_or(Unreadable)?;
+        out.push(character(name).ok_or(Unreadable)?);
+        out.push_str(rest);
+    }
+    Ok(out)
+}
+
+fn character(name: &str) -> Option<char> {
+    let code = match name.strip_prefix('#') {
+        Some(number) => match number.strip_prefix('x') {
+            Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+            None => number.parse().ok()?,
+        },
+        None => {
+            return match name {
+                "amp" => Some('&'),
+                "lt" => Some('<'),
+                "gt" => Some('>'),
+                "quot" => Some('"'),
+                "apos" => Some('\''),
+                _ => None,
+            };
+        }
+    };
+    char::from_u32(code)
+}
