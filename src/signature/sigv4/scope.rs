@@ -3,67 +3,20 @@
 //! An empty list of pins pins nothing. What a pin cannot be compared with is refused: an unknown operation under pinned actions,
 //! an access point under pinned buckets, content that cannot be read under pinned accounts.
 
-use std::fmt;
+mod outside;
+mod pins;
 
 use http::{HeaderName, HeaderValue, Method, header};
 
-use super::action::{Action, CopySource, Reading, S3Call, is_known_field, is_known_parameter, names};
-use super::endpoint::{Endpoint, ScopeMismatch, Style, is_account, is_bucket};
-use super::named::{self, Allowed, Data, Form, Named};
+pub use outside::{OutOfScope, Where};
+pub use pins::{PinMistake, Pins};
+use pins::{matches, mistakes};
+
+use super::action::{Action, CopySource, Reading, S3Call, is_known_field, is_known_parameter};
+use super::endpoint::{Endpoint, Style, is_account};
+use super::named::{self, Allowed, Data, Form};
 use super::tables::Tables;
 use crate::message::RequestHead;
-
-/// The pins as configuration has them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pins {
-    /// `aws`, `aws-cn`, `aws-us-gov`, …
-    pub partitions: Vec<String>,
-    /// Regions; `*` allows the set of all regions, which only SigV4a can ask for.
-    pub regions: Vec<String>,
-    /// Services by the name that they sign as (`bedrock`) or that the AWS CLI has for them (`bedrock-runtime`).
-    pub services: Vec<String>,
-    /// Services that the operator's own endpoints name, which `services` may name though they are in no table.
-    pub own_services: Vec<String>,
-    /// Accounts of twelve digits and canonical user ids, whose resources alone may be named, and to whom alone they may be
-    /// opened; `*` alone is all of them.
-    pub accounts: Vec<String>,
-    /// Buckets, `name` or `name/prefix`.
-    pub buckets: Vec<String>,
-    /// Actions, `s3:GetObject`, with `*` for any characters.
-    pub actions: Vec<String>,
-    /// Actions that return credentials and are allowed all the same, each by its whole name.
-    pub credential_actions: Vec<String>,
-}
-
-/// A pin that is none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PinMistake {
-    /// No such partition.
-    #[error("there is no partition `{0}`")]
-    Partition(String),
-    /// Not the spelling of a region.
-    #[error("`{0}` is no region")]
-    Region(String),
-    /// No service signs so, or is called so.
-    #[error("there is no service `{0}`")]
-    Service(String),
-    /// Neither twelve digits nor a canonical user id.
-    #[error(
-        "`{0}` is no account: it has twelve digits, or 64 in hexadecimal as a canonical user id; `*` stands alone"
-    )]
-    Account(String),
-    /// No name of a bucket.
-    #[error("`{0}` is no bucket, and no bucket with a prefix")]
-    Bucket(String),
-    /// No action matches.
-    #[error(
-        "no action is called `{0}`; actions are named as by the AWS CLI: `s3:GetObject`, `lambda:Invoke`"
-    )]
-    Action(String),
-    /// An action that returns no credential, or no action.
-    #[error("`{0}` is no action that returns credentials")]
-    CredentialAction(String),
-}
 
 /// What a client's signature is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,150 +27,6 @@ pub struct Asked<'a> {
     pub regions: &'a [&'a str],
     /// Whether it is SigV4a's, which has a set.
     pub set: bool,
-}
-
-/// Why a request is outside of a credential's scope.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OutOfScope {
-    /// The scope of the signature is not the endpoint's.
-    #[error(transparent)]
-    Scope(#[from] ScopeMismatch),
-    /// The partition is not pinned.
-    #[error("the partition is none that the credential is for")]
-    Partition,
-    /// The region is not pinned.
-    #[error("the region is none that the credential is for")]
-    Region,
-    /// All regions at once, which no pin allows.
-    #[error("a signature for all regions needs `*` among the credential's regions")]
-    EveryRegion,
-    /// The service is not pinned.
-    #[error("the service is none that the credential is for")]
-    Service,
-    /// The action is not pinned.
-    #[error("the action `{0}` is none that the credential is for")]
-    Action(String),
-    /// The operation is in no table.
-    #[error(
-        "the operation is not known here, so nothing can allow it at a service that returns credentials, or where actions are pinned"
-    )]
-    UnknownAction,
-    /// The answer would be a credential.
-    #[error("the action `{0}` returns credentials; `credential_actions` must name it")]
-    ReturnsCredentials(String),
-    /// The bucket or key is not pinned.
-    #[error("the bucket, or the key in it, is none that the credential is for")]
-    Bucket,
-    /// Which bucket or which keys are meant stands where it is not judged.
-    #[error("which bucket or keys are meant cannot be told from the head, and buckets are pinned")]
-    BucketHidden,
-    /// The account is not pinned.
-    #[error(
-        "the account `{account}` in {place} is none that the credential is for; a number of twelve digits counts as one, and is \
-         taken if `accounts` lists it"
-    )]
-    Account {
-        /// The account, or what may be one.
-        account: String,
-        /// Where it stands.
-        place: Where,
-    },
-    /// A canonical user id or an e-mail address, as those to whom something is opened have.
-    #[error("{0} opens something to a canonical user id or an e-mail address that `accounts` does not list")]
-    Grantee(Where),
-    /// It opens something to everybody, or to whoever signs in, and accounts are pinned.
-    #[error("{0} opens something to everybody, and accounts are pinned")]
-    Everybody(Where),
-    /// Another bucket than the pinned ones is named.
-    #[error("the bucket `{bucket}` in {place} is none that the credential is for")]
-    NamedBucket {
-        /// The bucket, or a pattern of buckets.
-        bucket: String,
-        /// Where it stands.
-        place: Where,
-    },
-    /// A field or parameter that no table has, beside pins.
-    #[error(
-        "a field or parameter of this request is none of S3's, so what it asks for cannot be compared with the pins"
-    )]
-    Field,
-    /// There is no signature, and the host is one for which the credential signs.
-    #[error(
-        "the request is not signed with the credential, and its host is not among the origins of `unsigned`"
-    )]
-    NotSigned,
-    /// It cannot be ensured whose bucket it is.
-    #[error(
-        "whose bucket it is cannot be ensured for this request; with several accounts it says so in x-amz-expected-bucket-owner"
-    )]
-    BucketOwner,
-    /// Content that cannot be looked through.
-    #[error(transparent)]
-    Unreadable(#[from] named::Unreadable),
-}
-
-/// Where in a request something stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Where {
-    /// The host.
-    Host,
-    /// Path or query.
-    Target,
-    /// A field.
-    Field,
-    /// The content.
-    Content,
-}
-
-impl fmt::Display for Where {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Where::Host => "the host",
-            Where::Target => "path or query",
-            Where::Field => "a field",
-            Where::Content => "the content",
-        })
-    }
-}
-
-impl OutOfScope {
-    fn account(account: &str, place: Where) -> OutOfScope {
-        let account = account.to_owned();
-        OutOfScope::Account { account, place }
-    }
-
-    fn named(named: Named, place: Where) -> OutOfScope {
-        match named {
-            Named::Account(account) => OutOfScope::Account { account, place },
-            Named::Grantee => OutOfScope::Grantee(place),
-            Named::Bucket(bucket) => OutOfScope::NamedBucket { bucket, place },
-            Named::Everybody => OutOfScope::Everybody(place),
-        }
-    }
-
-    /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            OutOfScope::Scope(_)
-            | OutOfScope::Partition
-            | OutOfScope::Region
-            | OutOfScope::EveryRegion
-            | OutOfScope::Service => "sigv4_scope",
-            OutOfScope::Action(_) | OutOfScope::UnknownAction | OutOfScope::ReturnsCredentials(_) => {
-                "sigv4_action"
-            }
-            OutOfScope::Bucket
-            | OutOfScope::BucketHidden
-            | OutOfScope::Account { .. }
-            | OutOfScope::BucketOwner
-            | OutOfScope::Grantee(_)
-            | OutOfScope::Everybody(_)
-            | OutOfScope::NamedBucket { .. }
-            | OutOfScope::Field
-            | OutOfScope::Unreadable(_) => "sigv4_resource",
-            OutOfScope::NotSigned => "sigv4_absent",
-        }
-    }
 }
 
 /// The checked pins of a credential.
@@ -657,68 +466,6 @@ impl Scope {
     fn takes_account(&self, account: &str) -> bool {
         self.pins.accounts.is_empty() || self.pins.accounts.iter().any(|pin| pin == account)
     }
-}
-
-fn mistakes(pins: &Pins) -> Vec<PinMistake> {
-    let tables = Tables::get();
-    let partition = |id: &str| tables.partitions.iter().any(|partition| partition.id == id);
-    // An operator's own endpoint has the region that they gave it, so only the spelling is looked at.
-    let region = |text: &str| {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        text == "*" || (!text.is_empty() && text.bytes().all(plain))
-    };
-    let service = |name: &str| {
-        let own = pins.own_services.iter().any(|own| own == name);
-        own || tables.apis().any(|api| api.id == name || api.signing == name) || name.starts_with("s3")
-    };
-    let bucket = |text: &str| is_bucket(text.split('/').next().unwrap_or(text));
-    let alone = pins.accounts.len() == 1;
-    let account = |text: &str| is_account(text) || is_canonical_id(text) || alone && text == "*";
-    let action = |pin: &str| names().any(|name| matches(pin, &name));
-    let credential = |name: &str| Action::is_credential_name(name);
-    let mut found = Vec::new();
-    let mut check = |texts: &[String], fits: &dyn Fn(&str) -> bool, mistake: fn(String) -> PinMistake| {
-        let wrong = texts.iter().filter(|text| !fits(text));
-        found.extend(wrong.cloned().map(mistake));
-    };
-    check(&pins.partitions, &partition, PinMistake::Partition);
-    check(&pins.regions, &region, PinMistake::Region);
-    check(&pins.services, &service, PinMistake::Service);
-    check(&pins.accounts, &account, PinMistake::Account);
-    check(&pins.buckets, &bucket, PinMistake::Bucket);
-    check(&pins.actions, &action, PinMistake::Action);
-    check(
-        &pins.credential_actions,
-        &credential,
-        PinMistake::CredentialAction,
-    );
-    found
-}
-
-/// As "Finding an AWS account canonical user ID" has them.
-fn is_canonical_id(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-/// A pattern whose `*` stands for any characters.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else {
-        return pattern == name;
-    };
-    let Some(mut name) = name.strip_prefix(start) else {
-        return false;
-    };
-    let mut pieces = rest.split('*').peekable();
-    while let Some(piece) = pieces.next() {
-        if pieces.peek().is_none() {
-            return name.ends_with(piece);
-        }
-        match name.find(piece) {
-            Some(at) => name = &name[at + piece.len()..],
-            None => return false,
-        }
-    }
-    false
 }
 
 /// Operations of S3 that make or list one's own buckets.

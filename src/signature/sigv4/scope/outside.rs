@@ -1,0 +1,150 @@
+//! Why a request is outside of a credential's scope, by cause.
+
+use std::fmt;
+
+use super::super::endpoint::ScopeMismatch;
+use super::super::named::{Named, Unreadable};
+
+/// Why a request is outside of a credential's scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutOfScope {
+    /// The scope of the signature is not the endpoint's.
+    #[error(transparent)]
+    Scope(#[from] ScopeMismatch),
+    /// The partition is not pinned.
+    #[error("the partition is none that the credential is for")]
+    Partition,
+    /// The region is not pinned.
+    #[error("the region is none that the credential is for")]
+    Region,
+    /// All regions at once, which no pin allows.
+    #[error("a signature for all regions needs `*` among the credential's regions")]
+    EveryRegion,
+    /// The service is not pinned.
+    #[error("the service is none that the credential is for")]
+    Service,
+    /// The action is not pinned.
+    #[error("the action `{0}` is none that the credential is for")]
+    Action(String),
+    /// The operation is in no table.
+    #[error(
+        "the operation is not known here, so nothing can allow it at a service that returns credentials, or where actions are pinned"
+    )]
+    UnknownAction,
+    /// The answer would be a credential.
+    #[error("the action `{0}` returns credentials; `credential_actions` must name it")]
+    ReturnsCredentials(String),
+    /// The bucket or key is not pinned.
+    #[error("the bucket, or the key in it, is none that the credential is for")]
+    Bucket,
+    /// Which bucket or which keys are meant stands where it is not judged.
+    #[error("which bucket or keys are meant cannot be told from the head, and buckets are pinned")]
+    BucketHidden,
+    /// The account is not pinned.
+    #[error(
+        "the account `{account}` in {place} is none that the credential is for; a number of twelve digits counts as one, and is \
+         taken if `accounts` lists it"
+    )]
+    Account {
+        /// The account, or what may be one.
+        account: String,
+        /// Where it stands.
+        place: Where,
+    },
+    /// A canonical user id or an e-mail address, as those to whom something is opened have.
+    #[error("{0} opens something to a canonical user id or an e-mail address that `accounts` does not list")]
+    Grantee(Where),
+    /// It opens something to everybody, or to whoever signs in, and accounts are pinned.
+    #[error("{0} opens something to everybody, and accounts are pinned")]
+    Everybody(Where),
+    /// Another bucket than the pinned ones is named.
+    #[error("the bucket `{bucket}` in {place} is none that the credential is for")]
+    NamedBucket {
+        /// The bucket, or a pattern of buckets.
+        bucket: String,
+        /// Where it stands.
+        place: Where,
+    },
+    /// A field or parameter that no table has, beside pins.
+    #[error(
+        "a field or parameter of this request is none of S3's, so what it asks for cannot be compared with the pins"
+    )]
+    Field,
+    /// There is no signature, and the host is one for which the credential signs.
+    #[error(
+        "the request is not signed with the credential, and its host is not among the origins of `unsigned`"
+    )]
+    NotSigned,
+    /// It cannot be ensured whose bucket it is.
+    #[error(
+        "whose bucket it is cannot be ensured for this request; with several accounts it says so in x-amz-expected-bucket-owner"
+    )]
+    BucketOwner,
+    /// Content that cannot be looked through.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+/// Where in a request something stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// The host.
+    Host,
+    /// Path or query.
+    Target,
+    /// A field.
+    Field,
+    /// The content.
+    Content,
+}
+
+impl fmt::Display for Where {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Where::Host => "the host",
+            Where::Target => "path or query",
+            Where::Field => "a field",
+            Where::Content => "the content",
+        })
+    }
+}
+
+impl OutOfScope {
+    pub(super) fn account(account: &str, place: Where) -> OutOfScope {
+        let account = account.to_owned();
+        OutOfScope::Account { account, place }
+    }
+
+    pub(super) fn named(named: Named, place: Where) -> OutOfScope {
+        match named {
+            Named::Account(account) => OutOfScope::Account { account, place },
+            Named::Grantee => OutOfScope::Grantee(place),
+            Named::Bucket(bucket) => OutOfScope::NamedBucket { bucket, place },
+            Named::Everybody => OutOfScope::Everybody(place),
+        }
+    }
+
+    /// The short code for refusals and audit records.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            OutOfScope::Scope(_)
+            | OutOfScope::Partition
+            | OutOfScope::Region
+            | OutOfScope::EveryRegion
+            | OutOfScope::Service => "sigv4_scope",
+            OutOfScope::Action(_) | OutOfScope::UnknownAction | OutOfScope::ReturnsCredentials(_) => {
+                "sigv4_action"
+            }
+            OutOfScope::Bucket
+            | OutOfScope::BucketHidden
+            | OutOfScope::Account { .. }
+            | OutOfScope::BucketOwner
+            | OutOfScope::Grantee(_)
+            | OutOfScope::Everybody(_)
+            | OutOfScope::NamedBucket { .. }
+            | OutOfScope::Field
+            | OutOfScope::Unreadable(_) => "sigv4_resource",
+            OutOfScope::NotSigned => "sigv4_absent",
+        }
+    }
+}

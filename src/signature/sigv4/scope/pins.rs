@@ -1,0 +1,120 @@
+//! The pins as they are written, and what is wrong with them.
+
+use super::super::action::{Action, names};
+use super::super::endpoint::{is_account, is_bucket};
+use super::super::tables::Tables;
+
+/// The pins as configuration has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// `aws`, `aws-cn`, `aws-us-gov`, …
+    pub partitions: Vec<String>,
+    /// Regions; `*` allows the set of all regions, which only SigV4a can ask for.
+    pub regions: Vec<String>,
+    /// Services by the name that they sign as (`bedrock`) or that the AWS CLI has for them (`bedrock-runtime`).
+    pub services: Vec<String>,
+    /// Services that the operator's own endpoints name, which `services` may name though they are in no table.
+    pub own_services: Vec<String>,
+    /// Accounts of twelve digits and canonical user ids, whose resources alone may be named, and to whom alone they may be
+    /// opened; `*` alone is all of them.
+    pub accounts: Vec<String>,
+    /// Buckets, `name` or `name/prefix`.
+    pub buckets: Vec<String>,
+    /// Actions, `s3:GetObject`, with `*` for any characters.
+    pub actions: Vec<String>,
+    /// Actions that return credentials and are allowed all the same, each by its whole name.
+    pub credential_actions: Vec<String>,
+}
+
+/// A pin that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PinMistake {
+    /// No such partition.
+    #[error("there is no partition `{0}`")]
+    Partition(String),
+    /// Not the spelling of a region.
+    #[error("`{0}` is no region")]
+    Region(String),
+    /// No service signs so, or is called so.
+    #[error("there is no service `{0}`")]
+    Service(String),
+    /// Neither twelve digits nor a canonical user id.
+    #[error(
+        "`{0}` is no account: it has twelve digits, or 64 in hexadecimal as a canonical user id; `*` stands alone"
+    )]
+    Account(String),
+    /// No name of a bucket.
+    #[error("`{0}` is no bucket, and no bucket with a prefix")]
+    Bucket(String),
+    /// No action matches.
+    #[error(
+        "no action is called `{0}`; actions are named as by the AWS CLI: `s3:GetObject`, `lambda:Invoke`"
+    )]
+    Action(String),
+    /// An action that returns no credential, or no action.
+    #[error("`{0}` is no action that returns credentials")]
+    CredentialAction(String),
+}
+
+/// Every mistake in pins.
+pub(super) fn mistakes(pins: &Pins) -> Vec<PinMistake> {
+    let tables = Tables::get();
+    let partition = |id: &str| tables.partitions.iter().any(|partition| partition.id == id);
+    // An operator's own endpoint has the region that they gave it, so only the spelling is looked at.
+    let region = |text: &str| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        text == "*" || (!text.is_empty() && text.bytes().all(plain))
+    };
+    let service = |name: &str| {
+        let own = pins.own_services.iter().any(|own| own == name);
+        own || tables.apis().any(|api| api.id == name || api.signing == name) || name.starts_with("s3")
+    };
+    let bucket = |text: &str| is_bucket(text.split('/').next().unwrap_or(text));
+    let alone = pins.accounts.len() == 1;
+    let account = |text: &str| is_account(text) || is_canonical_id(text) || alone && text == "*";
+    let action = |pin: &str| names().any(|name| matches(pin, &name));
+    let credential = |name: &str| Action::is_credential_name(name);
+    let mut found = Vec::new();
+    let mut check = |texts: &[String], fits: &dyn Fn(&str) -> bool, mistake: fn(String) -> PinMistake| {
+        let wrong = texts.iter().filter(|text| !fits(text));
+        found.extend(wrong.cloned().map(mistake));
+    };
+    check(&pins.partitions, &partition, PinMistake::Partition);
+    check(&pins.regions, &region, PinMistake::Region);
+    check(&pins.services, &service, PinMistake::Service);
+    check(&pins.accounts, &account, PinMistake::Account);
+    check(&pins.buckets, &bucket, PinMistake::Bucket);
+    check(&pins.actions, &action, PinMistake::Action);
+    check(
+        &pins.credential_actions,
+        &credential,
+        PinMistake::CredentialAction,
+    );
+    found
+}
+
+/// As "Finding an AWS account canonical user ID" has them.
+fn is_canonical_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// A pattern whose `*` stands for any characters.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut name) = name.strip_prefix(start) else {
+        return false;
+    };
+    let mut pieces = rest.split('*').peekable();
+    while let Some(piece) = pieces.next() {
+        if pieces.peek().is_none() {
+            return name.ends_with(piece);
+        }
+        match name.find(piece) {
+            Some(at) => name = &name[at + piece.len()..],
+            None => return false,
+        }
+    }
+    false
+}
