@@ -18,6 +18,7 @@ mod pauses;
 mod phantoms;
 mod policy;
 mod review;
+mod shares;
 mod signing;
 mod verdicts;
 
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         phantoms::ROWS,
         policy::ROWS,
         review::ROWS,
+        shares::ROWS,
         signing::ROWS,
     ]
     .concat();
