@@ -82,6 +82,7 @@ fn record(criterion: &mut Criterion) {
         rotate_bytes: 64 << 20,
         sync: Sync::Batch,
         path: folder.path().join("audit.jsonl"),
+        allowance: gateway::audit::Allowance::default(),
     };
     let log = Log::open(&settings).expect("a log");
     criterion.bench_function("audit/record/file", |bencher| {

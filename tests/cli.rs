@@ -115,7 +115,7 @@ fn why_tells_what_became_of_a_request_and_steers_no_terminal() {
 }
 
 #[test]
-fn logs_are_found_by_configuration_and_in_the_state_directory() {
+fn logs_are_found_by_a_named_configuration_and_in_the_state_directory() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     log_a_denial(&at.join(".local/state/gateway/audit/agent-1.jsonl"));
@@ -123,9 +123,216 @@ fn logs_are_found_by_configuration_and_in_the_state_directory() {
     ends_with(&["why", &id], at, 0, &["policy_forbids"]);
     ends_with(&["audit", "verify"], at, 0, &["holds: 3 records, 1 exchanges"]);
     fs::write(at.join("gateway.toml"), "[audit]\npath = \"logs/audit.jsonl\"\n").unwrap();
-    ends_with(&["why", &id], at, 1, &["logs"]);
+    let named = ["why", &id, "--config", "gateway.toml"];
+    ends_with(&named, at, 1, &["logs"]);
     log_a_denial(&at.join("logs/audit.jsonl"));
-    ends_with(&["why", &id], at, 0, &["logs/audit.jsonl:"]);
+    ends_with(&named, at, 0, &["logs/audit.jsonl:"]);
+    ends_with(
+        &["why", &id],
+        at,
+        0,
+        &[".local/state/gateway/audit/agent-1.jsonl:"],
+    );
+}
+
+/// What a workload can leave in its project, which is the folder that the person then works in.
+fn plant(at: &Path) {
+    log_a_denial_of(&at.join("forged/audit.jsonl"), "/forged");
+    fs::write(
+        at.join("gateway.toml"),
+        "[audit]\npath = \"forged/audit.jsonl\"\n[policy]\nfiles = [\"planted.cedar\"]\n[ca]\ncertificate = \"planted.pem\"\n\
+         [phantoms]\nfile = \"planted.env\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:9\"\nsession = \"agent-1\"\n\
+         [[credential]]\nname = \"TOKEN\"\nfrom = \"env:TOKEN\"\norigins = [\"https://api.example.com\"]\n",
+    )
+    .unwrap();
+    fs::write(at.join("planted.cedar"), "permit(principal, action, resource);\n").unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec![])
+        .unwrap()
+        .self_signed(&key)
+        .unwrap();
+    fs::write(at.join("planted.pem"), certificate.pem()).unwrap();
+    fs::write(
+        at.join("planted.env"),
+        "TOKEN=phantom\nLD_PRELOAD=/srv/evil.so\nPATH=/srv/evil\n",
+    )
+    .unwrap();
+}
+
+#[test]
+fn no_command_reads_a_configuration_that_lies_in_the_folder_unnamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    plant(at);
+    let id = ExchangeId::from_bytes(ID).to_string();
+    for (arguments, code) in [
+        (&["why", &id][..], 1),
+        (&["policy", "why", &id], 1),
+        (&["policy", "check"], 2),
+        (&["audit", "verify"], 1),
+        (&["ca"], 2),
+        (&["ca", "--path"], 2),
+        (&["env"], 2),
+        (&["--json", "env"], 2),
+    ] {
+        let said = ends_with(arguments, at, code, &[]);
+        for planted in [
+            "forged",
+            "planted",
+            "LD_PRELOAD",
+            "CERTIFICATE",
+            "127.0.0.1:9",
+            "permit",
+        ] {
+            assert!(!said.contains(planted), "{arguments:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn env_prints_no_variable_that_the_configuration_does_not_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    plant(at);
+    let arguments = ["env", "--config", "gateway.toml"];
+    let said = ends_with(&arguments, at, 1, &["`LD_PRELOAD`, which no credential has"]);
+    assert!(!said.contains("export") && !said.contains("evil"), "{said}");
+    fs::write(at.join("planted.env"), "TOKEN=phantom\n").unwrap();
+    ends_with(
+        &arguments,
+        at,
+        0,
+        &["export TOKEN='phantom'", "export HTTPS_PROXY="],
+    );
+    let config = fs::read_to_string(at.join("gateway.toml")).unwrap();
+    for variable in [
+        "LD_PRELOAD",
+        "PATH",
+        "BASH_ENV",
+        "PROMPT_COMMAND",
+        "GIT_SSH_COMMAND",
+        "NODE_OPTIONS",
+    ] {
+        fs::write(
+            at.join("gateway.toml"),
+            format!("{config}env = [\"{variable}\"]\n"),
+        )
+        .unwrap();
+        ends_with(&arguments, at, 2, &["steers a loader"]);
+    }
+}
+
+#[test]
+fn a_log_that_turned_over_is_verified_and_searched_as_a_whole_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let path = at.join("logs/audit.jsonl");
+    let small = Settings {
+        rotate_bytes: 64 << 10,
+        ..Settings::at(&path)
+    };
+    let log = Log::open(&small).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    for count in 0..1000_u64 {
+        let mut id = ID;
+        id[..8].copy_from_slice(&count.to_be_bytes());
+        let mut trail = Trail::begin(&log, ExchangeId::from_bytes(id), "proxy");
+        trail.path(format!("/{count}"));
+        runtime.block_on(trail.answer(200, Length::Known(0))).unwrap();
+    }
+    drop(log);
+    let files = fs::read_dir(at.join("logs")).unwrap().count();
+    assert!(files > 3, "{files}");
+    ends_with(
+        &["audit", "verify", "logs/audit.jsonl"],
+        at,
+        0,
+        &[
+            "holds:",
+            "1000 exchanges",
+            "logs/audit.jsonl.00000000000000000000",
+        ],
+    );
+    let mut first = ID;
+    first[..8].fill(0);
+    let first = ExchangeId::from_bytes(first).to_string();
+    let why = ["why", &first, "--audit", "logs/audit.jsonl"];
+    ends_with(&why, at, 0, &["/0", "logs/audit.jsonl.00000000000000000000:"]);
+    // An older file that was changed is noticed by the name of the newest.
+    let oldest = at.join("logs/audit.jsonl.00000000000000000000");
+    let text = fs::read_to_string(&oldest).unwrap();
+    fs::write(&oldest, text.replace("\"path\":\"/7\"", "\"path\":\"/8\"")).unwrap();
+    ends_with(
+        &["audit", "verify", "logs/audit.jsonl"],
+        at,
+        1,
+        &["does not hold"],
+    );
+}
+
+#[test]
+fn nothing_is_proposed_after_a_log_that_does_not_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let path = at.join("logs/audit.jsonl");
+    log_a_denial_of(&path, "/v1/things");
+    fs::write(at.join("reads.cedar"), READS).unwrap();
+    let id = ExchangeId::from_bytes(ID).to_string();
+    let arguments = [
+        "policy",
+        "why",
+        &id,
+        "--audit",
+        "logs/audit.jsonl",
+        "--policy",
+        "reads.cedar",
+    ];
+    ends_with(&arguments, at, 0, &["permit"]);
+    let text = fs::read_to_string(&path).unwrap();
+    let first = text.split_inclusive('\n').next().unwrap();
+    fs::write(
+        &path,
+        text.replacen(first, &first.replace("\"pid\":", "\"pid\":1"), 1),
+    )
+    .unwrap();
+    let said = ends_with(&arguments, at, 1, &["does not hold", "gateway audit verify"]);
+    assert!(!said.contains("permit"), "{said}");
+}
+
+#[test]
+fn exec_refuses_an_audit_log_that_its_command_could_reach() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = fs::canonicalize(folder.path()).unwrap();
+    for name in ["project/log", "project/deep", "shared", "home"] {
+        fs::create_dir_all(at.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(at.join("project/log"), at.join("link")).unwrap();
+    let path = |name: &str| at.join(name).display().to_string();
+    for (log, why) in [
+        (path("project/log/audit.jsonl"), "is the command's"),
+        (path("project/audit.jsonl"), "is the command's"),
+        (String::from("not-there/yet/audit.jsonl"), "is the command's"),
+        (path("link/audit.jsonl"), "is the command's"),
+        (path("shared/../project/log/audit.jsonl"), "is the command's"),
+        (path("project/deep/../log/audit.jsonl"), "is the command's"),
+        (path("shared/audit.jsonl"), "could change"),
+        (path("shared/new/audit.jsonl"), "could change"),
+        (path("audit.jsonl"), "cannot be hidden"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
+            .args(["exec", "--audit", &log, "--write", &path("shared"), "--", "true"])
+            .current_dir(at.join("project"))
+            .env("HOME", at.join("home"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{log}: {said}");
+        assert!(said.contains(why), "{log}: {said}");
+    }
+    assert!(!at.join("project/not-there").exists() && !at.join("shared/new").exists());
 }
 
 #[test]
@@ -218,7 +425,7 @@ fn policy_check_reports_every_problem_and_counts_what_holds() {
     ends_with(&["policy", "check"], at, 2, &["no file is named"]);
     fs::write(at.join("gateway.toml"), "[policy]\nfiles = [\"good.cedar\"]\n[[credential]]\nname = \"A\"\norigins = [\"https://api.example.com\", \"https://other.example.com\"]\n").unwrap();
     ends_with(
-        &["policy", "check"],
+        &["policy", "check", "--config", "gateway.toml"],
         at,
         0,
         &[

@@ -730,20 +730,45 @@ fn the_certificate_and_the_variables_of_a_running_gateway_are_printed() {
     let at = folder.path();
     let certificate = rcgen::generate_simple_self_signed(vec!["ca.test".into()]).unwrap();
     let pem = certificate.cert.pem();
-    fs::write(at.join("gateway.toml"), "[ca]\ncertificate = \"ca.pem\"\n[phantoms]\nfile = \"p.env\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:8080\"\n").unwrap();
-    ends_with(&["ca"], at, 1, "is it running?");
+    fs::write(at.join("gateway.toml"), "[ca]\ncertificate = \"ca.pem\"\n[phantoms]\nfile = \"p.env\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:8080\"\n[[credential]]\nname = \"TOKEN\"\norigins = [\"https://a.test\"]\n").unwrap();
+    ends_with(&["ca", "--config", "gateway.toml"], at, 1, "is it running?");
     fs::write(at.join("ca.pem"), "no certificate").unwrap();
-    ends_with(&["ca"], at, 1, "no certificate");
+    ends_with(&["ca", "--config", "gateway.toml"], at, 1, "no certificate");
     fs::write(at.join("ca.pem"), &pem).unwrap();
-    ends_with(&["ca"], at, 0, pem.trim());
-    ends_with(&["ca", "--path"], at, 0, "ca.pem");
-    ends_with(&["ca", "--json"], at, 0, "\"sha256\":");
-    ends_with(&["env"], at, 1, "is it running?");
+    ends_with(&["ca", "--config", "gateway.toml"], at, 0, pem.trim());
+    ends_with(&["ca", "--config", "gateway.toml", "--path"], at, 0, "ca.pem");
+    ends_with(
+        &["ca", "--config", "gateway.toml", "--json"],
+        at,
+        0,
+        "\"sha256\":",
+    );
+    ends_with(&["env", "--config", "gateway.toml"], at, 1, "is it running?");
     fs::write(at.join("p.env"), "TOKEN=phantom'x\n").unwrap();
-    ends_with(&["env"], at, 0, "export HTTPS_PROXY='http://127.0.0.1:8080'");
-    ends_with(&["env"], at, 0, r"export TOKEN='phantom'\''x'");
-    ends_with(&["env", "--json"], at, 0, "\"SSL_CERT_FILE\":");
-    ends_with(&["env", "--session", "other"], at, 2, "--session");
+    ends_with(
+        &["env", "--config", "gateway.toml"],
+        at,
+        0,
+        "export HTTPS_PROXY='http://127.0.0.1:8080'",
+    );
+    ends_with(
+        &["env", "--config", "gateway.toml"],
+        at,
+        0,
+        r"export TOKEN='phantom'\''x'",
+    );
+    ends_with(
+        &["env", "--config", "gateway.toml", "--json"],
+        at,
+        0,
+        "\"SSL_CERT_FILE\":",
+    );
+    ends_with(
+        &["env", "--config", "gateway.toml", "--session", "other"],
+        at,
+        2,
+        "--session",
+    );
 }
 
 #[test]

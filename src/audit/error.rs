@@ -43,6 +43,12 @@ pub enum Error {
     /// The device did not take what was written; the log refuses until it does.
     #[error("the audit log did not reach the disk")]
     Unsynced,
+    /// The session has written more than its rate allows; the exchange is counted, and has no record of its own.
+    #[error("the session writes more to the audit log than `session_burst` and `session_rate` allow")]
+    OverRate,
+    /// The disk is nearly full, and the session has had its share of what is left; counted, too.
+    #[error("the session has had its share of the room that is left for the audit log")]
+    OverShare,
     /// A record would be longer than a verifier reads.
     #[error("the audit record has {bytes} bytes, over the limit")]
     Oversize {

@@ -104,6 +104,11 @@ impl Place {
         ))
     }
 
+    /// The folder of the log.
+    pub(super) fn directory(&self) -> Arc<File> {
+        Arc::clone(&self.directory)
+    }
+
     fn current(&self) -> Arc<dyn Durable> {
         Arc::new(OnDisk {
             file: Arc::clone(&self.file),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -16,6 +16,7 @@ use super::encode::{name, number, text, time};
 use super::error::Error;
 use super::file::{Past, Place};
 use super::memory::Memory;
+use super::share::{Account, Allowance, Disk};
 use super::sink::{Sink, Stderr};
 use super::sync::{Lasting, keep_synced};
 use super::writer::Writer;
@@ -33,6 +34,9 @@ pub struct Settings {
     /// The size in bytes from which the next record begins a new file. Default: 256 MiB; at least 64 KiB.
     #[serde(default = "rotate_bytes")]
     pub rotate_bytes: u64,
+    /// What one session may write. Default: 256 MiB at once, 256 KiB a second.
+    #[serde(default)]
+    pub allowance: Allowance,
 }
 
 /// When records reach the disk itself. A crash of the process loses none in either case.
@@ -74,6 +78,8 @@ pub(super) struct Shared {
     pub(super) wake: Condvar,
     pub(super) lasting: watch::Sender<Lasting>,
     pub(super) sync: Sync,
+    allowance: Allowance,
+    pub(super) disk: Disk,
 }
 
 struct Handle {
@@ -89,6 +95,7 @@ impl Settings {
             path: path.to_owned(),
             sync: Sync::default(),
             rotate_bytes: rotate_bytes(),
+            allowance: Allowance::default(),
         }
     }
 }
@@ -100,7 +107,8 @@ impl Log {
     /// Every cause for which a log cannot be trusted to keep records; see [`Error`].
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let (place, past) = Place::open(&settings.path, settings.rotate_bytes.max(LEAST_ROTATE_BYTES))?;
-        Self::begin(Box::new(place), past, settings.sync)
+        let disk = Disk::of(Some(place.directory()));
+        Self::begin(Box::new(place), past, settings.sync, (settings.allowance, disk))
     }
 
     /// A log on standard error, for a gateway without a file; what reads it keeps it.
@@ -108,7 +116,13 @@ impl Log {
     /// # Errors
     /// [`Error::Write`] where standard error takes nothing.
     pub fn stderr() -> Result<Self, Error> {
-        Self::begin(Box::new(Stderr { written: 0 }), Past::none(), Sync::Batch)
+        let sink = Box::new(Stderr { written: 0 });
+        Self::begin(
+            sink,
+            Past::none(),
+            Sync::Batch,
+            (Allowance::default(), Disk::of(None)),
+        )
     }
 
     /// A log in memory, and the view through which a test reads it.
@@ -117,7 +131,17 @@ impl Log {
     /// [`Error::Start`] where the system gives no random bytes or no thread.
     pub fn memory(sync: Sync) -> Result<(Self, Memory), Error> {
         let memory = Memory::default();
-        Ok((Self::begin(Box::new(memory.clone()), Past::none(), sync)?, memory))
+        let unbounded = Allowance {
+            burst: u64::MAX,
+            per_second: u64::MAX,
+        };
+        let log = Self::begin(
+            Box::new(memory.clone()),
+            Past::none(),
+            sync,
+            (unbounded, Disk::of(None)),
+        )?;
+        Ok((log, memory))
     }
 
     /// The last record written: keep it elsewhere, and a later cut of the log's end is found.
@@ -153,6 +177,38 @@ impl Log {
             .for_each(|reason| text(&mut fields, name!("reason"), reason.as_bytes()));
         number(&mut fields, name!("count"), event.count);
         self.append(&fields).map(drop)
+    }
+
+    /// Whether a session may write one more record.
+    pub(super) fn admit(&self, account: &Account) -> Result<(), Error> {
+        let shared = &self.0.shared;
+        account.admit(shared.allowance, &shared.disk, Instant::now())
+    }
+
+    /// Counts for a session what was written of it.
+    pub(super) fn charge(&self, account: &Account, bytes: u64) {
+        account.charge(bytes, &self.0.shared.disk);
+    }
+
+    /// Writes how many exchanges of a session were refused without a record since this was called last, if any were.
+    ///
+    /// To be called once a second, and at the end: the records are the gateway's own, and no session makes more of them.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the number is kept for the next call.
+    pub fn tell_suppressed(&self, session: &SessionId, account: &Account) -> Result<(), Error> {
+        let count = account.take_suppressed();
+        if count == 0 {
+            return Ok(());
+        }
+        let event = Event {
+            name: "suppressed",
+            session: Some(session),
+            subject: b"exchanges",
+            reason: Some("audit_budget"),
+            count,
+        };
+        self.event(event).inspect_err(|_| account.suppress(count))
     }
 
     /// Writes one record and gives its number.
@@ -195,7 +251,12 @@ impl Log {
         self.0.shared.tell_room(&writer);
     }
 
-    fn begin(sink: Box<dyn Sink>, past: Past, sync: Sync) -> Result<Self, Error> {
+    fn begin(
+        sink: Box<dyn Sink>,
+        past: Past,
+        sync: Sync,
+        (allowance, disk): (Allowance, Disk),
+    ) -> Result<Self, Error> {
         let chain = past.chain.map_or_else(random_id, Ok)?;
         let torn = past.torn.is_some();
         let kind = match past.head {
@@ -212,6 +273,8 @@ impl Log {
             wake: Condvar::new(),
             lasting,
             sync,
+            allowance,
+            disk,
         });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("audit-sync".to_owned());

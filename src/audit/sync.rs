@@ -63,6 +63,7 @@ pub(super) fn keep_synced(shared: &Shared) {
         writer.dirty = false;
         drop(writer);
         let well = files.iter().all(|file| file.sync().is_ok());
+        shared.disk.look();
         let moved = files.last().is_some_and(|file| file.is_moved());
         writer = shared.lock();
         writer.synced(well);

@@ -10,6 +10,7 @@ use http::Version;
 use super::draft::{Draft, write_end, write_exchange};
 use super::error::Error;
 use super::log::Log;
+use super::share::Account;
 use crate::names::{CredentialName, ExchangeId, PolicyId, SessionId};
 
 /// How far an exchange came along its path.
@@ -98,10 +99,15 @@ pub struct End {
 /// The address that was connected to.
 pub type Dialled = std::net::SocketAddr;
 
-/// Finds what must not stand in a record: the phantoms of a session.
+/// What the log must know of a session: what must not stand in a record, its phantoms, and what it has written.
 ///
 /// The session's room implements it; each text that comes from the client passes through it before it is written.
 pub trait Conceal: Send + Sync {
+    /// What the session has written; without an account it may write without bound.
+    fn account(&self) -> Option<&Account> {
+        None
+    }
+
     /// Appends the places in `text` that must be concealed, in ascending order.
     fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>);
 }
@@ -201,6 +207,24 @@ impl Trail {
     pub fn session(&mut self, session: &SessionId, conceal: Arc<dyn Conceal>) {
         self.draft.session = Some(session.clone());
         self.draft.conceal = Some(conceal);
+    }
+
+    /// Whether the session may have one more record; to be asked once its session is noted, before anything is done for it.
+    ///
+    /// Where it errs, the exchange is counted for the session, and this trail writes no record of it: refuse it.
+    ///
+    /// # Errors
+    /// [`Error::OverRate`] and [`Error::OverShare`].
+    pub fn admit(&mut self) -> Result<(), Error> {
+        let Some(account) = self.draft.conceal.as_ref().and_then(|session| session.account()) else {
+            return Ok(());
+        };
+        let admitted = self.log.admit(account);
+        if admitted.is_err() {
+            account.suppress(1);
+            self.stage = Stage::Closed;
+        }
+        admitted
     }
 
     /// Notes the client's protocol.
@@ -363,7 +387,7 @@ impl Trail {
         FIELDS.with_borrow_mut(|fields| {
             fields.clear();
             write_exchange(fields, &self.draft, status, outcome);
-            self.log.append(fields)
+            self.append(fields)
         })
     }
 
@@ -371,8 +395,16 @@ impl Trail {
         FIELDS.with_borrow_mut(|fields| {
             fields.clear();
             write_end(fields, &self.draft, status, &end);
-            self.log.append(fields).map(drop)
+            self.append(fields).map(drop)
         })
+    }
+
+    fn append(&self, fields: &[u8]) -> Result<u64, Error> {
+        let seq = self.log.append(fields)?;
+        if let Some(account) = self.draft.conceal.as_ref().and_then(|session| session.account()) {
+            self.log.charge(account, fields.len() as u64 + FRAME_BYTES);
+        }
+        Ok(seq)
     }
 }
 
@@ -406,6 +438,8 @@ thread_local! {
 }
 
 const MOST_SPARE: usize = 64;
+/// What a line has beside its fields, about: version, number, two hashes.
+const FRAME_BYTES: u64 = 176;
 const UNAVAILABLE: &str = "audit_unavailable";
 
 #[cfg(test)]

@@ -78,11 +78,10 @@ impl fmt::Display for Coding {
     }
 }
 
-/// The `Accept-Encoding` for the origin: what the client accepts and we can undo, with the client's weights.
+/// What the client accepts and we can undo, with the client's weights.
 ///
-/// RFC 9110 §12.5.3. Where nothing remains it says `identity`; it is never absent, because absence would admit any coding.
-/// `*` stands for the codings known here that the client did not name. A refusal of `identity` is not passed on.
-pub fn accept_encoding(fields: &HeaderMap) -> HeaderValue {
+/// RFC 9110 §12.5.3. `*` stands for the codings known here that the client did not name.
+pub(super) fn asked_for(fields: &HeaderMap) -> Vec<(Coding, Weight)> {
     let mut wanted: Vec<(Coding, Weight)> = Vec::new();
     let mut rest = None;
     for element in fields
@@ -108,10 +107,16 @@ pub fn accept_encoding(fields: &HeaderMap) -> HeaderValue {
             }
         }
     }
-    let listed: Vec<String> = wanted
+    wanted.retain(|(_, weight)| weight.0 > 0);
+    wanted
+}
+
+/// The `Accept-Encoding` for the origin. Where nothing remains it says `identity`; it is never absent, because absence would
+/// admit any coding. A refusal of `identity` is not passed on.
+pub(super) fn written(asked: &[(Coding, Weight)]) -> HeaderValue {
+    let listed: Vec<String> = asked
         .iter()
-        .filter(|(_, q)| q.0 > 0)
-        .map(|(c, q)| format!("{c}{q}"))
+        .map(|(coding, weight)| format!("{coding}{weight}"))
         .collect();
     HeaderValue::try_from(listed.join(", "))
         .ok()
@@ -121,7 +126,7 @@ pub fn accept_encoding(fields: &HeaderMap) -> HeaderValue {
 
 /// A quality value in thousandths, 0 to 1000.
 #[derive(Clone, Copy)]
-struct Weight(u16);
+pub(super) struct Weight(u16);
 
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -184,7 +189,7 @@ mod tests {
     }
 
     fn accept(values: &[&'static str]) -> String {
-        accept_encoding(&fields(ACCEPT_ENCODING, values))
+        written(&asked_for(&fields(ACCEPT_ENCODING, values)))
             .to_str()
             .expect("ascii")
             .to_owned()

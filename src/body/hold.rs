@@ -1,4 +1,4 @@
-//! Content that is held as a whole before any of it goes on: bounded each, and all together.
+//! What is held in memory for exchanges, content as a whole or what undoes a coding: bounded each, and all together.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use http::HeaderMap;
 
 use super::Limit;
 
-/// What all held content together may take, or that of one session.
+/// What is held for all exchanges together may take, or for those of one session.
 #[derive(Debug)]
 pub struct HoldBudget {
     most: usize,
@@ -108,6 +108,15 @@ impl Share {
     #[must_use]
     pub fn of(budget: Arc<HoldBudget>) -> Self {
         Self { taken: 0, budget }
+    }
+
+    /// The same share in other hands; nothing is left of it here.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        Self {
+            taken: std::mem::take(&mut self.taken),
+            budget: self.budget.clone(),
+        }
     }
 
     /// Takes more or gives back, so that it is this many bytes.

@@ -1,5 +1,6 @@
 //! Room: body. Content as it streams: its codings undone, its length limited and counted; held only where a signature or a form needs it.
 
+mod budget;
 mod coding;
 mod content;
 mod decode;
@@ -11,7 +12,8 @@ mod recode;
 mod script;
 mod undo;
 
-pub use coding::{Coding, accept_encoding};
+pub use budget::ask_for_affordable;
+pub use coding::Coding;
 pub use content::{Content, Gate, Meter, TrailerFilter};
 pub use decode::{DecodeBody, DecodeFault};
 pub use form::{FormFault, FormKind};

@@ -7,7 +7,7 @@ use compression_codecs::{
     zstd::params::DParameter,
 };
 
-use super::{Coding, Error, Limit};
+use super::{Coding, Error, HoldFault, Limit, Share};
 
 /// Undoes up to [`Coding::MOST`] stacked codings as the bytes come.
 ///
@@ -22,6 +22,8 @@ pub struct Decoder {
     limit: Option<Limit>,
     produced: u64,
     refills: u32,
+    /// What it takes of its session's budget, for as long as it is there.
+    _share: Option<Share>,
 }
 
 /// What one [`Decoder::step`] gives.
@@ -56,6 +58,19 @@ impl Decoder {
             limit: None,
             produced: 0,
             refills: 0,
+            _share: None,
+        })
+    }
+
+    /// The same decoder with room for it in its session's budget.
+    ///
+    /// # Errors
+    /// [`HoldFault::Busy`] where there is none.
+    pub fn within(self, mut share: Share) -> Result<Self, HoldFault> {
+        share.set(self.stages.iter().map(|stage| stage.coding.memory()).sum())?;
+        Ok(Self {
+            _share: Some(share),
+            ..self
         })
     }
 

@@ -232,6 +232,10 @@ fn log(config: &Config) -> Result<Log, Failure> {
             config::Sync::Always => audit::Sync::Always,
         },
         rotate_bytes: config.audit.rotate.as_u64(),
+        allowance: audit::Allowance {
+            burst: config.audit.session_burst.as_u64(),
+            per_second: config.audit.session_rate.as_u64(),
+        },
         ..audit::Settings::at(&path)
     };
     Log::open(&settings).map_err(|error| {
@@ -266,6 +270,7 @@ fn holding(config: &Config) -> Holding {
     Holding {
         limit: Limit::bytes(config.limits.hold.as_u64()),
         budget: HoldBudget::new(Limit::bytes(config.limits.hold_all.as_u64())),
+        decoding: HoldBudget::new(Limit::bytes(config.limits.decoding_all.as_u64())),
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) enum Audit {
 /// Checks audit logs.
 #[derive(Args)]
 pub(super) struct Verify {
-    /// The files of one log, in any order [default: the configured one, or those of your state directory]
+    /// The files of one log, in any order, with what they were rotated into [default: that of `--config`, or those of your state directory]
     files: Vec<PathBuf>,
     /// A record that must be there, as `gateway audit verify` printed it earlier: finds a cut end
     #[arg(long, value_name = "SEQ:HASH")]
@@ -53,7 +53,12 @@ impl Verify {
         } else {
             None
         };
-        let chains = logs::chains(&self.files, config.as_ref())?;
+        let chains = if expected.base.is_some() && !self.files.is_empty() {
+            // What came before them was put away on purpose, perhaps beside them.
+            vec![self.files.clone()]
+        } else {
+            logs::chains(&self.files, config.as_ref())?
+        };
         if chains.len() > 1 && (expected.base.is_some() || expected.head.is_some()) {
             return Err(
                 Failure::usage("`--head` and `--base` are about one log, and there are several")

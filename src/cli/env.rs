@@ -8,6 +8,7 @@ use crate::config::{Config, Listener, ListenerKind};
 use crate::launch::trust;
 
 use super::ca;
+use super::expand::Expanded;
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::screen::Screen;
@@ -43,7 +44,8 @@ impl Env {
         let mut variables = proxy(listener);
         variables.extend(trusting(&certificate));
         if let Some(file) = config.phantoms.file_of(&listener.session) {
-            variables.extend(phantoms(&file)?);
+            let expanded = Expanded::of(&config, false)?;
+            variables.extend(phantoms(&file, &expanded.variables())?);
         }
         if screen.json() {
             let map: serde_json::Map<_, _> = variables
@@ -116,16 +118,27 @@ fn trusting(certificate: &Path) -> impl Iterator<Item = (String, String)> {
         .map(move |variable| (variable.name.to_owned(), path.clone()))
 }
 
-fn phantoms(file: &Path) -> Result<Vec<(String, String)>, Failure> {
+/// The phantoms of a file. What is printed becomes part of a shell, so no line is taken whose variable the configuration does
+/// not know: it knows none that steers a shell or a program.
+fn phantoms(file: &Path, known: &[&str]) -> Result<Vec<(String, String)>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Failure::new(format!("the phantoms in `{}` cannot be read", file.display()))
             .because(error.to_string())
             .next("`gateway serve` writes them when it starts: is it running?")
     })?;
     let lines = text.lines().filter_map(|line| line.split_once('='));
-    Ok(lines
-        .map(|(name, value)| (name.to_owned(), unquoted(value)))
-        .collect())
+    let line = |(name, value): (&str, &str)| {
+        if known.contains(&name) {
+            return Ok((name.to_owned(), unquoted(value)));
+        }
+        Err(Failure::new(format!(
+            "`{}` holds the variable `{name}`, which no credential has",
+            file.display()
+        ))
+        .because("the file is not what `gateway serve` wrote by this configuration")
+        .next("look who wrote it; `gateway serve` writes it anew when it starts"))
+    };
+    lines.map(line).collect()
 }
 
 /// A line of the file of phantoms. The value stands as it is; a private key of several lines in double quotes, with `\n` for each
@@ -218,10 +231,41 @@ mod tests {
     }
 
     #[test]
+    fn no_credential_takes_a_variable_by_which_a_client_is_told_whom_to_trust_or_what_to_run() {
+        let trusting = trust::VARIABLES.iter().map(|variable| variable.name);
+        let running = [
+            "LD_PRELOAD",
+            "path",
+            "BASH_ENV",
+            "PROMPT_COMMAND",
+            "PS1",
+            "NODE_OPTIONS",
+            "PYTHONSTARTUP",
+            "PERL5OPT",
+            "GIT_SSH_COMMAND",
+            "GIT_ASKPASS",
+            "EDITOR",
+            "https_proxy",
+        ];
+        for name in trusting.chain(running) {
+            assert!(crate::config::sandbox_variable(name).is_err(), "{name}");
+        }
+        for known in [
+            "GITHUB_TOKEN",
+            "AWS_ACCESS_KEY_ID",
+            "NPM_TOKEN",
+            "GIT_TOKEN",
+            "PGPASSWORD",
+        ] {
+            assert!(crate::config::sandbox_variable(known).is_ok(), "{known}");
+        }
+    }
+
+    #[test]
     fn a_shell_reads_a_value_of_several_lines_as_it_is() {
         let value = "-----BEGIN PRIVATE KEY-----\r\nMC4'$(x)\\n\n-----END PRIVATE KEY-----\n";
         let line = Form::Sh.line("KEY", value).unwrap();
-        // As the documentation has it: `eval "$(gateway env)"`.
+        // As the documentation has it: `eval "$(gateway env --config FILE)"`.
         let script = r#"eval "$(cat)"; printf '%s.' "$KEY""#;
         let mut shell = Command::new("sh")
             .args(["-c", script])

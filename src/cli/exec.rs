@@ -6,6 +6,8 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use super::assembly::Assembly;
 use super::expand::{Expanded, unnamed_buckets};
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
+use super::logs;
 use super::screen::{Paint, Screen, safe};
 use super::serving;
 use crate::config::Config;
@@ -57,10 +60,13 @@ impl Exec {
     pub fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
         let config = self.config()?;
         screen.warn(&config.warnings);
-        let launch = self.launch(&config)?;
+        let mut launch = self.launch(&config)?;
         let expanded = Expanded::of(&config, self.virtualises_known())?;
         let summary = launch::summary(&launch).map_err(not_launched)?;
         refuse_programs_of_the_workload(&expanded, &summary)?;
+        keep_records_from_the_workload(&config, &summary)?;
+        // As a whole, since a log that turns over makes further files.
+        launch.own_folders.extend(config.audit_folder());
         if !self.run.quiet {
             summarise(screen, &summary, &expanded);
         }
@@ -139,6 +145,45 @@ fn refuse_programs_of_the_workload(expanded: &Expanded, summary: &launch::Summar
             .next("move the program out of the project"));
         }
     }
+    Ok(())
+}
+
+/// Refuses a log where the command could read or change it, and makes its folder, so that the sandbox hides that as a whole.
+///
+/// A log turns over when the command makes it, and files that come later cannot be hidden one by one.
+fn keep_records_from_the_workload(config: &Config, summary: &launch::Summary) -> Result<(), Failure> {
+    // Where there is no folder at all, the gateway process says so.
+    let Some(folder) = config.audit_folder() else {
+        return Ok(());
+    };
+    let refused = |why: String| {
+        Err(
+            Failure::usage(format!("the audit log in `{}` is refused", folder.display()))
+                .because(why)
+                .next("write it to a folder of its own outside: `--audit FILE`, or leave `--audit` and `[audit] path` out"),
+        )
+    };
+    let own = summary.persistent.then_some(&summary.working_directory);
+    let shared = || summary.projects.iter().chain(own);
+    if let Some(project) = shared().find(|project| folder.starts_with(project)) {
+        return refused(format!(
+            "`{}` is the command's, which could read and change the records of what it did",
+            project.display()
+        ));
+    }
+    let inside = [summary.home.path(), &summary.working_directory];
+    let inside = inside.into_iter().chain(shared().map(PathBuf::as_path));
+    if let Some(inside) = inside.into_iter().find(|inside| inside.starts_with(&folder)) {
+        return refused(format!(
+            "the folder holds `{}`, so that it cannot be hidden from the command",
+            inside.display()
+        ));
+    }
+    // What keeps it from being made, the gateway process says when it opens the log.
+    let _ = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder);
     Ok(())
 }
 
@@ -295,6 +340,7 @@ pub fn serve_on(
         Ok(assembly) => {
             serving::settle();
             runtime.block_on(gone(gateway));
+            assembly.shared.tell_suppressed();
             if let Some(screen) = screen {
                 farewell(screen, &assembly);
             }
@@ -322,10 +368,13 @@ fn farewell(screen: &Screen, assembly: &Assembly) {
             String::new()
         };
         screen.note(format!(
-            "{} {}: {reason}{times}; gateway why {}",
+            "{} {}: {reason}{times}; {}",
             screen.paint(Paint::Dim, "gateway  refused "),
             safe(host),
-            counted.first
+            safe(&logs::advice(
+                counted.first,
+                assembly.config.audit.path.as_deref()
+            ))
         ));
     }
     if refused.len() > SHOWN {
@@ -425,7 +474,6 @@ async fn gone(gateway: GatewayEnd) {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
 
     use super::*;
 

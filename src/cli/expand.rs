@@ -65,6 +65,13 @@ impl Expanded {
         Ok(expanded)
     }
 
+    /// The variables of the workload that hold phantoms.
+    #[must_use]
+    pub fn variables(&self) -> Vec<&str> {
+        let all = self.bindings.iter().flat_map(|binding| &binding.variables);
+        all.map(String::as_str).collect()
+    }
+
     /// Asks the indexes of the presets from which hosts their packages are downloaded, and allows those, too: the index is
     /// trusted to say so, since it says what is installed. What cannot be asked adds nothing, and is told.
     pub async fn discover(&mut self, settings: OriginSettings, screen: &Screen) {

@@ -10,9 +10,11 @@ use super::failure::Failure;
 use super::screen::Screen;
 
 /// Names the configuration file of a command that reads settings and no flags.
+///
+/// There is no default: a file of the current folder may be the workload's, and whoever wrote it would answer the person.
 #[derive(Args, Clone, Debug)]
 pub struct ConfigFile {
-    /// The configuration file [default: gateway.toml, if it is there]
+    /// The configuration file; none is read unless it is named
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -65,29 +67,22 @@ pub struct RunFlags {
 }
 
 impl ConfigFile {
-    /// Reads the named file, or `gateway.toml` here if there is one; `None` where neither is.
+    /// Reads the named file; `None` where none is named.
     ///
     /// # Errors
     /// A [`Failure`] with every mistake of the file.
     pub fn find(&self) -> Result<Option<Config>, Failure> {
-        let path = match &self.config {
-            Some(path) => path.clone(),
-            None => PathBuf::from("gateway.toml"),
-        };
-        if self.config.is_none() && !path.exists() {
-            return Ok(None);
-        }
-        Ok(Some(Config::load(&path)?))
+        Ok(self.config.as_deref().map(Config::load).transpose()?)
     }
 
-    /// Reads the named file, or `gateway.toml` here, and prints its warnings.
+    /// Reads the named file, and prints its warnings.
     ///
     /// # Errors
-    /// A [`Failure`] with every mistake of the file, or that there is none.
+    /// A [`Failure`] with every mistake of the file, or that none is named.
     pub fn read(&self, screen: &Screen) -> Result<Config, Failure> {
         let config = self.find()?.ok_or_else(|| {
-            Failure::usage("there is no configuration")
-                .because("this command is about a `gateway serve`, which has one; `gateway.toml` is not here")
+            Failure::usage("no configuration is named")
+                .because("this command is about a `gateway serve`, which has one; none is read unasked, since a workload may write to the current folder")
                 .next("name it: `--config FILE`")
         })?;
         screen.warn(&config.warnings);

@@ -2,23 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::audit;
 use crate::config::{Config, state};
+use crate::gateway::chain;
+use crate::names::ExchangeId;
 
 use super::failure::Failure;
 
 /// The files of one chain: the log and what it was before it grew too large.
 pub(super) type Chain = Vec<PathBuf>;
 
-/// The chains to look at; named files are one chain.
+/// The chains to look at. Named files are one chain, with the files that each of them was rotated into.
 ///
 /// # Errors
 /// A [`Failure`] where there is no log at all, or its folder cannot be read.
 pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<Chain>, Failure> {
     if !named.is_empty() {
-        return Ok(vec![named.to_vec()]);
+        let mut chain = Chain::new();
+        for path in named {
+            let found = files_of(path)?.into_iter();
+            let new: Chain = found.filter(|path| !chain.contains(path)).collect();
+            chain.extend(new);
+        }
+        return Ok(vec![chain]);
     }
     if let Some(path) = config.and_then(|config| config.audit.path.as_deref()) {
-        return siblings(path).map(|chain| vec![chain]);
+        return files_of(path).map(|chain| vec![chain]);
     }
     let directory = state::audit_directory().ok_or_else(|| {
         Failure::new("there is no audit log to look at")
@@ -38,7 +47,7 @@ pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<C
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
         if !name.starts_with('.') && name.ends_with(".jsonl") {
-            chains.push(siblings(&path)?);
+            chains.push(files_of(&path)?);
         }
     }
     if chains.is_empty() {
@@ -51,32 +60,40 @@ pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<C
     Ok(chains)
 }
 
-/// The log and the files that it was rotated into: its name with 20 digits behind it.
-fn siblings(path: &Path) -> Result<Chain, Failure> {
-    let unreadable = |error: std::io::Error| {
-        Failure::new(format!("the audit log `{}` cannot be read", path.display())).because(error.to_string())
+/// The log and the files that it was rotated into, oldest first.
+fn files_of(path: &Path) -> Result<Chain, Failure> {
+    audit::files(path).map_err(|error| {
+        Failure::new(format!("the audit log `{}` cannot be read", path.display())).because(chain(&error))
+    })
+}
+
+/// The command that tells of an exchange, as it can be typed in any folder: with the log, unless that is found unnamed.
+pub(super) fn advice(id: ExchangeId, log: Option<&Path>) -> String {
+    let Some(log) = log else {
+        return format!("gateway why {id}");
     };
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let mut chain = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
-        let found = entry.file_name().to_string_lossy().into_owned();
-        let number = found.strip_prefix(&name).and_then(|rest| rest.strip_prefix('.'));
-        if number.is_some_and(|number| number.len() == 20 && number.bytes().all(|byte| byte.is_ascii_digit()))
-        {
-            chain.push(entry.path());
+    let path = log.display().to_string();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
+    if path.bytes().all(plain) {
+        return format!("gateway why {id} --audit {path}");
+    }
+    format!("gateway why {id} --audit '{}'", path.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_names_a_log_that_is_not_found_by_itself_as_a_shell_reads_it() {
+        let id = ExchangeId::from_bytes([7; 10]);
+        for (log, end) in [
+            (None, ""),
+            (Some("/srv/logs/audit.jsonl"), " --audit /srv/logs/audit.jsonl"),
+            (Some("/srv/it's mine"), r" --audit '/srv/it'\''s mine'"),
+        ] {
+            let said = advice(id, log.map(Path::new));
+            assert_eq!(said, format!("gateway why {id}{end}"));
         }
     }
-    chain.sort();
-    if path.exists() || chain.is_empty() {
-        chain.push(path.to_owned());
-    }
-    Ok(chain)
 }

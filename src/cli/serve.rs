@@ -52,7 +52,9 @@ impl Serve {
         runtime.block_on(expanded.discover(super::assembly::origins(&config)?, screen));
         serving::harden()?;
         let assembly = Arc::new(Assembly::new(config, expanded)?);
-        runtime.block_on(serve(&assembly, screen, self.run.quiet))
+        let ended = runtime.block_on(serve(&assembly, screen, self.run.quiet));
+        assembly.shared.tell_suppressed();
+        ended
     }
 }
 

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::audit::{Found, Record, find};
+use crate::audit::{Expected, Found, Record, find, verify};
 use crate::config::Config;
 use crate::names::ExchangeId;
 
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
-use super::logs;
+use super::logs::{self, Chain};
 use super::screen::{Paint, Screen, safe};
 
 /// Tells what became of a request.
@@ -18,7 +18,7 @@ use super::screen::{Paint, Screen, safe};
 pub(super) struct Why {
     /// The id in the response: 20 hexadecimal digits
     id: String,
-    /// An audit log [default: the configured one, or those of your state directory]
+    /// An audit log, with what it was rotated into [default: that of `--config`, or those of your state directory]
     #[arg(long, value_name = "FILE")]
     audit: Vec<PathBuf>,
     #[command(flatten)]
@@ -41,11 +41,34 @@ impl Why {
         self.config.find()
     }
 
+    /// The record of the exchange, from a log whose chain holds: what is proposed after it, a person may put into a policy.
+    ///
+    /// # Errors
+    /// A [`Failure`] where the id is none, no log holds it, or the log does not hold.
+    pub(super) fn find_in_whole_log(&self) -> Result<Found, Failure> {
+        let (found, chain) = self.search()?;
+        let report = verify(&chain, Expected::default())
+            .map_err(|error| Failure::of("the audit log cannot be verified", &error))?;
+        if report.holds() {
+            return Ok(found);
+        }
+        Err(
+            Failure::new(format!("the audit log `{}` does not hold", found.file.display()))
+                .because("records were changed, removed or put in, so nothing is proposed after it")
+                .next("see `gateway audit verify`"),
+        )
+    }
+
     /// The record of the exchange.
     ///
     /// # Errors
     /// A [`Failure`] where the id is none, or no log holds it.
-    pub(super) fn find(&self) -> Result<Found, Failure> {
+    fn find(&self) -> Result<Found, Failure> {
+        self.search().map(|(found, _)| found)
+    }
+
+    /// The record of the exchange, and the log that holds it.
+    fn search(&self) -> Result<(Found, Chain), Failure> {
         let id = exchange_id(&self.id)?;
         let config = if self.audit.is_empty() {
             self.config.find()?
@@ -53,18 +76,15 @@ impl Why {
             None
         };
         let chains = logs::chains(&self.audit, config.as_ref())?;
-        for chain in &chains {
+        let mut files = Vec::new();
+        for chain in chains {
             let found =
-                find(chain, id).map_err(|error| Failure::of("the audit log cannot be read", &error))?;
+                find(&chain, id).map_err(|error| Failure::of("the audit log cannot be read", &error))?;
             if let Some(found) = found {
-                return Ok(found);
+                return Ok((found, chain));
             }
+            files.extend(chain.iter().map(|path| path.display().to_string()));
         }
-        let files: Vec<_> = chains
-            .iter()
-            .flatten()
-            .map(|path| path.display().to_string())
-            .collect();
         Err(Failure::new(format!("no record has the id {id}"))
             .because(format!("searched {}", files.join(", ")))
             .next("name the audit log of that gateway: `--audit FILE`"))
@@ -247,6 +267,11 @@ fn next_step(reason: &str) -> &'static str {
         }
         "connect_timeout" | "handshake_timeout" => "the origin did not answer in time: see [limits]",
         "audit_unavailable" => "the audit log takes no record: see its disk",
+        "audit_budget" => {
+            "the session wrote too much to the audit log: see `session_burst` and `session_rate` of [audit]"
+        }
+        "decoding_budget" => "the session has too many answers in compressed form under way: see [limits]",
+        "http2_flood" => "the client sent frames that ask for nothing, too many of them",
         "session_limit" => "the session has too many exchanges under way: see [limits]",
         "proxy_authentication" => "the client presented no password of the listener: see `authentication`",
         _ => "the client's request is at fault: docs/threat-model.md explains the code",

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::message::Scheme;
 
@@ -285,8 +285,25 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
 }
 
 fn within(path: &Path, folder: &Path) -> bool {
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     real(path).starts_with(real(folder))
+}
+
+/// Where a path leads, links and `..` followed as far as there is something; what is not there yet comes behind it.
+pub(super) fn real(path: &Path) -> PathBuf {
+    for there in path.ancestors() {
+        if let Ok(found) = std::fs::canonicalize(there)
+            && let Ok(rest) = path.strip_prefix(there)
+        {
+            return rest.components().fold(found, |mut at, part| {
+                match part {
+                    Component::ParentDir => drop(at.pop()),
+                    part => at.push(part),
+                }
+                at
+            });
+        }
+    }
+    path.to_owned()
 }
 
 /// Warns of what is allowed and can never happen.

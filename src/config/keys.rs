@@ -120,6 +120,8 @@ pub const KEYS: &[Key] = &[
     key("audit", "path", "path", "the state directory of the user"),
     key("audit", "sync", "`batch` or `always`", "batch"),
     key("audit", "rotate", "size", "256MiB"),
+    key("audit", "session_burst", "size", "256MiB"),
+    key("audit", "session_rate", "size a second", "256KiB"),
     Key {
         section: "policy",
         name: "files",
@@ -226,7 +228,7 @@ pub const KEYS: &[Key] = &[
     key("sandbox", "write", "list of paths", "none"),
     key("limits", "connections_per_session", "number", "1024"),
     key("limits", "connections", "number", "10000"),
-    key("limits", "exchanges_per_session", "number", "4096"),
+    key("limits", "exchanges_per_session", "number", "1024"),
     key("limits", "head_timeout", "duration", "10s"),
     key("limits", "handshake_timeout", "duration", "10s"),
     key("limits", "connect_timeout", "duration", "10s"),
@@ -236,6 +238,7 @@ pub const KEYS: &[Key] = &[
     key("limits", "leaves", "number", "1024"),
     key("limits", "hold", "size", "16MiB"),
     key("limits", "hold_all", "size", "64MiB"),
+    key("limits", "decoding_all", "size", "128MiB"),
     key("phantoms", "file", "path", "not written"),
 ];
 

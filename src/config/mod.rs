@@ -22,7 +22,7 @@ mod signing;
 pub mod state;
 mod units;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use credential::{COMMON_PLACES, Credential, common_places, sandbox_variable};
 pub use flags::Flags;
@@ -122,6 +122,14 @@ impl Config {
         self.allow
             .iter()
             .any(|allowed| allowed.port == port && allowed.host.matches(host))
+    }
+
+    /// The folder of the audit log, links followed: that of the file that is named, else that of the user's logs.
+    #[must_use]
+    pub fn audit_folder(&self) -> Option<PathBuf> {
+        let named = self.audit.path.as_deref().map(cross::real);
+        let folder = named.map(|file| file.parent().map(Path::to_owned));
+        folder.unwrap_or_else(|| state::audit_directory().map(|folder| cross::real(&folder)))
     }
 
     /// The files that the gateway reads or writes for itself, which no workload may see or change.

@@ -42,6 +42,10 @@ pub struct Audit {
     pub sync: Sync,
     /// The size at which a new file continues the chain.
     pub rotate: Size,
+    /// What one session may write at once.
+    pub session_burst: Size,
+    /// What one session may write a second, beyond that.
+    pub session_rate: Size,
 }
 
 /// Settings of the resolver.
@@ -102,6 +106,8 @@ pub struct Limits {
     pub hold: Size,
     /// Content of all requests that is held.
     pub hold_all: Size,
+    /// What undoing the content codings of all answers takes.
+    pub decoding_all: Size,
 }
 
 /// Where `gateway serve` writes what the workload holds.
@@ -165,6 +171,8 @@ impl Default for Audit {
             path: None,
             sync: Sync::Batch,
             rotate: Size::mib(256),
+            session_burst: Size::mib(256),
+            session_rate: Size::kib(256),
         }
     }
 }
@@ -191,7 +199,7 @@ impl Default for Limits {
         Self {
             connections_per_session: 1024,
             connections: 10_000,
-            exchanges_per_session: 4096,
+            exchanges_per_session: 1024,
             head_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(10),
@@ -201,6 +209,7 @@ impl Default for Limits {
             leaves: 1024,
             hold: Size::mib(16),
             hold_all: Size::mib(64),
+            decoding_all: Size::mib(128),
         }
     }
 }
@@ -229,7 +238,22 @@ pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
         }
         Ok(size)
     });
+    let least = |key, least: Size| {
+        let size = section.parsed(key, |text| {
+            let size = Size::parse(text)?;
+            if size < least {
+                return Err(Doubt::new(
+                    "a session could not be served on so little",
+                    "write 64KiB or more for `session_burst`, 1KiB or more for `session_rate`",
+                ));
+            }
+            Ok(size)
+        });
+        size.map(Spanned::into_inner)
+    };
     Audit {
+        session_burst: least("session_burst", Size::kib(64)).unwrap_or(default.session_burst),
+        session_rate: least("session_rate", Size::kib(1)).unwrap_or(default.session_rate),
         path: path(section, "path"),
         sync: sync.unwrap_or(default.sync),
         rotate: rotate.map_or(default.rotate, Spanned::into_inner),
@@ -304,7 +328,11 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
     limits.exchanges_per_session =
         count("exchanges_per_session", 1_000_000).unwrap_or(limits.exchanges_per_session);
     limits.leaves = count("leaves", 100_000).unwrap_or(limits.leaves);
-    for (key, place) in [("hold", &mut limits.hold), ("hold_all", &mut limits.hold_all)] {
+    for (key, place) in [
+        ("hold", &mut limits.hold),
+        ("hold_all", &mut limits.hold_all),
+        ("decoding_all", &mut limits.decoding_all),
+    ] {
         if let Some(size) = section.parsed(key, Size::parse) {
             *place = size.into_inner();
         }

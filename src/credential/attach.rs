@@ -16,7 +16,7 @@ use super::secret::{Secret, SecretUnsafe};
 use super::sign::{Fetched, leased, sign};
 use super::store::{Lease, Source, StoreError, Stores, Unavailable};
 use super::verify::{Holding, Verified};
-use crate::body::{self, HoldFault};
+use crate::body::{self, HoldFault, Share};
 use crate::names::{CredentialName, Map, SessionId};
 use crate::policy::AuthorizedParts;
 use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
@@ -270,8 +270,14 @@ impl Credentials {
             let lease = leased(&fetched, lend.credential())?;
             inject(&mut head.fields, &mut head.target, lend, lease, ready).map_err(Error::Unfit)?;
         }
-        if lent.as_ref().is_some_and(Lent::is_strict) {
-            ask_for_searchable(&mut head.fields);
+        let mut decoding = Share::of(session.decoding_of(&self.holding.decoding).clone());
+        match &lent {
+            Some(lent) if lent.is_strict() => ask_for_searchable(&mut head.fields, &mut decoding),
+            // What a request signs stays as it is, and its answer is decoded where it tells of an error alone.
+            Some(_) if signs.is_none() => {
+                body::ask_for_affordable(&mut head.fields, &mut decoding, false);
+            }
+            _ => {}
         }
         let mut minting = None;
         if let Some((grant, mut proof)) = proof {
@@ -307,6 +313,7 @@ impl Credentials {
             identity,
             lent,
             minting,
+            decoding,
         })
     }
 
@@ -464,14 +471,13 @@ fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
 }
 
 /// Asks for an answer in which echoes can be found.
-fn ask_for_searchable(fields: &mut HeaderMap) {
+fn ask_for_searchable(fields: &mut HeaderMap, decoding: &mut Share) {
     // An echo cut over two parts could not be found, so the whole is asked for (RFC 9110 §14.2: a server may
     // ignore a range, and so may we).
     fields.remove(RANGE);
     fields.remove(IF_RANGE);
     // An answer in a coding that we cannot undo could not be scrubbed (threats I03).
-    let accepted = body::accept_encoding(fields);
-    fields.insert(ACCEPT_ENCODING, accepted);
+    body::ask_for_affordable(fields, decoding, true);
     // Nor could messages that are compressed one by one, so they are not asked for.
     fields.remove("grpc-accept-encoding");
     fields.remove("connect-accept-encoding");

@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 
 use super::mint::Minting;
 use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber};
-use crate::body::{Content, Meter};
+use crate::body::{Content, Meter, Share};
 use crate::intercept::Upgrade;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
@@ -24,6 +24,7 @@ pub struct Credentialed {
     pub(super) identity: Identity,
     pub(super) lent: Option<Lent>,
     pub(super) minting: Option<Minting>,
+    pub(super) decoding: Share,
 }
 
 /// What is looked for in the answer.
@@ -113,6 +114,11 @@ impl Credentialed {
     /// What keeps the temporary credentials of the answer, where it holds such; it is taken.
     pub fn minting(&mut self) -> Option<Minting> {
         self.minting.take()
+    }
+
+    /// What decoding the answer may take of the session's budget; it is taken.
+    pub fn decoding(&mut self) -> Share {
+        self.decoding.take()
     }
 
     /// Takes the request apart, for the room that forwards.

@@ -66,13 +66,15 @@ pub(super) struct ProvenRecipe {
     pub(super) content: Option<Bytes>,
 }
 
-/// How much content is held for signatures that cover it and do not tell its hash.
+/// How much content is held for signatures that cover it and do not tell its hash, and how much decoders take.
 #[derive(Debug, Clone)]
 pub struct Holding {
     /// Of one request.
     pub limit: Limit,
     /// Of all together.
     pub budget: Arc<HoldBudget>,
+    /// What decoders of answers take, all together.
+    pub decoding: Arc<HoldBudget>,
 }
 
 impl Default for Holding {
@@ -80,6 +82,7 @@ impl Default for Holding {
         Self {
             limit: Limit::mib(16),
             budget: HoldBudget::new(Limit::mib(64)),
+            decoding: HoldBudget::new(Limit::mib(128)),
         }
     }
 }
@@ -254,7 +257,7 @@ impl Credentials {
     }
 
     async fn hold(&self, authorized: Authorized) -> Result<Authorized, Error> {
-        let Holding { limit, budget } = self.holding();
+        let Holding { limit, budget, .. } = self.holding();
         let budget = authorized.session().part_of(budget).clone();
         authorized.holding(*limit, &budget).await.map_err(Error::Held)
     }

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt as _, Limited};
 
 use super::live::{Cut, Watched};
 use crate::audit::{Length, Outcome, Trail};
-use crate::body::{Coding, DecodeBody, DecodeFault, Decoder};
+use crate::body::{Coding, DecodeBody, DecodeFault, Decoder, Share};
 use crate::credential::{self, Lent, MintFailure, ScrubBody};
 use crate::message::fields;
 use crate::origin::{self, OriginBody};
@@ -217,11 +217,13 @@ impl Body for AnswerBody {
 /// and in the content as it streams.
 ///
 /// # Errors
-/// [`origin::Error::Coding`] where something was lent and the content's coding cannot be undone.
+/// [`origin::Error::Coding`] where something was lent and the content's coding cannot be undone,
+/// [`origin::Error::DecodingBudget`] where there is no room for that in what `decoding` is a share of.
 pub fn clean(
     response: Response<OriginBody>,
     method: &Method,
     lent: Option<&Lent>,
+    decoding: Share,
 ) -> Result<Response<AnswerBody>, origin::Error> {
     let (mut parts, body) = response.into_parts();
     // The reason phrase among them: it is the origin's text (threats I02).
@@ -257,7 +259,10 @@ pub fn clean(
         if partial {
             return Err(origin::Error::Coding);
         }
-        let decoder = Decoder::new(&codings).map_err(|_| origin::Error::Coding)?;
+        let decoder = Decoder::new(&codings)
+            .map_err(|_| origin::Error::Coding)?
+            .within(decoding)
+            .map_err(|_| origin::Error::DecodingBudget)?;
         as_identity(&mut parts.headers);
         let mut body = lent.scrub(DecodeBody::new(body, decoder), &parts.headers);
         body.add_replaced(echoes);

@@ -51,6 +51,9 @@ impl Worker {
                 None => refusal = Some(Refusal::Busy),
             }
             trail.session(&arrival.session, session);
+            if let Err(over) = trail.admit() {
+                refusal = Some(Refusal::Audit(over));
+            }
         }
         let result = match refusal {
             Some(refusal) => Err(refusal),
@@ -128,6 +131,7 @@ impl Worker {
         trail.reach(Phase::Attach);
         let (lent, method, upgrade) = credentialed.for_the_answer();
         let minting = credentialed.minting();
+        let decoding = credentialed.decoding();
         let forwarded = channel.forward(credentialed).await?;
         trail.origin_answered(forwarded.status().as_u16());
         let (response, switched) = forwarded.into_parts();
@@ -139,7 +143,7 @@ impl Worker {
             // Boxed, so that the usual exchange does not carry room for it.
             return Ok(Box::pin(answer::minted(response, lent.as_ref(), keep)).await?);
         }
-        let response = answer::clean(response, &method, lent.as_ref())?;
+        let response = answer::clean(response, &method, lent.as_ref(), decoding)?;
         match (upgrade, switched) {
             (Some(upgrade), Some(switched)) => {
                 upgrade::switch(response, *upgrade, switched, lent, watched.clone())

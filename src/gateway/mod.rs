@@ -56,7 +56,7 @@ impl Default for Limits {
         Self {
             connections_per_session: 1024,
             connections: 10_000,
-            exchanges_per_session: 4096,
+            exchanges_per_session: 1024,
             streams_per_connection: 128,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
@@ -86,6 +86,13 @@ pub struct Shared {
     pub refused: Tally,
     /// Connections that are open.
     pub open: Arc<AtomicUsize>,
+}
+
+impl Shared {
+    /// Records how many exchanges were refused without a record of their own; once a second, and at the end.
+    pub fn tell_suppressed(&self) {
+        self.sessions.tell_suppressed(&self.log);
+    }
 }
 
 /// The gateway on one runtime thread: its own pool and watch, the rest shared.
@@ -121,7 +128,10 @@ impl Worker {
         self.live
             .run(
                 || self.shared.policies.current().number(),
-                || self.origins.sweep(),
+                || {
+                    self.origins.sweep();
+                    self.shared.tell_suppressed();
+                },
             )
             .await;
     }

@@ -1,7 +1,9 @@
 //! What a client is told when an exchange is refused, and who is to blame: one match over every cause.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, PROXY_AUTHENTICATE};
+use http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, PROXY_AUTHENTICATE, RETRY_AFTER,
+};
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
 use super::live::Cut;
@@ -40,7 +42,7 @@ pub enum Refusal {
     #[error(transparent)]
     Origin(#[from] origin::Error),
     /// The audit log takes no record.
-    #[error("the audit log takes no record now")]
+    #[error("the audit log takes no record of the session now")]
     Audit(#[from] audit::Error),
     /// The content is not what was signed; the origin has not got all of it.
     #[error(transparent)]
@@ -100,6 +102,9 @@ impl Refusal {
             }
             Self::Content(_) => row(S::FORBIDDEN, Blame::Client, "http_request_error"),
             Self::Origin(why) => origin_row(why),
+            Self::Audit(audit::Error::OverRate) => {
+                row(S::TOO_MANY_REQUESTS, Blame::Client, "http_request_denied")
+            }
             Self::Audit(_) => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
             Self::Cut(Cut::Stalled) => row(S::GATEWAY_TIMEOUT, Blame::Origin, "http_response_timeout"),
             Self::Cut(Cut::Ended) => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
@@ -125,6 +130,7 @@ impl Refusal {
             Self::Credential(why) => why.reason(),
             Self::Content(why) => why.reason,
             Self::Origin(why) => why.reason(),
+            Self::Audit(audit::Error::OverRate) => "audit_budget",
             Self::Audit(_) => "audit_unavailable",
             Self::Cut(why) => why.reason(),
             Self::Opening(why) => why.reason(),
@@ -206,6 +212,9 @@ impl Refusal {
                 "The service answered with credentials, which are not given on; ask the operator to look at the gateway's log."
             }
             Self::Credential(_) => "Ask the operator to look at the gateway's log; the request was not sent.",
+            Self::Audit(audit::Error::OverRate) => {
+                "Send requests more slowly. This one has no record of its own; the log counts it."
+            }
             Self::Origin(origin::Error::Prohibited(_)) => {
                 "Private, loopback and metadata addresses are refused unless the operator excepts them in `[[origin]]`."
             }
@@ -256,6 +265,9 @@ impl Refusal {
                 PROXY_AUTHENTICATE,
                 HeaderValue::from_static("Basic realm=\"gateway\""),
             );
+        }
+        if row.status == StatusCode::TOO_MANY_REQUESTS {
+            fields.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if self.closes() && version < Version::HTTP_2 {
             fields.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -361,6 +373,7 @@ fn origin_row(why: &origin::Error) -> Row {
         E::Protocol => row(S::BAD_GATEWAY, Blame::Origin, "http_protocol_error"),
         E::Http(_) => row(S::BAD_GATEWAY, Blame::Origin, "http_response_incomplete"),
         E::BadUpgrade => row(S::BAD_GATEWAY, Blame::Origin, "http_upgrade_failed"),
+        E::DecodingBudget => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
         E::Coding => row(
             S::BAD_GATEWAY,
             Blame::Origin,

@@ -23,6 +23,7 @@ use super::live::Connection;
 use super::refusal::Refusal;
 use crate::audit::{Blame, Trail};
 use crate::intercept::explicit::{self, Asked, Authentication};
+use crate::intercept::paced::{Flooded, Paced};
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::socks::{self, Target};
 use crate::intercept::strict::{Strict, Violations};
@@ -40,6 +41,8 @@ const TLS_HANDSHAKE: u8 = 22;
 const STREAM_WINDOW: u32 = 256 << 10;
 /// Held of one stream's answer for a client that does not read, in bytes (threats L02, Must show 5).
 const SEND_BUFFER: usize = 64 << 10;
+/// Held of an HTTP/1.1 connection's bytes in each direction: more than a whole head (threats L02, P05).
+const HTTP1_BUFFER: usize = 128 << 10;
 /// A request's fields, as HTTP/2 counts them (RFC 9113 §6.5.2), in bytes.
 const HEADER_LIST: u32 = 48 << 10;
 
@@ -294,6 +297,8 @@ impl Worker {
             Doorway::Proxy(known) if arrival.entry == Entry::Forward => known.clone(),
             _ => None,
         };
+        // Boxed, and only where it is needed, so that an idle connection does not keep room for it.
+        let of_a_flood = http2.then(|| Box::new((self.clone(), arrival.entry, arrival.named.clone())));
         let conversation = Conversation {
             worker: self,
             arrival: Arc::new(arrival),
@@ -304,6 +309,7 @@ impl Worker {
         // The exchange's future is kept where hyper keeps the conversation, and not allocated for each.
         let serve = |conversation: Conversation| service_fn(move |request| conversation.answer(request));
         let ended = if http2 {
+            let flooded = Flooded::default();
             let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .initial_stream_window_size(STREAM_WINDOW)
@@ -312,8 +318,14 @@ impl Worker {
                 .max_send_buf_size(SEND_BUFFER)
                 .max_header_list_size(HEADER_LIST)
                 .enable_connect_protocol()
-                .serve_connection(TokioIo::new(io), serve(conversation));
-            tokio::select! { ended = serving => ended, () = idle => Ok(()) }
+                .serve_connection(TokioIo::new(Paced::new(io, flooded.clone())), serve(conversation));
+            let ended = tokio::select! { ended = serving => ended, () = idle => Ok(()) };
+            if flooded.is_so()
+                && let Some((worker, entry, named)) = of_a_flood.map(|of| *of)
+            {
+                worker.record_opening(door, entry, named.as_ref(), "http2_flood", Blame::Client);
+            }
+            ended
         } else {
             let strict = Strict::new(Lingering::new(io));
             connection_heads.heads(strict.violations());
@@ -323,6 +335,7 @@ impl Worker {
             };
             let serving = hyper::server::conn::http1::Builder::new()
                 .half_close(true)
+                .max_buf_size(HTTP1_BUFFER)
                 .serve_connection(TokioIo::new(strict), serve(conversation))
                 .with_upgrades();
             tokio::select! { ended = serving => ended, () = idle => Ok(()) }
@@ -386,6 +399,8 @@ impl Worker {
     ) -> ExchangeId {
         let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), entry.as_str());
         trail.session(door.session.id(), door.session.clone());
+        // It is refused in either case; over the session's share it is counted, and has no record.
+        let _ = trail.admit();
         trail.method("CONNECT");
         if let Some(to) = to {
             trail.authority(to.host.as_str(), to.port);
@@ -421,6 +436,7 @@ impl Worker {
             let mut trail = Trail::begin(&shared.log, shared.ids.next(), "dns");
             if let Some(known) = shared.sessions.get(&session) {
                 trail.session(&session, known);
+                let _ = trail.admit();
             }
             trail.authority(host.as_str(), 0);
             trail.refuse(answer.verdict.reason(), Blame::Policy);

@@ -88,6 +88,8 @@ async fn relay_up(
         to.write_all(&buffer[..count]).await?;
         to.flush().await?;
         meter.add_up(count);
+        // However small its frames are, a WebSocket takes its turn among the others.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -112,5 +114,6 @@ async fn relay_down(
         to.write_all(&chunk).await?;
         to.flush().await?;
         meter.add_down(count);
+        tokio::task::yield_now().await;
     }
 }

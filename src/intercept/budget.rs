@@ -23,12 +23,27 @@ impl Budget {
         }
     }
 
-    /// Takes one token, or says how long to wait for it.
-    pub(crate) fn take(&mut self, now: Instant) -> Result<(), Duration> {
+    fn refill(&mut self, now: Instant) {
         // `saturating`: instants of two threads may arrive here in either order.
         let passed = now.saturating_duration_since(self.counted);
         self.counted = self.counted.max(now);
         self.left = (self.left + passed.as_secs_f64() * self.per_second).min(self.burst);
+    }
+
+    /// Takes so many tokens at once, or all that are left where they are not enough.
+    pub(crate) fn take_many(&mut self, tokens: u32, now: Instant) -> bool {
+        if tokens == 0 {
+            return true;
+        }
+        self.refill(now);
+        let enough = self.left >= f64::from(tokens);
+        self.left = (self.left - f64::from(tokens)).max(0.0);
+        enough
+    }
+
+    /// Takes one token, or says how long to wait for it.
+    pub(crate) fn take(&mut self, now: Instant) -> Result<(), Duration> {
+        self.refill(now);
         if self.left >= 1.0 {
             self.left -= 1.0;
             Ok(())

@@ -9,6 +9,7 @@ pub mod explicit;
 pub mod hello;
 mod key;
 pub mod leaves;
+pub mod paced;
 pub mod prefixed;
 pub mod responder;
 pub mod socks;

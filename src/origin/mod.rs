@@ -61,6 +61,9 @@ pub enum Error {
     /// The answer's content has a coding that cannot be undone, so a lent secret in it could not be found.
     #[error("the origin's answer has a content coding that cannot be undone")]
     Coding,
+    /// The answer came in a coding that was not asked for, and the session's share of memory to undo codings is used up.
+    #[error("the session has too many answers in compressed form under way")]
+    DecodingBudget,
 }
 
 impl Error {
@@ -82,6 +85,7 @@ impl Error {
             Self::Http(_) => "bad_response",
             Self::BadUpgrade => "bad_101",
             Self::Coding => "encoding",
+            Self::DecodingBudget => "decoding_budget",
         }
     }
 }

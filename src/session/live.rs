@@ -11,7 +11,7 @@ use super::binding::Bindings;
 use super::phantom::{Phantoms, Registry};
 use super::presented::{FormWatch, Lend, Presented};
 use super::refusal::CredentialRefusal;
-use crate::audit::Conceal;
+use crate::audit::{Account, Conceal, Log};
 use crate::body::{Content, HoldBudget, Meter};
 use crate::intercept::{Accepted, AcceptedParts, Arrival, Upgrade};
 use crate::message::RequestHead;
@@ -27,6 +27,8 @@ pub struct Session {
     connections: AtomicUsize,
     exchanges: AtomicUsize,
     held: OnceLock<Arc<HoldBudget>>,
+    decoding: OnceLock<Arc<HoldBudget>>,
+    account: Account,
 }
 
 /// Why a request belongs to no session, or may not be made in it.
@@ -74,6 +76,8 @@ impl Session {
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
             held: OnceLock::new(),
+            decoding: OnceLock::new(),
+            account: Account::default(),
         }
     }
 
@@ -122,6 +126,11 @@ impl Session {
         self.held.get_or_init(|| budget.part())
     }
 
+    /// The session's part of the budget for decoders, which is the same at every call.
+    pub fn decoding_of(&self, budget: &Arc<HoldBudget>) -> &Arc<HoldBudget> {
+        self.decoding.get_or_init(|| budget.part())
+    }
+
     /// A place among the session's exchanges; `None` where `most` are under way.
     #[must_use]
     pub fn exchange(self: &Arc<Self>, most: usize) -> Option<Underway> {
@@ -157,8 +166,12 @@ impl Drop for Connected {
     }
 }
 
-/// Audit records hold no phantom.
+/// Audit records hold no phantom, and a session has no more of them than its share.
 impl Conceal for Session {
+    fn account(&self) -> Option<&Account> {
+        Some(&self.account)
+    }
+
     fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
         if text.len() < self.phantoms.shortest() {
             return;
@@ -190,6 +203,14 @@ impl Sessions {
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
         self.live.load().get(id).cloned()
+    }
+
+    /// Records how many exchanges of each session were refused without a record of their own.
+    pub fn tell_suppressed(&self, log: &Log) {
+        for (id, session) in self.live.load().iter() {
+            // What cannot be written now is told the next time.
+            let _ = log.tell_suppressed(id, &session.account);
+        }
     }
 
     /// Ends a session: its next request is refused.

@@ -145,3 +145,115 @@ fn a_session_at_its_limit_of_connections_is_refused_and_comes_back() {
         }
     });
 }
+
+/// Frames of nine bytes and little more, which ask for nothing, on many connections at once; another client meanwhile.
+#[test]
+fn floods_of_small_frames_leave_another_client_its_turn() {
+    const CONNECTIONS: usize = 200;
+    let stage = Stage::new(Setup::default());
+    let quiet = run(paces(&stage, Duration::from_secs(2)));
+    println!("quiet: {quiet}");
+    for (name, frame) in [
+        ("unknown", &[0, 0, 0, 0xfe, 0, 0, 0, 0, 0][..]),
+        ("PRIORITY", &[0, 0, 5, 2, 0, 0, 0, 0, 3, 0, 0, 0, 1, 7]),
+        ("WINDOW_UPDATE", &[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+        ("PING", &[0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
+    ] {
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (told, calmed) = (
+            stop.clone(),
+            std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0)),
+        );
+        let (client, ended, frames) = (stage.client.clone(), calmed.clone(), frame.repeat(1000));
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let flooding = std::thread::spawn(move || {
+            run(async move {
+                let mut floods = tokio::task::JoinSet::new();
+                let mut open = Vec::new();
+                for _ in 0..CONNECTIONS {
+                    open.push(client.tls(HOST, b"h2").await.unwrap());
+                }
+                ready.send(()).unwrap();
+                for mut stream in open {
+                    let (told, ended, frames) = (told.clone(), ended.clone(), frames.clone());
+                    floods.spawn(async move {
+                        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+                        if stream.write_all(preface).await.is_err() {
+                            return;
+                        }
+                        while !told.load(std::sync::atomic::Ordering::Relaxed) {
+                            if stream.write_all(&frames).await.is_err() || stream.flush().await.is_err() {
+                                ended.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                                return;
+                            }
+                            tokio::task::yield_now().await;
+                        }
+                    });
+                }
+                floods.join_all().await;
+            });
+        });
+        is_ready.recv().unwrap();
+        let amid = run(paces(&stage, Duration::from_secs(3)));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        flooding.join().unwrap();
+        let calmed = calmed.load(std::sync::atomic::Ordering::Relaxed);
+        println!("{name}: {amid}; {calmed} of {CONNECTIONS} connections ended");
+        assert!(calmed > CONNECTIONS / 2, "{name}: {calmed} connections ended");
+        assert!(amid.p99 < Duration::from_millis(500), "{name}: {amid}");
+        assert!(amid.worst < Duration::from_secs(1), "{name}: {amid}");
+        // What the kernel still holds of them is gone before the next flood.
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let floods = stage.gateway.records().into_iter();
+    let told = floods.filter(|record| record["reason"] == "http2_flood").count();
+    assert!(told > CONNECTIONS, "{told} records tell of it");
+}
+
+/// What the gateway worked while requests of one client waited, which is how long they took on a machine without other work.
+struct Paces {
+    count: usize,
+    median: Duration,
+    p99: Duration,
+    worst: Duration,
+    /// By the clock, whatever else the machine does.
+    slowest: Duration,
+}
+
+impl std::fmt::Display for Paces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            count,
+            median,
+            p99,
+            worst,
+            slowest,
+        } = self;
+        write!(
+            f,
+            "{count} requests, median {median:?}, p99 {p99:?}, worst {worst:?} of the gateway's work; {slowest:.1?} by the clock"
+        )
+    }
+}
+
+/// Asks one request after the other on one connection.
+async fn paces(stage: &Stage, time: Duration) -> Paces {
+    let (client, gateway) = (&stage.client, &stage.gateway);
+    let mut stream = client.tls(HOST, b"http/1.1").await.unwrap();
+    let (began, mut took, mut slowest) = (Instant::now(), Vec::new(), Duration::ZERO);
+    while began.elapsed() < time {
+        let (asked, worked) = (Instant::now(), gateway.worked());
+        ask_on(client, &mut stream).await;
+        took.push(gateway.worked() - worked);
+        slowest = slowest.max(asked.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    took.sort();
+    Paces {
+        count: took.len(),
+        median: took[took.len() / 2],
+        p99: took[took.len() * 99 / 100],
+        worst: took[took.len() - 1],
+        slowest,
+    }
+}

@@ -144,6 +144,15 @@ impl Program {
         self.status("VmHWM")
     }
 
+    /// The processor's time that it has used, to the hundredth of a second.
+    pub fn worked(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        // proc_pid_stat(5): utime and stime, of which the first behind the name is the third field.
+        let ticks = |at: usize| fields[at - 3].parse::<u64>().unwrap();
+        Duration::from_millis(10 * (ticks(14) + ticks(15)))
+    }
+
     /// Its open descriptors. They can be counted by root alone, since the process is closed to its own user.
     pub fn descriptors(&self) -> Option<usize> {
         let listed = fs::read_dir(format!("/proc/{}/fd", self.process.id())).ok()?;

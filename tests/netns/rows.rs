@@ -40,6 +40,7 @@ pub const ROWS: &[Row] = rows![
     the_home_as_working_directory_does_not_persist,
     git_hooks_and_config_are_read_only,
     a_wished_file_is_hidden,
+    a_folder_of_the_gateways_own_shows_nothing_that_comes_into_it_later,
     roots_own_directory_is_out_of_sight_but_the_project_in_it_is_there,
     host_sockets_and_temporary_files_are_gone,
     abstract_sockets_of_the_host_are_not_reached,
@@ -449,6 +450,36 @@ fn a_wished_file_is_hidden() {
         ];
         let text = sandbox.text();
         assert!(!text.contains("SECRET"), "{text}");
+    }
+}
+
+/// The files of a log that turned over come later than the sandbox.
+fn a_folder_of_the_gateways_own_shows_nothing_that_comes_into_it_later() {
+    let folder = Path::new("/srv/gateway-netns/own-folder");
+    let script = "touch here; until [ -e go ]; do sleep 0.05; done; ls -A /srv/gateway-netns/own-folder; cat /srv/gateway-netns/own-folder/*; \
+                  echo x > /srv/gateway-netns/own-folder/new; mv /srv/gateway-netns/own-folder /srv/gateway-netns/other; echo done";
+    for mut sandbox in shell(&format!("({script}) 2>/dev/null")) {
+        let owner = if sandbox.uid == 0 { 65534 } else { sandbox.uid };
+        plant(&folder.join("audit.jsonl"), "SECRET", owner);
+        sandbox.launch.own_folders = vec![folder.to_owned()];
+        let at = sandbox.directory.clone();
+        let later = std::thread::spawn(move || {
+            while !at.join("here").exists() {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            let turned = "/srv/gateway-netns/own-folder/audit.jsonl.00000000000000000000";
+            std::fs::rename(folder.join("audit.jsonl"), turned).unwrap();
+            plant(&folder.join("audit.jsonl"), "SECRET", owner);
+            std::fs::write(at.join("go"), "").unwrap();
+        });
+        assert_eq!(sandbox.text(), "done\n");
+        later.join().unwrap();
+        let left: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }
 

@@ -20,6 +20,7 @@ mod phantoms;
 mod policy;
 mod reach;
 mod review;
+mod shares;
 mod signing;
 mod verdicts;
 
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         policy::ROWS,
         reach::ROWS,
         review::ROWS,
+        shares::ROWS,
         signing::ROWS,
     ]
     .concat();

@@ -31,8 +31,8 @@ impl Check {
         );
         if self.files.is_empty() && config.is_none() {
             return Err(Failure::usage("there is no policy to check")
-                .because("no file is named, and `gateway.toml` is not here")
-                .next("name the files: `gateway policy check policies/*.cedar`"));
+                .because("no file is named, and no configuration")
+                .next("name the files: `gateway policy check policies/*.cedar`, or the configuration: `--config FILE`"));
         }
         let Some(policies) = load(screen, sources(&self.files, config.as_ref())) else {
             return Ok(Code::Failed);

@@ -27,7 +27,7 @@ pub(in crate::cli) struct Why {
 
 impl Why {
     pub(in crate::cli) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
-        let found = self.why.find()?;
+        let found = self.why.find_in_whole_log()?;
         let config = self.why.config()?;
         let Some(policies) = load(screen, sources(&self.named.policies, config.as_ref())) else {
             return Ok(Code::Failed);

@@ -244,4 +244,4 @@ const PONG: u8 = 10;
 const LONGEST_HEADER: usize = 10;
 
 /// How many headers and payloads may wait for the rest of a possible echo; at most 136 bytes each beside the held payload.
-const MOST_PARTS: usize = 16 << 10;
+const MOST_PARTS: usize = 2 << 10;

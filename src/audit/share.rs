@@ -1,0 +1,248 @@
+//! What one session may write: a burst, a rate, and of a disk that is nearly full no more than it leaves to the others.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use serde::Deserialize;
+
+use super::error::Error;
+
+/// How much one session may write, in bytes; what is written drains from the burst at the rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allowance {
+    /// At once.
+    pub burst: u64,
+    /// A second, for as long as it likes.
+    pub per_second: u64,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self {
+            burst: 256 << 20,
+            per_second: 256 << 10,
+        }
+    }
+}
+
+/// What one session has written, and how many of its exchanges were refused without a record of their own.
+#[derive(Debug, Default)]
+pub struct Account {
+    written: Mutex<Written>,
+    suppressed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    /// What has not drained yet.
+    level: u64,
+    drained: Option<Instant>,
+    /// The shortage of room in which `since` was written.
+    shortage: u64,
+    since: u64,
+}
+
+impl Account {
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the session may write one more record. One at the brink may pass, so a burst ends by as many records more as
+    /// the session has exchanges under way.
+    pub(super) fn admit(&self, allowance: Allowance, disk: &Disk, now: Instant) -> Result<(), Error> {
+        let mut written = self.written();
+        written.drain(allowance, now);
+        if written.level >= allowance.burst {
+            return Err(Error::OverRate);
+        }
+        let over = |written: &mut Written| written.in_shortage(disk.shortage()) > disk.free();
+        if over(&mut written) {
+            // What is known of the disk may be a second old.
+            disk.look();
+            if over(&mut written) {
+                return Err(Error::OverShare);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what was written.
+    pub(super) fn charge(&self, bytes: u64, disk: &Disk) {
+        let mut written = self.written();
+        written.level = written.level.saturating_add(bytes);
+        let shortage = disk.shortage();
+        let since = written.in_shortage(shortage);
+        written.since = if shortage == 0 { 0 } else { since + bytes };
+    }
+
+    /// Counts an exchange that was refused without a record.
+    pub(super) fn suppress(&self, count: u64) {
+        self.suppressed.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// How many were refused without a record since this was asked last.
+    pub(super) fn take_suppressed(&self) -> u64 {
+        self.suppressed.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Written {
+    fn drain(&mut self, allowance: Allowance, now: Instant) {
+        let passed = self.drained.map(|then| now.saturating_duration_since(then));
+        let drained = passed.map_or(0, |passed| {
+            passed.as_nanos().saturating_mul(u128::from(allowance.per_second)) / 1_000_000_000
+        });
+        // Time too short for a byte is left to the next look.
+        if self.drained.is_none() || drained > 0 {
+            self.drained = Some(now);
+            self.level = self
+                .level
+                .saturating_sub(u64::try_from(drained).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// What was written since the room became short; nothing where it is not.
+    fn in_shortage(&mut self, shortage: u64) -> u64 {
+        if self.shortage != shortage {
+            (self.shortage, self.since) = (shortage, 0);
+        }
+        self.since
+    }
+}
+
+/// The room on the log's disk, as it was seen last.
+#[derive(Debug)]
+pub(super) struct Disk {
+    /// The log's folder; `None` for a log without one, which has room for ever.
+    folder: Option<Arc<File>>,
+    free: AtomicU64,
+    /// The number of the shortage that there is; 0 where there is none.
+    shortage: AtomicU64,
+    shortages: AtomicU64,
+}
+
+impl Disk {
+    pub(super) fn of(folder: Option<Arc<File>>) -> Self {
+        let disk = Self {
+            folder,
+            free: AtomicU64::new(u64::MAX),
+            shortage: AtomicU64::new(0),
+            shortages: AtomicU64::new(0),
+        };
+        disk.look();
+        disk
+    }
+
+    /// Asks the file system. What it does not tell counts as room: the write itself finds out.
+    pub(super) fn look(&self) {
+        let Some(found) = self
+            .folder
+            .as_deref()
+            .and_then(|folder| rustix::fs::fstatvfs(folder).ok())
+        else {
+            return;
+        };
+        self.saw(
+            found.f_bavail.saturating_mul(found.f_frsize),
+            found.f_blocks.saturating_mul(found.f_frsize),
+        );
+    }
+
+    fn saw(&self, free: u64, size: u64) {
+        self.free.store(free, Ordering::Relaxed);
+        let short = free < (size / SHORT_PART).min(SHORT_BYTES);
+        match (short, self.shortage.load(Ordering::Relaxed)) {
+            (true, 0) => {
+                let number = self.shortages.fetch_add(1, Ordering::Relaxed) + 1;
+                self.shortage.store(number, Ordering::Relaxed);
+            }
+            (false, 1..) => self.shortage.store(0, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    fn free(&self) -> u64 {
+        self.free.load(Ordering::Relaxed)
+    }
+
+    fn shortage(&self) -> u64 {
+        self.shortage.load(Ordering::Relaxed)
+    }
+}
+
+/// Room is short in the last sixteenth of the disk, or the last gibibyte, whichever is less.
+const SHORT_PART: u64 = 16;
+const SHORT_BYTES: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const ALLOWANCE: Allowance = Allowance {
+        burst: 1000,
+        per_second: 100,
+    };
+
+    #[test]
+    fn a_session_writes_a_burst_and_then_its_rate() {
+        let (account, disk, start) = (Account::default(), Disk::of(None), Instant::now());
+        let write = |after: u64| {
+            let now = start + Duration::from_millis(after);
+            let mut count = 0;
+            while account.admit(ALLOWANCE, &disk, now).is_ok() {
+                account.charge(10, &disk);
+                count += 1;
+            }
+            count
+        };
+        assert_eq!(write(0), 100);
+        assert_eq!(write(5), 0);
+        assert_eq!(
+            write(1000),
+            10,
+            "a second's rate, and nothing is lost between looks"
+        );
+        assert_eq!((1..=100).map(|at| write(1000 + at)).sum::<u32>(), 1);
+        assert_eq!(write(100_000), 100, "never more than the burst");
+    }
+
+    #[test]
+    fn a_session_takes_no_more_of_the_last_room_than_it_leaves_to_the_others() {
+        let plenty = Allowance {
+            burst: u64::MAX,
+            per_second: 1,
+        };
+        let (disk, now) = (Disk::of(None), Instant::now());
+        let (greedy, modest) = (Account::default(), Account::default());
+        let mut free = 10_000;
+        let size = 16_000;
+        let fill = |account: &Account, free: &mut u64| {
+            let mut count = 0;
+            while *free >= 10 && account.admit(plenty, &disk, now).is_ok() {
+                account.charge(10, &disk);
+                *free -= 10;
+                disk.saw(*free, size);
+                count += 1;
+            }
+            count
+        };
+        disk.saw(free, size);
+        // Nine tenths are everybody's; of the last thousand bytes, no more than what is left.
+        assert_eq!(fill(&greedy, &mut free), 900 + 51);
+        assert_eq!(free, 490);
+        assert_eq!(fill(&modest, &mut free), 25);
+        assert!(greedy.admit(plenty, &disk, now).is_err());
+        disk.saw(10_000, size);
+        assert!(greedy.admit(plenty, &disk, now).is_ok(), "there is room again");
+        disk.saw(900, size);
+        assert!(
+            greedy.admit(plenty, &disk, now).is_ok(),
+            "another shortage is shared anew"
+        );
+    }
+}
