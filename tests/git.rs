@@ -154,14 +154,18 @@ fn settings_and_hooks_of_the_repository_are_not_written() {
 
 #[test]
 fn a_commondir_leads_git_nowhere() {
-    let host = Host::with_repository();
-    held(
-        &host,
-        "work/project",
-        "cp -r .git common; rm common/commondir; arm common/config; echo ../common > .git/commondir
-         rm -f .git/commondir; echo ../common > .git/commondir; echo ../common > c; mv -f c .git/commondir
-         ln -sf ../c .git/commondir; mv .git/commondir .git/x",
-    );
+    for put in [
+        "echo ../common > .git/commondir",
+        "rm -f .git/commondir; echo ../common > .git/commondir",
+        "echo ../common > c; mv -f c .git/commondir",
+        "echo ../common > c; ln -sf ../c .git/commondir",
+        "mv .git/commondir .git/x; echo ../common > c; ln c .git/commondir",
+    ] {
+        let host = Host::with_repository();
+        let script = format!("cp -r .git common; rm -f common/commondir; arm common/config; {put}");
+        held(&host, "work/project", &script);
+        assert!(!host.at("work/project/.git/commondir").exists(), "{put}");
+    }
 }
 
 #[test]
@@ -342,7 +346,8 @@ fn a_launcher_that_is_killed_leaves_nothing_armed() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
     assert_eq!(line, "armed\n");
     // While it runs, too, the project's own place holds.
-    host.git_runs_nothing_of_the_workloads(&["work/project"]);
+    assert!(!host.command("/usr/bin/git", "work/project").arg("status").status().unwrap().success());
+    assert!(!host.at("work/project/ran").exists());
     child.kill().unwrap();
     child.wait().unwrap();
     let settled = || host.at("work/project/sub/.git/set-aside-by-gateway-0").exists();

@@ -106,7 +106,10 @@ fn guard_directory(git: &Path, is_linked: bool, used: &BTreeSet<PathBuf>, layout
     for (path, tree) in &inner {
         tree.put().at(Step::Git, path.display().to_string())?;
     }
-    named.iter().try_for_each(|path| read_only(path))?;
+    for path in &named {
+        pin_above(path, &layout.projects)?;
+        read_only(path)?;
+    }
     inner
         .iter()
         .try_for_each(|(path, _)| guard_directory(path, used.contains(path) && path.parent() == Some(&git.join("worktrees")), used, layout))

@@ -132,7 +132,9 @@ impl<'a> Ending<'a> {
     fn settle(mut self) -> Aftermath {
         if self.record.guard_git {
             self.bring_out();
-            let now = Survey::of(&self.projects);
+        }
+        let now = Survey::of(&self.projects);
+        if self.record.guard_git {
             for (path, repository) in &now.repositories {
                 let known = self.before.repositories.get(path).is_some_and(|before| repository.is_still(before));
                 if known || git::is_set_apart(path) {
@@ -142,7 +144,6 @@ impl<'a> Ending<'a> {
                 }
             }
         }
-        let now = Survey::of(&self.projects);
         self.compare(&now);
         Aftermath {
             found: self.found.into_iter().collect(),

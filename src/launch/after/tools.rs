@@ -1,18 +1,16 @@
 //! Files that tools outside run, or obey, without being told to by name: one table.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::LazyLock;
 
 /// Gives the tool that reads a file of this name.
 pub fn file(name: &OsStr) -> Option<&'static str> {
-    let name = name.to_str()?;
-    FILES
-        .iter()
-        .find(|(pattern, _)| match pattern.strip_prefix('*') {
-            Some(suffix) => name.ends_with(suffix),
-            None => name.eq_ignore_ascii_case(pattern),
-        })
-        .map(|(_, tool)| *tool)
+    let name = name.as_bytes();
+    let ending = || ENDINGS.iter().find(|(ending, _)| name.ends_with(ending.as_bytes()));
+    let whole = || BY_NAME.get(&name.to_ascii_lowercase());
+    whole().copied().or_else(|| Some(ending()?.1))
 }
 
 /// Gives the tool that reads everything in a folder of this name.
@@ -27,7 +25,26 @@ pub fn folder(name: &OsStr) -> Option<&'static str> {
         .map(|(_, tool)| *tool)
 }
 
-/// Whole names in any case, and endings after `*`.
+static BY_NAME: LazyLock<HashMap<Vec<u8>, &'static str>> = LazyLock::new(|| {
+    let lower = |(name, tool): &(&str, &'static str)| (name.to_ascii_lowercase().into_bytes(), *tool);
+    FILES.iter().map(lower).collect()
+});
+
+const ENDINGS: &[(&str, &str)] = &[
+    (".code-workspace", "VS Code"),
+    (".sublime-project", "Sublime Text"),
+    (".iml", "IntelliJ"),
+    (".pth", "Python"),
+    (".gemspec", "bundler"),
+    (".gradle", "gradle"),
+    (".gradle.kts", "gradle"),
+    (".csproj", "MSBuild"),
+    (".fsproj", "MSBuild"),
+    (".mk", "make"),
+    (".dockerfile", "docker"),
+];
+
+/// Whole names, in any case.
 const FILES: &[(&str, &str)] = &[
     // git and what hooks into it
     (".gitmodules", "git"),
@@ -66,7 +83,6 @@ const FILES: &[(&str, &str)] = &[
     ("devbox.json", "devbox"),
     ("devenv.nix", "devenv"),
     // editors
-    ("*.code-workspace", "VS Code"),
     (".exrc", "vim"),
     (".vimrc", "vim"),
     (".nvimrc", "nvim"),
@@ -76,8 +92,6 @@ const FILES: &[(&str, &str)] = &[
     (".dir-locals-2.el", "emacs"),
     (".gdbinit", "gdb"),
     (".lldbinit", "lldb"),
-    ("*.sublime-project", "Sublime Text"),
-    ("*.iml", "IntelliJ"),
     // package managers and builds
     ("package.json", "npm"),
     (".npmrc", "npm"),
@@ -98,7 +112,6 @@ const FILES: &[(&str, &str)] = &[
     ("noxfile.py", "nox"),
     ("sitecustomize.py", "Python"),
     ("usercustomize.py", "Python"),
-    ("*.pth", "Python"),
     (".pythonrc", "Python"),
     ("manage.py", "Django"),
     ("Cargo.toml", "cargo"),
@@ -111,21 +124,16 @@ const FILES: &[(&str, &str)] = &[
     ("Rakefile", "rake"),
     (".irbrc", "irb"),
     (".pryrc", "pry"),
-    ("*.gemspec", "bundler"),
     ("composer.json", "composer"),
     ("pom.xml", "maven"),
     ("mvnw", "maven"),
     ("gradlew", "gradle"),
-    ("*.gradle", "gradle"),
-    ("*.gradle.kts", "gradle"),
     ("gradle.properties", "gradle"),
     ("gradle-wrapper.properties", "gradle"),
     ("build.sbt", "sbt"),
     ("mix.exs", "mix"),
     ("Package.swift", "swift"),
     ("Podfile", "CocoaPods"),
-    ("*.csproj", "MSBuild"),
-    ("*.fsproj", "MSBuild"),
     ("Directory.Build.props", "MSBuild"),
     ("Directory.Build.targets", "MSBuild"),
     ("nuget.config", "NuGet"),
@@ -140,7 +148,6 @@ const FILES: &[(&str, &str)] = &[
     // task runners
     ("Makefile", "make"),
     ("GNUmakefile", "make"),
-    ("*.mk", "make"),
     ("justfile", "just"),
     (".justfile", "just"),
     ("Taskfile.yml", "task"),
@@ -148,7 +155,6 @@ const FILES: &[(&str, &str)] = &[
     ("Procfile", "foreman"),
     ("Vagrantfile", "vagrant"),
     ("Dockerfile", "docker"),
-    ("*.dockerfile", "docker"),
     ("Containerfile", "podman"),
     ("compose.yml", "docker"),
     ("compose.yaml", "docker"),
@@ -211,7 +217,7 @@ const FILES: &[(&str, &str)] = &[
     ("gateway.toml", "gateway"),
 ];
 
-/// Names in any case.
+/// Folders of which every file counts, in any case.
 const FOLDERS: &[(&str, &str)] = &[
     (".githooks", "git"),
     (".husky", "husky"),
