@@ -268,7 +268,8 @@ pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> 
 /// How long the launcher waits for the gateway process to write its last records and look at what the command left.
 const FAREWELL: std::time::Duration = std::time::Duration::from_secs(10);
 
-fn not_launched(error: launch::Error) -> Failure {
+/// A launch that failed, with what would help.
+pub fn not_launched(error: launch::Error) -> Failure {
     let code = error.exit_code();
     let mut failure = Failure::new(chain(&error)).coded(code);
     if let Some(advice) = error.advice() {
