@@ -16,7 +16,11 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        assert_eq!(rustix::process::geteuid().as_raw(), 0, "these tests must be run by root: they are two users");
+        assert_eq!(
+            rustix::process::geteuid().as_raw(),
+            0,
+            "these tests must be run by root: they are two users"
+        );
         let folder = tempfile::tempdir_in("/srv").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let host = Self { folder };
@@ -36,7 +40,10 @@ impl Host {
     /// With a repository in the project, of one commit.
     fn with_repository() -> Self {
         let host = Self::new();
-        host.sh("work/project", "git init -q; echo 1 > file; git add file; git commit -q -m one");
+        host.sh(
+            "work/project",
+            "git init -q; echo 1 > file; git add file; git commit -q -m one",
+        );
         host
     }
 
@@ -62,7 +69,11 @@ impl Host {
     /// A script of the user's own, outside, which must succeed.
     #[track_caller]
     fn sh(&self, folder: &str, script: &str) -> String {
-        let output = self.command("/bin/sh", folder).args(["-e", "-c", script]).output().unwrap();
+        let output = self
+            .command("/bin/sh", folder)
+            .args(["-e", "-c", script])
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{script}\n{}", said(&output));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -70,7 +81,10 @@ impl Host {
     fn exec(&self, folder: &str, flags: &[&str], script: &str) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_gateway"), folder);
         command.arg("exec").args(flags).args(["--", "/bin/sh", "-c"]);
-        command.arg(format!("MARK={}; {EVIL}\n{script}", self.at("work/project/ran").display()));
+        command.arg(format!(
+            "MARK={}; {EVIL}\n{script}",
+            self.at("work/project/ran").display()
+        ));
         command
     }
 
@@ -78,7 +92,11 @@ impl Host {
     #[track_caller]
     fn inside(&self, folder: &str, flags: &[&str], script: &str) -> String {
         let output = self.exec(folder, flags, script).output().unwrap();
-        assert!(!matches!(output.status.code(), Some(125..=127)), "{}", said(&output));
+        assert!(
+            !matches!(output.status.code(), Some(125..=127)),
+            "{}",
+            said(&output)
+        );
         said(&output)
     }
 
@@ -101,14 +119,20 @@ impl Host {
             ] {
                 // It may refuse what it finds; it must not run it.
                 let output = self.command("/usr/bin/git", folder).args(words).output().unwrap();
-                assert!(!self.at("work/project/ran").exists(), "{folder}: git {words:?}\n{}", said(&output));
+                assert!(
+                    !self.at("work/project/ran").exists(),
+                    "{folder}: git {words:?}\n{}",
+                    said(&output)
+                );
             }
         }
     }
 }
 
 fn said(output: &Output) -> String {
-    [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat()
+    [&output.stdout, &output.stderr]
+        .map(|text| String::from_utf8_lossy(text).into_owned())
+        .concat()
 }
 
 /// Shell functions of the workload: `arm CONFIG` writes a setting by which git runs a program, `hook FILE` a hook.
@@ -123,18 +147,31 @@ const EVIL: &str = r#"
 #[track_caller]
 fn held(host: &Host, folder: &str, script: &str) -> String {
     let said = host.inside(folder, &[], script);
-    host.git_runs_nothing_of_the_workloads(&["work", "work/project", "work/project/sub", "work/project/sub/deeper"]);
+    host.git_runs_nothing_of_the_workloads(&[
+        "work",
+        "work/project",
+        "work/project/sub",
+        "work/project/sub/deeper",
+    ]);
     said
 }
 
 #[test]
 fn the_tests_own_ways_run_where_nothing_is_guarded() {
     let host = Host::with_repository();
-    host.inside("work/project", &["--writable-git"], "arm .git/config; hook .git/hooks/pre-commit");
+    host.inside(
+        "work/project",
+        &["--writable-git"],
+        "arm .git/config; hook .git/hooks/pre-commit",
+    );
     host.sh("work/project", "git status --short");
     assert!(host.at("work/project/ran").exists());
     let host = Host::with_repository();
-    host.inside("work/project", &["--writable-git"], "git init -q sub; arm sub/.git/config");
+    host.inside(
+        "work/project",
+        &["--writable-git"],
+        "git init -q sub; arm sub/.git/config",
+    );
     host.sh("work/project/sub", "git status --short");
     assert!(host.at("work/project/ran").exists());
 }
@@ -142,7 +179,10 @@ fn the_tests_own_ways_run_where_nothing_is_guarded() {
 #[test]
 fn settings_and_hooks_of_the_repository_are_not_written() {
     let host = Host::with_repository();
-    host.sh("work/project", "echo '#!/bin/sh' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit");
+    host.sh(
+        "work/project",
+        "echo '#!/bin/sh' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+    );
     held(
         &host,
         "work/project",
@@ -171,18 +211,30 @@ fn a_commondir_leads_git_nowhere() {
 #[test]
 fn a_repository_that_the_workload_makes_runs_nothing() {
     let host = Host::new();
-    let said = held(&host, "work/project", "git init -q; echo 1 > f; git add f; git commit -q -m inside; arm .git/config; hook .git/hooks/pre-commit");
+    let said = held(
+        &host,
+        "work/project",
+        "git init -q; echo 1 > f; git add f; git commit -q -m inside; arm .git/config; hook .git/hooks/pre-commit",
+    );
     assert!(said.contains("its settings and hooks are set aside"), "{said}");
     assert!(host.sh("work/project", "git log --format=%s").contains("inside"));
     // The next sandbox takes what is there for the user's own, and guards it.
-    held(&host, "work/project", "arm .git/config; hook .git/hooks/pre-commit; echo ../x > .git/commondir");
+    held(
+        &host,
+        "work/project",
+        "arm .git/config; hook .git/hooks/pre-commit; echo ../x > .git/commondir",
+    );
 }
 
 #[test]
 fn hooks_that_were_absent_do_not_come() {
     let host = Host::with_repository();
     host.sh("work/project", "rm -rf .git/hooks");
-    held(&host, "work/project", "mkdir .git/hooks; hook .git/hooks/pre-commit; hook .git/hooks/post-checkout");
+    held(
+        &host,
+        "work/project",
+        "mkdir .git/hooks; hook .git/hooks/pre-commit; hook .git/hooks/post-checkout",
+    );
     assert!(!host.at("work/project/.git/hooks").exists());
 }
 
@@ -238,35 +290,95 @@ fn a_nested_repositorys_settings_are_not_written() {
 fn settings_of_a_worktree_alone_do_not_come() {
     let host = Host::with_repository();
     host.sh("work/project", "git config extensions.worktreeConfig true");
-    held(&host, "work/project", "rm -f .git/config.worktree; arm .git/config.worktree; arm c; mv -f c .git/config.worktree");
+    held(
+        &host,
+        "work/project",
+        "rm -f .git/config.worktree; arm .git/config.worktree; arm c; mv -f c .git/config.worktree",
+    );
     assert!(!host.at("work/project/.git/config.worktree").exists());
 }
 
 #[test]
 fn new_repositories_of_every_form_run_nothing() {
     for (name, script) in [
-        ("nested", "git init -q sub; arm sub/.git/config; hook sub/.git/hooks/pre-commit"),
-        ("cloned", "git clone -q . sub; arm sub/.git/config; cd sub; mkdir -p deeper; git init -q deeper; arm deeper/.git/config"),
-        ("file", "mkdir sub; git init -q --bare x; arm x/config; echo gitdir: ../x > sub/.git"),
-        ("link", "mkdir sub; git init -q --bare x; arm x/config; ln -s ../x sub/.git"),
-        ("commondir", "git init -q sub; cp -r sub/.git x; arm x/config; echo ../../x > sub/.git/commondir"),
-        ("worktree", "git init -q sub; git -C sub config extensions.worktreeConfig true; arm sub/.git/config.worktree"),
-        ("bare", "git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config"),
-        ("bare with files", "git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config; touch sub/README sub/Makefile"),
-        ("bare above", "git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config; git init -q sub/deeper; arm sub/deeper/.git/config"),
-        ("bare at the top", "rm .git/HEAD; git init -q --bare x; mv x/HEAD x/objects x/refs .; printf '[core]\n\tbare = false\n\tworktree = .\n' > config; arm config"),
-        ("link for a head", "git init -q sub; rm sub/.git/HEAD; ln -s refs/heads/none sub/.git/HEAD; mkdir sub/.git/gateway; arm sub/.git/config"),
-        ("not listable", "git init -q sub; arm sub/.git/config; chmod 311 sub"),
-        ("not writable", "git init -q sub; arm sub/.git/config; chmod 500 sub/.git"),
-        ("in another case", "git init -q sub; arm sub/.git/config; mv sub/.git sub/.GIT"),
-        ("included", "git init -q sub; arm sub/x; git -C sub config include.path ../x"),
-        ("built", "mkdir target; git init -q target; arm target/.git/config; mv target sub"),
-        ("aliased", "git init -q sub; git -C sub config alias.status '!touch '$MARK; git -C sub config core.pager 'touch '$MARK; git -C sub config diff.external 'touch '$MARK; git -C sub config filter.x.clean 'touch '$MARK; echo '* filter=x' > sub/.gitattributes; touch sub/f"),
-        ("set aside by name", "git init -q sub; arm sub/.git/config; mkdir sub/.git/set-aside-by-gateway-0; touch sub/.git/set-aside-by-gateway-0/config"),
+        (
+            "nested",
+            "git init -q sub; arm sub/.git/config; hook sub/.git/hooks/pre-commit",
+        ),
+        (
+            "cloned",
+            "git clone -q . sub; arm sub/.git/config; cd sub; mkdir -p deeper; git init -q deeper; arm deeper/.git/config",
+        ),
+        (
+            "file",
+            "mkdir sub; git init -q --bare x; arm x/config; echo gitdir: ../x > sub/.git",
+        ),
+        (
+            "link",
+            "mkdir sub; git init -q --bare x; arm x/config; ln -s ../x sub/.git",
+        ),
+        (
+            "commondir",
+            "git init -q sub; cp -r sub/.git x; arm x/config; echo ../../x > sub/.git/commondir",
+        ),
+        (
+            "worktree",
+            "git init -q sub; git -C sub config extensions.worktreeConfig true; arm sub/.git/config.worktree",
+        ),
+        (
+            "bare",
+            "git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config",
+        ),
+        (
+            "bare with files",
+            "git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config; touch sub/README sub/Makefile",
+        ),
+        (
+            "bare above",
+            "git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config; git init -q sub/deeper; arm sub/deeper/.git/config",
+        ),
+        (
+            "bare at the top",
+            "rm .git/HEAD; git init -q --bare x; mv x/HEAD x/objects x/refs .; printf '[core]\n\tbare = false\n\tworktree = .\n' > config; arm config",
+        ),
+        (
+            "link for a head",
+            "git init -q sub; rm sub/.git/HEAD; ln -s refs/heads/none sub/.git/HEAD; mkdir sub/.git/gateway; arm sub/.git/config",
+        ),
+        (
+            "not listable",
+            "git init -q sub; arm sub/.git/config; chmod 311 sub",
+        ),
+        (
+            "not writable",
+            "git init -q sub; arm sub/.git/config; chmod 500 sub/.git",
+        ),
+        (
+            "in another case",
+            "git init -q sub; arm sub/.git/config; mv sub/.git sub/.GIT",
+        ),
+        (
+            "included",
+            "git init -q sub; arm sub/x; git -C sub config include.path ../x",
+        ),
+        (
+            "built",
+            "mkdir target; git init -q target; arm target/.git/config; mv target sub",
+        ),
+        (
+            "aliased",
+            "git init -q sub; git -C sub config alias.status '!touch '$MARK; git -C sub config core.pager 'touch '$MARK; git -C sub config diff.external 'touch '$MARK; git -C sub config filter.x.clean 'touch '$MARK; echo '* filter=x' > sub/.gitattributes; touch sub/f",
+        ),
+        (
+            "set aside by name",
+            "git init -q sub; arm sub/.git/config; mkdir sub/.git/set-aside-by-gateway-0; touch sub/.git/set-aside-by-gateway-0/config",
+        ),
     ] {
         let host = Host::with_repository();
         let said = held(&host, "work/project", script);
-        let told = ["set aside", "could not be"].iter().any(|word| said.contains(word));
+        let told = ["set aside", "could not be"]
+            .iter()
+            .any(|word| said.contains(word));
         assert!(told, "{name}: {said}");
     }
 }
@@ -274,20 +386,43 @@ fn new_repositories_of_every_form_run_nothing() {
 #[test]
 fn a_repository_above_the_project_does_not_come() {
     let host = Host::new();
-    held(&host, "work/project", "git init -q ..; arm ../.git/config; cd ..; git init -q; arm .git/config");
+    held(
+        &host,
+        "work/project",
+        "git init -q ..; arm ../.git/config; cd ..; git init -q; arm .git/config",
+    );
     let host = Host::new();
     host.sh("work/project", "git init -q; mkdir sub");
-    held(&host, "work/project/sub", "arm ../.git/config; hook ../.git/hooks/pre-commit; git init -q; arm .git/config");
+    held(
+        &host,
+        "work/project/sub",
+        "arm ../.git/config; hook ../.git/hooks/pre-commit; git init -q; arm .git/config",
+    );
 }
 
 #[test]
 fn what_the_settings_name_in_the_project_is_not_written() {
     for (before, script) in [
-        ("mkdir .hooks; touch .hooks/x; git config core.hooksPath .hooks", "hook .hooks/pre-commit; mv .hooks gone; mkdir .hooks; hook .hooks/pre-commit"),
-        ("mkdir -p .husky/_; touch .husky/_/x; git config core.hooksPath .husky/_", "hook .husky/_/pre-commit; hook .husky/pre-commit; mv .husky gone; cp -r evil-hooks .husky"),
-        ("touch .own; git config include.path ../.own", "arm .own; rm -f .own; arm .own"),
-        ("mkdir s; echo '#!/bin/sh' > s/p; chmod +x s/p; rm -rf .git/hooks; mkdir .git/hooks; ln -s ../../s/p .git/hooks/pre-commit", "hook s/p; rm -f s/p; hook s/p; mv s gone; mkdir s; hook s/p"),
-        ("echo '#!/bin/sh' > clean; chmod +x clean; git config filter.x.clean ./clean; echo '* filter=x' > .gitattributes", "hook clean; rm -f clean; hook clean; touch file"),
+        (
+            "mkdir .hooks; touch .hooks/x; git config core.hooksPath .hooks",
+            "hook .hooks/pre-commit; mv .hooks gone; mkdir .hooks; hook .hooks/pre-commit",
+        ),
+        (
+            "mkdir -p .husky/_; touch .husky/_/x; git config core.hooksPath .husky/_",
+            "hook .husky/_/pre-commit; hook .husky/pre-commit; mv .husky gone; cp -r evil-hooks .husky",
+        ),
+        (
+            "touch .own; git config include.path ../.own",
+            "arm .own; rm -f .own; arm .own",
+        ),
+        (
+            "mkdir s; echo '#!/bin/sh' > s/p; chmod +x s/p; rm -rf .git/hooks; mkdir .git/hooks; ln -s ../../s/p .git/hooks/pre-commit",
+            "hook s/p; rm -f s/p; hook s/p; mv s gone; mkdir s; hook s/p",
+        ),
+        (
+            "echo '#!/bin/sh' > clean; chmod +x clean; git config filter.x.clean ./clean; echo '* filter=x' > .gitattributes",
+            "hook clean; rm -f clean; hook clean; touch file",
+        ),
     ] {
         let host = Host::with_repository();
         host.sh("work/project", before);
@@ -308,7 +443,11 @@ fn a_link_in_a_guarded_place_is_refused() {
 fn a_name_left_by_one_sandbox_does_not_weaken_the_next() {
     let host = Host::with_repository();
     held(&host, "work/project", "touch .git/gitdir; mkdir .git/gateway");
-    held(&host, "work/project", "arm .git/config; hook .git/hooks/pre-commit; rm -rf .git/hooks; echo x > .git/commondir");
+    held(
+        &host,
+        "work/project",
+        "arm .git/config; hook .git/hooks/pre-commit; rm -rf .git/hooks; echo x > .git/commondir",
+    );
 }
 
 #[test]
@@ -323,7 +462,10 @@ fn git_works_inside_and_leaves_nothing_of_ours() {
          git tag t; git pack-refs --all; git tag -d t > /dev/null; git gc -q; git rebase -q --force-rebase HEAD~1; git reset -q --soft HEAD~1; git commit -q -m again; git fsck; git status --short; echo done",
     );
     assert!(said.contains("done\n"), "{said}");
-    assert_eq!(host.sh("work/project", "git log --format=%s"), "again\nthree\ntwo\none\n");
+    assert_eq!(
+        host.sh("work/project", "git log --format=%s"),
+        "again\nthree\ntwo\none\n"
+    );
     host.sh("work/project", "git fsck --strict; git config a.b c; rm -f .git/ORIG_HEAD .git/gc.log .git/packed-refs .git/AUTO_MERGE");
     assert_eq!(host.sh("work/project", "ls -A .git | sort; ls -A | sort"), before);
 }
@@ -333,7 +475,11 @@ fn a_project_without_a_repository_has_none_afterwards() {
     let host = Host::new();
     host.inside("work/project", &[], "git status; rm -r evil-hooks");
     assert_eq!(host.sh("work/project", "ls -A"), "");
-    host.inside("work/project", &["--writable-git"], "git init -q; git config a.b c");
+    host.inside(
+        "work/project",
+        &["--writable-git"],
+        "git init -q; git config a.b c",
+    );
     assert_eq!(host.sh("work/project", "git config a.b"), "c\n");
 }
 
@@ -341,19 +487,38 @@ fn a_project_without_a_repository_has_none_afterwards() {
 fn a_launcher_that_is_killed_leaves_nothing_armed() {
     let host = Host::new();
     let script = "git init -q; arm .git/config; git init -q sub; arm sub/.git/config; echo armed; sleep 60";
-    let mut child = host.exec("work/project", &["-q"], script).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = host
+        .exec("work/project", &["-q"], script)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
     assert_eq!(line, "armed\n");
     // While it runs, too, the project's own place holds.
-    assert!(!host.command("/usr/bin/git", "work/project").arg("status").status().unwrap().success());
+    assert!(
+        !host
+            .command("/usr/bin/git", "work/project")
+            .arg("status")
+            .status()
+            .unwrap()
+            .success()
+    );
     assert!(!host.at("work/project/ran").exists());
     child.kill().unwrap();
     child.wait().unwrap();
     let settled = || host.at("work/project/sub/.git/set-aside-by-gateway-0").exists();
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while !settled() {
-        assert!(std::time::Instant::now() < until, "the gateway process did not settle");
+        assert!(
+            std::time::Instant::now() < until,
+            "the gateway process did not settle"
+        );
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -365,11 +530,23 @@ fn a_sandbox_that_ends_does_not_uncover_another_in_the_same_project() {
     let host = Host::with_repository();
     host.sh("work/project", "mkfifo go");
     let script = "echo ready; read line < go; arm .git/config; echo ../evil > .git/commondir; arm .git/config.worktree; mkdir .git/modules/x";
-    let mut first = host.exec("work/project", &["-q"], script).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut first = host
+        .exec("work/project", &["-q"], script)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(first.stdout.take().unwrap()), &mut line).unwrap();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(first.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
     host.inside("work/project", &[], "true");
-    assert!(host.at("work/project/.git/commondir").exists(), "the other sandbox's mount lies on it");
+    assert!(
+        host.at("work/project/.git/commondir").exists(),
+        "the other sandbox's mount lies on it"
+    );
     host.sh("work/project", "echo > go");
     first.wait().unwrap();
     host.git_runs_nothing_of_the_workloads(&["work/project"]);
@@ -394,7 +571,10 @@ fn files_that_tools_run_are_told_at_the_end() {
         let expected = expected.replace("PROJECT", &host.at("work/project").display().to_string());
         assert!(said.contains(&expected), "no {expected} in\n{said}");
     }
-    assert!(!said.contains("main.c") && !said.contains("settings.json") && !said.contains('\u{1b}'), "{said}");
+    assert!(
+        !said.contains("main.c") && !said.contains("settings.json") && !said.contains('\u{1b}'),
+        "{said}"
+    );
     let said = host.inside("work/project", &[], "true");
     assert!(!said.contains("which"), "{said}");
     let said = host.inside("work/project", &["-q"], "echo x >> Makefile");
@@ -406,16 +586,29 @@ fn files_that_tools_run_are_told_at_the_end() {
 #[test]
 fn with_guard_tools_no_such_file_changes_or_comes() {
     let host = Host::with_repository();
-    host.sh("work/project", "echo all: > Makefile; mkdir sub; echo '{}' > sub/package.json");
+    host.sh(
+        "work/project",
+        "echo all: > Makefile; mkdir sub; echo '{}' > sub/package.json",
+    );
     let script = "echo bad > Makefile; rm -f Makefile; echo bad > sub/package.json; mv sub gone; mkdir -p sub; echo bad > sub/package.json
         echo x > .envrc; mkdir .vscode; echo x > .vscode/tasks.json; ln -s main.c GNUmakefile; git config a.b c; echo 2 >> file; git commit -qam inside";
     let check = |said: &str| {
         assert!(said.contains(".envrc, as .envrc.set-aside"), "{said}");
         let files = host.sh("work/project", "cat Makefile; find . -name .envrc -o -name tasks.json -o -name package.json -o -name GNUmakefile; cat $(find . -name package.json)");
-        assert!(!files.contains("bad") && files.matches("package.json").count() <= 1, "{files}");
-        assert!(!files.contains(".envrc") && !files.contains("tasks.json") && !files.contains("GNU"), "{files}");
+        assert!(
+            !files.contains("bad") && files.matches("package.json").count() <= 1,
+            "{files}"
+        );
+        assert!(
+            !files.contains(".envrc") && !files.contains("tasks.json") && !files.contains("GNU"),
+            "{files}"
+        );
     };
     check(&host.inside("work/project", &["--guard-tools"], script));
-    fs::write(host.at("work/project/gateway.toml"), "[sandbox]\nguard_tools = true\n").unwrap();
+    fs::write(
+        host.at("work/project/gateway.toml"),
+        "[sandbox]\nguard_tools = true\n",
+    )
+    .unwrap();
     check(&host.inside("work/project", &["--config", "gateway.toml"], script));
 }

@@ -356,17 +356,32 @@ fn tell(screen: &Screen, aftermath: &Aftermath) {
     for (path, found) in &aftermath.found {
         let path = safe(&path.display().to_string());
         lines.push(match found {
-            Found::Armed(why) => (0, format!("armed    {path} could not be set aside: {}", safe(why))),
-            Found::Disarmed => (1, format!("new git  {path}: its settings and hooks are set aside in it")),
-            Found::SetAside(name) => (1, format!("set aside {path}, as {}", safe(&name.to_string_lossy()))),
-            Found::Apart => (1, format!("new git  {path} is out of sight until the other sandboxes here end")),
+            Found::Armed(why) => (
+                0,
+                format!("armed    {path} could not be set aside: {}", safe(why)),
+            ),
+            Found::Disarmed => (
+                1,
+                format!("new git  {path}: its settings and hooks are set aside in it"),
+            ),
+            Found::SetAside(name) => (
+                1,
+                format!("set aside {path}, as {}", safe(&name.to_string_lossy())),
+            ),
+            Found::Apart => (
+                1,
+                format!("new git  {path} is out of sight until the other sandboxes here end"),
+            ),
             Found::Changed(tool) => (2, format!("changed  {path}, which {tool} runs or obeys")),
             Found::New(tool) => (3, format!("new      {path}, which {tool} runs or obeys")),
         });
     }
     if let Some(missed) = &aftermath.missed {
         let missed = safe(&missed.display().to_string());
-        lines.push((0, format!("unsearched {missed}, and maybe more: look before git or another tool runs there")));
+        lines.push((
+            0,
+            format!("unsearched {missed}, and maybe more: look before git or another tool runs there"),
+        ));
     }
     lines.sort();
     let more = lines.len().saturating_sub(SHOWN_FILES);
@@ -374,7 +389,9 @@ fn tell(screen: &Screen, aftermath: &Aftermath) {
         screen.note(format!("{} {line}", screen.paint(Paint::Dim, "gateway ")));
     }
     if more > 0 {
-        screen.note(format!("gateway  {more} more files that tools run are new or changed; `--guard-tools` refuses such files"));
+        screen.note(format!(
+            "gateway  {more} more files that tools run are new or changed; `--guard-tools` refuses such files"
+        ));
     }
 }
 
@@ -382,7 +399,11 @@ fn tell(screen: &Screen, aftermath: &Aftermath) {
 const SHOWN_FILES: usize = 20;
 
 /// Serves the sandbox, and gives a handle of its first process.
-async fn sandbox(gateway: &GatewayEnd, assembly: &Assembly, watch: &mut Option<Watch>) -> Result<First, Failure> {
+async fn sandbox(
+    gateway: &GatewayEnd,
+    assembly: &Assembly,
+    watch: &mut Option<Watch>,
+) -> Result<First, Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = assembly.open(&id, &assembly.config.groups).await?;
     let worker = serving::worker(&assembly.shared)?;
@@ -390,8 +411,8 @@ async fn sandbox(gateway: &GatewayEnd, assembly: &Assembly, watch: &mut Option<W
     let (hello, listeners) = gateway
         .hello()
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
-    let first = First::of(hello.pid)
-        .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
+    let first =
+        First::of(hello.pid).map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
     let Listeners {
         tcp,
         dns_tcp,

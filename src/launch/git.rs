@@ -73,8 +73,7 @@ pub fn outside(project: &Path) -> Option<PathBuf> {
     if let Ok(back) = fs::read_to_string(directory.join("gitdir")) {
         let common = fs::read_to_string(directory.join("commondir")).ok()?;
         let is_ours = fs::canonicalize(directory.join(back.trim())).ok()? == fs::canonicalize(file).ok()?;
-        return is_ours
-            .then(|| fs::canonicalize(directory.join(common.trim())).ok())?;
+        return is_ours.then(|| fs::canonicalize(directory.join(common.trim())).ok())?;
     }
     let back = settings(&directory).find(|(key, _)| key == "worktree")?.1;
     (fs::canonicalize(directory.join(back)).ok()? == project).then_some(directory)
@@ -83,7 +82,12 @@ pub fn outside(project: &Path) -> Option<PathBuf> {
 /// Guards a repository's directory, and those of the submodules and of the `used` worktrees in it.
 ///
 /// `is_linked` says that it is a worktree's, which takes settings and hooks from where its `commondir` leads.
-fn guard_directory(git: &Path, is_linked: bool, used: &BTreeSet<PathBuf>, layout: &Layout) -> Result<(), Failure> {
+fn guard_directory(
+    git: &Path,
+    is_linked: bool,
+    used: &BTreeSet<PathBuf>,
+    layout: &Layout,
+) -> Result<(), Failure> {
     let inner: Vec<(PathBuf, Tree)> = inner_directories(git, used)
         .into_iter()
         .map(|path| Ok((path.clone(), take(&path)?)))
@@ -110,9 +114,14 @@ fn guard_directory(git: &Path, is_linked: bool, used: &BTreeSet<PathBuf>, layout
         pin_above(path, &layout.projects)?;
         read_only(path)?;
     }
-    inner
-        .iter()
-        .try_for_each(|(path, _)| guard_directory(path, used.contains(path) && path.parent() == Some(&git.join("worktrees")), used, layout))
+    inner.iter().try_for_each(|(path, _)| {
+        guard_directory(
+            path,
+            used.contains(path) && path.parent() == Some(&git.join("worktrees")),
+            used,
+            layout,
+        )
+    })
 }
 
 /// The repositories in a repository's directory that stay writable: submodules', and worktrees that the projects have.
@@ -131,7 +140,11 @@ fn inner_directories(git: &Path, used: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
         }
     }
     let worktrees = git.join("worktrees");
-    found.extend(used.iter().filter(|path| path.parent() == Some(&worktrees)).cloned());
+    found.extend(
+        used.iter()
+            .filter(|path| path.parent() == Some(&worktrees))
+            .cloned(),
+    );
     found
 }
 
@@ -144,11 +157,17 @@ fn named_by_settings(git: &Path, layout: &Layout) -> BTreeSet<PathBuf> {
         .collect();
     // A hook may be a link to a program of the project.
     let hooks = fs::read_dir(git.join("hooks")).into_iter().flatten().flatten();
-    words.extend(hooks.filter(|hook| hook.path().is_symlink()).map(|hook| hook.path()));
+    words.extend(
+        hooks
+            .filter(|hook| hook.path().is_symlink())
+            .map(|hook| hook.path()),
+    );
     let mut found = BTreeSet::new();
     for word in words {
         for base in [top, git] {
-            let Ok(path) = fs::canonicalize(base.join(&word)) else { continue };
+            let Ok(path) = fs::canonicalize(base.join(&word)) else {
+                continue;
+            };
             // husky's hooks in `.husky/_` run those beside that folder.
             let path = match path.parent() {
                 Some(above) if path.ends_with("_") => above.to_owned(),
@@ -190,7 +209,8 @@ fn place_of_a_new_one(layout: &Layout, survey: &Survey) -> Option<PathBuf> {
         .take_while(|above| above.starts_with(project))
         .any(|above| {
             let own = above.join(".git");
-            (survey.repositories.contains_key(&own) && !is_set_apart(&own)) || survey.repositories.contains_key(above)
+            (survey.repositories.contains_key(&own) && !is_set_apart(&own))
+                || survey.repositories.contains_key(above)
         });
     (!covered && directory.is_dir()).then(|| directory.join(".git"))
 }
@@ -212,7 +232,8 @@ pub fn is_stand_in(path: &Path) -> bool {
         .filter(|guarded| path.ends_with(guarded.name))
         .filter_map(|guarded| guarded.content)
         .any(|content| {
-            let fits = fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() == content.len() as u64);
+            let fits = fs::symlink_metadata(path)
+                .is_ok_and(|found| found.is_file() && found.len() == content.len() as u64);
             fits && fs::read(path).is_ok_and(|found| found == content)
         })
 }
@@ -368,4 +389,6 @@ pub const GUARDED: &[Guarded] = &[
 /// The directory in a new `.git` that the command sees as `.git`.
 pub const APART: &str = "gateway";
 /// Settings whose values may name a folder of the project that git does not obey.
-const UNOBEYED: &[&str] = &["url", "pushurl", "worktree", "fetch", "push", "merge", "remote", "name", "email"];
+const UNOBEYED: &[&str] = &[
+    "url", "pushurl", "worktree", "fetch", "push", "merge", "remote", "name", "email",
+];

@@ -171,7 +171,10 @@ impl Layout {
             layout.working_directory = layout.home.path().to_owned();
         }
         for repository in repositories {
-            let has_it = layout.projects.iter().any(|project| repository.starts_with(project));
+            let has_it = layout
+                .projects
+                .iter()
+                .any(|project| repository.starts_with(project));
             if layout.persistent && !has_it && layout.why_no_project(&repository).is_none() {
                 layout.projects.push(repository);
             }

@@ -446,7 +446,9 @@ fn git_hooks_and_config_are_read_only() {
 }
 
 fn a_repository_made_inside_is_out_of_gits_sight_while_the_command_runs() {
-    for sandbox in shell("mkdir .git/objects .git/refs; echo ref: refs/heads/x > .git/HEAD; echo ready; read line < fifo; mv .git gone 2>&1") {
+    for sandbox in shell(
+        "mkdir .git/objects .git/refs; echo ref: refs/heads/x > .git/HEAD; echo ready; read line < fifo; mv .git gone 2>&1",
+    ) {
         let owner = if sandbox.uid == 0 { 65534 } else { ANN };
         let fifo = fifo_of(&sandbox, owner);
         let mut running = sandbox.spawn();
@@ -993,7 +995,9 @@ fn escapes(sandbox: Sandbox) -> String {
     );
     let (mut targets, mut guard) = escape::plant(home.as_deref()).unwrap();
     let owner = if sandbox.uid == 0 { 65534 } else { ANN };
-    guard.plant_repositories(&mut targets, &sandbox.directory, Some(owner)).unwrap();
+    guard
+        .plant_repositories(&mut targets, &sandbox.directory, Some(owner))
+        .unwrap();
     let mut sandbox = sandbox.variable(
         escape::TARGETS_VARIABLE,
         &serde_json::to_string(&targets).unwrap(),
@@ -1042,7 +1046,9 @@ fn every_published_escape_is_held_where_user_namespaces_are_allowed() {
 
 fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
     let (mut targets, mut guard) = escape::plant(None).unwrap();
-    guard.plant_repositories(&mut targets, &scratch("project", ANN), Some(ANN)).unwrap();
+    guard
+        .plant_repositories(&mut targets, &scratch("project", ANN), Some(ANN))
+        .unwrap();
     let mut outside = std::process::Command::new(std::env::current_exe().unwrap());
     outside
         .arg(escape::SUBCOMMAND)
@@ -1077,8 +1083,17 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
     let breaches = guard.breaches();
     assert!(breaches.len() >= 3, "{breaches:?}");
     // Only git itself tells of a new repository.
-    for name in ["git-settings", "git-absent-hooks", "git-commondir", "git-new", "git-new-bare"] {
-        assert!(breaches.iter().any(|breach| breach.contains(name)), "{name} ran nothing: {breaches:?}");
+    for name in [
+        "git-settings",
+        "git-absent-hooks",
+        "git-commondir",
+        "git-new",
+        "git-new-bare",
+    ] {
+        assert!(
+            breaches.iter().any(|breach| breach.contains(name)),
+            "{name} ran nothing: {breaches:?}"
+        );
     }
 }
 

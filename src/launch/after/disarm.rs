@@ -28,7 +28,12 @@ pub fn disarm(project: &Path, git: &Path) -> io::Result<()> {
 /// As [`disarm`].
 pub fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
     let directory = open(project, git)?;
-    let known = |name: &CStr| GUARDED.iter().any(|guarded| guarded.name.as_bytes() == name.to_bytes()) || is_kept(name);
+    let known = |name: &CStr| {
+        GUARDED
+            .iter()
+            .any(|guarded| guarded.name.as_bytes() == name.to_bytes())
+            || is_kept(name)
+    };
     if !names(&directory)?.iter().all(|name| known(name)) {
         return Err(Errno::NOTEMPTY.into());
     }
@@ -101,7 +106,9 @@ pub fn tidy(project: &Path, git: &Path) -> io::Result<()> {
         let removed = match guarded.content {
             None => rustix::fs::unlinkat(&directory, guarded.name, AtFlags::REMOVEDIR),
             Some(content) => match read(&directory, guarded.name, content.len()) {
-                Ok(found) if found == content => rustix::fs::unlinkat(&directory, guarded.name, AtFlags::empty()),
+                Ok(found) if found == content => {
+                    rustix::fs::unlinkat(&directory, guarded.name, AtFlags::empty())
+                }
                 _ => Ok(()),
             },
         };
@@ -122,7 +129,8 @@ fn tidy_below(project: &Path, folder: &Path, depth: usize) {
         let path = folder.join(std::ffi::OsStr::from_bytes(name.as_bytes()));
         let is_directory = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_dir());
-        let is_git = is_directory && rustix::fs::statat(&directory, head_of(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let is_git =
+            is_directory && rustix::fs::statat(&directory, head_of(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if is_git {
             // What cannot be tidied stays, to no effect.
             let _ = tidy(project, &path);
@@ -159,7 +167,9 @@ fn disarm_directory(directory: &OwnedFd) -> io::Result<()> {
 fn is_kept(name: &CStr) -> bool {
     let name = name.to_bytes();
     KEPT.iter().any(|kept| kept.as_bytes() == name)
-        || KEPT_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
+        || KEPT_BEGINNINGS
+            .iter()
+            .any(|beginning| name.starts_with(beginning.as_bytes()))
 }
 
 fn make_folder(directory: &OwnedFd) -> io::Result<OwnedFd> {
@@ -185,7 +195,9 @@ fn read(directory: &OwnedFd, name: &str, limit: usize) -> io::Result<Vec<u8>> {
         return Err(Errno::INVAL.into());
     }
     let mut content = Vec::new();
-    std::fs::File::from(file).take(limit as u64 + 1).read_to_end(&mut content)?;
+    std::fs::File::from(file)
+        .take(limit as u64 + 1)
+        .read_to_end(&mut content)?;
     Ok(content)
 }
 
@@ -206,11 +218,25 @@ fn open(project: &Path, path: &Path) -> io::Result<OwnedFd> {
 
 /// Opens a path in a project, through no link.
 fn open_with(project: &Path, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    let top = rustix::fs::open(project, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let top = rustix::fs::open(
+        project,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let below = path.strip_prefix(project).map_err(|_| Errno::XDEV)?;
-    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    let below = if below.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        below
+    };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    Ok(rustix::fs::openat2(top, below, flags | OFlags::CLOEXEC, Mode::empty(), resolve)?)
+    Ok(rustix::fs::openat2(
+        top,
+        below,
+        flags | OFlags::CLOEXEC,
+        Mode::empty(),
+        resolve,
+    )?)
 }
 
 /// What git stores and does not obey.

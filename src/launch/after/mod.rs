@@ -71,8 +71,15 @@ pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<OwnedFd, Error
     use super::error::{At, Step};
     let (_, layout) = super::plan(launch)?;
     let working_directory = layout.persistent.then_some(layout.working_directory.as_path());
-    let record = Record::new(&layout.projects, working_directory, layout.guard_git, layout.guard_tools);
-    let file = record.enter(folder).at(Step::Prepare, "the list of running sandboxes")?;
+    let record = Record::new(
+        &layout.projects,
+        working_directory,
+        layout.guard_git,
+        layout.guard_tools,
+    );
+    let file = record
+        .enter(folder)
+        .at(Step::Prepare, "the list of running sandboxes")?;
     Ok(file)
 }
 
@@ -136,7 +143,11 @@ impl<'a> Ending<'a> {
         let now = Survey::of(&self.projects);
         if self.record.guard_git {
             for (path, repository) in &now.repositories {
-                let known = self.before.repositories.get(path).is_some_and(|before| repository.is_still(before));
+                let known = self
+                    .before
+                    .repositories
+                    .get(path)
+                    .is_some_and(|before| repository.is_still(before));
                 if known || git::is_set_apart(path) {
                     self.tidy(path, repository.kind);
                 } else if !self.found.contains_key(path) {
@@ -208,7 +219,8 @@ impl<'a> Ending<'a> {
     fn compare(&mut self, now: &Survey) {
         for (path, (mark, tool)) in &now.files {
             let before: Option<&(Mark, _)> = self.before.files.get(path);
-            let of_new = |(new, found): (&PathBuf, &Found)| *found == Found::Disarmed && path.starts_with(new);
+            let of_new =
+                |(new, found): (&PathBuf, &Found)| *found == Found::Disarmed && path.starts_with(new);
             if self.found.iter().any(of_new) || before.is_some_and(|(before, _)| before == mark) {
                 continue;
             }
@@ -228,6 +240,9 @@ impl<'a> Ending<'a> {
     }
 
     fn project_of(&self, path: &Path) -> Option<PathBuf> {
-        self.projects.iter().find(|project| path.starts_with(project)).cloned()
+        self.projects
+            .iter()
+            .find(|project| path.starts_with(project))
+            .cloned()
     }
 }

@@ -27,7 +27,12 @@ pub struct Record {
 
 impl Record {
     /// A record that stands nowhere yet.
-    pub fn new(projects: &[PathBuf], working_directory: Option<&Path>, guard_git: bool, guard_tools: bool) -> Self {
+    pub fn new(
+        projects: &[PathBuf],
+        working_directory: Option<&Path>,
+        guard_git: bool,
+        guard_tools: bool,
+    ) -> Self {
         Self {
             folder: None,
             name: String::new(),
@@ -114,15 +119,23 @@ impl Record {
                 continue;
             }
             let mut content = Vec::new();
-            let other = file.read_to_end(&mut content).ok().and_then(|_| serde_json::from_slice(&content).ok());
+            let other = file
+                .read_to_end(&mut content)
+                .ok()
+                .and_then(|_| serde_json::from_slice(&content).ok());
             alone &= other.is_some_and(|other: Self| !self.meets(&other));
         }
         alone
     }
 
     fn meets(&self, other: &Self) -> bool {
-        let pairs = self.projects().into_iter().flat_map(|own| other.projects().into_iter().map(move |its| (own.clone(), its)));
-        pairs.into_iter().any(|(own, its)| own.starts_with(&its) || its.starts_with(&own))
+        let pairs = self
+            .projects()
+            .into_iter()
+            .flat_map(|own| other.projects().into_iter().map(move |its| (own.clone(), its)));
+        pairs
+            .into_iter()
+            .any(|(own, its)| own.starts_with(&its) || its.starts_with(&own))
     }
 }
 

@@ -106,7 +106,9 @@ mod tests {
             [remote \"origin\"]\n\turl = https://example.com/a.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
             [branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n";
         assert_eq!(harmless(text), text);
-        assert!(harmless("[remote \"o\"]\nurl = git@example.com:a/b.git\n").contains("git@example.com:a/b.git"));
+        assert!(
+            harmless("[remote \"o\"]\nurl = git@example.com:a/b.git\n").contains("git@example.com:a/b.git")
+        );
     }
 
     #[test]
@@ -131,7 +133,10 @@ mod tests {
             "[remote.o]\n\turl = https://a/\n",
         ] {
             let kept = harmless(text);
-            assert!(!kept.contains('x') && !kept.contains("url"), "{text:?} left {kept:?}");
+            assert!(
+                !kept.contains('x') && !kept.contains("url"),
+                "{text:?} left {kept:?}"
+            );
         }
     }
 

@@ -143,7 +143,8 @@ impl Survey {
             return;
         };
         let mark = Mark::from(&found);
-        self.repositories.insert(path.to_owned(), Repository { kind, mark });
+        self.repositories
+            .insert(path.to_owned(), Repository { kind, mark });
         let git = match kind {
             Kind::Directory | Kind::Bare => path,
             Kind::File | Kind::Link => return,
@@ -282,7 +283,12 @@ mod tests {
         let modified = fs::metadata(&path).unwrap().modified().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         fs::write(&path, "bad:\n").unwrap();
-        fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(modified)
+            .unwrap();
         let after = Survey::of(&roots).files[&path];
         assert_ne!(before, after);
         assert_eq!(before.0.modified, after.0.modified);

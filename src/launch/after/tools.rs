@@ -8,7 +8,11 @@ use std::sync::LazyLock;
 /// Gives the tool that reads a file of this name.
 pub fn file(name: &OsStr) -> Option<&'static str> {
     let name = name.as_bytes();
-    let ending = || ENDINGS.iter().find(|(ending, _)| name.ends_with(ending.as_bytes()));
+    let ending = || {
+        ENDINGS
+            .iter()
+            .find(|(ending, _)| name.ends_with(ending.as_bytes()))
+    };
     let whole = || BY_NAME.get(&name.to_ascii_lowercase());
     whole().copied().or_else(|| Some(ending()?.1))
 }

@@ -91,13 +91,23 @@ pub fn breaches(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for way in WAYS {
         for place in [folder.join(way.name), folder.join(way.name).join("sub")] {
-            for words in [&["status", "--short"][..], &["commit", "--allow-empty", "-m", "probe"]] {
+            for words in [
+                &["status", "--short"][..],
+                &["commit", "--allow-empty", "-m", "probe"],
+            ] {
                 if !place.is_dir() {
                     continue;
                 }
                 // Where there is no git, nothing runs.
                 let _ = Command::new("git")
-                    .args(["-c", "safe.directory=*", "-c", "user.name=x", "-c", "user.email=x"])
+                    .args([
+                        "-c",
+                        "safe.directory=*",
+                        "-c",
+                        "user.name=x",
+                        "-c",
+                        "user.email=x",
+                    ])
                     .args(words)
                     .current_dir(&place)
                     .stdin(Stdio::null())
@@ -167,7 +177,10 @@ const WAYS: [Way; 9] = [
         name: "git-worktree-settings",
         plant: |top| {
             repository(&top.join(".git"))?;
-            append(&top.join(".git/config"), "[extensions]\n\tworktreeConfig = true\n")
+            append(
+                &top.join(".git/config"),
+                "[extensions]\n\tworktreeConfig = true\n",
+            )
         },
         attempt: |top| vec![("config.worktree", arm(&top.join(".git/config.worktree")))],
         is_refused: true,
@@ -217,7 +230,10 @@ const WAYS: [Way; 9] = [
         plant: |_| Ok(()),
         attempt: |top| {
             let git = top.join(".git");
-            vec![("a repository", repository(&git).and_then(|()| arm(&git.join("config"))))]
+            vec![(
+                "a repository",
+                repository(&git).and_then(|()| arm(&git.join("config"))),
+            )]
         },
         is_refused: false,
     },
@@ -245,7 +261,10 @@ fn repository(git: &Path) -> io::Result<()> {
 /// Adds a setting by which git runs a program.
 fn arm(config: &Path) -> io::Result<()> {
     let mark = mark_of(config)?;
-    append(config, &format!("[core]\n\tfsmonitor = \"touch '{}';:\"\n", mark.display()))
+    append(
+        config,
+        &format!("[core]\n\tfsmonitor = \"touch '{}';:\"\n", mark.display()),
+    )
 }
 
 /// Puts other settings in the place of these.
@@ -268,14 +287,20 @@ fn hook(path: &Path) -> io::Result<()> {
 
 fn mark_of(path: &Path) -> io::Result<PathBuf> {
     let is_planted = |above: &&Path| {
-        above.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"gateway-escape-"))
+        above
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"gateway-escape-"))
     };
     let folder = path.ancestors().find(is_planted);
     Ok(folder.ok_or(io::ErrorKind::NotFound)?.join(MARK))
 }
 
 fn append(path: &Path, text: &str) -> io::Result<()> {
-    OpenOptions::new().append(true).create(true).open(path)?.write_all(text.as_bytes())
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)?
+        .write_all(text.as_bytes())
 }
 
 fn give(path: &Path, owner: u32) -> io::Result<()> {

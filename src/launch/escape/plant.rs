@@ -143,7 +143,12 @@ impl Guard {
     ///
     /// # Errors
     /// What making one of them says.
-    pub fn plant_repositories(&mut self, targets: &mut Targets, project: &Path, owner: Option<u32>) -> io::Result<()> {
+    pub fn plant_repositories(
+        &mut self,
+        targets: &mut Targets,
+        project: &Path,
+        owner: Option<u32>,
+    ) -> io::Result<()> {
         let folder = git::plant(project, &self.nonce, owner)?;
         self.repositories = Some(folder.clone());
         targets.repositories = Some(folder);
