@@ -451,6 +451,35 @@ fn a_name_left_by_one_sandbox_does_not_weaken_the_next() {
 }
 
 #[test]
+fn git_outside_writes_nothing_through_a_link_of_the_workloads() {
+    for name in [
+        "COMMIT_EDITMSG",
+        "logs/HEAD",
+        "logs/refs/heads/main",
+        "index",
+        "ORIG_HEAD",
+        "packed-refs",
+        "FETCH_HEAD",
+        "MERGE_MSG",
+    ] {
+        let host = Host::with_repository();
+        host.sh("home", "echo mine > .bashrc");
+        let script = format!("rm -f .git/{name}; ln -s {} .git/{name}; git init -q sub; rm -f sub/.git/{name}; mkdir -p sub/.git/logs/refs/heads
+            ln -s {0} sub/.git/{name}; ln -s {0} profile", host.at("home/.bashrc").display());
+        let said = held(&host, "work/project", &script);
+        assert_eq!(host.sh("home", "cat .bashrc"), "mine\n", "{name}");
+        assert!(
+            said.contains(&format!(
+                "unlinked {}",
+                host.at("work/project/.git").join(name).display()
+            )),
+            "{said}"
+        );
+        assert!(said.contains("profile leads out of the project"), "{said}");
+    }
+}
+
+#[test]
 fn git_works_inside_and_leaves_nothing_of_ours() {
     let host = Host::with_repository();
     let before = host.sh("work/project", "ls -A .git | sort; ls -A | sort");

@@ -372,6 +372,11 @@ fn tell(screen: &Screen, aftermath: &Aftermath) {
                 1,
                 format!("new git  {path} is out of sight until the other sandboxes here end"),
             ),
+            Found::Unlinked => (
+                1,
+                format!("unlinked {path}, through which git would have written elsewhere"),
+            ),
+            Found::LeadsOut => (2, format!("new link {path} leads out of the project")),
             Found::Changed(tool) => (2, format!("changed  {path}, which {tool} runs or obeys")),
             Found::New(tool) => (3, format!("new      {path}, which {tool} runs or obeys")),
         });

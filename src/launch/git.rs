@@ -7,13 +7,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::CWD;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
 use super::after::survey::{Kind, Survey};
 use super::error::{At, Failure, Step};
 use super::layout::Layout;
-use super::mounts::{Tree, bind};
+use super::mounts::bind;
 
 /// Guards every repository of the projects, and the place of one that the working directory does not have yet.
 ///
@@ -88,9 +92,9 @@ fn guard_directory(
     used: &BTreeSet<PathBuf>,
     layout: &Layout,
 ) -> Result<(), Failure> {
-    let inner: Vec<(PathBuf, Tree)> = inner_directories(git, used)
+    let inner: Vec<Place> = inner_directories(git, used)
         .into_iter()
-        .map(|path| Ok((path.clone(), take(&path)?)))
+        .map(Place::take)
         .collect::<Result<_, Failure>>()?;
     let named = named_by_settings(git, layout);
     bind(git, git, false)?;
@@ -107,20 +111,17 @@ fn guard_directory(
         }
         read_only(&path)?;
     }
-    for (path, tree) in &inner {
-        tree.put().at(Step::Git, path.display().to_string())?;
+    for place in &inner {
+        place.put()?;
     }
     for path in &named {
         pin_above(path, &layout.projects)?;
         read_only(path)?;
     }
-    inner.iter().try_for_each(|(path, _)| {
-        guard_directory(
-            path,
-            used.contains(path) && path.parent() == Some(&git.join("worktrees")),
-            used,
-            layout,
-        )
+    let worktrees = git.join("worktrees");
+    inner.iter().try_for_each(|Place { path, .. }| {
+        let is_linked = path.parent() == Some(&worktrees);
+        guard_directory(path, is_linked, used, layout)
     })
 }
 
@@ -246,8 +247,11 @@ fn set_apart(git: &Path) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    let tree = Tree::take_from(&apart, git).at(Step::Git, apart.display().to_string())?;
-    tree.put().at(Step::Git, git.display().to_string())
+    Place {
+        path: git.to_owned(),
+        ..Place::take(apart)?
+    }
+    .put()
 }
 
 /// Makes the directories above a repository mount points: they could be moved away, and others put in their places.
@@ -264,7 +268,7 @@ fn pin_above(path: &Path, projects: &[PathBuf]) -> Result<(), Failure> {
     above.retain(|above| !is_mount_point(above));
     above
         .into_iter()
-        .try_for_each(|above| take(above)?.put().at(Step::Git, above.display().to_string()))
+        .try_for_each(|above| Place::take(above.to_owned())?.put())
 }
 
 /// Whether something is mounted there already; where that cannot be told, one mount more does no harm.
@@ -281,8 +285,26 @@ fn is_mount_point(path: &Path) -> bool {
     }
 }
 
-fn take(path: &Path) -> Result<Tree, Failure> {
-    Tree::take(path).at(Step::Git, path.display().to_string())
+/// A copy of a mount tree, and where it belongs.
+struct Place {
+    tree: OwnedFd,
+    path: PathBuf,
+}
+
+impl Place {
+    /// Takes what is at `path`, with all that is mounted below it.
+    fn take(path: PathBuf) -> Result<Self, Failure> {
+        let flags =
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let tree = rustix::mount::open_tree(CWD, &path, flags).at(Step::Git, path.display().to_string())?;
+        Ok(Self { tree, path })
+    }
+
+    fn put(&self) -> Result<(), Failure> {
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        rustix::mount::move_mount(&self.tree, c"", CWD, &self.path, flags)
+            .at(Step::Git, self.path.display().to_string())
+    }
 }
 
 /// Makes what is at `path` read-only, and its place its own. What a link names is meant: a link itself holds nothing.

@@ -65,6 +65,22 @@ pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
     Err(Errno::EXIST.into())
 }
 
+/// Removes a link.
+///
+/// # Errors
+/// What the kernel says; the link is then as before.
+pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    let parent = open_with(project, parent, OFlags::PATH | OFlags::DIRECTORY)?;
+    let found = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if !FileType::from_raw_mode(found.st_mode).is_symlink() {
+        return Err(Errno::INVAL.into());
+    }
+    Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
+}
+
 /// Brings what the command made in the place of a `.git` that was not there into that place, disarmed.
 ///
 /// Gives whether there was anything.

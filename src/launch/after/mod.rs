@@ -55,6 +55,10 @@ pub enum Found {
     Armed(String),
     /// A repository in a place where it stays out of git's sight until the last sandbox there has ended.
     Apart,
+    /// A link among the files of a repository, through which git would have written elsewhere; it is removed.
+    Unlinked,
+    /// A new or changed link that leads out of the project.
+    LeadsOut,
     /// A new file that this tool runs or obeys by itself.
     New(&'static str),
     /// A changed one.
@@ -141,6 +145,7 @@ impl<'a> Ending<'a> {
             self.bring_out();
         }
         let now = Survey::of(&self.projects);
+        self.unlink(&now);
         if self.record.guard_git {
             for (path, repository) in &now.repositories {
                 let known = self
@@ -184,6 +189,25 @@ impl<'a> Ending<'a> {
             },
         };
         self.found.insert(git, found);
+    }
+
+    /// Removes new links of git's, before repositories are disarmed and their files are elsewhere, and tells others.
+    fn unlink(&mut self, now: &Survey) {
+        for (path, mark) in &now.links {
+            let Some(project) = self.project_of(path) else {
+                continue;
+            };
+            if self.before.links.get(path) == Some(mark) || now.repositories.contains_key(path) {
+                continue;
+            }
+            let of_git = now.repositories.keys().any(|git| path.starts_with(git));
+            let found = match of_git && self.record.guard_git {
+                false => Found::LeadsOut,
+                true => disarm::unlink(&project, path)
+                    .map_or_else(|error| Found::Armed(error.to_string()), |()| Found::Unlinked),
+            };
+            self.found.insert(path.clone(), found);
+        }
     }
 
     fn tidy(&mut self, path: &Path, kind: Kind) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::super::git;
 use super::tools;
@@ -16,6 +16,8 @@ pub struct Survey {
     pub repositories: BTreeMap<PathBuf, Repository>,
     /// Files that a tool runs by itself, with the tool's name.
     pub files: BTreeMap<PathBuf, (Mark, &'static str)>,
+    /// Links in the directories of repositories, and others that lead out of the projects.
+    pub links: BTreeMap<PathBuf, Mark>,
     /// The first directory that was not searched, for its bound or because it cannot be read.
     pub missed: Option<PathBuf>,
     left: usize,
@@ -109,8 +111,13 @@ impl Survey {
                     } else {
                         stack.push((path(), tool.or_else(|| tools::folder(&name)), depth + 1));
                     }
-                } else if let Some(tool) = tool.or_else(|| tools::file(&name)) {
-                    self.file(path(), tool);
+                } else {
+                    if kind == Entry::Link && leads_out(&path(), root) {
+                        self.link(path());
+                    }
+                    if let Some(tool) = tool.or_else(|| tools::file(&name)) {
+                        self.file(path(), tool);
+                    }
                 }
             }
         }
@@ -149,6 +156,7 @@ impl Survey {
             Kind::Directory | Kind::Bare => path,
             Kind::File | Kind::Link => return,
         };
+        self.links_of_git(git, 0);
         for name in GIT_FILES {
             let path = git.join(name);
             if !git::is_stand_in(&path) {
@@ -159,6 +167,26 @@ impl Survey {
             if entry.path().extension() != Some(OsStr::new("sample")) {
                 self.file(entry.path(), "git");
             }
+        }
+    }
+
+    /// Finds the links through which git would write elsewhere. Objects are never written over: only their folders count.
+    fn links_of_git(&mut self, folder: &Path, depth: usize) {
+        for (name, kind) in self.entries(folder).unwrap_or_default() {
+            let path = folder.join(&name);
+            match kind {
+                Entry::Link => self.link(path),
+                Entry::Directory if folder.ends_with("objects") && name != "info" => {}
+                Entry::Directory if depth < DEPTH => self.links_of_git(&path, depth + 1),
+                Entry::Directory => self.miss(&path),
+                Entry::Other => {}
+            }
+        }
+    }
+
+    fn link(&mut self, path: PathBuf) {
+        if let Ok(found) = fs::symlink_metadata(&path) {
+            self.links.insert(path, Mark::from(&found));
         }
     }
 
@@ -208,6 +236,21 @@ impl From<Entry> for Kind {
             Entry::Other => Self::File,
         }
     }
+}
+
+/// Whether a link names a place outside of `root`, as far as its own text tells.
+fn leads_out(link: &Path, root: &Path) -> bool {
+    let (Ok(target), Some(folder)) = (fs::read_link(link), link.parent()) else {
+        return true;
+    };
+    let mut place = PathBuf::new();
+    for part in folder.join(target).components() {
+        match part {
+            Component::ParentDir => _ = place.pop(),
+            part => place.push(part),
+        }
+    }
+    !place.starts_with(root)
 }
 
 /// Whether git takes a directory with these entries for a repository (`is_git_directory` in git's setup.c).
@@ -292,6 +335,25 @@ mod tests {
         let after = Survey::of(&roots).files[&path];
         assert_ne!(before, after);
         assert_eq!(before.0.modified, after.0.modified);
+    }
+
+    #[test]
+    fn links_that_lead_out_and_those_of_git_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("a/.git/logs")).unwrap();
+        for (link, target) in [
+            ("a/in", "../b"),
+            ("a/out", "../../b"),
+            ("a/far", "/etc/passwd"),
+            ("a/.git/logs/HEAD", "../index"),
+            ("a/.git/index", "/etc/passwd"),
+        ] {
+            std::os::unix::fs::symlink(target, at(link)).unwrap();
+        }
+        let survey = Survey::of([&folder.path().to_owned()]);
+        let expected = ["a/.git/index", "a/.git/logs/HEAD", "a/far", "a/out"].map(at);
+        assert_eq!(survey.links.keys().cloned().collect::<Vec<_>>(), expected);
     }
 
     #[test]
