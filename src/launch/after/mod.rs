@@ -145,7 +145,6 @@ impl<'a> Ending<'a> {
             self.bring_out();
         }
         let now = Survey::of(&self.projects);
-        self.unlink(&now);
         if self.record.guard_git {
             for (path, repository) in &now.repositories {
                 let known = self
@@ -153,13 +152,17 @@ impl<'a> Ending<'a> {
                     .repositories
                     .get(path)
                     .is_some_and(|before| repository.is_still(before));
-                if known || git::is_set_apart(path) {
+                // Another sandbox's place for a new one is that one's to bring out.
+                let is_place =
+                    git::is_set_apart(path) && (!self.alone || self.own_place().as_ref() == Some(path));
+                if known || is_place {
                     self.tidy(path, repository.kind);
                 } else if !self.found.contains_key(path) {
                     self.disarm(path, repository.kind);
                 }
             }
         }
+        self.unlink(&now);
         self.compare(&now);
         Aftermath {
             found: self.found.into_iter().collect(),
@@ -167,12 +170,16 @@ impl<'a> Ending<'a> {
         }
     }
 
+    fn own_place(&self) -> Option<PathBuf> {
+        let directory = self.record.working_directory.as_ref()?;
+        Some(Path::new(directory).join(".git"))
+    }
+
     /// Brings the repository out that was made where there was none.
     fn bring_out(&mut self) {
-        let Some(directory) = self.record.working_directory.as_ref().map(Path::new) else {
+        let Some(git) = self.own_place() else {
             return;
         };
-        let git = directory.join(".git");
         let Some(project) = self.project_of(&git) else {
             return;
         };
@@ -191,7 +198,7 @@ impl<'a> Ending<'a> {
         self.found.insert(git, found);
     }
 
-    /// Removes new links of git's, before repositories are disarmed and their files are elsewhere, and tells others.
+    /// Removes new links of git's that were not set aside with other things, and tells those that lead out.
     fn unlink(&mut self, now: &Survey) {
         for (path, mark) in &now.links {
             let Some(project) = self.project_of(path) else {
@@ -203,8 +210,11 @@ impl<'a> Ending<'a> {
             let of_git = now.repositories.keys().any(|git| path.starts_with(git));
             let found = match of_git && self.record.guard_git {
                 false => Found::LeadsOut,
-                true => disarm::unlink(&project, path)
-                    .map_or_else(|error| Found::Armed(error.to_string()), |()| Found::Unlinked),
+                true => match disarm::unlink(&project, path) {
+                    Ok(()) => Found::Unlinked,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => Found::Armed(error.to_string()),
+                },
             };
             self.found.insert(path.clone(), found);
         }
