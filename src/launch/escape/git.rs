@@ -62,10 +62,13 @@ pub const PROBES: &[Probe] = &[
 struct Way {
     name: &'static str,
     plant: fn(&Path) -> io::Result<()>,
-    attempt: fn(&Path) -> Vec<(&'static str, io::Result<()>)>,
+    attempt: fn(&Path) -> Attempts,
     /// Whether it is to be refused at once; else only git tells, afterwards.
     is_refused: bool,
 }
+
+/// What was tried, each with what came of it.
+type Attempts = Vec<(&'static str, io::Result<()>)>;
 
 /// Plants a repository for each way in a new folder of `project`, which is given back.
 ///
