@@ -16,7 +16,7 @@ use super::screen::{Paint, Screen};
 use crate::config::{Config, state};
 use crate::enroll::GatewayEnd;
 use crate::launch::escape::{self, TARGETS_VARIABLE};
-use crate::launch::{Launch, environment};
+use crate::launch::{self, Launch, environment};
 
 /// The sandbox in which the probes run; for `doctor` itself
 #[derive(Args)]
@@ -29,7 +29,15 @@ pub struct Probe {}
 pub fn check(screen: &Screen) -> Result<Code, Failure> {
     let failed =
         |why: std::io::Error| Failure::new("the escapes could not be tried").because(why.to_string());
-    let (targets, mut guard) = escape::plant(state::home().as_deref()).map_err(failed)?;
+    let (mut targets, mut guard) = escape::plant(state::home().as_deref()).map_err(failed)?;
+    let summary = launch::summary(&Launch::default()).map_err(exec::not_launched)?;
+    if summary.persistent {
+        // Root's probes run as another user, who must be able to write there, as in a project of theirs.
+        let owner = Some(summary.user.uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
+        guard
+            .plant_repositories(&mut targets, &summary.working_directory, owner)
+            .map_err(failed)?;
+    }
     let targets = serde_json::to_string(&targets).map_err(|error| failed(error.into()))?;
     let mut command = Command::new("/proc/self/exe");
     if screen.json() {

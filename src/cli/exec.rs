@@ -20,11 +20,12 @@ use super::flags::RunFlags;
 use super::logs;
 use super::screen::{Paint, Screen, safe};
 use super::serving;
-use crate::config::Config;
+use crate::config::{Config, state};
 use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::gateway::{Door, Doorway, chain};
 use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
-use crate::launch::{self, Launch, environment};
+use crate::launch::after::{self, Aftermath, Found, Watch};
+use crate::launch::{self, First, Launch, environment};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
 use crate::session::{Binding, Role};
 
@@ -44,9 +45,12 @@ pub struct Exec {
     /// Let the command make user namespaces of its own (Chromium, bubblewrap, podman)
     #[arg(long)]
     allow_userns: bool,
-    /// Let the command change `.git/config` and `.git/hooks` of the project, which your own git runs later
+    /// Let the command change settings and hooks of git in the project, which your own git obeys later
     #[arg(long)]
     writable_git: bool,
+    /// Refuse new and changed files that tools run by themselves (Makefile, package.json, .envrc, .vscode …)
+    #[arg(long)]
+    guard_tools: bool,
     /// The command and its arguments
     #[arg(required = true, value_name = "CMD", allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -114,6 +118,7 @@ impl Exec {
             user: config.sandbox.user.as_deref().map(user).transpose()?,
             allow_userns: self.allow_userns || config.sandbox.allow_userns,
             writable_git: self.writable_git,
+            guard_tools: self.guard_tools || config.sandbox.guard_tools,
             ..Launch::default()
         })
     }
@@ -269,13 +274,16 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
             .because(chain(&error))
             .coded(launch::LAUNCHER_FAILED)
     })?;
+    let running = state::directory().map(|state| state.join("running"));
+    let announced = after::announce(&launch, running.as_deref()).map_err(not_launched)?;
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     arguments.insert(0, GATEWAY_PROCESS.into());
     Command::new("/proc/self/exe")
         .args(arguments)
         .envs(secrets.iter().copied())
         .stdin(Stdio::from(OwnedFd::from(gateway)))
-        .stdout(Stdio::null())
+        // It has nothing to print there; open, the file says that this sandbox runs.
+        .stdout(Stdio::from(announced))
         .spawn()
         .map_err(|error| {
             Failure::new("the gateway process cannot be started")
@@ -306,10 +314,11 @@ pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> 
     }
 }
 
-/// How long the launcher waits for the gateway process to write its last records.
-const FAREWELL: std::time::Duration = std::time::Duration::from_secs(2);
+/// How long the launcher waits for the gateway process to write its last records and look at what the command left.
+const FAREWELL: std::time::Duration = std::time::Duration::from_secs(10);
 
-fn not_launched(error: launch::Error) -> Failure {
+/// A launch that failed, with what would help.
+pub fn not_launched(error: launch::Error) -> Failure {
     let code = error.exit_code();
     let mut failure = Failure::new(chain(&error)).coded(code);
     if let Some(advice) = error.advice() {
@@ -332,17 +341,22 @@ pub fn serve_on(
     // A session of its own: the terminal's signals are for the command, not for what serves it.
     rustix::process::setsid()
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
+    let mut watch = Watch::adopt(std::io::stdout());
     let served = assembly.and_then(|assembly| {
-        runtime.block_on(sandbox(&gateway, &assembly))?;
-        Ok(assembly)
+        let first = runtime.block_on(sandbox(&gateway, &assembly, &mut watch))?;
+        Ok((assembly, first))
     });
+    let aftermath = |watch: Option<Watch>| watch.map(Watch::end).unwrap_or_default();
     match served {
-        Ok(assembly) => {
+        Ok((assembly, first)) => {
             serving::settle();
             runtime.block_on(gone(gateway));
             assembly.shared.tell_suppressed();
+            launch::await_end(&first, FAREWELL);
+            let aftermath = aftermath(watch);
             if let Some(screen) = screen {
                 farewell(screen, &assembly);
+                tell(screen, &aftermath);
             }
             Ok(Code::Ok)
         }
@@ -352,6 +366,7 @@ pub fn serve_on(
             if gateway.refuse(&failure.to_string()).is_ok() {
                 runtime.block_on(gone(gateway));
             }
+            aftermath(watch);
             Ok(Code::Failed)
         }
     }
@@ -388,14 +403,74 @@ fn farewell(screen: &Screen, assembly: &Assembly) {
 /// Kinds of refusals that are shown at the end.
 const SHOWN: usize = 6;
 
-async fn sandbox(gateway: &GatewayEnd, assembly: &Assembly) -> Result<(), Failure> {
+/// What the command left that a person's tools would run, in a few lines: what was disarmed first.
+fn tell(screen: &Screen, aftermath: &Aftermath) {
+    let mut lines: Vec<(u8, String)> = Vec::new();
+    for (path, found) in &aftermath.found {
+        let path = safe(&path.display().to_string());
+        lines.push(match found {
+            Found::Armed(why) => (
+                0,
+                format!("armed    {path} could not be set aside: {}", safe(why)),
+            ),
+            Found::Disarmed => (
+                1,
+                format!("new git  {path}: its settings and hooks are set aside in it"),
+            ),
+            Found::SetAside(name) => (
+                1,
+                format!("set aside {path}, as {}", safe(&name.to_string_lossy())),
+            ),
+            Found::Apart => (
+                1,
+                format!("new git  {path} is out of sight until the other sandboxes here end"),
+            ),
+            Found::Unlinked => (
+                1,
+                format!("unlinked {path}, through which git would have written elsewhere"),
+            ),
+            Found::LeadsOut => (2, format!("new link {path} leads out of the project")),
+            Found::Changed(tool) => (2, format!("changed  {path}, which {tool} runs or obeys")),
+            Found::New(tool) => (3, format!("new      {path}, which {tool} runs or obeys")),
+        });
+    }
+    if let Some(missed) = &aftermath.missed {
+        let missed = safe(&missed.display().to_string());
+        lines.push((
+            0,
+            format!("unsearched {missed}, and maybe more: look before git or another tool runs there"),
+        ));
+    }
+    lines.sort();
+    let more = lines.len().saturating_sub(SHOWN_FILES);
+    for (_, line) in lines.into_iter().take(SHOWN_FILES) {
+        screen.note(format!("{} {line}", screen.paint(Paint::Dim, "gateway ")));
+    }
+    if more > 0 {
+        screen.note(format!(
+            "gateway  {more} more files that tools run are new or changed; `--guard-tools` refuses such files"
+        ));
+    }
+}
+
+/// Lines about files that are shown at the end.
+const SHOWN_FILES: usize = 20;
+
+/// Serves the sandbox, and gives a handle of its first process.
+async fn sandbox(
+    gateway: &GatewayEnd,
+    assembly: &Assembly,
+    watch: &mut Option<Watch>,
+) -> Result<First, Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = assembly.open(&id, &assembly.config.groups).await?;
     let worker = serving::worker(&assembly.shared)?;
     // The launcher needs longer to make the sandbox than we did so far: only now we wait for it.
-    let (_, listeners) = gateway
+    let (hello, listeners) = gateway
         .hello()
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
+    let first =
+        First::of(hello.pid).map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
     let Listeners {
         tcp,
         dns_tcp,
@@ -439,9 +514,13 @@ async fn sandbox(gateway: &GatewayEnd, assembly: &Assembly) -> Result<(), Failur
             .collect(),
         unset: Vec::new(),
     };
+    if let Some(watch) = watch {
+        watch.seen();
+    }
     gateway
         .ready(&ready)
-        .map_err(|error| Failure::new("the launcher went").because(chain(&error)))
+        .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
+    Ok(first)
 }
 
 fn nonblocking(socket: OwnedFd) -> std::io::Result<std::net::TcpListener> {

@@ -225,6 +225,7 @@ pub const KEYS: &[Key] = &[
     key("sandbox", "hide", "list of paths", "none"),
     key("sandbox", "pass_env", "list of variables", "none"),
     key("sandbox", "allow_userns", "true or false", "false"),
+    key("sandbox", "guard_tools", "true or false", "false"),
     key("sandbox", "write", "list of paths", "none"),
     key("limits", "connections_per_session", "number", "1024"),
     key("limits", "connections", "number", "10000"),

@@ -73,6 +73,8 @@ pub struct Sandbox {
     pub pass_env: Vec<String>,
     /// Whether the workload may make user namespaces of its own.
     pub allow_userns: bool,
+    /// Whether new and changed files that tools run by themselves are refused.
+    pub guard_tools: bool,
     /// Paths outside the project that the workload may change for good.
     pub write: Vec<PathBuf>,
     /// The user that the workload runs as where the launcher is root.
@@ -309,6 +311,7 @@ pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
             .map(Spanned::into_inner)
             .collect(),
         allow_userns: section.truth("allow_userns").unwrap_or(false),
+        guard_tools: section.truth("guard_tools").unwrap_or(false),
         write: paths("write").into_iter().map(Spanned::into_inner).collect(),
         user: None,
     }

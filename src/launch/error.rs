@@ -40,6 +40,8 @@ pub enum Step {
     Home,
     /// Hiding sockets, devices and secrets.
     Hide,
+    /// Guarding git repositories and files that tools run.
+    Git,
     /// The CA files and their binds.
     Trust,
     /// The working directory.
@@ -74,6 +76,7 @@ impl fmt::Display for Step {
             Self::Proc => "fresh /proc",
             Self::Home => "home overlay",
             Self::Hide => "hiding",
+            Self::Git => "guarding git",
             Self::Trust => "CA certificates",
             Self::WorkingDirectory => "working directory",
             Self::Files => "inherited files",

@@ -183,7 +183,12 @@ impl Launcher {
         let Some(control) = &self.control else {
             return Ok(());
         };
-        let (report, files) = match receive_packet::<Report>(control.as_fd()) {
+        let received = match receive_packet::<Report>(control.as_fd()) {
+            // It went with an order unread, which the kernel tells before what it said last.
+            Err(enroll::Error::Gone) => receive_packet::<Report>(control.as_fd()),
+            received => received,
+        };
+        let (report, files) = match received {
             Ok(packet) => packet,
             Err(enroll::Error::Gone) => {
                 self.control = None;

@@ -24,8 +24,12 @@ pub struct Wishes {
     pub own_folders: Vec<PathBuf>,
     /// Unix sockets of the host, by path.
     pub sockets: Vec<PathBuf>,
-    /// Whether `.git/config` and `.git/hooks` of the projects stay writable.
+    /// Directories of repositories outside, canonical, that projects are worktrees or submodules of.
+    pub repositories: Vec<PathBuf>,
+    /// Whether what git obeys in the projects' repositories stays writable.
     pub writable_git: bool,
+    /// Whether files that tools run by themselves are guarded.
+    pub guard_tools: bool,
 }
 
 /// The file system as it will be.
@@ -47,8 +51,10 @@ pub struct Layout {
     pub working_directory: PathBuf,
     /// Whether what the command writes to its working directory persists.
     pub persistent: bool,
-    /// Whether `.git/config` and `.git/hooks` of the projects become read-only.
+    /// Whether what git obeys in the projects' repositories becomes read-only.
     pub guard_git: bool,
+    /// Whether files that tools run by themselves become read-only.
+    pub guard_tools: bool,
 }
 
 /// The command's home directory.
@@ -100,7 +106,9 @@ impl Layout {
             own,
             own_folders,
             sockets,
+            repositories,
             writable_git,
+            guard_tools,
         } = wishes;
         for path in further.iter().chain(&hide) {
             if !path.is_absolute() {
@@ -127,6 +135,7 @@ impl Layout {
             projects: Vec::new(),
             persistent: false,
             guard_git: !writable_git,
+            guard_tools,
             working_directory,
         };
         for project in further {
@@ -160,6 +169,15 @@ impl Layout {
             .any(|emptied| directory.starts_with(emptied))
         {
             layout.working_directory = layout.home.path().to_owned();
+        }
+        for repository in repositories {
+            let has_it = layout
+                .projects
+                .iter()
+                .any(|project| repository.starts_with(project));
+            if layout.persistent && !has_it && layout.why_no_project(&repository).is_none() {
+                layout.projects.push(repository);
+            }
         }
         for folder in own_folders {
             if layout.projects.contains(&folder) {

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::enroll::{Capture, LauncherEnd};
 
 mod advice;
+pub mod after;
 mod command;
 mod confine;
 mod devices;
@@ -31,6 +32,7 @@ mod error;
 pub mod escape;
 mod filter;
 mod footprint;
+mod git;
 pub mod hide;
 mod host;
 mod identity;
@@ -78,8 +80,10 @@ pub struct Launch {
     pub user: Option<User>,
     /// Whether the command may make user namespaces of its own (Chromium, bubblewrap, podman, a nested gateway).
     pub allow_userns: bool,
-    /// Whether `.git/config` and `.git/hooks` in the projects stay writable.
+    /// Whether what git obeys in the projects' repositories stays writable.
     pub writable_git: bool,
+    /// Whether files that tools outside run by themselves are guarded: no such file changes, and none comes.
+    pub guard_tools: bool,
     /// Forces one way of capture; `None` for the best that the kernel has.
     pub capture: Option<Capture>,
 }
@@ -222,6 +226,33 @@ pub fn resume(arguments: &[OsString]) -> io::Result<(Launch, LauncherEnd)> {
     Ok((launch, socket.into()))
 }
 
+/// A handle of a sandbox's first process, with which all others end.
+#[derive(Debug)]
+pub struct First(OwnedFd);
+
+impl First {
+    /// Takes it by its number, which must be that of a process that has not been reaped.
+    ///
+    /// # Errors
+    /// `ESRCH` if it has gone.
+    pub fn of(pid: i32) -> io::Result<Self> {
+        let pid = rustix::process::Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+        let flags = rustix::process::PidfdFlags::empty();
+        Ok(Self(rustix::process::pidfd_open(pid, flags)?))
+    }
+}
+
+/// Waits until no process of the sandbox is left, but no longer than `within`.
+pub fn await_end(first: &First, within: Duration) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = Timespec {
+        tv_sec: within.as_secs() as i64,
+        tv_nsec: within.subsec_nanos().into(),
+    };
+    // It dies with the launcher, so that there is nothing to be done if this takes longer.
+    let _ = poll(&mut [PollFd::new(&first.0, PollFlags::IN)], Some(&timeout));
+}
+
 /// Waits until every child of this process has ended and is reaped, but no longer than `within`.
 pub fn await_children(within: Duration) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -340,6 +371,11 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
         projects.push(std::fs::canonicalize(project).at(Step::Prepare, project.display().to_string())?);
     }
     let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
+    let repositories = projects
+        .iter()
+        .chain([&working_directory])
+        .filter_map(|project| git::outside(project))
+        .collect();
     let variables: Vec<_> = std::env::vars_os().collect();
     let mut hide = launch.hide.clone();
     hide.extend(environment::relocated(&variables, hide::IN_HOME));
@@ -354,6 +390,8 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
         hide,
         own: launch.own.iter().filter_map(|path| named(path)).collect(),
         own_folders: launch.own_folders.clone(),
+        repositories,
+        guard_tools: launch.guard_tools,
         writable_git: launch.writable_git,
     };
     Ok((identity, Layout::plan(wishes)?))

@@ -17,7 +17,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeF
 
 use super::error::{At, Failure, Step};
 use super::layout::{Home, Layout};
-use super::{devices, hide, overlay, syscall};
+use super::{devices, git, hide, overlay, syscall};
 
 /// A detached copy of a mount tree, and where it belongs.
 #[derive(Debug)]
@@ -150,12 +150,7 @@ pub fn build(layout: &Layout, kept: Kept) -> Result<(), Failure> {
             .create(home)
             .at(Step::Home, home.display().to_string())?;
     }
-    if layout.guard_git {
-        layout
-            .projects
-            .iter()
-            .try_for_each(|project| guard_git(project))?;
-    }
+    git::guard(layout)?;
     by_mount.iter().try_for_each(|path| mask(path))?;
     pinned(layout)?.iter().try_for_each(|path| pin(path))?;
     syscall::make_read_only(c"/sys").at(Step::Mounts, "read-only /sys")
@@ -297,23 +292,6 @@ fn furnish_run() -> io::Result<()> {
 /// Gives the command's own `XDG_RUNTIME_DIR`.
 pub fn runtime_directory() -> String {
     format!("/run/user/{}", rustix::process::getuid().as_raw())
-}
-
-/// Makes what git runs and reads on the host's behalf read-only: a hook or an alias written inside would run outside.
-fn guard_git(project: &Path) -> Result<(), Failure> {
-    let git = project.join(".git");
-    if !fs::symlink_metadata(&git).is_ok_and(|found| found.is_dir()) {
-        return Ok(());
-    }
-    // `.git` itself becomes a mount point, so that it cannot be renamed away and put together anew.
-    bind(&git, &git, false)?;
-    for name in ["config", "hooks"] {
-        let path = git.join(name);
-        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink()) {
-            bind(&path, &path, true)?;
-        }
-    }
-    Ok(())
 }
 
 /// Binds `from` over `onto`, read-only if so wanted.

@@ -245,8 +245,11 @@ pub fn drive(settings: &str) -> ExitCode {
     child
         .args(["__gateway", &number.to_string(), &manner])
         .env_clear()
-        .stdout(Stdio::null())
         .stdin(Stdio::null());
+    child.stdout(match launch::after::announce(&launch, None) {
+        Ok(announced) => Stdio::from(announced),
+        Err(_) => Stdio::null(), // The launch fails for the same reason, and says it.
+    });
     // SAFETY: both calls are async-signal-safe, and touch no memory.
     unsafe {
         child.pre_exec(move || {
@@ -271,7 +274,9 @@ pub fn drive(settings: &str) -> ExitCode {
 /// Role: the launcher, as `main` will do it.
 pub fn launch(arguments: &[OsString]) -> ExitCode {
     let (launch, gateway) = launch::resume(arguments).unwrap();
-    match launch::run(launch, gateway) {
+    let ended = launch::run(launch, gateway);
+    launch::await_children(Duration::from_secs(10));
+    match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {
             eprintln!("gateway: {error}");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gateway::enroll::{Capture, GatewayEnd, Ready};
+use gateway::launch::after::Watch;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// Role: serves one sandbox until its end.
@@ -65,8 +66,15 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
         set: vec![("GITHUB_TOKEN".into(), "ghp_phantom".into())],
         unset: vec!["UNWANTED".into()],
     };
+    let mut watch = Watch::adopt(std::io::stdout());
+    if let Some(watch) = &mut watch {
+        watch.seen();
+    }
     launcher.ready(&ready).unwrap();
     launcher.ended().unwrap();
+    if let Some(watch) = watch {
+        watch.end();
+    }
     ExitCode::SUCCESS
 }
 

@@ -39,6 +39,7 @@ pub const ROWS: &[Row] = rows![
     a_home_under_tmp_works,
     the_home_as_working_directory_does_not_persist,
     git_hooks_and_config_are_read_only,
+    a_repository_made_inside_is_out_of_gits_sight_while_the_command_runs,
     a_wished_file_is_hidden,
     a_folder_of_the_gateways_own_shows_nothing_that_comes_into_it_later,
     roots_own_directory_is_out_of_sight_but_the_project_in_it_is_there,
@@ -344,10 +345,14 @@ fn a_secret_that_is_renamed_into_place_on_the_host_stays_hidden() {
 
 /// A FIFO of the command's, in its directory.
 fn fifo(sandbox: &Sandbox) -> PathBuf {
+    fifo_of(sandbox, ANN)
+}
+
+fn fifo_of(sandbox: &Sandbox, owner: u32) -> PathBuf {
     let fifo = sandbox.directory.join("fifo");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
     assert!(made.success());
-    own(&fifo, ANN);
+    own(&fifo, owner);
     fifo
 }
 
@@ -425,15 +430,35 @@ fn the_home_as_working_directory_does_not_persist() {
 }
 
 fn git_hooks_and_config_are_read_only() {
-    let script = "echo x > .git/config; echo x > .git/hooks/pre-commit; mv .git other; rm -rf .git/hooks; echo ok > .git/index; cat .git/config";
+    let script = "echo x > .git/config; echo x > .git/hooks/pre-commit; mv .git other; rm -rf .git/hooks
+        echo x > .git/commondir; echo x > .git/config.worktree; mkdir .git/worktrees/x .git/modules/x; echo ok > .git/index; cat .git/config";
     for sandbox in shell(script) {
         let owner = if sandbox.uid == 0 { 65534 } else { sandbox.uid };
         plant(&sandbox.directory.join(".git/config"), "mine\n", owner);
         plant(&sandbox.directory.join(".git/hooks/sample"), "mine\n", owner);
         assert_eq!(sandbox.text(), "mine\n");
-        assert!(!sandbox.directory.join(".git/hooks/pre-commit").exists());
-        assert!(sandbox.directory.join(".git/hooks/sample").exists());
-        assert!(sandbox.directory.join(".git/index").exists());
+        let git = sandbox.directory.join(".git");
+        assert!(!git.join("hooks/pre-commit").exists() && git.join("hooks/sample").exists());
+        assert!(!git.join("worktrees/x").exists() && !git.join("modules/x").exists());
+        assert_eq!(std::fs::read_to_string(git.join("commondir")).unwrap(), "./\n");
+        assert_eq!(std::fs::read_to_string(git.join("config.worktree")).unwrap(), "");
+        assert!(git.join("index").exists());
+    }
+}
+
+fn a_repository_made_inside_is_out_of_gits_sight_while_the_command_runs() {
+    for sandbox in shell(
+        "mkdir .git/objects .git/refs; echo ref: refs/heads/x > .git/HEAD; echo ready; read line < fifo; mv .git gone 2>&1",
+    ) {
+        let owner = if sandbox.uid == 0 { 65534 } else { ANN };
+        let fifo = fifo_of(&sandbox, owner);
+        let mut running = sandbox.spawn();
+        assert_eq!(running.line(), "ready");
+        let git = sandbox.directory.join(".git");
+        assert!(!git.join("HEAD").exists() && git.join("gateway/HEAD").exists());
+        std::fs::write(&fifo, "go\n").unwrap();
+        let said = String::from_utf8(running.finish().stdout).unwrap();
+        assert!(said.contains("busy"), "{said}");
     }
 }
 
@@ -999,7 +1024,11 @@ fn escapes(sandbox: Sandbox) -> String {
         "",
         if sandbox.uid == 0 { 65534 } else { ANN },
     );
-    let (targets, mut guard) = escape::plant(home.as_deref()).unwrap();
+    let (mut targets, mut guard) = escape::plant(home.as_deref()).unwrap();
+    let owner = if sandbox.uid == 0 { 65534 } else { ANN };
+    guard
+        .plant_repositories(&mut targets, &sandbox.directory, Some(owner))
+        .unwrap();
     let mut sandbox = sandbox.variable(
         escape::TARGETS_VARIABLE,
         &serde_json::to_string(&targets).unwrap(),
@@ -1047,7 +1076,10 @@ fn every_published_escape_is_held_where_user_namespaces_are_allowed() {
 }
 
 fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
-    let (targets, mut guard) = escape::plant(None).unwrap();
+    let (mut targets, mut guard) = escape::plant(None).unwrap();
+    guard
+        .plant_repositories(&mut targets, &scratch("project", ANN), Some(ANN))
+        .unwrap();
     let mut outside = std::process::Command::new(std::env::current_exe().unwrap());
     outside
         .arg(escape::SUBCOMMAND)
@@ -1065,6 +1097,13 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
         "host-processes",
         "32-bit-calls",
         "capabilities",
+        "git-settings",
+        "git-absent-hooks",
+        "git-commondir",
+        "git-worktree-settings",
+        "git-file",
+        "git-submodule",
+        "git-nested",
     ] {
         assert!(
             text.lines()
@@ -1074,6 +1113,19 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
     }
     let breaches = guard.breaches();
     assert!(breaches.len() >= 3, "{breaches:?}");
+    // Only git itself tells of a new repository.
+    for name in [
+        "git-settings",
+        "git-absent-hooks",
+        "git-commondir",
+        "git-new",
+        "git-new-bare",
+    ] {
+        assert!(
+            breaches.iter().any(|breach| breach.contains(name)),
+            "{name} ran nothing: {breaches:?}"
+        );
+    }
 }
 
 fn listen(path: &Path) -> std::os::unix::net::UnixListener {

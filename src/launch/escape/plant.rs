@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 
+use super::git;
 use crate::launch::hide;
 
 /// What the probes aim at. All of it is on the host, and none of it is a secret.
@@ -38,6 +39,8 @@ pub struct Targets {
     pub pid: Option<u32>,
     /// A terminal.
     pub terminal: Option<PathBuf>,
+    /// A folder of the project with repositories.
+    pub repositories: Option<PathBuf>,
 }
 
 /// Holds what was planted; takes it away when dropped.
@@ -49,6 +52,7 @@ pub struct Guard {
     streams: Vec<UnixListener>,
     process: Option<Child>,
     terminal: Option<(fs::File, fs::File)>,
+    repositories: Option<PathBuf>,
     paths: Vec<PathBuf>,
 }
 
@@ -112,6 +116,7 @@ pub fn plant(home: Option<&Path>) -> io::Result<(Targets, Guard)> {
         streams: Vec::new(),
         process: None,
         terminal: None,
+        repositories: None,
         paths: Vec::new(),
     };
     let mut targets = Targets {
@@ -134,6 +139,22 @@ pub fn plant(home: Option<&Path>) -> io::Result<(Targets, Guard)> {
 }
 
 impl Guard {
+    /// Plants repositories in a project, for `owner` where that is another; the probes of git need them.
+    ///
+    /// # Errors
+    /// What making one of them says.
+    pub fn plant_repositories(
+        &mut self,
+        targets: &mut Targets,
+        project: &Path,
+        owner: Option<u32>,
+    ) -> io::Result<()> {
+        let folder = git::plant(project, &self.nonce, owner)?;
+        self.repositories = Some(folder.clone());
+        targets.repositories = Some(folder);
+        Ok(())
+    }
+
     /// Tells what was hit, as seen from the host; empty if the sandbox held.
     pub fn breaches(&mut self) -> Vec<String> {
         let mut breaches = Vec::new();
@@ -168,6 +189,7 @@ impl Guard {
         {
             breaches.push("a process was killed".into());
         }
+        breaches.extend(self.repositories.iter().flat_map(|folder| git::breaches(folder)));
         breaches
     }
 
@@ -278,6 +300,9 @@ impl Drop for Guard {
         }
         for path in &self.paths {
             let _ = fs::remove_file(path);
+        }
+        if let Some(folder) = &self.repositories {
+            let _ = fs::remove_dir_all(folder);
         }
     }
 }

@@ -1,0 +1,277 @@
+//! Takes the power to run programs from a repository that the command made, and the stand-ins from those it found.
+//!
+//! All of it goes through open directories and never through a link: another sandbox may still write there.
+
+use std::ffi::{CStr, CString, OsString};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::super::git::{APART, GUARDED};
+use super::settings::harmless;
+
+/// Sets aside whatever git would obey in the directory of a repository; what it stores stays.
+///
+/// # Errors
+/// The call that failed: the repository may then be armed as before.
+pub fn disarm(project: &Path, git: &Path) -> io::Result<()> {
+    disarm_directory(&open(project, git)?)
+}
+
+/// Does the same in a directory that git takes for a bare repository; fails if it holds other things, too.
+///
+/// # Errors
+/// As [`disarm`].
+pub fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
+    let directory = open(project, git)?;
+    let known = |name: &CStr| {
+        GUARDED
+            .iter()
+            .any(|guarded| guarded.name.as_bytes() == name.to_bytes())
+            || is_kept(name)
+    };
+    if !names(&directory)?.iter().all(|name| known(name)) {
+        return Err(Errno::NOTEMPTY.into());
+    }
+    disarm_directory(&directory)
+}
+
+/// Renames an entry `.git`, so that git does not find it.
+///
+/// # Errors
+/// What the kernel says; the entry is then as before.
+pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    let parent = open_with(project, parent, OFlags::PATH | OFlags::DIRECTORY)?;
+    let mut new = name.to_owned();
+    for number in 0..100 {
+        new.clone_from(&name.to_owned());
+        new.push(match number {
+            0 => String::from(".set-aside"),
+            number => format!(".set-aside-{number}"),
+        });
+        match rustix::fs::renameat_with(&parent, name, &parent, &new, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(new),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+/// Removes a link.
+///
+/// # Errors
+/// What the kernel says; the link is then as before.
+pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    let parent = open_with(project, parent, OFlags::PATH | OFlags::DIRECTORY)?;
+    let found = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if !FileType::from_raw_mode(found.st_mode).is_symlink() {
+        return Err(Errno::INVAL.into());
+    }
+    Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
+}
+
+/// Brings what the command made in the place of a `.git` that was not there into that place, disarmed.
+///
+/// Gives whether there was anything.
+///
+/// # Errors
+/// The call that failed; what was not brought stays where git does not find it.
+pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
+    let (outer, apart) = (open(project, git)?, open(project, &git.join(APART))?);
+    let is_new = !names(&apart)?.is_empty();
+    if is_new {
+        disarm_directory(&apart)?;
+        for name in names(&apart)? {
+            rustix::fs::renameat_with(&apart, &name, &outer, &name, RenameFlags::NOREPLACE)?;
+        }
+    }
+    rustix::fs::unlinkat(&outer, APART, AtFlags::REMOVEDIR)?;
+    if !is_new && let (Some(parent), Some(name)) = (git.parent(), git.file_name()) {
+        let parent = open(project, parent)?;
+        rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?;
+    }
+    Ok(is_new)
+}
+
+/// Whether the command made anything in the place of a `.git` that was not there.
+pub fn is_apart(project: &Path, git: &Path) -> bool {
+    open(project, &git.join(APART)).is_ok_and(|apart| names(&apart).is_ok_and(|names| !names.is_empty()))
+}
+
+/// Takes the stand-ins away from a repository's directory, and from those in it.
+///
+/// # Errors
+/// What opening or listing the directory says.
+pub fn tidy(project: &Path, git: &Path) -> io::Result<()> {
+    let directory = open(project, git)?;
+    for folder in ["modules", "worktrees"] {
+        tidy_below(project, &git.join(folder), 0);
+    }
+    for guarded in GUARDED {
+        let removed = match guarded.content {
+            None => rustix::fs::unlinkat(&directory, guarded.name, AtFlags::REMOVEDIR),
+            Some(content) => match read(&directory, guarded.name, content.len()) {
+                Ok(found) if found == content => {
+                    rustix::fs::unlinkat(&directory, guarded.name, AtFlags::empty())
+                }
+                _ => Ok(()),
+            },
+        };
+        match removed {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::NOTDIR | Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Tidies each repository in a folder of them; names may have slashes.
+fn tidy_below(project: &Path, folder: &Path, depth: usize) {
+    let Ok(directory) = open(project, folder) else {
+        return;
+    };
+    for name in names(&directory).unwrap_or_default() {
+        let path = folder.join(std::ffi::OsStr::from_bytes(name.as_bytes()));
+        let is_directory = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_dir());
+        let is_git =
+            is_directory && rustix::fs::statat(&directory, head_of(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        if is_git {
+            // What cannot be tidied stays, to no effect.
+            let _ = tidy(project, &path);
+        } else if is_directory && depth < 16 {
+            tidy_below(project, &path, depth + 1);
+        }
+    }
+}
+
+fn head_of(name: &CStr) -> CString {
+    let path = [name.to_bytes(), b"/HEAD"].concat();
+    CString::new(path).unwrap_or_default()
+}
+
+fn disarm_directory(directory: &OwnedFd) -> io::Result<()> {
+    let settings = read(directory, "config", SETTINGS_BYTES).unwrap_or_default();
+    let mut aside = None;
+    for name in names(directory)? {
+        if is_kept(&name) {
+            continue;
+        }
+        if aside.is_none() {
+            aside = Some(make_folder(directory)?);
+        }
+        if let Some(aside) = &aside {
+            rustix::fs::renameat_with(directory, &name, aside, &name, RenameFlags::NOREPLACE)?;
+        }
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, "config", flags, Mode::from_raw_mode(0o644))?;
+    std::fs::File::from(file).write_all(harmless(&String::from_utf8_lossy(&settings)).as_bytes())
+}
+
+fn is_kept(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    KEPT.iter().any(|kept| kept.as_bytes() == name)
+        || KEPT_BEGINNINGS
+            .iter()
+            .any(|beginning| name.starts_with(beginning.as_bytes()))
+}
+
+fn make_folder(directory: &OwnedFd) -> io::Result<OwnedFd> {
+    for number in 0..100 {
+        let name = format!("set-aside-by-gateway-{number}");
+        match rustix::fs::mkdirat(directory, &name, Mode::from_raw_mode(0o700)) {
+            Ok(()) => {
+                let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                return Ok(rustix::fs::openat(directory, &name, flags, Mode::empty())?);
+            }
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+/// Reads the beginning of a regular file; at most one byte more than `limit`.
+fn read(directory: &OwnedFd, name: &str, limit: usize) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+    if !FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_file() {
+        return Err(Errno::INVAL.into());
+    }
+    let mut content = Vec::new();
+    std::fs::File::from(file)
+        .take(limit as u64 + 1)
+        .read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn names(directory: &OwnedFd) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let name = entry?.file_name().to_owned();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn open(project: &Path, path: &Path) -> io::Result<OwnedFd> {
+    open_with(project, path, OFlags::DIRECTORY)
+}
+
+/// Opens a path in a project, through no link.
+fn open_with(project: &Path, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let top = rustix::fs::open(
+        project,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let below = path.strip_prefix(project).map_err(|_| Errno::XDEV)?;
+    let below = if below.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        below
+    };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(
+        top,
+        below,
+        flags | OFlags::CLOEXEC,
+        Mode::empty(),
+        resolve,
+    )?)
+}
+
+/// What git stores and does not obey.
+const KEPT: &[&str] = &[
+    "HEAD",
+    "index",
+    "objects",
+    "refs",
+    "reftable",
+    "logs",
+    "packed-refs",
+    "shallow",
+    "description",
+    "info",
+    "branches",
+    "COMMIT_EDITMSG",
+    "ORIG_HEAD",
+    "FETCH_HEAD",
+    "lfs",
+];
+const KEPT_BEGINNINGS: &[&str] = &["set-aside-by-gateway-", "sharedindex."];
+const SETTINGS_BYTES: usize = 1 << 20;

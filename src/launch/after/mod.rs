@@ -1,0 +1,282 @@
+//! What the command leaves in the projects: a person's tools outside shall run nothing of it unawares.
+//!
+//! [`Watch`] looks before the command runs and again after it has ended. It disarms repositories that have come, takes
+//! away what [`super::git`] put up, and tells which files that a tool runs by itself are new or changed. The gateway
+//! process does this, which also outlives a launcher that is killed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+mod disarm;
+mod running;
+mod settings;
+pub mod survey;
+mod tools;
+
+use super::git;
+use super::{Error, Launch};
+use running::Record;
+use survey::{Kind, Mark, Survey};
+
+/// The state of the projects before the command runs.
+#[derive(Debug)]
+pub struct Watch {
+    record: Record,
+    before: Before,
+}
+
+#[derive(Debug)]
+enum Before {
+    Looking(JoinHandle<Survey>),
+    Seen(Survey),
+}
+
+/// What became of the projects.
+#[derive(Debug, Default)]
+pub struct Aftermath {
+    /// What a person should know, by path.
+    pub found: Vec<(PathBuf, Found)>,
+    /// A directory that was not searched.
+    pub missed: Option<PathBuf>,
+}
+
+/// One thing that the command left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A repository, whose settings and hooks were set aside.
+    Disarmed,
+    /// A name `.git`, or a file that a tool runs, which was renamed to this.
+    SetAside(OsString),
+    /// One of these that could not be, for this reason.
+    Armed(String),
+    /// A repository in a place where it stays out of git's sight until the last sandbox there has ended.
+    Apart,
+    /// A link among the files of a repository, through which git would have written elsewhere; it is removed.
+    Unlinked,
+    /// A new or changed link that leads out of the project.
+    LeadsOut,
+    /// A new file that this tool runs or obeys by itself.
+    New(&'static str),
+    /// A changed one.
+    Changed(&'static str),
+}
+
+/// Tells others that a sandbox for this launch begins, before anything of it exists.
+///
+/// The file is for [`Watch::adopt`] in the process that outlives the sandbox.
+///
+/// # Errors
+/// As [`super::summary`], or that there can be no such file.
+pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<OwnedFd, Error> {
+    use super::error::{At, Step};
+    let (_, layout) = super::plan(launch)?;
+    let working_directory = layout.persistent.then_some(layout.working_directory.as_path());
+    let record = Record::new(
+        &layout.projects,
+        working_directory,
+        layout.guard_git,
+        layout.guard_tools,
+    );
+    let file = record
+        .enter(folder)
+        .at(Step::Prepare, "the list of running sandboxes")?;
+    Ok(file)
+}
+
+impl Watch {
+    /// Begins to look at what is there; `None` if the file is not one of [`announce`].
+    pub fn adopt(file: impl AsFd) -> Option<Self> {
+        let record = Record::read(file)?;
+        let projects = record.projects();
+        let before = Before::Looking(std::thread::spawn(move || Survey::of(&projects)));
+        Some(Self { record, before })
+    }
+
+    /// Waits until all has been looked at. Before that the command may not run.
+    pub fn seen(&mut self) {
+        let unseen = Before::Seen(Survey::default());
+        self.before = match std::mem::replace(&mut self.before, unseen) {
+            Before::Looking(thread) => Before::Seen(thread.join().unwrap_or_default()),
+            seen => seen,
+        };
+    }
+
+    /// Looks again, when no process of the sandbox is left, and disarms and tidies.
+    pub fn end(mut self) -> Aftermath {
+        self.seen();
+        let Self {
+            record,
+            before: Before::Seen(before),
+        } = self
+        else {
+            return Aftermath::default();
+        };
+        record.end(|alone| Ending::new(&record, &before, alone).settle())
+    }
+}
+
+/// One ending, on its way.
+struct Ending<'a> {
+    record: &'a Record,
+    projects: Vec<PathBuf>,
+    before: &'a Survey,
+    /// Whether no other sandbox is in these directories.
+    alone: bool,
+    found: BTreeMap<PathBuf, Found>,
+}
+
+impl<'a> Ending<'a> {
+    fn new(record: &'a Record, before: &'a Survey, alone: bool) -> Self {
+        Self {
+            record,
+            projects: record.projects(),
+            before,
+            alone,
+            found: BTreeMap::new(),
+        }
+    }
+
+    fn settle(mut self) -> Aftermath {
+        if self.record.guard_git {
+            self.bring_out();
+        }
+        let now = Survey::of(&self.projects);
+        if self.record.guard_git {
+            for (path, repository) in &now.repositories {
+                let known = self
+                    .before
+                    .repositories
+                    .get(path)
+                    .is_some_and(|before| repository.is_still(before));
+                // Another sandbox's place for a new one is that one's to bring out.
+                let is_place =
+                    git::is_set_apart(path) && (!self.alone || self.own_place().as_ref() == Some(path));
+                if known || is_place {
+                    self.tidy(path, repository.kind);
+                } else if !self.found.contains_key(path) {
+                    self.disarm(path, repository.kind);
+                }
+            }
+        }
+        self.unlink(&now);
+        self.compare(&now);
+        Aftermath {
+            found: self.found.into_iter().collect(),
+            missed: now.missed.or_else(|| self.before.missed.clone()),
+        }
+    }
+
+    fn own_place(&self) -> Option<PathBuf> {
+        let directory = self.record.working_directory.as_ref()?;
+        Some(Path::new(directory).join(".git"))
+    }
+
+    /// Brings the repository out that was made where there was none.
+    fn bring_out(&mut self) {
+        let Some(git) = self.own_place() else {
+            return;
+        };
+        let Some(project) = self.project_of(&git) else {
+            return;
+        };
+        if !git::is_set_apart(&git) {
+            return;
+        }
+        let found = match self.alone {
+            false if !disarm::is_apart(&project, &git) => return,
+            false => Found::Apart,
+            true => match disarm::bring_out(&project, &git) {
+                Ok(true) => Found::Disarmed,
+                Ok(false) => return,
+                Err(error) => Found::Armed(error.to_string()),
+            },
+        };
+        self.found.insert(git, found);
+    }
+
+    /// Removes new links of git's that were not set aside with other things, and tells those that lead out.
+    fn unlink(&mut self, now: &Survey) {
+        for (path, mark) in &now.links {
+            let Some(project) = self.project_of(path) else {
+                continue;
+            };
+            if self.before.links.get(path) == Some(mark) || now.repositories.contains_key(path) {
+                continue;
+            }
+            let of_git = now.repositories.keys().any(|git| path.starts_with(git));
+            let found = match of_git && self.record.guard_git {
+                false => Found::LeadsOut,
+                true => match disarm::unlink(&project, path) {
+                    Ok(()) => Found::Unlinked,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => Found::Armed(error.to_string()),
+                },
+            };
+            self.found.insert(path.clone(), found);
+        }
+    }
+
+    fn tidy(&mut self, path: &Path, kind: Kind) {
+        let is_directory = matches!(kind, Kind::Directory | Kind::Bare);
+        if let Some(project) = self.project_of(path).filter(|_| self.alone && is_directory) {
+            // What cannot be tidied stays, to no effect.
+            let _ = disarm::tidy(&project, path);
+        }
+    }
+
+    fn disarm(&mut self, path: &Path, kind: Kind) {
+        let Some(project) = self.project_of(path) else {
+            return;
+        };
+        if self.before.missed.is_some() {
+            let why = "not all was searched before the command ran; it may have been there".to_owned();
+            self.found.insert(path.to_owned(), Found::Armed(why));
+            return;
+        }
+        let (done, name) = match kind {
+            Kind::Directory => (disarm::disarm(&project, path), path.to_owned()),
+            Kind::Bare => (disarm::disarm_bare(&project, path), path.join("HEAD")),
+            Kind::File | Kind::Link => (Err(io::ErrorKind::NotADirectory.into()), path.to_owned()),
+        };
+        let found = done
+            .map(|()| Found::Disarmed)
+            .or_else(|_| disarm::set_aside(&project, &name).map(Found::SetAside))
+            .unwrap_or_else(|error| Found::Armed(error.to_string()));
+        self.found.insert(path.to_owned(), found);
+    }
+
+    /// Tells which files that tools run are new or changed, and sets them aside where that was wished.
+    fn compare(&mut self, now: &Survey) {
+        for (path, (mark, tool)) in &now.files {
+            let before: Option<&(Mark, _)> = self.before.files.get(path);
+            let of_new =
+                |(new, found): (&PathBuf, &Found)| *found == Found::Disarmed && path.starts_with(new);
+            if self.found.iter().any(of_new) || before.is_some_and(|(before, _)| before == mark) {
+                continue;
+            }
+            let found = match before {
+                None => Found::New(tool),
+                Some(_) => Found::Changed(tool),
+            };
+            let of_git = now.repositories.keys().any(|git| path.starts_with(git));
+            let is_refused = self.record.guard_tools && !of_git;
+            let found = match self.project_of(path).filter(|_| is_refused) {
+                None => found,
+                Some(project) => disarm::set_aside(&project, path)
+                    .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside),
+            };
+            self.found.insert(path.clone(), found);
+        }
+    }
+
+    fn project_of(&self, path: &Path) -> Option<PathBuf> {
+        self.projects
+            .iter()
+            .find(|project| path.starts_with(project))
+            .cloned()
+    }
+}

@@ -1,0 +1,192 @@
+//! Which sandboxes of this user run: one takes no stand-in away on which another's mounts lie.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, MemfdFlags};
+use serde::{Deserialize, Serialize};
+
+/// What one sandbox is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Where the record stands; `None` where there is no place for one.
+    folder: Option<OsString>,
+    name: String,
+    projects: Vec<OsString>,
+    /// The working directory, where it persists.
+    pub working_directory: Option<OsString>,
+    /// Whether git is guarded.
+    pub guard_git: bool,
+    /// Whether files that tools run by themselves are guarded.
+    pub guard_tools: bool,
+}
+
+impl Record {
+    /// A record that stands nowhere yet.
+    pub fn new(
+        projects: &[PathBuf],
+        working_directory: Option<&Path>,
+        guard_git: bool,
+        guard_tools: bool,
+    ) -> Self {
+        Self {
+            folder: None,
+            name: String::new(),
+            projects: projects.iter().map(Into::into).collect(),
+            working_directory: working_directory.map(Into::into),
+            guard_git,
+            guard_tools,
+        }
+    }
+
+    /// The projects.
+    pub fn projects(&self) -> Vec<PathBuf> {
+        self.projects.iter().map(PathBuf::from).collect()
+    }
+
+    /// Writes the record where others look for it, and locks it for as long as the file is open anywhere.
+    ///
+    /// Without a folder the record is only passed on.
+    ///
+    /// # Errors
+    /// What making or locking the file says.
+    pub fn enter(mut self, folder: Option<&Path>) -> io::Result<OwnedFd> {
+        let Some(folder) = folder else {
+            let mut file = File::from(rustix::fs::memfd_create("gateway-running", MemfdFlags::CLOEXEC)?);
+            file.write_all(&serde_json::to_vec(&self)?)?;
+            return Ok(file.into());
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let _whole = lock_folder(folder)?;
+        let mut bytes = [0_u8; 8];
+        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+        self.name = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.folder = Some(folder.into());
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(folder.join(&self.name))?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        file.write_all(&serde_json::to_vec(&self)?)?;
+        Ok(file.into())
+    }
+
+    /// Reads the record that [`Record::enter`] wrote; `None` if the file is none.
+    pub fn read(file: impl AsFd) -> Option<Self> {
+        let mut content = vec![0; RECORD_BYTES];
+        let length = rustix::io::pread(file, &mut content[..], 0).ok()?;
+        serde_json::from_slice(&content[..length]).ok()
+    }
+
+    /// Ends the record, and does `last` meanwhile, told whether no other sandbox is about the same directories.
+    ///
+    /// None begins before `last` is done.
+    pub fn end<T>(&self, last: impl FnOnce(bool) -> T) -> T {
+        let Some(folder) = self.folder.as_ref().map(Path::new) else {
+            return last(false);
+        };
+        let Ok(_whole) = lock_folder(folder) else {
+            return last(false);
+        };
+        let alone = self.is_alone(folder);
+        let done = last(alone);
+        // One that stays is taken away by the next that looks.
+        let _ = fs::remove_file(folder.join(&self.name));
+        done
+    }
+
+    fn is_alone(&self, folder: &Path) -> bool {
+        let Ok(entries) = fs::read_dir(folder) else {
+            return false;
+        };
+        let mut alone = true;
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.ends_with(&self.name) || path.ends_with(LOCK) {
+                continue;
+            }
+            let Ok(mut file) = OpenOptions::new().read(true).write(true).open(&path) else {
+                continue;
+            };
+            if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                let _ = fs::remove_file(&path); // Its sandbox was killed.
+                continue;
+            }
+            let mut content = Vec::new();
+            let other = file
+                .read_to_end(&mut content)
+                .ok()
+                .and_then(|_| serde_json::from_slice(&content).ok());
+            alone &= other.is_some_and(|other: Self| !self.meets(&other));
+        }
+        alone
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        let pairs = self
+            .projects()
+            .into_iter()
+            .flat_map(|own| other.projects().into_iter().map(move |its| (own.clone(), its)));
+        pairs
+            .into_iter()
+            .any(|(own, its)| own.starts_with(&its) || its.starts_with(&own))
+    }
+}
+
+fn lock_folder(folder: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(folder.join(LOCK))?;
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+const LOCK: &str = "lock";
+const RECORD_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(project: &str) -> Record {
+        Record::new(&[project.into()], None, true, false)
+    }
+
+    #[test]
+    fn a_sandbox_is_alone_when_no_other_is_about_the_same_directories() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = Some(folder.path());
+        let own = record("/srv/app").enter(at).unwrap();
+        let own = Record::read(&own).unwrap();
+        let elsewhere = record("/srv/other").enter(at).unwrap();
+        let above = record("/srv").enter(at).unwrap();
+        let alone = || {
+            let whole = own.clone();
+            whole.is_alone(folder.path())
+        };
+        assert!(!alone());
+        drop(above); // As if it had been killed: its record stays, unlocked.
+        assert!(alone());
+        let within = record("/srv/app/sub").enter(at).unwrap();
+        assert!(!alone());
+        drop((within, elsewhere));
+        assert!(own.end(|alone| alone));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn without_a_folder_nothing_is_known_of_others() {
+        let file = record("/srv/app").enter(None).unwrap();
+        assert!(!Record::read(&file).unwrap().end(|alone| alone));
+    }
+}

@@ -1,0 +1,643 @@
+//! What a person runs afterwards outside is not the workload's: `gateway exec` by an ordinary user, then that user's git.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// An ordinary user. The number belongs to nobody.
+const ANN: u32 = 12345;
+
+/// A user's home with a project in it, and a mark that the workload's program leaves where it runs outside.
+struct Host {
+    folder: tempfile::TempDir,
+}
+
+impl Host {
+    fn new() -> Self {
+        assert_eq!(
+            rustix::process::geteuid().as_raw(),
+            0,
+            "these tests must be run by root: they are two users"
+        );
+        let folder = tempfile::tempdir_in("/srv").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let host = Self { folder };
+        for name in ["home", "work", "work/project"] {
+            fs::create_dir(host.at(name)).unwrap();
+            chown(host.at(name), Some(ANN), Some(ANN)).unwrap();
+        }
+        host.sh(
+            "home",
+            "git config --global user.name Ann; git config --global user.email ann@example.com
+             git config --global init.defaultBranch main; git config --global protocol.file.allow always
+             git config --global advice.detachedHead false",
+        );
+        host
+    }
+
+    /// With a repository in the project, of one commit.
+    fn with_repository() -> Self {
+        let host = Self::new();
+        host.sh(
+            "work/project",
+            "git init -q; echo 1 > file; git add file; git commit -q -m one",
+        );
+        host
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, program: &str, folder: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.at(folder))
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.at("home"))
+            .env("MARK", self.at("work/project/ran"))
+            .env("HOST", self.folder.path())
+            .stdin(Stdio::null())
+            .uid(ANN)
+            .gid(ANN);
+        command
+    }
+
+    /// A script of the user's own, outside, which must succeed.
+    #[track_caller]
+    fn sh(&self, folder: &str, script: &str) -> String {
+        let output = self
+            .command("/bin/sh", folder)
+            .args(["-e", "-c", script])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{script}\n{}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn exec(&self, folder: &str, flags: &[&str], script: &str) -> Command {
+        let mut command = self.command(env!("CARGO_BIN_EXE_gateway"), folder);
+        command.arg("exec").args(flags).args(["--", "/bin/sh", "-c"]);
+        command.arg(format!(
+            "MARK={}; {EVIL}\n{script}",
+            self.at("work/project/ran").display()
+        ));
+        command
+    }
+
+    /// The workload: a script in the sandbox. Gives what it and the gateway said.
+    #[track_caller]
+    fn inside(&self, folder: &str, flags: &[&str], script: &str) -> String {
+        let output = self.exec(folder, flags, script).output().unwrap();
+        assert!(
+            !matches!(output.status.code(), Some(125..=127)),
+            "{}",
+            said(&output)
+        );
+        said(&output)
+    }
+
+    /// What a prompt, an editor and a person do in these folders; nothing of the workload's may run.
+    #[track_caller]
+    fn git_runs_nothing_of_the_workloads(&self, folders: &[&str]) {
+        for folder in folders {
+            if !self.at(folder).is_dir() {
+                continue;
+            }
+            for words in [
+                &["status", "--short"][..],
+                &["diff"],
+                &["add", "-A"],
+                &["commit", "-q", "--allow-empty", "-m", "outside"],
+                &["checkout", "-q", "-B", "other"],
+                &["submodule", "status"],
+                &["gc", "-q"],
+                &["-C", "sub", "status", "--short"],
+            ] {
+                // It may refuse what it finds; it must not run it.
+                let output = self.command("/usr/bin/git", folder).args(words).output().unwrap();
+                assert!(
+                    !self.at("work/project/ran").exists(),
+                    "{folder}: git {words:?}\n{}",
+                    said(&output)
+                );
+            }
+        }
+    }
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr]
+        .map(|text| String::from_utf8_lossy(text).into_owned())
+        .concat()
+}
+
+/// Shell functions of the workload: `arm CONFIG` writes a setting by which git runs a program, `hook FILE` a hook.
+const EVIL: &str = r#"
+    evil() { printf '#!/bin/sh\ntouch %s\n' "$MARK"; }
+    arm() { printf '[core]\n\tfsmonitor = touch %s;:\n\thooksPath = %s/evil-hooks\n' "$MARK" "$PWD" >> "$1"; }
+    hook() { evil > "$1"; chmod +x "$1"; }
+    mkdir -p evil-hooks; for h in pre-commit post-checkout post-index-change; do hook evil-hooks/$h; done
+"#;
+
+/// A way to have git run something, with what the host has before; and in which folders git is run afterwards.
+#[track_caller]
+fn held(host: &Host, folder: &str, script: &str) -> String {
+    let said = host.inside(folder, &[], script);
+    host.git_runs_nothing_of_the_workloads(&[
+        "work",
+        "work/project",
+        "work/project/sub",
+        "work/project/sub/deeper",
+    ]);
+    said
+}
+
+#[test]
+fn the_tests_own_ways_run_where_nothing_is_guarded() {
+    let host = Host::with_repository();
+    host.inside(
+        "work/project",
+        &["--writable-git"],
+        "arm .git/config; hook .git/hooks/pre-commit",
+    );
+    host.sh("work/project", "git status --short");
+    assert!(host.at("work/project/ran").exists());
+    let host = Host::with_repository();
+    host.inside(
+        "work/project",
+        &["--writable-git"],
+        "git init -q sub; arm sub/.git/config",
+    );
+    host.sh("work/project/sub", "git status --short");
+    assert!(host.at("work/project/ran").exists());
+}
+
+#[test]
+fn settings_and_hooks_of_the_repository_are_not_written() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "echo '#!/bin/sh' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+    );
+    held(
+        &host,
+        "work/project",
+        "arm .git/config; hook .git/hooks/pre-commit; hook .git/hooks/post-commit
+         cp .git/config c; arm c; mv -f c .git/config; rm -rf .git/hooks; mkdir h; hook h/pre-commit; mv h .git/hooks
+         mv .git gone; git init -q; arm .git/config",
+    );
+}
+
+#[test]
+fn a_commondir_leads_git_nowhere() {
+    for put in [
+        "echo ../common > .git/commondir",
+        "rm -f .git/commondir; echo ../common > .git/commondir",
+        "echo ../common > c; mv -f c .git/commondir",
+        "echo ../common > c; ln -sf ../c .git/commondir",
+        "mv .git/commondir .git/x; echo ../common > c; ln c .git/commondir",
+    ] {
+        let host = Host::with_repository();
+        let script = format!("cp -r .git common; rm -f common/commondir; arm common/config; {put}");
+        held(&host, "work/project", &script);
+        assert!(!host.at("work/project/.git/commondir").exists(), "{put}");
+    }
+}
+
+#[test]
+fn a_repository_that_the_workload_makes_runs_nothing() {
+    let host = Host::new();
+    let said = held(
+        &host,
+        "work/project",
+        "git init -q; echo 1 > f; git add f; git commit -q -m inside; arm .git/config; hook .git/hooks/pre-commit",
+    );
+    assert!(said.contains("its settings and hooks are set aside"), "{said}");
+    assert!(host.sh("work/project", "git log --format=%s").contains("inside"));
+    // The next sandbox takes what is there for the user's own, and guards it.
+    held(
+        &host,
+        "work/project",
+        "arm .git/config; hook .git/hooks/pre-commit; echo ../x > .git/commondir",
+    );
+}
+
+#[test]
+fn hooks_that_were_absent_do_not_come() {
+    let host = Host::with_repository();
+    host.sh("work/project", "rm -rf .git/hooks");
+    held(
+        &host,
+        "work/project",
+        "mkdir .git/hooks; hook .git/hooks/pre-commit; hook .git/hooks/post-checkout",
+    );
+    assert!(!host.at("work/project/.git/hooks").exists());
+}
+
+#[test]
+fn a_worktrees_file_stays_what_it_is() {
+    let host = Host::with_repository();
+    host.sh("work/project", "mv .git ../main.git; git --git-dir ../main.git config core.bare true; rm file; git --git-dir ../main.git worktree add -q wt; rm -f wt/evil; mv wt/.git .; rm -r wt; git --git-dir ../main.git worktree repair .; git checkout -q .");
+    let status = host.inside(
+        "work/project",
+        &[],
+        "echo 2 >> file; git commit -qam inside && git log --format=%s",
+    );
+    assert!(status.contains("inside\n"), "{status}");
+    held(
+        &host,
+        "work/project",
+        "cp -r ../main.git own; arm own/config; rm -f .git; echo gitdir: own > .git; echo gitdir: own > g; mv -f g .git
+         common=$(git rev-parse --git-common-dir); here=$(git rev-parse --git-dir)
+         arm $common/config; hook $common/hooks/pre-commit; echo own > $here/commondir; arm $here/config.worktree; mkdir $common/worktrees/x",
+    );
+    assert!(host.sh("work/project", "git log --format=%s").contains("inside"));
+}
+
+#[test]
+fn a_submodules_settings_are_not_written() {
+    let host = Host::with_repository();
+    host.sh("work", "git init -q lib; cd lib; echo 1 > a; git add a; git commit -q -m lib; cd ../project; git submodule add -q ../lib sub; git commit -q -m sub");
+    let said = held(
+        &host,
+        "work/project",
+        "cd sub; echo 2 >> a; git commit -qam inside || echo NO; cd ..; git -C sub log --format=%s
+         arm .git/modules/sub/config; hook .git/modules/sub/hooks/pre-commit; echo ../../../x > .git/modules/sub/commondir
+         mv .git/modules/sub .git/modules/gone; rm -f sub/.git; cp -r .git/modules/sub own; arm own/config; echo gitdir: ../own > sub/.git
+         mv sub elsewhere; mkdir sub; git init -q sub; arm sub/.git/config; arm .git/modules/sub/config.worktree",
+    );
+    assert!(said.contains("inside\n") && !said.contains("NO\n"), "{said}");
+    assert!(!host.at("work/project/.git/modules/sub/commondir").exists());
+}
+
+#[test]
+fn a_nested_repositorys_settings_are_not_written() {
+    let host = Host::with_repository();
+    host.sh("work/project", "mkdir -p sub/deeper; git init -q sub/deeper");
+    held(
+        &host,
+        "work/project",
+        "arm sub/deeper/.git/config; hook sub/deeper/.git/hooks/pre-commit; echo ../x > sub/deeper/.git/commondir
+         mv sub gone; mv sub/deeper sub/gone; mkdir -p sub/deeper; git init -q sub/deeper; arm sub/deeper/.git/config",
+    );
+}
+
+#[test]
+fn settings_of_a_worktree_alone_do_not_come() {
+    let host = Host::with_repository();
+    host.sh("work/project", "git config extensions.worktreeConfig true");
+    held(
+        &host,
+        "work/project",
+        "rm -f .git/config.worktree; arm .git/config.worktree; arm c; mv -f c .git/config.worktree",
+    );
+    assert!(!host.at("work/project/.git/config.worktree").exists());
+}
+
+#[test]
+fn new_repositories_of_every_form_run_nothing() {
+    for (name, script) in [
+        (
+            "nested",
+            "git init -q sub; arm sub/.git/config; hook sub/.git/hooks/pre-commit",
+        ),
+        (
+            "cloned",
+            "git clone -q . sub; arm sub/.git/config; cd sub; mkdir -p deeper; git init -q deeper; arm deeper/.git/config",
+        ),
+        (
+            "file",
+            "mkdir sub; git init -q --bare x; arm x/config; echo gitdir: ../x > sub/.git",
+        ),
+        (
+            "link",
+            "mkdir sub; git init -q --bare x; arm x/config; ln -s ../x sub/.git",
+        ),
+        (
+            "commondir",
+            "git init -q sub; cp -r sub/.git x; arm x/config; echo ../../x > sub/.git/commondir",
+        ),
+        (
+            "worktree",
+            "git init -q sub; git -C sub config extensions.worktreeConfig true; arm sub/.git/config.worktree",
+        ),
+        (
+            "bare",
+            "git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config",
+        ),
+        (
+            "bare with files",
+            "git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config; touch sub/README sub/Makefile",
+        ),
+        (
+            "bare above",
+            "git init -q --bare sub; git -C sub config core.bare false; git -C sub config core.worktree .; arm sub/config; git init -q sub/deeper; arm sub/deeper/.git/config",
+        ),
+        (
+            "bare at the top",
+            "rm .git/HEAD; git init -q --bare x; mv x/HEAD x/objects x/refs .; printf '[core]\n\tbare = false\n\tworktree = .\n' > config; arm config",
+        ),
+        (
+            "link for a head",
+            "git init -q sub; rm sub/.git/HEAD; ln -s refs/heads/none sub/.git/HEAD; mkdir sub/.git/gateway; arm sub/.git/config",
+        ),
+        (
+            "not listable",
+            "git init -q sub; arm sub/.git/config; chmod 311 sub",
+        ),
+        (
+            "not writable",
+            "git init -q sub; arm sub/.git/config; chmod 500 sub/.git",
+        ),
+        (
+            "in another case",
+            "git init -q sub; arm sub/.git/config; mv sub/.git sub/.GIT",
+        ),
+        (
+            "included",
+            "git init -q sub; arm sub/x; git -C sub config include.path ../x",
+        ),
+        (
+            "built",
+            "mkdir target; git init -q target; arm target/.git/config; mv target sub",
+        ),
+        (
+            "aliased",
+            "git init -q sub; git -C sub config alias.status '!touch '$MARK; git -C sub config core.pager 'touch '$MARK; git -C sub config diff.external 'touch '$MARK; git -C sub config filter.x.clean 'touch '$MARK; echo '* filter=x' > sub/.gitattributes; touch sub/f",
+        ),
+        (
+            "set aside by name",
+            "git init -q sub; arm sub/.git/config; mkdir sub/.git/set-aside-by-gateway-0; touch sub/.git/set-aside-by-gateway-0/config",
+        ),
+    ] {
+        let host = Host::with_repository();
+        let said = held(&host, "work/project", script);
+        let told = ["set aside", "could not be"]
+            .iter()
+            .any(|word| said.contains(word));
+        assert!(told, "{name}: {said}");
+    }
+}
+
+#[test]
+fn a_repository_above_the_project_does_not_come() {
+    let host = Host::new();
+    held(
+        &host,
+        "work/project",
+        "git init -q ..; arm ../.git/config; cd ..; git init -q; arm .git/config",
+    );
+    let host = Host::new();
+    host.sh("work/project", "git init -q; mkdir sub");
+    held(
+        &host,
+        "work/project/sub",
+        "arm ../.git/config; hook ../.git/hooks/pre-commit; git init -q; arm .git/config",
+    );
+}
+
+#[test]
+fn what_the_settings_name_in_the_project_is_not_written() {
+    for (before, script) in [
+        (
+            "mkdir .hooks; touch .hooks/x; git config core.hooksPath .hooks",
+            "hook .hooks/pre-commit; mv .hooks gone; mkdir .hooks; hook .hooks/pre-commit",
+        ),
+        (
+            "mkdir -p .husky/_; touch .husky/_/x; git config core.hooksPath .husky/_",
+            "hook .husky/_/pre-commit; hook .husky/pre-commit; mv .husky gone; cp -r evil-hooks .husky",
+        ),
+        (
+            "touch .own; git config include.path ../.own",
+            "arm .own; rm -f .own; arm .own",
+        ),
+        (
+            "mkdir s; echo '#!/bin/sh' > s/p; chmod +x s/p; rm -rf .git/hooks; mkdir .git/hooks; ln -s ../../s/p .git/hooks/pre-commit",
+            "hook s/p; rm -f s/p; hook s/p; mv s gone; mkdir s; hook s/p",
+        ),
+        (
+            "echo '#!/bin/sh' > clean; chmod +x clean; git config filter.x.clean ./clean; echo '* filter=x' > .gitattributes",
+            "hook clean; rm -f clean; hook clean; touch file",
+        ),
+    ] {
+        let host = Host::with_repository();
+        host.sh("work/project", before);
+        held(&host, "work/project", script);
+    }
+}
+
+#[test]
+fn a_link_in_a_guarded_place_is_refused() {
+    let host = Host::with_repository();
+    host.sh("work/project", "mv .git/hooks h; ln -s ../h .git/hooks");
+    let output = host.exec("work/project", &[], "true").output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+    assert!(said(&output).contains("--writable-git"), "{}", said(&output));
+}
+
+#[test]
+fn a_name_left_by_one_sandbox_does_not_weaken_the_next() {
+    let host = Host::with_repository();
+    held(&host, "work/project", "touch .git/gitdir; mkdir .git/gateway");
+    held(
+        &host,
+        "work/project",
+        "arm .git/config; hook .git/hooks/pre-commit; rm -rf .git/hooks; echo x > .git/commondir",
+    );
+}
+
+#[test]
+fn git_outside_writes_nothing_through_a_link_of_the_workloads() {
+    for name in [
+        "COMMIT_EDITMSG",
+        "logs/HEAD",
+        "logs/refs/heads/main",
+        "index",
+        "ORIG_HEAD",
+        "packed-refs",
+        "FETCH_HEAD",
+        "MERGE_MSG",
+    ] {
+        let host = Host::with_repository();
+        host.sh("home", "echo mine > .bashrc");
+        let script = format!("rm -f .git/{name}; ln -s {} .git/{name}; git init -q sub; rm -f sub/.git/{name}; mkdir -p sub/.git/logs/refs/heads
+            ln -s {0} sub/.git/{name}; ln -s {0} profile", host.at("home/.bashrc").display());
+        let said = held(&host, "work/project", &script);
+        assert_eq!(host.sh("home", "cat .bashrc"), "mine\n", "{name}");
+        assert!(
+            said.contains(&format!(
+                "unlinked {}",
+                host.at("work/project/.git").join(name).display()
+            )),
+            "{said}"
+        );
+        assert!(said.contains("profile leads out of the project"), "{said}");
+    }
+}
+
+#[test]
+fn git_works_inside_and_leaves_nothing_of_ours() {
+    let host = Host::with_repository();
+    let before = host.sh("work/project", "ls -A .git | sort; ls -A | sort");
+    let said = host.inside(
+        "work/project",
+        &[],
+        "set -e; rm -r evil-hooks; echo 2 >> file; git add file; git commit -q -m two; git checkout -q -b side; echo 3 >> file; git commit -q -a -m three
+         git checkout -q main; git merge -q side; git branch -q -d side; echo 4 >> file; git stash -q; git stash pop -q; git commit -q -a -m four
+         git tag t; git pack-refs --all; git tag -d t > /dev/null; git gc -q; git rebase -q --force-rebase HEAD~1; git reset -q --soft HEAD~1; git commit -q -m again; git fsck; git status --short; echo done",
+    );
+    assert!(said.contains("done\n"), "{said}");
+    assert_eq!(
+        host.sh("work/project", "git log --format=%s"),
+        "again\nthree\ntwo\none\n"
+    );
+    host.sh("work/project", "git fsck --strict; git config a.b c; rm -f .git/ORIG_HEAD .git/gc.log .git/packed-refs .git/AUTO_MERGE");
+    assert_eq!(host.sh("work/project", "ls -A .git | sort; ls -A | sort"), before);
+}
+
+#[test]
+fn a_project_without_a_repository_has_none_afterwards() {
+    let host = Host::new();
+    host.inside("work/project", &[], "git status; rm -r evil-hooks");
+    assert_eq!(host.sh("work/project", "ls -A"), "");
+    host.inside(
+        "work/project",
+        &["--writable-git"],
+        "git init -q; git config a.b c",
+    );
+    assert_eq!(host.sh("work/project", "git config a.b"), "c\n");
+}
+
+#[test]
+fn a_launcher_that_is_killed_leaves_nothing_armed() {
+    let host = Host::new();
+    let script = "git init -q; arm .git/config; git init -q sub; arm sub/.git/config; echo armed; sleep 60";
+    let mut child = host
+        .exec("work/project", &["-q"], script)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    assert_eq!(line, "armed\n");
+    // While it runs, too, the project's own place holds.
+    assert!(
+        !host
+            .command("/usr/bin/git", "work/project")
+            .arg("status")
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(!host.at("work/project/ran").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let settled = || host.at("work/project/sub/.git/set-aside-by-gateway-0").exists();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !settled() {
+        assert!(
+            std::time::Instant::now() < until,
+            "the gateway process did not settle"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    host.git_runs_nothing_of_the_workloads(&["work/project", "work/project/sub"]);
+}
+
+#[test]
+fn a_sandbox_that_ends_does_not_uncover_another_in_the_same_project() {
+    let host = Host::with_repository();
+    host.sh("work/project", "mkfifo go");
+    let script = "echo ready; read line < go; arm .git/config; echo ../evil > .git/commondir; arm .git/config.worktree; mkdir .git/modules/x";
+    let mut first = host
+        .exec("work/project", &["-q"], script)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(first.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    host.inside("work/project", &[], "true");
+    assert!(
+        host.at("work/project/.git/commondir").exists(),
+        "the other sandbox's mount lies on it"
+    );
+    host.sh("work/project", "echo > go");
+    first.wait().unwrap();
+    host.git_runs_nothing_of_the_workloads(&["work/project"]);
+    assert!(!host.at("work/project/.git/commondir").exists());
+}
+
+#[test]
+fn files_that_tools_run_are_told_at_the_end() {
+    let host = Host::with_repository();
+    host.sh("work/project", "echo all: > Makefile; mkdir app; echo '{}' > app/package.json; touch AGENTS.md; mkdir .vscode; touch .vscode/settings.json");
+    let script = "echo bad >> Makefile; touch -d 2001-01-01 Makefile; echo bad > app/package.json; echo x > .envrc; mkdir -p deep/.vscode; echo x > deep/.vscode/tasks.json
+        printf x > \"$(printf 'a\\033[31m.mk')\"; mv AGENTS.md a; mv a AGENTS.md; echo x > main.c";
+    let said = host.inside("work/project", &[], script);
+    for expected in [
+        "changed  PROJECT/Makefile, which make runs",
+        "changed  PROJECT/app/package.json, which npm",
+        "new      PROJECT/.envrc, which direnv",
+        "new      PROJECT/deep/.vscode/tasks.json, which VS Code",
+        "new      PROJECT/a\\u{1b}[31m.mk, which make",
+        "changed  PROJECT/AGENTS.md",
+    ] {
+        let expected = expected.replace("PROJECT", &host.at("work/project").display().to_string());
+        assert!(said.contains(&expected), "no {expected} in\n{said}");
+    }
+    assert!(
+        !said.contains("main.c") && !said.contains("settings.json") && !said.contains('\u{1b}'),
+        "{said}"
+    );
+    let said = host.inside("work/project", &[], "true");
+    assert!(!said.contains("which"), "{said}");
+    let said = host.inside("work/project", &["-q"], "echo x >> Makefile");
+    assert_eq!(said, "");
+    let said = host.inside("work/project", &[], "for i in $(seq 50); do echo > $i.mk; done");
+    assert!(said.contains("30 more files"), "{said}");
+}
+
+#[test]
+fn with_guard_tools_no_such_file_changes_or_comes() {
+    let host = Host::with_repository();
+    host.sh(
+        "work/project",
+        "echo all: > Makefile; mkdir sub; echo '{}' > sub/package.json",
+    );
+    let script = "echo bad > Makefile; rm -f Makefile; echo bad > sub/package.json; mv sub gone; mkdir -p sub; echo bad > sub/package.json
+        echo x > .envrc; mkdir .vscode; echo x > .vscode/tasks.json; ln -s main.c GNUmakefile; git config a.b c; echo 2 >> file; git commit -qam inside";
+    let check = |said: &str| {
+        assert!(said.contains(".envrc, as .envrc.set-aside"), "{said}");
+        let files = host.sh("work/project", "cat Makefile; find . -name .envrc -o -name tasks.json -o -name package.json -o -name GNUmakefile; cat $(find . -name package.json)");
+        assert!(
+            !files.contains("bad") && files.matches("package.json").count() <= 1,
+            "{files}"
+        );
+        assert!(
+            !files.contains(".envrc") && !files.contains("tasks.json") && !files.contains("GNU"),
+            "{files}"
+        );
+    };
+    check(&host.inside("work/project", &["--guard-tools"], script));
+    fs::write(
+        host.at("work/project/gateway.toml"),
+        "[sandbox]\nguard_tools = true\n",
+    )
+    .unwrap();
+    check(&host.inside("work/project", &["--config", "gateway.toml"], script));
+}
