@@ -72,7 +72,6 @@ impl Probe {
             own_program: true,
             environment: environment::Rules {
                 allow: vec![TARGETS_VARIABLE.to_owned()],
-                drop: Vec::new(),
             },
             ..Launch::default()
         };

@@ -103,7 +103,6 @@ impl Exec {
             own_folders: config.policy.folders(),
             environment: environment::Rules {
                 allow: config.sandbox.pass_env.clone(),
-                drop: Vec::new(),
             },
             user: config.sandbox.user.as_deref().map(user).transpose()?,
             allow_userns: self.allow_userns || config.sandbox.allow_userns,
@@ -208,7 +207,25 @@ fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         "gateway  user    ",
         format!("uid {} gid {}", summary.user.uid, summary.user.gid),
     );
+    if let Some(text) = left_out(&summary.left_out, expanded) {
+        note("gateway  left out", text);
+    }
 }
+
+/// Names the variables that the command does not get and might miss; `None` where there is none.
+fn left_out(names: &[String], expanded: &Expanded) -> Option<String> {
+    let is_lent = |name: &&String| expanded.bindings.iter().any(|binding| binding.variables.contains(*name));
+    let names: Vec<&str> = names.iter().filter(|name| !is_lent(name)).map(String::as_str).collect();
+    let (shown, more) = names.split_at(names.len().min(VARIABLES_SHOWN));
+    let more = match more.len() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    (!shown.is_empty()).then(|| format!("{}{more}; --pass-env NAME passes a variable", shown.join(", ")))
+}
+
+/// Variables that are named in the summary.
+const VARIABLES_SHOWN: usize = 8;
 
 /// Starts the gateway process, with `secrets` in its environment alone, then becomes the launcher.
 ///
@@ -443,6 +460,7 @@ mod tests {
             working_directory: project,
             persistent,
             projects: Vec::new(),
+            left_out: Vec::new(),
         };
         let project = folder.path().canonicalize().unwrap();
         let refused =

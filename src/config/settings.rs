@@ -11,7 +11,7 @@ use crate::names::SessionId;
 
 use super::mistake::Doubt;
 use super::page::Section;
-use super::reference::variable;
+use super::reference::variables;
 use super::units::{self, Size};
 
 /// Settings of the session CA.
@@ -65,7 +65,7 @@ pub struct Runtime {
 pub struct Sandbox {
     /// Paths that the workload does not see, beside those that are always hidden.
     pub hide: Vec<PathBuf>,
-    /// Variables that the workload gets although their names look like credentials.
+    /// Variables that the workload gets beside those that always pass; a name may end in `*`.
     pub pass_env: Vec<String>,
     /// Whether the workload may make user namespaces of its own.
     pub allow_userns: bool,
@@ -280,7 +280,7 @@ pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
     Sandbox {
         hide: paths("hide").into_iter().map(Spanned::into_inner).collect(),
         pass_env: section
-            .each("pass_env", variable)
+            .each("pass_env", variables)
             .into_iter()
             .map(Spanned::into_inner)
             .collect(),

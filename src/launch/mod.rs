@@ -25,6 +25,7 @@ use crate::enroll::{Capture, LauncherEnd};
 mod advice;
 mod command;
 mod confine;
+mod detect;
 mod devices;
 pub mod environment;
 mod error;
@@ -40,6 +41,7 @@ mod mounts;
 mod netlink;
 pub mod network;
 mod overlay;
+mod passed;
 mod ruleset;
 mod syscall;
 mod terminal;
@@ -72,7 +74,7 @@ pub struct Launch {
     pub own: Vec<PathBuf>,
     /// Folders in which the gateway looks for files of its own by a pattern: nothing may be added to them.
     pub own_folders: Vec<PathBuf>,
-    /// Which variables pass, beyond the built-in rules.
+    /// Which variables pass, beyond the built-in list.
     pub environment: environment::Rules,
     /// As whom the command runs. Root only; `None` for whoever called `sudo`, or nobody.
     pub user: Option<User>,
@@ -106,6 +108,8 @@ pub struct Summary {
     pub persistent: bool,
     /// The directories that are the host's own, and writable.
     pub projects: Vec<PathBuf>,
+    /// The names of variables that do not reach the command, and that it might miss.
+    pub left_out: Vec<String>,
 }
 
 /// Makes the sandbox, runs the command in it, and tells how it ended.
@@ -168,6 +172,7 @@ pub fn summary(launch: &Launch) -> Result<Summary, Error> {
         working_directory,
         persistent,
         projects,
+        left_out: launch.environment.left_out(std::env::vars_os()),
     })
 }
 
