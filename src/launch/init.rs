@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{At, Failure, Step};
 use super::identity::Identity;
 use super::layout::Layout;
+use super::streams::Streams;
 use super::syscall::{Side, SignalSet};
 use super::{command, confine, environment, mounts, network, syscall, trust};
 use crate::enroll::{Capture, Ready, SealedReady, receive_packet, send_packet};
@@ -32,8 +33,8 @@ pub enum Report {
     },
     /// The command's process exists, and waits; its handle is with the packet.
     Started,
-    /// The command has stopped.
-    Stopped,
+    /// The command has stopped, by this signal.
+    Stopped(i32),
     /// The command has ended, with this raw status.
     Ended(i32),
     /// A step failed.
@@ -70,13 +71,13 @@ pub struct Sandbox {
     pub capture: Option<Capture>,
     /// Whether the command may make user namespaces.
     pub allow_userns: bool,
-    /// Whether the command gets a process group, and the terminal, of its own.
+    /// Whether the command gets the terminal from its start.
     pub interactive: bool,
 }
 
 /// Lives the first process's life.
-pub fn live(sandbox: &Sandbox, control: OwnedFd, mask: &SignalSet) -> ! {
-    let Err(failure) = arrange_files(sandbox, &control).and_then(|program| run(sandbox, program, mask));
+pub fn live(sandbox: &Sandbox, streams: &Streams, control: OwnedFd, mask: &SignalSet) -> ! {
+    let Err(failure) = arrange_files(sandbox, streams, &control).and_then(|program| run(sandbox, program, mask));
     let _ = send_packet(CONTROL, &Report::Failed(failure), &[]);
     syscall::exit_now(125)
 }
@@ -85,7 +86,12 @@ enum Never {}
 
 /// Moves the two files that stay to known numbers, and closes all others: one inherited socket or directory of the host
 /// would be a way out.
-fn arrange_files(sandbox: &Sandbox, control: &OwnedFd) -> Result<Option<BorrowedFd<'static>>, Failure> {
+fn arrange_files(
+    sandbox: &Sandbox,
+    streams: &Streams,
+    control: &OwnedFd,
+) -> Result<Option<BorrowedFd<'static>>, Failure> {
+    streams.place()?;
     let program = match &sandbox.program {
         None => None,
         Some(program) => {
@@ -235,10 +241,8 @@ fn start(
         }
         Side::Parent { pid, pidfd } => (pid, pidfd),
     };
-    if sandbox.interactive {
-        // Both sides do it, so that it is done before either needs it.
-        let _ = rustix::process::setpgid(Some(pid), Some(pid));
-    }
+    // Both sides do it, so that it is done before either needs it.
+    let _ = rustix::process::setpgid(Some(pid), Some(pid));
     confine::drop_capabilities()?;
     confine::filter_system_calls(sandbox.allow_userns)?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
@@ -263,7 +267,7 @@ fn watch(command: i32) -> Result<Never, Failure> {
             continue;
         }
         if libc::WIFSTOPPED(status) {
-            report(&Report::Stopped, &[])?;
+            report(&Report::Stopped(libc::WSTOPSIG(status)), &[])?;
             continue;
         }
         report(&Report::Ended(status), &[])?;
@@ -279,9 +283,8 @@ fn become_command(
     mask: &SignalSet,
     gate: &OwnedFd,
 ) -> Result<Never, Failure> {
-    if sandbox.interactive {
-        rustix::process::setpgid(None, None).at(Step::Process, "process group")?;
-    }
+    // In the launcher's group, `kill(0)` and `setpriority` of the group would reach the user's own processes.
+    rustix::process::setpgid(None, None).at(Step::Process, "process group")?;
     confine::drop_capabilities()?;
     confine::scope_by_landlock()?;
     confine::filter_system_calls(sandbox.allow_userns)?;

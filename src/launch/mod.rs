@@ -43,6 +43,7 @@ pub mod network;
 mod overlay;
 mod passed;
 mod ruleset;
+mod streams;
 mod syscall;
 mod terminal;
 pub mod trust;
@@ -52,6 +53,7 @@ pub use error::{Error, Failure, Step};
 pub use footprint::shed;
 pub use identity::{User, UserUnknown};
 pub use layout::Home;
+pub use streams::Stream;
 pub use syscall::network_cookie;
 
 use error::At;
