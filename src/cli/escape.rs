@@ -30,14 +30,16 @@ pub fn check(screen: &Screen) -> Result<Code, Failure> {
     let failed =
         |why: std::io::Error| Failure::new("the escapes could not be tried").because(why.to_string());
     let (targets, mut guard) = escape::plant(state::home().as_deref()).map_err(failed)?;
-    let targets = serde_json::to_string(&targets).map_err(|error| failed(error.into()))?;
+    let told = serde_json::to_string(&targets).map_err(|error| failed(error.into()))?;
     let mut command = Command::new("/proc/self/exe");
     if screen.json() {
         command.arg("--json");
     }
     let ended = command
         .arg(SUBCOMMAND)
-        .env(TARGETS_VARIABLE, targets)
+        .envs(targets.environment())
+        .env(TARGETS_VARIABLE, told)
+        .stdin(guard.input().map_err(failed)?)
         .status()
         .map_err(failed)?;
     let breaches = guard.breaches();

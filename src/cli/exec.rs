@@ -17,10 +17,11 @@ use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::screen::{Paint, Screen, safe};
 use super::serving;
-use crate::config::Config;
+use crate::config::{Config, Size};
 use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::gateway::{Door, Doorway, chain};
 use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
+use crate::launch::bounds::Bounds;
 use crate::launch::{self, Launch, environment};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
 use crate::session::{Binding, Role};
@@ -103,6 +104,10 @@ impl Exec {
             own_folders: config.policy.folders(),
             environment: environment::Rules {
                 allow: config.sandbox.pass_env.clone(),
+            },
+            bounds: Bounds {
+                memory_files: config.sandbox.memory_files.map(Size::as_u64),
+                processes: config.sandbox.processes,
             },
             user: config.sandbox.user.as_deref().map(user).transpose()?,
             allow_userns: self.allow_userns || config.sandbox.allow_userns,
@@ -214,8 +219,17 @@ fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
 
 /// Names the variables that the command does not get and might miss; `None` where there is none.
 fn left_out(names: &[String], expanded: &Expanded) -> Option<String> {
-    let is_lent = |name: &&String| expanded.bindings.iter().any(|binding| binding.variables.contains(*name));
-    let names: Vec<&str> = names.iter().filter(|name| !is_lent(name)).map(String::as_str).collect();
+    let is_lent = |name: &&String| {
+        expanded
+            .bindings
+            .iter()
+            .any(|binding| binding.variables.contains(*name))
+    };
+    let names: Vec<&str> = names
+        .iter()
+        .filter(|name| !is_lent(name))
+        .map(String::as_str)
+        .collect();
     let (shown, more) = names.split_at(names.len().min(VARIABLES_SHOWN));
     let more = match more.len() {
         0 => String::new(),
@@ -268,8 +282,9 @@ pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> 
     match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {
+            let code = error.exit_code().into();
             screen.fail(&not_launched(error));
-            std::process::exit(125)
+            std::process::exit(code)
         }
     }
 }

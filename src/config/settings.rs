@@ -71,6 +71,10 @@ pub struct Sandbox {
     pub allow_userns: bool,
     /// Paths outside the project that the workload may change for good.
     pub write: Vec<PathBuf>,
+    /// All files in memory together; half of the machine's memory unless set.
+    pub memory_files: Option<Size>,
+    /// Processes and threads at a time, unless the launcher's own bound holds.
+    pub processes: Option<u64>,
     /// The user that the workload runs as where the launcher is root.
     pub user: Option<String>,
 }
@@ -286,8 +290,23 @@ pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
             .collect(),
         allow_userns: section.truth("allow_userns").unwrap_or(false),
         write: paths("write").into_iter().map(Spanned::into_inner).collect(),
+        memory_files: memory_files(section),
+        processes: section.count("processes", 16..=4_194_304),
         user: None,
     }
+}
+
+fn memory_files(section: &Section<'_, '_>) -> Option<Size> {
+    let size = section.parsed("memory_files", Size::parse)?.into_inner();
+    if (Size::mib(64)..=Size::mib(1 << 20)).contains(&size) {
+        return Some(size);
+    }
+    section.error(
+        "memory_files",
+        format!("`memory_files` is {size}"),
+        Doubt::new("it is between 64MiB and 1024GiB", "write for example `2GiB`"),
+    );
+    None
 }
 
 pub(super) fn limits(section: &Section<'_, '_>) -> Limits {

@@ -32,11 +32,15 @@ impl Bounds {
     /// # Errors
     /// A [`Step::Bounds`] failure where a bound was asked for and cannot be had.
     pub fn limit_processes(&self) -> Result<(), Failure> {
-        // One byte: with none, a program that the kernel pipes cores to would still get them (core(5)).
-        lower(Resource::Core, 1)?;
+        // With a limit of one byte the kernel neither writes a core nor pipes it to a program; with none it still pipes.
+        limit(Resource::Core, 1, 1)?;
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         match (counts_by_namespace(&release), self.processes) {
-            (true, wanted) => lower(Resource::Nproc, wanted.unwrap_or(PROCESSES)),
+            (true, wanted) => {
+                let most = wanted.unwrap_or(PROCESSES);
+                let usual = getrlimit(Resource::Nproc).current.unwrap_or(most);
+                limit(Resource::Nproc, usual.min(most), most)
+            }
             (false, None) => Ok(()),
             (false, Some(_)) => Err(Failure::new(
                 Step::Bounds,
@@ -97,6 +101,11 @@ pub fn small(mode: u32) -> CString {
     options(SMALL, mode)
 }
 
+/// Gives the options of the file system in memory that holds the gateway's own files, and is read-only to the command.
+pub fn own_files() -> CString {
+    options(OWN_FILES, 0o755)
+}
+
 fn options(bytes: u64, mode: u32) -> CString {
     // The kernel's own memory for an empty file is about 1 KiB, and counted by no size.
     let files = (bytes / FILE).max(256);
@@ -104,19 +113,21 @@ fn options(bytes: u64, mode: u32) -> CString {
     CString::new(text).expect("digits and letters hold no zero byte")
 }
 
-fn lower(resource: Resource, to: u64) -> Result<(), Failure> {
-    let now = getrlimit(resource);
-    let to = now.maximum.map_or(to, |most| most.min(to));
+/// Sets a limit, as far as the hard one lets it.
+fn limit(resource: Resource, current: u64, maximum: u64) -> Result<(), Failure> {
+    let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let limit = Rlimit {
-        current: Some(now.current.map_or(to, |current| current.min(to))),
-        maximum: Some(to),
+        current: Some(current.min(most)),
+        maximum: Some(maximum.min(most)),
     };
     setrlimit(resource, limit).at(Step::Bounds, format!("{resource:?}"))
 }
 
 /// Whether a kernel counts a user's processes by user namespace.
 fn counts_by_namespace(release: &str) -> bool {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse::<u32>().unwrap_or(0));
     let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     (major, minor) >= (5, 14)
 }
@@ -124,6 +135,7 @@ fn counts_by_namespace(release: &str) -> bool {
 /// Processes and threads at a time, unless the person decides: as many as systemd lets a service have.
 pub const PROCESSES: u64 = 4096;
 const SMALL: u64 = 1 << 20;
+const OWN_FILES: u64 = 64 << 20;
 const FILE: u64 = 8 << 10;
 
 #[cfg(test)]
@@ -132,7 +144,13 @@ mod tests {
 
     #[test]
     fn the_shares_are_the_room() {
-        let shares = [Share::Home, Share::Tmp, Share::SharedMemory, Share::VarTmp, Share::Run];
+        let shares = [
+            Share::Home,
+            Share::Tmp,
+            Share::SharedMemory,
+            Share::VarTmp,
+            Share::Run,
+        ];
         assert_eq!(shares.iter().map(|share| share.sixteenths()).sum::<u64>(), 16);
         let options = Room(16 << 30).options(Share::Tmp, 0o1777);
         assert_eq!(options.to_str(), Ok("mode=1777,size=6442450944,nr_inodes=786432"));
@@ -147,7 +165,13 @@ mod tests {
 
     #[test]
     fn kernels_that_count_the_user_everywhere_are_known() {
-        for (release, counts) in [("6.18.44-fc", true), ("5.14.0-427.el9", true), ("5.13.19", false), ("5.4", false), ("x", false)] {
+        for (release, counts) in [
+            ("6.18.44-fc", true),
+            ("5.14.0-427.el9", true),
+            ("5.13.19", false),
+            ("5.4", false),
+            ("x", false),
+        ] {
             assert_eq!(counts_by_namespace(release), counts, "{release}");
         }
     }
@@ -157,11 +181,17 @@ mod tests {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/launch");
         let mut mounts = 0;
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
-            let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
+            let Ok(text) = std::fs::read_to_string(entry.path()) else {
+                continue;
+            };
             for (at, _) in text.match_indices("rustix::mount::mount(") {
                 let call = &text[at..at + text[at..].find(';').unwrap()];
                 if call.contains("\"tmpfs\"") {
-                    assert!(call.contains("Some(&"), "{}: {call}", entry.path().display());
+                    assert!(
+                        call.contains("Some(&") || call.contains("Some(memory)"),
+                        "{}: {call}",
+                        entry.path().display()
+                    );
                     assert!(!call.contains("Some(c\""), "{}: {call}", entry.path().display());
                     mounts += 1;
                 }

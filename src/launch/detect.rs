@@ -41,10 +41,16 @@ fn has_userinfo(value: &[u8]) -> bool {
 fn assigns_secret(lower: &[u8]) -> bool {
     SECRET_NAMES.iter().any(|name| {
         let name = name.as_bytes();
-        let ends = lower.windows(name.len()).enumerate().filter(|(_, here)| *here == name);
+        let ends = lower
+            .windows(name.len())
+            .enumerate()
+            .filter(|(_, here)| *here == name);
         ends.map(|(at, _)| &lower[at + name.len()..]).any(|rest| {
             let quoted = rest.trim_ascii_start();
-            let quoted = quoted.strip_prefix(b"\"").or(quoted.strip_prefix(b"'")).unwrap_or(quoted);
+            let quoted = quoted
+                .strip_prefix(b"\"")
+                .or(quoted.strip_prefix(b"'"))
+                .unwrap_or(quoted);
             matches!(quoted.trim_ascii_start(), [b'=' | b':', _, ..])
         })
     })

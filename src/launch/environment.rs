@@ -141,7 +141,11 @@ mod tests {
 
     #[test]
     fn only_what_is_known_to_be_harmless_passes() {
-        for (name, value) in [("PATH", "/usr/bin:/bin"), ("LANG", "C"), ("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")] {
+        for (name, value) in [
+            ("PATH", "/usr/bin:/bin"),
+            ("LANG", "C"),
+            ("AWS_ENDPOINT_URL", "http://127.0.0.1:9000"),
+        ] {
             assert!(admits(name, value), "{name}");
         }
         for name in ["FOO", "GITHUB_TOKEN", "path", "PATH_", "", "A=B"] {
@@ -170,13 +174,24 @@ mod tests {
 
     #[test]
     fn the_person_hears_of_what_a_program_might_miss_and_not_of_the_sessions_own() {
-        let variables = ["ZOO_KEEPER", "PATH", "SSH_AUTH_SOCK", "XDG_SESSION_ID", "https_proxy", "DATABASE_URL", "MINE"];
+        let variables = [
+            "ZOO_KEEPER",
+            "PATH",
+            "SSH_AUTH_SOCK",
+            "XDG_SESSION_ID",
+            "https_proxy",
+            "DATABASE_URL",
+            "MINE",
+        ];
         let variables = variables.map(|name| (name.into(), "x".into())).into_iter();
         let rules = Rules {
             allow: vec!["MINE".into()],
         };
         let empty = ("NOTHING".into(), "".into());
-        assert_eq!(rules.left_out(variables.chain([empty])), ["DATABASE_URL", "ZOO_KEEPER"]);
+        assert_eq!(
+            rules.left_out(variables.chain([empty])),
+            ["DATABASE_URL", "ZOO_KEEPER"]
+        );
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub enum Step {
     Filter,
     /// The Landlock domain.
     Landlock,
+    /// The bounds on processes.
+    Bounds,
 }
 
 impl fmt::Display for Step {
@@ -82,6 +84,7 @@ impl fmt::Display for Step {
             Self::Capabilities => "capabilities",
             Self::Filter => "seccomp filter",
             Self::Landlock => "landlock",
+            Self::Bounds => "bounds",
         })
     }
 }

@@ -29,7 +29,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     let signals = SignalSet::of(&FORWARDED);
     let mask = signals.block().at(Step::Prepare, "signal mask")?;
     let arrivals = signals.descriptor().at(Step::Prepare, "signal descriptor")?;
-    let mut streams = Streams::open()?;
+    let mut streams = Streams::open(sandbox.identity.user())?;
     let (ours, theirs) = enroll::packet_pair().map_err(Error::Gateway)?;
     if sandbox.identity.is_other() {
         // Else the sandbox would keep the groups of root, and could not drop them itself.

@@ -11,6 +11,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
+use super::bounds::Bounds;
 use super::error::{At, Failure, Step};
 use super::identity::Identity;
 use super::layout::Layout;
@@ -67,6 +68,8 @@ pub struct Sandbox {
     pub program: Option<OwnedFd>,
     /// The variables for the command, scrubbed.
     pub environment: Vec<(OsString, OsString)>,
+    /// What it may take of the machine.
+    pub bounds: Bounds,
     /// Which way of capture is forced.
     pub capture: Option<Capture>,
     /// Whether the command may make user namespaces.
@@ -77,7 +80,8 @@ pub struct Sandbox {
 
 /// Lives the first process's life.
 pub fn live(sandbox: &Sandbox, streams: &Streams, control: OwnedFd, mask: &SignalSet) -> ! {
-    let Err(failure) = arrange_files(sandbox, streams, &control).and_then(|program| run(sandbox, program, mask));
+    let Err(failure) =
+        arrange_files(sandbox, streams, &control).and_then(|program| run(sandbox, program, mask));
     let _ = send_packet(CONTROL, &Report::Failed(failure), &[]);
     syscall::exit_now(125)
 }
@@ -142,7 +146,7 @@ fn run(sandbox: &Sandbox, program: Option<BorrowedFd<'static>>, mask: &SignalSet
     }
     hand_over(network)?;
     // The gateway prepares its answer while the mounts are made.
-    mounts::build(&sandbox.layout, kept)?;
+    mounts::build(&sandbox.layout, kept, sandbox.bounds.room())?;
     let ready = await_ready()?;
     trust::install(&ready)?;
     let directory = enter(&sandbox.layout)?;
@@ -286,6 +290,7 @@ fn become_command(
     // In the launcher's group, `kill(0)` and `setpriority` of the group would reach the user's own processes.
     rustix::process::setpgid(None, None).at(Step::Process, "process group")?;
     confine::drop_capabilities()?;
+    sandbox.bounds.limit_processes()?;
     confine::scope_by_landlock()?;
     confine::filter_system_calls(sandbox.allow_userns)?;
     let mut byte = [0];

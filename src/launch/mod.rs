@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::enroll::{Capture, LauncherEnd};
 
 mod advice;
+pub mod bounds;
 mod command;
 mod confine;
 mod detect;
@@ -78,6 +79,8 @@ pub struct Launch {
     pub own_folders: Vec<PathBuf>,
     /// Which variables pass, beyond the built-in list.
     pub environment: environment::Rules,
+    /// What the sandbox may take of the machine.
+    pub bounds: bounds::Bounds,
     /// As whom the command runs. Root only; `None` for whoever called `sudo`, or nobody.
     pub user: Option<User>,
     /// Whether the command may make user namespaces of its own (Chromium, bubblewrap, podman, a nested gateway).
@@ -148,6 +151,7 @@ pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
         arguments: launch.arguments,
         program,
         environment: variables,
+        bounds: launch.bounds,
         capture: launch.capture,
         allow_userns: launch.allow_userns,
         interactive: terminal::Terminal::is_interactive(),

@@ -191,17 +191,76 @@ mod tests {
     #[test]
     fn no_shape_of_a_secrets_name_passes() {
         let ends = [
-            "TOKEN", "SECRET", "PASSWORD", "PASS", "PW", "PWD", "PIN", "KEY", "API_KEY", "AUTH", "AUTHKEY", "DSN", "CREDENTIALS",
-            "CONNECTION_STRING", "WEBHOOK_URL", "JWT", "COOKIE", "PRIVATE_KEY", "IDENTITY", "ASKPASS", "PASSCOMMAND", "USERPASS",
+            "TOKEN",
+            "SECRET",
+            "PASSWORD",
+            "PASS",
+            "PW",
+            "PWD",
+            "PIN",
+            "KEY",
+            "API_KEY",
+            "AUTH",
+            "AUTHKEY",
+            "DSN",
+            "CREDENTIALS",
+            "CONNECTION_STRING",
+            "WEBHOOK_URL",
+            "JWT",
+            "COOKIE",
+            "PRIVATE_KEY",
+            "IDENTITY",
+            "ASKPASS",
+            "PASSCOMMAND",
+            "USERPASS",
         ];
         let begins = [
-            "", "MY", "APP", "DB", "AWS", "AZURE", "CI", "CI_JOB", "GITHUB", "GITLAB", "CARGO", "CARGO_REGISTRY", "GO", "JAVA", "NODE",
-            "NPM", "NPM_CONFIG", "npm_config", "PIP", "UV", "POETRY", "HF", "PYTHON", "CLAUDE_CODE", "CODEX", "ANTHROPIC", "OPENAI",
-            "GOOSE", "AIDER", "VAULT", "TF_VAR", "HOMEBREW", "XDG", "GIT", "LC", "PG", "RUST", "TERM",
+            "",
+            "MY",
+            "APP",
+            "DB",
+            "AWS",
+            "AZURE",
+            "CI",
+            "CI_JOB",
+            "GITHUB",
+            "GITLAB",
+            "CARGO",
+            "CARGO_REGISTRY",
+            "GO",
+            "JAVA",
+            "NODE",
+            "NPM",
+            "NPM_CONFIG",
+            "npm_config",
+            "PIP",
+            "UV",
+            "POETRY",
+            "HF",
+            "PYTHON",
+            "CLAUDE_CODE",
+            "CODEX",
+            "ANTHROPIC",
+            "OPENAI",
+            "GOOSE",
+            "AIDER",
+            "VAULT",
+            "TF_VAR",
+            "HOMEBREW",
+            "XDG",
+            "GIT",
+            "LC",
+            "PG",
+            "RUST",
+            "TERM",
         ];
         for begin in begins {
             for end in ends {
-                let name = if begin.is_empty() { end.to_owned() } else { format!("{begin}_{end}") };
+                let name = if begin.is_empty() {
+                    end.to_owned()
+                } else {
+                    format!("{begin}_{end}")
+                };
                 assert!(name == "PWD" || !passes(&name), "{name}");
             }
         }

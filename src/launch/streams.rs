@@ -11,12 +11,15 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
+use rustix::process::{Gid, Uid};
 
 use super::error::{At, Error, Failure, Step};
+use super::identity::User;
 
 /// What the launcher copies, and what the command has in its place.
 #[derive(Debug)]
 pub struct Streams {
+    user: User,
     input: Option<Input>,
     outputs: Vec<Output>,
     ends: Vec<End>,
@@ -73,12 +76,14 @@ struct Output {
 }
 
 impl Streams {
-    /// Looks at the streams of this process, and makes a pipe for each that is a file.
+    /// Looks at the streams of this process, and makes a pipe for each that is a file. The pipes belong to the command's user,
+    /// who may open `/dev/stdout`.
     ///
     /// # Errors
     /// A [`Step::Prepare`] failure that names the stream.
-    pub fn open() -> Result<Self, Failure> {
+    pub fn open(user: User) -> Result<Self, Failure> {
         let mut streams = Self {
+            user,
             input: None,
             outputs: Vec::new(),
             ends: Vec::new(),
@@ -153,7 +158,10 @@ impl Streams {
         if let Some(input) = &self.input {
             input.move_offset();
         }
-        let lost = self.outputs.iter().find_map(|output| Some((output.stream, output.lost?)));
+        let lost = self
+            .outputs
+            .iter()
+            .find_map(|output| Some((output.stream, output.lost?)));
         lost.map_or(Ok(()), |(stream, error)| {
             Err(Error::Output {
                 stream,
@@ -163,7 +171,7 @@ impl Streams {
     }
 
     fn feed(&mut self) -> Result<(), Failure> {
-        let (end, pipe) = pipe(Stream::Input)?;
+        let (end, pipe) = pipe(Stream::Input, self.user)?;
         let rest = rustix::io::fcntl_dupfd_cloexec(&end, 3).at(Step::Prepare, Stream::Input.to_string())?;
         // What has no offset, such as a message of the kernel's, has no reader beside the command either.
         let begin = rustix::fs::tell(Stream::Input.file()).unwrap_or(0);
@@ -183,7 +191,7 @@ impl Streams {
 
     fn collect(&mut self, becomes: Vec<Stream>) -> Result<(), Failure> {
         let stream = becomes[0];
-        let (pipe, end) = pipe(stream)?;
+        let (pipe, end) = pipe(stream, self.user)?;
         self.outputs.push(Output {
             stream,
             pipe: Some(nonblocking(pipe, stream)?),
@@ -270,12 +278,14 @@ fn file_of(stream: Stream) -> Option<Stat> {
 /// Whether output and error are one file, written in one manner.
 fn is_same(output: &Stat, error: &Stat) -> bool {
     let flags = |stream: Stream| rustix::fs::fcntl_getfl(stream.file()).ok();
-    (output.st_dev, output.st_ino) == (error.st_dev, error.st_ino) && flags(Stream::Output) == flags(Stream::Error)
+    (output.st_dev, output.st_ino) == (error.st_dev, error.st_ino)
+        && flags(Stream::Output) == flags(Stream::Error)
 }
 
-fn pipe(stream: Stream) -> Result<(OwnedFd, OwnedFd), Failure> {
-    let (read, write) =
-        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at(Step::Prepare, stream.to_string())?;
+fn pipe(stream: Stream, user: User) -> Result<(OwnedFd, OwnedFd), Failure> {
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at(Step::Prepare, stream.to_string())?;
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    rustix::fs::fchown(&write, Some(uid), Some(gid)).at(Step::Prepare, stream.to_string())?;
     // A larger one is faster; who has many keeps the usual ones.
     let _ = rustix::pipe::fcntl_setpipe_size(&write, BUFFER);
     Ok((read, write))

@@ -58,7 +58,11 @@ impl Terminal {
     /// Takes the terminal back at the end, also from a process group that took it without being lent it: it is nobody's,
     /// once the group has ended, and a script would stop at its next read.
     pub fn reclaim(&self) {
-        let Some(holder) = self.file.as_ref().and_then(|file| rustix::termios::tcgetpgrp(file).ok()) else {
+        let Some(holder) = self
+            .file
+            .as_ref()
+            .and_then(|file| rustix::termios::tcgetpgrp(file).ok())
+        else {
             return;
         };
         if rustix::process::test_kill_process_group(holder) == Err(rustix::io::Errno::SRCH) {

@@ -66,12 +66,15 @@ pub fn run(words: &[&str]) -> ExitCode {
 fn spoil(fd: i32) {
     let path = format!("/proc/self/fd/{fd}");
     // SAFETY: the pointer is to bytes that live across the calls, of the length beside it.
-    let direct = unsafe {
-        libc::ftruncate(fd, 0) == 0 || libc::pwrite(fd, c"FORGED".as_ptr().cast(), 6, 0) > 0
-    };
+    let direct =
+        unsafe { libc::ftruncate(fd, 0) == 0 || libc::pwrite(fd, c"FORGED".as_ptr().cast(), 6, 0) > 0 };
     let is_file = std::fs::metadata(&path).unwrap().is_file();
     let anew = is_file && std::fs::write(&path, "FORGED").is_ok();
-    let text = if is_file { std::fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+    let text = if is_file {
+        std::fs::read_to_string(&path).unwrap_or_default()
+    } else {
+        String::new()
+    };
     println!("{fd} {direct} {anew} {text}");
     eprintln!("erred");
 }

@@ -70,6 +70,8 @@ pub const ROWS: &[Row] = rows![
     output_that_cannot_be_written_is_a_failure,
     a_signal_to_the_commands_group_reaches_nobody_outside,
     the_command_leads_a_group_of_its_own,
+    files_in_memory_have_one_bound,
+    processes_are_bounded_and_the_users_others_are_not,
     a_command_in_a_pipeline_has_the_terminal_when_it_asks,
     an_interactive_command_stops_and_continues_as_a_job,
     fifty_parallel_launches_leave_no_process,
@@ -828,7 +830,10 @@ fn append(path: &Path) -> std::fs::File {
 
 fn a_file_as_a_standard_stream_cannot_be_spoilt_nor_read() {
     for sandbox in Sandbox::probes(&["spoil"]) {
-        let (input, log) = (file_of(&sandbox, "input", "mine\n"), file_of(&sandbox, "log", "earlier\n"));
+        let (input, log) = (
+            file_of(&sandbox, "input", "mine\n"),
+            file_of(&sandbox, "log", "earlier\n"),
+        );
         let mut command = sandbox.command();
         command.stdin(std::fs::File::open(&input).unwrap());
         command.stdout(append(&log)).stderr(append(&log));
@@ -842,10 +847,17 @@ fn a_file_as_a_standard_stream_cannot_be_spoilt_nor_read() {
     for sandbox in Sandbox::probes(&["spoil"]) {
         use std::io::Write;
         let log = file_of(&sandbox, "log", "");
-        let mut file = std::fs::OpenOptions::new().read(true).write(true).open(&log).unwrap();
+        let mut file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&log)
+            .unwrap();
         file.write_all(b"earlier\n").unwrap();
         let mut command = sandbox.command();
-        command.stdin(file.try_clone().unwrap()).stdout(file).stderr(Stdio::null());
+        command
+            .stdin(file.try_clone().unwrap())
+            .stdout(file)
+            .stderr(Stdio::null());
         assert!(command.status().unwrap().success());
         let text = std::fs::read_to_string(&log).unwrap();
         assert!(text.starts_with("earlier\n0 false false \n1 false"), "{text}");
@@ -864,16 +876,27 @@ fn files_as_standard_streams_get_every_byte_in_order() {
         command.stdin(std::fs::File::open(&input).unwrap());
         command.stdout(file.try_clone().unwrap()).stderr(file);
         assert_eq!(command.status().unwrap().code(), Some(7));
-        assert!(std::fs::read_to_string(&log).unwrap() == content + &lines, "bytes are missing, or elsewhere");
+        assert!(
+            std::fs::read_to_string(&log).unwrap() == content + &lines,
+            "bytes are missing, or elsewhere"
+        );
     }
 }
 
 fn a_command_takes_from_a_file_what_it_reads_and_no_more() {
     use std::io::Read;
-    for (script, rest) in [("read line; echo $line", "two\nthree\n"), ("true", "one\ntwo\nthree\n"), ("cat", "")] {
+    for (script, rest) in [
+        ("read line; echo $line", "two\nthree\n"),
+        ("true", "one\ntwo\nthree\n"),
+        ("cat", ""),
+    ] {
         for sandbox in shell(script) {
             let mut input = std::fs::File::open(file_of(&sandbox, "input", "one\ntwo\nthree\n")).unwrap();
-            let output = sandbox.command().stdin(input.try_clone().unwrap()).output().unwrap();
+            let output = sandbox
+                .command()
+                .stdin(input.try_clone().unwrap())
+                .output()
+                .unwrap();
             assert!(output.status.success());
             let mut left = String::new();
             input.read_to_string(&mut left).unwrap();
@@ -886,7 +909,12 @@ fn what_outlives_the_command_does_not_hold_its_output() {
     for sandbox in shell("echo said; (setsid sleep 4713.5 &) ; exit 3") {
         let log = file_of(&sandbox, "log", "");
         let begun = Instant::now();
-        let status = sandbox.command().stdin(Stdio::null()).stdout(append(&log)).status().unwrap();
+        let status = sandbox
+            .command()
+            .stdin(Stdio::null())
+            .stdout(append(&log))
+            .status()
+            .unwrap();
         assert_eq!(status.code(), Some(3));
         assert!(begun.elapsed() < Duration::from_secs(10));
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "said\n");
@@ -896,7 +924,12 @@ fn what_outlives_the_command_does_not_hold_its_output() {
 fn output_that_cannot_be_written_is_a_failure() {
     for sandbox in shell("echo said; exit 0") {
         let log = std::fs::File::open(file_of(&sandbox, "log", "")).unwrap();
-        let output = sandbox.command().stdin(Stdio::null()).stdout(log).output().unwrap();
+        let output = sandbox
+            .command()
+            .stdin(Stdio::null())
+            .stdout(log)
+            .output()
+            .unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{errors}");
         assert!(errors.contains("standard output"), "{errors}");
@@ -933,7 +966,10 @@ fn without_landlock(command: &mut std::process::Command) {
 fn script_around(sandbox: &Sandbox, text: &str) -> std::process::Command {
     let inner = sandbox.command();
     let mut script = std::process::Command::new("/bin/sh");
-    script.args(["-c", text, "sh"]).arg(inner.get_program()).args(inner.get_args());
+    script
+        .args(["-c", text, "sh"])
+        .arg(inner.get_program())
+        .args(inner.get_args());
     script
         .env_clear()
         .envs(sandbox.variables.iter().cloned())
@@ -947,13 +983,22 @@ fn script_around(sandbox: &Sandbox, text: &str) -> std::process::Command {
 }
 
 fn a_signal_to_the_commands_group_reaches_nobody_outside() {
-    for kill in ["kill -TERM 0", "kill -KILL 0", "kill -KILL -1; kill -KILL $$", "kill -INT 0; kill -KILL 0"] {
+    for kill in [
+        "kill -TERM 0",
+        "kill -KILL 0",
+        "kill -KILL -1; kill -KILL $$",
+        "kill -INT 0; kill -KILL 0",
+    ] {
         for sandbox in shell(&format!("{kill}; sleep 5")) {
             let mut script = script_around(&sandbox, "\"$@\"; echo outside $?");
             without_landlock(&mut script);
             let output = script.output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout);
-            assert!(text.starts_with("outside 1"), "{kill}: {}: {output:?}", output.status);
+            assert!(
+                text.starts_with("outside 1"),
+                "{kill}: {}: {output:?}",
+                output.status
+            );
         }
     }
 }
@@ -961,9 +1006,88 @@ fn a_signal_to_the_commands_group_reaches_nobody_outside() {
 fn the_command_leads_a_group_of_its_own() {
     // The priority of a group is no signal: no Landlock scope keeps that inside.
     for sandbox in Sandbox::probes(&["renice"]) {
-        let output = script_around(&sandbox, "\"$@\"; awk '{print $19}' /proc/$$/stat").output().unwrap();
+        let output = script_around(&sandbox, "\"$@\"; awk '{print $19}' /proc/$$/stat")
+            .output()
+            .unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "0 2\n0\n");
     }
+}
+
+fn files_in_memory_have_one_bound() {
+    let writable =
+        "df -B1 --output=target,size,itotal ~ /tmp /run /var/tmp /dev /dev/shm | tail -n +2 | sort -u";
+    let script = &format!("{writable}; cd; head -c 40M /dev/zero > big 2>/dev/null || echo full");
+    for mut sandbox in shell(script) {
+        sandbox.launch.bounds.memory_files = Some(64 << 20);
+        let text = String::from_utf8(sandbox.run().stdout).unwrap();
+        let mut sum = 0;
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next_if(|line| line.starts_with('/')) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (size, files): (u64, u64) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+            assert!(size > 0 && files > 0 && files <= 1 << 20, "{line}");
+            sum += size;
+        }
+        assert!(sum >= 36 << 20 && sum <= 66 << 20, "{sum}: {text}");
+        assert!(text.ends_with("full\n"), "{text}");
+    }
+    // Without a word of the person's: half of the memory, and a little for what is hidden.
+    let sum = format!(
+        "{writable} | awk '{{sum += $2}} END {{printf \"%.0f\", sum}}'; awk '/MemTotal/ {{printf \" %.0f\", $2 * 1024}}' /proc/meminfo"
+    );
+    for sandbox in shell(&sum) {
+        let text = sandbox.text();
+        let numbers: Vec<u64> = text.split(' ').map(|word| word.parse().unwrap()).collect();
+        assert!(
+            numbers[0] > numbers[1] / 4 && numbers[0] < numbers[1] / 2 + (128 << 20),
+            "{text}"
+        );
+    }
+}
+
+fn processes_are_bounded_and_the_users_others_are_not() {
+    for sandbox in shell("grep -E '^Max (core|processes)' /proc/self/limits | tr -s ' '") {
+        assert_eq!(
+            sandbox.text(),
+            "Max core file size 1 1 bytes \nMax processes 4096 4096 processes \n"
+        );
+    }
+    for mut sandbox in shell(
+        "(ulimit -p 100000) 2>/dev/null; i=0; while [ $i -lt 60 ]; do sleep 60 & i=$((i+1)); done; echo never",
+    ) {
+        sandbox.launch.bounds.processes = Some(30);
+        let running: Vec<Running> = (0..2).map(|_| sandbox.spawn()).collect();
+        for sandbox in running {
+            let output = sandbox.finish();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.stdout.is_empty() && errors.contains("fork"), "{errors}");
+        }
+    }
+    // While one sandbox is full, the same user starts processes outside and in another.
+    let mut full = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "i=0; while [ $i -lt 25 ]; do sleep 60 & i=$((i+1)); done; echo full; read line < fifo",
+    ]);
+    full.launch.bounds.processes = Some(30);
+    let fifo = fifo(&full);
+    let mut running = full.spawn();
+    assert_eq!(running.line(), "full");
+    let outside = std::process::Command::new("/bin/true")
+        .uid(ANN)
+        .gid(ANN)
+        .status()
+        .unwrap();
+    assert!(outside.success());
+    let mut another = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "i=0; while [ $i -lt 10 ]; do /bin/true & i=$((i+1)); done; wait; echo fine",
+    ]);
+    another.launch.bounds.processes = Some(30);
+    assert_eq!(another.text(), "fine\n");
+    std::fs::write(&fifo, "go\n").unwrap();
+    running.finish();
 }
 
 /// An interactive shell on a pseudo-terminal, and the person at it.
@@ -1116,6 +1240,8 @@ fn a_command_in_a_pipeline_has_the_terminal_when_it_asks() {
         // From the background it waits for the person.
         console.say("export DO='read answer < /dev/tty; echo asked-$answer'\n");
         console.say(&format!("{} &\n", typed(&sandbox)));
+        std::thread::sleep(Duration::from_millis(700));
+        console.say("\n"); // The shell tells at its next prompt.
         console.expect("Stopped");
         console.say("fg\n");
         console.expect("__driver");
@@ -1124,7 +1250,10 @@ fn a_command_in_a_pipeline_has_the_terminal_when_it_asks() {
         console.expect("asked-me-too\r\n");
         // A script whose command took the terminal has it back.
         console.say("export DO='python3 -c \"import os,signal; signal.signal(signal.SIGTTOU, signal.SIG_IGN); os.tcsetpgrp(os.open(\\\"/dev/tty\\\", os.O_RDWR), os.getpgrp())\"'\n");
-        console.say(&format!("sh -c '{}; read answer; echo script-$answer' < /dev/tty | cat\n", typed(&sandbox).replace('\'', "'\\''")));
+        console.say(&format!(
+            "sh -c '{}; read answer; echo script-$answer' < /dev/tty | cat\n",
+            typed(&sandbox).replace('\'', "'\\''")
+        ));
         std::thread::sleep(Duration::from_millis(1000));
         console.say("reads\n");
         console.expect("script-reads\r\n");
@@ -1211,13 +1340,16 @@ fn escapes(sandbox: Sandbox) -> String {
         escape::TARGETS_VARIABLE,
         &serde_json::to_string(&targets).unwrap(),
     );
+    for (name, value) in targets.environment() {
+        sandbox = sandbox.variable(name, value);
+    }
     sandbox.launch.own_program = true;
     sandbox
         .launch
         .environment
         .allow
         .push(escape::TARGETS_VARIABLE.into());
-    let output = sandbox.run();
+    let output = sandbox.command().stdin(guard.input().unwrap()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         output.status.success(),
@@ -1258,7 +1390,9 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
     let mut outside = std::process::Command::new(std::env::current_exe().unwrap());
     outside
         .arg(escape::SUBCOMMAND)
-        .env(escape::TARGETS_VARIABLE, serde_json::to_string(&targets).unwrap());
+        .envs(targets.environment())
+        .env(escape::TARGETS_VARIABLE, serde_json::to_string(&targets).unwrap())
+        .stdin(guard.input().unwrap());
     outside.uid(ANN).gid(ANN).current_dir("/");
     let output = outside.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -1272,6 +1406,8 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
         "host-processes",
         "32-bit-calls",
         "capabilities",
+        "variables",
+        "standard-files",
     ] {
         assert!(
             text.lines()

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 mod files;
+mod inherited;
 mod kernel;
 mod network;
 mod plant;
@@ -46,7 +47,14 @@ pub enum Verdict {
 
 /// Gives every probe, in the order in which they are run.
 pub fn probes() -> Vec<Probe> {
-    [network::PROBES, processes::PROBES, files::PROBES, kernel::PROBES].concat()
+    [
+        network::PROBES,
+        processes::PROBES,
+        inherited::PROBES,
+        files::PROBES,
+        kernel::PROBES,
+    ]
+    .concat()
 }
 
 /// Runs every probe, writes one line for each, as text or as JSON, and tells whether all held.
