@@ -20,7 +20,7 @@ impl Bounds {
     /// Gives the room for files in memory.
     pub fn room(&self) -> Room {
         let machine = rustix::system::sysinfo();
-        let memory = (machine.totalram as u64).saturating_mul(machine.mem_unit.into());
+        let memory = machine.totalram.saturating_mul(machine.mem_unit.into());
         Room(self.memory_files.unwrap_or(memory / 2))
     }
 

@@ -76,6 +76,8 @@ pub struct Sandbox {
     pub allow_userns: bool,
     /// Whether the command gets the terminal from its start.
     pub interactive: bool,
+    /// Whether there is a terminal, which the command shares.
+    pub terminal: bool,
 }
 
 /// Lives the first process's life.
@@ -245,8 +247,10 @@ fn start(
         }
         Side::Parent { pid, pidfd } => (pid, pidfd),
     };
-    // Both sides do it, so that it is done before either needs it.
-    let _ = rustix::process::setpgid(Some(pid), Some(pid));
+    if sandbox.terminal {
+        // Both sides do it, so that it is done before either needs it.
+        let _ = rustix::process::setpgid(Some(pid), Some(pid));
+    }
     confine::drop_capabilities()?;
     confine::filter_system_calls(sandbox.allow_userns)?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
@@ -288,7 +292,11 @@ fn become_command(
     gate: &OwnedFd,
 ) -> Result<Never, Failure> {
     // In the launcher's group, `kill(0)` and `setpriority` of the group would reach the user's own processes.
-    rustix::process::setpgid(None, None).at(Step::Process, "process group")?;
+    // In its session, `/proc/self/autogroup` would take the processor from them. Only a terminal cannot do without.
+    match sandbox.terminal {
+        true => rustix::process::setpgid(None, None).at(Step::Process, "process group")?,
+        false => drop(rustix::process::setsid().at(Step::Process, "session")?),
+    }
     confine::drop_capabilities()?;
     sandbox.bounds.limit_processes()?;
     confine::scope_by_landlock()?;

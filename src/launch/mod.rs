@@ -155,6 +155,7 @@ pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
         capture: launch.capture,
         allow_userns: launch.allow_userns,
         interactive: terminal::Terminal::is_interactive(),
+        terminal: terminal::Terminal::own().exists(),
     };
     host::run(sandbox, gateway)
 }

@@ -50,7 +50,9 @@ pub fn run(words: &[&str]) -> ExitCode {
         ["renice"] => {
             // SAFETY: no memory is passed.
             let answer = unsafe { libc::setpriority(libc::PRIO_PGRP, 0, 7) };
-            println!("{answer} {}", rustix::process::getpgrp().as_raw_nonzero());
+            // SAFETY: as before.
+            let session = unsafe { libc::getsid(0) };
+            println!("{answer} {} {session}", rustix::process::getpgrp().as_raw_nonzero());
         }
         ["sleep", seconds] => {
             println!("sleeping");

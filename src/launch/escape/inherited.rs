@@ -91,7 +91,7 @@ fn bounds(_: &Targets) -> Verdict {
         }
     }
     let machine = rustix::system::sysinfo();
-    let memory = (machine.totalram as u64).saturating_mul(machine.mem_unit.into());
+    let memory = machine.totalram.saturating_mul(machine.mem_unit.into());
     match getrlimit(Resource::Nproc).maximum {
         _ if room >= memory => Verdict::Escaped(format!("{} MiB of files in memory", room >> 20)),
         None => Verdict::Escaped("no bound on processes".into()),
