@@ -52,7 +52,10 @@ pub fn run(words: &[&str]) -> ExitCode {
             let answer = unsafe { libc::setpriority(libc::PRIO_PGRP, 0, 7) };
             // SAFETY: as before.
             let session = unsafe { libc::getsid(0) };
-            println!("{answer} {} {session}", rustix::process::getpgrp().as_raw_nonzero());
+            println!(
+                "{answer} {} {session}",
+                rustix::process::getpgrp().as_raw_nonzero()
+            );
         }
         ["sleep", seconds] => {
             println!("sleeping");
