@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use gateway::audit::{Blame, Conceal, Decision, Length, Log, Settings, Trail};
@@ -583,4 +584,105 @@ fn presets_are_listed_and_told_one_by_one() {
             .len()
             > 10
     );
+}
+
+/// A folder in which every user may work, and `gateway exec` in it with these variables alone.
+fn exec(variables: &[(&str, &str)], arguments: &[&str]) -> (tempfile::TempDir, Command) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+    command
+        .arg("exec")
+        .args(arguments)
+        .current_dir(folder.path())
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", folder.path())
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null());
+    (folder, command)
+}
+
+#[test]
+fn the_command_gets_harmless_variables_and_those_that_are_named() {
+    let variables = [
+        ("LANG", "C"),
+        ("EDITOR", "ghp_0123456789"),
+        ("SENTRY_DSN", "https://key@sentry.test/1"),
+        ("APP_KEYS", "hunter2"),
+        ("MY_SETTING", "ghp_0123456789"),
+        ("MY_OTHER", "on"),
+        ("ODD\u{1b}[31m", "x"),
+        ("SSH_AUTH_SOCK", "/run/agent"),
+        ("https_proxy", "http://127.0.0.1:1"),
+    ];
+    let (_folder, mut command) = exec(&variables, &["--pass-env", "MY_*", "--", "env"]);
+    let output = command.output().unwrap();
+    let (said, noted) = (
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    );
+    for passed in [
+        "LANG=C\n",
+        "MY_SETTING=ghp_0123456789\n",
+        "MY_OTHER=on\n",
+        "PATH=",
+    ] {
+        assert!(said.contains(passed), "{passed}: {said}{noted}");
+    }
+    for kept in [
+        "hunter2",
+        "sentry.test",
+        "EDITOR",
+        "SSH_AUTH_SOCK",
+        "https_proxy",
+        "ODD",
+    ] {
+        assert!(!said.contains(kept), "{kept}: {said}");
+    }
+    assert!(
+        noted.contains(
+            "left out APP_KEYS, EDITOR, ODD\\u{1b}[31m, SENTRY_DSN; --pass-env NAME passes a variable"
+        ),
+        "{noted}"
+    );
+    assert!(
+        !noted.contains("hunter2") && !noted.contains("SSH_AUTH_SOCK"),
+        "{noted}"
+    );
+    let (_folder, mut command) = exec(&[("LANG", "C"), ("TMUX", "x")], &["--", "true"]);
+    let noted = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    assert!(
+        noted.contains("network") && !noted.contains("left out"),
+        "{noted}"
+    );
+}
+
+#[test]
+fn a_log_to_which_the_command_appends_is_out_of_its_hands() {
+    let spoil = ": > /proc/self/fd/1; : > /dev/stderr; echo said; echo erred >&2; cat < /proc/self/fd/0";
+    let (folder, mut command) = exec(&[], &["-q", "--", "sh", "-c", spoil]);
+    let (log, input) = (folder.path().join("log"), folder.path().join("input"));
+    for (path, content) in [(&log, "earlier\n"), (&input, "given\n")] {
+        fs::write(path, content).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    let file = fs::OpenOptions::new().append(true).open(&log).unwrap();
+    command.stdin(fs::File::open(&input).unwrap());
+    let status = command
+        .stdout(file.try_clone().unwrap())
+        .stderr(file)
+        .status()
+        .unwrap();
+    assert_eq!(fs::read_to_string(&log).unwrap(), "earlier\nsaid\nerred\ngiven\n");
+    assert!(status.success());
+}
+
+#[test]
+fn a_command_that_cannot_be_run_has_the_shells_exit_codes() {
+    for (program, code) in [("no-such-command-anywhere", 127), ("/etc/passwd", 126)] {
+        let (_folder, mut command) = exec(&[], &["-q", "--", program]);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
 }

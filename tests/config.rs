@@ -336,17 +336,35 @@ fn weak_and_contradictory_origins_are_refused() {
 }
 
 #[test]
+fn the_bounds_of_the_sandbox_are_read_and_within_reason() {
+    let config =
+        read("[sandbox]\nmemory_files = \"2GiB\"\nprocesses = 512\npass_env = [\"MY_*\"]\n").unwrap();
+    assert_eq!(config.sandbox.memory_files, Some(Size::mib(2048)));
+    assert_eq!(config.sandbox.processes, Some(512));
+    assert_eq!(config.sandbox.pass_env, ["MY_*"]);
+    refused(
+        "[sandbox]\nmemory_files = \"1MiB\"\nprocesses = 2\n",
+        &[
+            "2:16: `memory_files` is 1MiB",
+            "3:13: `processes` of [sandbox] is `2`",
+        ],
+    );
+    refused("[sandbox]\npass_env = [\"*\"]\n", &["2:13: "]);
+}
+
+#[test]
 fn the_sandbox_never_gets_what_a_credential_or_the_gateway_holds() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("p.cedar"), "").unwrap();
     let text = format!(
-        "[policy]\nfiles = [\"p.cedar\"]\n[sandbox]\npass_env = [\"A\", \"B\", \"EDITOR\"]\nwrite = [\"/\", \"{0}\", \"/var/x\"]\nhide = [\"/var/x/y\"]\n[[credential]]\nname = \"A\"\nfrom = \"env:B\"\norigins = [\"https://a.test\"]\n",
+        "[policy]\nfiles = [\"p.cedar\"]\n[sandbox]\npass_env = [\"A\", \"B\", \"B*\", \"EDITOR\"]\nwrite = [\"/\", \"{0}\", \"/var/x\"]\nhide = [\"/var/x/y\"]\n[[credential]]\nname = \"A\"\nfrom = \"env:B\"\norigins = [\"https://a.test\"]\n",
         folder.path().display()
     );
     let mistakes = read_in(folder.path(), &text).unwrap_err();
     for what in [
         "`A` is passed to the workload",
         "`B` is passed to the workload",
+        "`B*` is passed to the workload",
         "`/var/x/y` is hidden and writable",
         "all of `/` is writable",
         "gateway.toml` | the gateway's own rules",

@@ -38,14 +38,16 @@ pub fn check(screen: &Screen) -> Result<Code, Failure> {
             .plant_repositories(&mut targets, &summary.working_directory, owner)
             .map_err(failed)?;
     }
-    let targets = serde_json::to_string(&targets).map_err(|error| failed(error.into()))?;
+    let told = serde_json::to_string(&targets).map_err(|error| failed(error.into()))?;
     let mut command = Command::new("/proc/self/exe");
     if screen.json() {
         command.arg("--json");
     }
     let ended = command
         .arg(SUBCOMMAND)
-        .env(TARGETS_VARIABLE, targets)
+        .envs(targets.environment())
+        .env(TARGETS_VARIABLE, told)
+        .stdin(guard.input().map_err(failed)?)
         .status()
         .map_err(failed)?;
     let breaches = guard.breaches();
@@ -80,7 +82,6 @@ impl Probe {
             own_program: true,
             environment: environment::Rules {
                 allow: vec![TARGETS_VARIABLE.to_owned()],
-                drop: Vec::new(),
             },
             ..Launch::default()
         };

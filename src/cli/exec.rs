@@ -20,11 +20,12 @@ use super::flags::RunFlags;
 use super::logs;
 use super::screen::{Paint, Screen, safe};
 use super::serving;
-use crate::config::{Config, state};
+use crate::config::{Config, Size, state};
 use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::gateway::{Door, Doorway, chain};
 use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::{self, Aftermath, Found, Watch};
+use crate::launch::bounds::Bounds;
 use crate::launch::{self, First, Launch, environment};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
 use crate::session::{Binding, Role};
@@ -113,7 +114,10 @@ impl Exec {
             own_folders: config.policy.folders(),
             environment: environment::Rules {
                 allow: config.sandbox.pass_env.clone(),
-                drop: Vec::new(),
+            },
+            bounds: Bounds {
+                memory_files: config.sandbox.memory_files.map(Size::as_u64),
+                processes: config.sandbox.processes,
             },
             user: config.sandbox.user.as_deref().map(user).transpose()?,
             allow_userns: self.allow_userns || config.sandbox.allow_userns,
@@ -262,7 +266,34 @@ fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         "gateway  user    ",
         format!("uid {} gid {}", summary.user.uid, summary.user.gid),
     );
+    if let Some(text) = left_out(&summary.left_out, expanded) {
+        note("gateway  left out", text);
+    }
 }
+
+/// Names the variables that the command does not get and might miss; `None` where there is none.
+fn left_out(names: &[String], expanded: &Expanded) -> Option<String> {
+    let is_lent = |name: &&String| {
+        expanded
+            .bindings
+            .iter()
+            .any(|binding| binding.variables.contains(*name))
+    };
+    let names: Vec<&str> = names
+        .iter()
+        .filter(|name| !is_lent(name))
+        .map(String::as_str)
+        .collect();
+    let (shown, more) = names.split_at(names.len().min(VARIABLES_SHOWN));
+    let more = match more.len() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    (!shown.is_empty()).then(|| format!("{}{more}; --pass-env NAME passes a variable", shown.join(", ")))
+}
+
+/// Variables that are named in the summary.
+const VARIABLES_SHOWN: usize = 8;
 
 /// Starts the gateway process, with `secrets` in its environment alone, then becomes the launcher.
 ///
@@ -308,8 +339,9 @@ pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> 
     match ended {
         Ok(exit) => exit.resume(),
         Err(error) => {
+            let code = error.exit_code().into();
             screen.fail(&not_launched(error));
-            std::process::exit(125)
+            std::process::exit(code)
         }
     }
 }
@@ -574,6 +606,7 @@ mod tests {
             working_directory: project,
             persistent,
             projects: Vec::new(),
+            left_out: Vec::new(),
         };
         let project = folder.path().canonicalize().unwrap();
         let refused =

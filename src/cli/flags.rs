@@ -55,7 +55,7 @@ pub struct RunFlags {
     /// Let the workload change a path for good
     #[arg(long, value_name = "PATH")]
     write: Vec<String>,
-    /// Pass a variable to the workload although its name looks like a credential
+    /// Pass a variable to the workload beside the harmless ones; `PREFIX*` passes several
     #[arg(long, value_name = "NAME")]
     pass_env: Vec<String>,
     /// Run the workload as this user, where the launcher is root

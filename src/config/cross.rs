@@ -199,11 +199,15 @@ fn sandbox(page: &Page<'_>, config: &Config, spans: &Spans) {
 pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
     let mut found = Vec::new();
     for variable in &config.sandbox.pass_env {
+        let passes = |name: &str| match variable.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == variable,
+        };
         let holds = config.credentials.iter().find(|credential| {
-            credential.env.contains(variable)
+            credential.env.iter().any(|name| passes(name))
                 || credential
                     .references()
-                    .any(|from| from.env_name() == Some(variable))
+                    .any(|from| from.env_name().is_some_and(passes))
         });
         if let Some(credential) = holds {
             let what = format!("`{variable}` is passed to the workload");

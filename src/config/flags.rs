@@ -12,7 +12,7 @@ use super::literal::{looks_secret, shown};
 use super::mistake::{Doubt, Mistake, Position, Severity};
 use super::page::{literal_doubt, resolve_path};
 use super::pattern;
-use super::reference::{self, variable};
+use super::reference::{self, variables};
 use super::{Allowed, Config, Refused, cross, state};
 
 /// Holds the flags of `exec` and `serve` as they were typed.
@@ -199,7 +199,7 @@ impl Flags {
             config
                 .sandbox
                 .pass_env
-                .extend(line.value("--pass-env", text, variable(text)));
+                .extend(line.value("--pass-env", text, variables(text)));
         }
         if let Some(user) = &self.user {
             let fits = !user.is_empty()

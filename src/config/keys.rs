@@ -227,6 +227,8 @@ pub const KEYS: &[Key] = &[
     key("sandbox", "allow_userns", "true or false", "false"),
     key("sandbox", "guard_tools", "true or false", "false"),
     key("sandbox", "write", "list of paths", "none"),
+    key("sandbox", "memory_files", "size", "half of the memory"),
+    key("sandbox", "processes", "number", "4096"),
     key("limits", "connections_per_session", "number", "1024"),
     key("limits", "connections", "number", "10000"),
     key("limits", "exchanges_per_session", "number", "1024"),

@@ -148,6 +148,14 @@ pub fn variable(name: &str) -> Result<String, Doubt> {
     }
 }
 
+/// Reads the name of a variable, or the beginning of several names with `*` behind it.
+///
+/// # Errors
+/// A [`Doubt`] where the name, or its beginning, is no variable's.
+pub fn variables(pattern: &str) -> Result<String, Doubt> {
+    variable(pattern.strip_suffix('*').unwrap_or(pattern)).map(|_| pattern.to_owned())
+}
+
 /// Checks that a file holds its secret for its owner alone, and that the owner is this user or root.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use crate::names::SessionId;
 
 use super::mistake::Doubt;
 use super::page::Section;
-use super::reference::variable;
+use super::reference::variables;
 use super::units::{self, Size};
 
 /// Settings of the session CA.
@@ -69,7 +69,7 @@ pub struct Runtime {
 pub struct Sandbox {
     /// Paths that the workload does not see, beside those that are always hidden.
     pub hide: Vec<PathBuf>,
-    /// Variables that the workload gets although their names look like credentials.
+    /// Variables that the workload gets beside those that always pass; a name may end in `*`.
     pub pass_env: Vec<String>,
     /// Whether the workload may make user namespaces of its own.
     pub allow_userns: bool,
@@ -77,6 +77,10 @@ pub struct Sandbox {
     pub guard_tools: bool,
     /// Paths outside the project that the workload may change for good.
     pub write: Vec<PathBuf>,
+    /// All files in memory together; half of the machine's memory unless set.
+    pub memory_files: Option<Size>,
+    /// Processes and threads at a time, unless the launcher's own bound holds.
+    pub processes: Option<u64>,
     /// The user that the workload runs as where the launcher is root.
     pub user: Option<String>,
 }
@@ -306,15 +310,30 @@ pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
     Sandbox {
         hide: paths("hide").into_iter().map(Spanned::into_inner).collect(),
         pass_env: section
-            .each("pass_env", variable)
+            .each("pass_env", variables)
             .into_iter()
             .map(Spanned::into_inner)
             .collect(),
         allow_userns: section.truth("allow_userns").unwrap_or(false),
         guard_tools: section.truth("guard_tools").unwrap_or(false),
         write: paths("write").into_iter().map(Spanned::into_inner).collect(),
+        memory_files: memory_files(section),
+        processes: section.count("processes", 16..=4_194_304),
         user: None,
     }
+}
+
+fn memory_files(section: &Section<'_, '_>) -> Option<Size> {
+    let size = section.parsed("memory_files", Size::parse)?.into_inner();
+    if (Size::mib(64)..=Size::mib(1 << 20)).contains(&size) {
+        return Some(size);
+    }
+    section.error(
+        "memory_files",
+        format!("`memory_files` is {size}"),
+        Doubt::new("it is between 64MiB and 1024GiB", "write for example `2GiB`"),
+    );
+    None
 }
 
 pub(super) fn limits(section: &Section<'_, '_>) -> Limits {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
+use super::bounds::{self, Room, Share};
 use super::error::{At, Failure, Step};
 use super::mounts::Tree;
 
@@ -37,14 +38,14 @@ impl Devices {
     ///
     /// # Errors
     /// A [`Step::Hide`] failure that names what could not be made.
-    pub fn build(self) -> Result<(), Failure> {
+    pub fn build(self, room: Room) -> Result<(), Failure> {
         let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
         rustix::mount::mount(
             "tmpfs",
             "/dev",
             "tmpfs",
             flags | MountFlags::NODEV,
-            Some(c"mode=0755,size=1m"),
+            Some(&*bounds::small(0o755)),
         )
         .at(Step::Hide, "/dev")?;
         for node in self.nodes.iter().chain(&self.terminal) {
@@ -69,7 +70,7 @@ impl Devices {
             "/dev/shm",
             "tmpfs",
             flags | MountFlags::NODEV,
-            Some(c"mode=1777"),
+            Some(&*room.options(Share::SharedMemory, 0o1777)),
         )
         .at(Step::Hide, "/dev/shm")
     }

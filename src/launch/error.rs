@@ -5,6 +5,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use super::streams::Stream;
 use crate::enroll;
 
 /// The steps of a launch, in their order.
@@ -56,6 +57,8 @@ pub enum Step {
     Filter,
     /// The Landlock domain.
     Landlock,
+    /// The bounds on processes.
+    Bounds,
 }
 
 impl fmt::Display for Step {
@@ -84,6 +87,7 @@ impl fmt::Display for Step {
             Self::Capabilities => "capabilities",
             Self::Filter => "seccomp filter",
             Self::Landlock => "landlock",
+            Self::Bounds => "bounds",
         })
     }
 }
@@ -144,7 +148,7 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     }
 }
 
-/// Why the command was not run. In every case but the last it has not been started.
+/// Why the command was not run. In every case but the last two it has not been started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A step of making the sandbox failed.
@@ -176,15 +180,24 @@ pub enum Error {
     /// The sandbox's first process vanished before the command's end.
     #[error("the sandbox was killed from outside")]
     Killed,
+    /// The command ran, and what it wrote is not all in the file.
+    #[error("{stream} cannot be written")]
+    Output {
+        /// Which of its streams.
+        stream: Stream,
+        /// What the file system said.
+        source: io::Error,
+    },
 }
 
 impl Error {
-    /// The exit code that tells this error: 125, 126 or 127, as of `env` and `timeout`.
+    /// The exit code that tells this error: 125, 126 or 127, as of `env` and `timeout`; 1 for lost output, as of `cat`.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
             Self::Killed => 137,
+            Self::Output { .. } => 1,
             Self::Step(_) | Self::Gateway(_) | Self::GatewaySilent { .. } => 125,
         }
     }

@@ -1,19 +1,20 @@
 //! The launcher: the process outside, which the shell knows as its job.
 //!
 //! It makes the namespaces, passes the listeners on to the gateway, lends the terminal to the command, forwards signals,
-//! and ends as the command ended.
+//! copies standard streams that are files, and ends as the command ended.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketType};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 use super::Exit;
 use super::error::{At, Error, Failure, Step};
 use super::identity::Identity;
 use super::init::{self, Order, Report, Sandbox};
+use super::streams::Streams;
 use super::syscall::{self, Arrived, Side, SignalSet};
 use super::terminal::Terminal;
 use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
@@ -28,6 +29,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     let signals = SignalSet::of(&FORWARDED);
     let mask = signals.block().at(Step::Prepare, "signal mask")?;
     let arrivals = signals.descriptor().at(Step::Prepare, "signal descriptor")?;
+    let mut streams = Streams::open(sandbox.identity.user())?;
     let (ours, theirs) = enroll::packet_pair().map_err(Error::Gateway)?;
     if sandbox.identity.is_other() {
         // Else the sandbox would keep the groups of root, and could not drop them itself.
@@ -36,12 +38,12 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     let (pid, pidfd) = match syscall::clone_into_namespaces().at(Step::Namespaces, "clone3")? {
         Side::Child => {
             drop((ours, gateway, arrivals));
-            init::live(&sandbox, theirs, &mask)
+            init::live(&sandbox, &streams, theirs, &mask)
         }
         Side::Parent { pid, pidfd } => (pid, pidfd),
     };
     drop(theirs);
-    let terminal = sandbox.interactive.then(Terminal::own);
+    streams.keep_own_ends();
     let mut launcher = Launcher {
         control: Some(ours),
         init: Init {
@@ -59,16 +61,19 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
             .unwrap_or_default(),
         answer_due: None,
         command: None,
-        terminal,
+        terminal: Terminal::own(),
+        interactive: sandbox.interactive,
+        streams,
         ended: None,
     };
     let outcome = launcher.supervise();
-    if let Some(terminal) = &launcher.terminal {
-        terminal.take_back();
-    }
+    launcher.terminal.take_back();
     launcher.init.end();
+    launcher.terminal.reclaim();
+    let written = launcher.streams.finish();
     mask.restore();
-    outcome
+    let exit = outcome?;
+    written.map(|()| exit)
 }
 
 struct Launcher {
@@ -82,7 +87,10 @@ struct Launcher {
     /// By when the gateway must have answered; `None` when it need not.
     answer_due: Option<Instant>,
     command: Option<Command>,
-    terminal: Option<Terminal>,
+    terminal: Terminal,
+    /// Whether the terminal is lent from the start.
+    interactive: bool,
+    streams: Streams,
     ended: Option<i32>,
 }
 
@@ -128,6 +136,9 @@ impl Launcher {
                     }
                 }
             }
+            if ready.streams {
+                self.streams.copy();
+            }
             if ready.gateway {
                 self.pass_answer_on()?;
             }
@@ -157,6 +168,7 @@ impl Launcher {
         let mut events: Vec<PollFd<'_>> = files
             .iter()
             .map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN))
+            .chain(self.streams.events())
             .collect();
         match rustix::event::poll(&mut events, timeout.as_ref()) {
             Ok(0) => {
@@ -175,6 +187,7 @@ impl Launcher {
             init: fired[1],
             control: has_control && fired[2],
             gateway: self.answer_due.is_some() && fired[files.len() - 1],
+            streams: fired[files.len()..].contains(&true),
         })
     }
 
@@ -215,8 +228,8 @@ impl Launcher {
                 self.introduce(&hello, files)
             }
             Report::Started => self.begin(files),
-            Report::Stopped => {
-                self.stop_too();
+            Report::Stopped(signal) => {
+                self.follow_into_stop(signal);
                 Ok(())
             }
             Report::Ended(status) => {
@@ -255,44 +268,54 @@ impl Launcher {
             .pop()
             .ok_or_else(|| Failure::new(Step::Process, "the command's handle is missing"))?;
         let pid = pid_of(&pidfd)?;
-        if let Some(terminal) = &self.terminal {
-            terminal.lend(pid);
+        if self.interactive {
+            self.terminal.lend(pid);
         }
         self.command = Some(Command { pid, pidfd });
         self.order(&Order::Run, &[])
     }
 
-    /// Follows the command into a stop, as the shell expects of its job, and out of it again.
-    fn stop_too(&self) {
-        let (Some(terminal), Some(command)) = (&self.terminal, &self.command) else {
+    /// Lends the terminal to a command that stopped because it asked for it; else follows the command into the stop, as the
+    /// shell expects of its job, and out of it again.
+    fn follow_into_stop(&self, signal: i32) {
+        let Some(command) = self.command.as_ref().filter(|_| self.terminal.exists()) else {
             return;
         };
-        terminal.take_back();
-        syscall::raise(libc::SIGSTOP);
-        // Here the shell has continued us: in the foreground, or by `bg` in the background.
-        if terminal.is_ours() {
-            terminal.lend(command.pid);
+        let asks = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
+        let lend = asks || self.terminal.is_lent();
+        if !asks || !self.terminal.is_ours() {
+            self.terminal.take_back();
+            syscall::raise(libc::SIGSTOP);
         }
-        let _ = rustix::process::kill_process_group(command.pid, rustix::process::Signal::CONT);
+        // Here the shell has continued us: in the foreground, or by `bg` in the background.
+        if lend && self.terminal.is_ours() {
+            self.terminal.lend(command.pid);
+        }
+        let _ = rustix::process::kill_process_group(command.pid, Signal::CONT);
     }
 
     /// Forwards a signal; before the command exists it ends the launch instead.
     fn forward(&self, arrived: Arrived) -> Option<Exit> {
         let Arrived { signal, from_kernel } = arrived;
-        if matches!(signal, libc::SIGCHLD | libc::SIGCONT | libc::SIGTTOU) {
+        if matches!(signal, libc::SIGCHLD | libc::SIGTTOU) {
             return None;
         }
         let Some(command) = &self.command else {
+            if signal == libc::SIGTSTP {
+                syscall::raise(libc::SIGSTOP);
+            }
             return matches!(
                 signal,
                 libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
             )
             .then_some(Exit::Signal(signal));
         };
-        // What the terminal sent, it sent to the command as well, which is in the same group.
-        if !from_kernel || self.terminal.is_some() {
-            let _ = syscall::signal_through(&command.pidfd, signal);
-        }
+        // A key at the terminal, a stop and its end are for the whole job.
+        let job = from_kernel || matches!(signal, libc::SIGTSTP | libc::SIGCONT);
+        let _ = match Signal::from_named_raw(signal).filter(|_| job) {
+            Some(signal) => rustix::process::kill_process_group(command.pid, signal).map_err(Into::into),
+            None => syscall::signal_through(&command.pidfd, signal),
+        };
         None
     }
 
@@ -331,6 +354,7 @@ struct Ready {
     init: bool,
     control: bool,
     gateway: bool,
+    streams: bool,
 }
 
 /// Refuses to clone a process that has threads: locks that they hold would stay held in the copy.
@@ -390,7 +414,7 @@ fn pid_of(pidfd: &OwnedFd) -> Result<Pid, Failure> {
         .ok_or_else(|| Failure::new(Step::Process, "the command has ended before it began"))
 }
 
-const FORWARDED: [i32; 10] = [
+const FORWARDED: [i32; 11] = [
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,
@@ -400,6 +424,7 @@ const FORWARDED: [i32; 10] = [
     libc::SIGWINCH,
     libc::SIGCHLD,
     libc::SIGCONT,
+    libc::SIGTSTP,
     libc::SIGTTOU,
 ];
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

@@ -11,9 +11,11 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
+use super::bounds::Bounds;
 use super::error::{At, Failure, Step};
 use super::identity::Identity;
 use super::layout::Layout;
+use super::streams::Streams;
 use super::syscall::{Side, SignalSet};
 use super::{command, confine, environment, mounts, network, syscall, trust};
 use crate::enroll::{Capture, Ready, SealedReady, receive_packet, send_packet};
@@ -32,8 +34,8 @@ pub enum Report {
     },
     /// The command's process exists, and waits; its handle is with the packet.
     Started,
-    /// The command has stopped.
-    Stopped,
+    /// The command has stopped, by this signal.
+    Stopped(i32),
     /// The command has ended, with this raw status.
     Ended(i32),
     /// A step failed.
@@ -66,17 +68,22 @@ pub struct Sandbox {
     pub program: Option<OwnedFd>,
     /// The variables for the command, scrubbed.
     pub environment: Vec<(OsString, OsString)>,
+    /// What it may take of the machine.
+    pub bounds: Bounds,
     /// Which way of capture is forced.
     pub capture: Option<Capture>,
     /// Whether the command may make user namespaces.
     pub allow_userns: bool,
-    /// Whether the command gets a process group, and the terminal, of its own.
+    /// Whether the command gets the terminal from its start.
     pub interactive: bool,
+    /// Whether there is a terminal, which the command shares.
+    pub terminal: bool,
 }
 
 /// Lives the first process's life.
-pub fn live(sandbox: &Sandbox, control: OwnedFd, mask: &SignalSet) -> ! {
-    let Err(failure) = arrange_files(sandbox, &control).and_then(|program| run(sandbox, program, mask));
+pub fn live(sandbox: &Sandbox, streams: &Streams, control: OwnedFd, mask: &SignalSet) -> ! {
+    let Err(failure) =
+        arrange_files(sandbox, streams, &control).and_then(|program| run(sandbox, program, mask));
     let _ = send_packet(CONTROL, &Report::Failed(failure), &[]);
     syscall::exit_now(125)
 }
@@ -85,7 +92,12 @@ enum Never {}
 
 /// Moves the two files that stay to known numbers, and closes all others: one inherited socket or directory of the host
 /// would be a way out.
-fn arrange_files(sandbox: &Sandbox, control: &OwnedFd) -> Result<Option<BorrowedFd<'static>>, Failure> {
+fn arrange_files(
+    sandbox: &Sandbox,
+    streams: &Streams,
+    control: &OwnedFd,
+) -> Result<Option<BorrowedFd<'static>>, Failure> {
+    streams.place()?;
     let program = match &sandbox.program {
         None => None,
         Some(program) => {
@@ -136,7 +148,7 @@ fn run(sandbox: &Sandbox, program: Option<BorrowedFd<'static>>, mask: &SignalSet
     }
     hand_over(network)?;
     // The gateway prepares its answer while the mounts are made.
-    mounts::build(&sandbox.layout, kept)?;
+    mounts::build(&sandbox.layout, kept, sandbox.bounds.room())?;
     let ready = await_ready()?;
     trust::install(&ready)?;
     let directory = enter(&sandbox.layout)?;
@@ -235,7 +247,7 @@ fn start(
         }
         Side::Parent { pid, pidfd } => (pid, pidfd),
     };
-    if sandbox.interactive {
+    if sandbox.terminal {
         // Both sides do it, so that it is done before either needs it.
         let _ = rustix::process::setpgid(Some(pid), Some(pid));
     }
@@ -263,7 +275,7 @@ fn watch(command: i32) -> Result<Never, Failure> {
             continue;
         }
         if libc::WIFSTOPPED(status) {
-            report(&Report::Stopped, &[])?;
+            report(&Report::Stopped(libc::WSTOPSIG(status)), &[])?;
             continue;
         }
         report(&Report::Ended(status), &[])?;
@@ -279,10 +291,14 @@ fn become_command(
     mask: &SignalSet,
     gate: &OwnedFd,
 ) -> Result<Never, Failure> {
-    if sandbox.interactive {
-        rustix::process::setpgid(None, None).at(Step::Process, "process group")?;
+    // In the launcher's group, `kill(0)` and `setpriority` of the group would reach the user's own processes.
+    // In its session, `/proc/self/autogroup` would take the processor from them. Only a terminal cannot do without.
+    match sandbox.terminal {
+        true => rustix::process::setpgid(None, None).at(Step::Process, "process group")?,
+        false => drop(rustix::process::setsid().at(Step::Process, "session")?),
     }
     confine::drop_capabilities()?;
+    sandbox.bounds.limit_processes()?;
     confine::scope_by_landlock()?;
     confine::filter_system_calls(sandbox.allow_userns)?;
     let mut byte = [0];

@@ -24,8 +24,10 @@ use crate::enroll::{Capture, LauncherEnd};
 
 mod advice;
 pub mod after;
+pub mod bounds;
 mod command;
 mod confine;
+mod detect;
 mod devices;
 pub mod environment;
 mod error;
@@ -42,7 +44,9 @@ mod mounts;
 mod netlink;
 pub mod network;
 mod overlay;
+mod passed;
 mod ruleset;
+mod streams;
 mod syscall;
 mod terminal;
 pub mod trust;
@@ -52,6 +56,7 @@ pub use error::{Error, Failure, Step};
 pub use footprint::shed;
 pub use identity::{User, UserUnknown};
 pub use layout::Home;
+pub use streams::Stream;
 pub use syscall::network_cookie;
 
 use error::At;
@@ -74,8 +79,10 @@ pub struct Launch {
     pub own: Vec<PathBuf>,
     /// Folders in which the gateway looks for files of its own by a pattern: nothing may be added to them.
     pub own_folders: Vec<PathBuf>,
-    /// Which variables pass, beyond the built-in rules.
+    /// Which variables pass, beyond the built-in list.
     pub environment: environment::Rules,
+    /// What the sandbox may take of the machine.
+    pub bounds: bounds::Bounds,
     /// As whom the command runs. Root only; `None` for whoever called `sudo`, or nobody.
     pub user: Option<User>,
     /// Whether the command may make user namespaces of its own (Chromium, bubblewrap, podman, a nested gateway).
@@ -110,6 +117,8 @@ pub struct Summary {
     pub persistent: bool,
     /// The directories that are the host's own, and writable.
     pub projects: Vec<PathBuf>,
+    /// The names of variables that do not reach the command, and that it might miss.
+    pub left_out: Vec<String>,
 }
 
 /// Makes the sandbox, runs the command in it, and tells how it ended.
@@ -146,9 +155,11 @@ pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
         arguments: launch.arguments,
         program,
         environment: variables,
+        bounds: launch.bounds,
         capture: launch.capture,
         allow_userns: launch.allow_userns,
         interactive: terminal::Terminal::is_interactive(),
+        terminal: terminal::Terminal::own().exists(),
     };
     host::run(sandbox, gateway)
 }
@@ -172,6 +183,7 @@ pub fn summary(launch: &Launch) -> Result<Summary, Error> {
         working_directory,
         persistent,
         projects,
+        left_out: launch.environment.left_out(std::env::vars_os()),
     })
 }
 

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::CWD;
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
 
+use super::bounds::{self, Room, Share};
 use super::error::{At, Failure, Step};
 use super::layout::{Home, Layout};
 use super::{devices, git, hide, overlay, syscall};
@@ -106,7 +107,7 @@ impl Kept {
 ///
 /// # Errors
 /// The step and the path that failed.
-pub fn build(layout: &Layout, kept: Kept) -> Result<(), Failure> {
+pub fn build(layout: &Layout, kept: Kept, room: Room) -> Result<(), Failure> {
     let secure = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     rustix::mount::mount("proc", "/proc", "proc", secure, None).at(Step::Proc, "/proc")?;
     let devices = devices::Devices::take()?;
@@ -117,7 +118,7 @@ pub fn build(layout: &Layout, kept: Kept) -> Result<(), Failure> {
         }
     }
     if let Home::Overlay(home) = &layout.home {
-        overlay::cover_home(home, &layout.hidden)?;
+        overlay::cover_home(home, &layout.hidden, room)?;
         if hide::COVERED.iter().any(|covered| home.starts_with(covered)) {
             rest.push(Tree::take(home).at(Step::Home, home.display().to_string())?);
         }
@@ -131,12 +132,12 @@ pub fn build(layout: &Layout, kept: Kept) -> Result<(), Failure> {
         }
     }
     for path in hide::COVERED {
-        cover(path)?;
+        cover(path, room)?;
     }
     for home in &layout.emptied {
         empty(home, 0o755)?;
     }
-    devices.build()?;
+    devices.build(room)?;
     rest.iter()
         .try_for_each(|tree| tree.put().at(Step::Mounts, tree.path.display().to_string()))?;
     kept.projects
@@ -250,28 +251,23 @@ fn empty(path: &Path, mode: u32) -> Result<(), Failure> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(());
     }
-    let options =
-        c_string(OsStr::new(&format!("mode={mode:o},size=1m,nr_inodes=4k"))).at(Step::Hide, "options")?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(options.as_c_str()))
+    rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(&*bounds::small(mode)))
         .at(Step::Hide, path.display().to_string())
 }
 
 /// Covers a directory of the host's sockets and temporary files by a fresh one.
-fn cover(path: &str) -> Result<(), Failure> {
+fn cover(path: &str, room: Room) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(path) else {
         return Ok(());
     };
     if found.is_symlink() {
         return Ok(()); // `/var/tmp` -> `/tmp`: its target is covered, or is an ordinary directory.
     }
-    let mode = if path == "/run" {
-        c"mode=0755"
-    } else {
-        c"mode=1777"
-    };
+    let mode = if path == "/run" { 0o755 } else { 0o1777 };
+    let options = room.options(Share::of(path), mode);
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(mode)).at(Step::Hide, path)
+    rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(&*options)).at(Step::Hide, path)
 }
 
 /// Makes the directories in `/run` that programs expect.

@@ -1,6 +1,6 @@
 //! Overlays that make names vanish: the home directory without its secrets, and others without theirs.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use super::bounds::{self, Room, Share};
 use super::error::{At, Failure, Step};
 use super::mounts::{Tree, bind, c_string, make_directories};
 use super::syscall;
@@ -20,8 +21,9 @@ use super::syscall;
 ///
 /// # Errors
 /// A [`Step::Home`] failure that names the path.
-pub fn cover_home(home: &Path, hidden: &[PathBuf]) -> Result<(), Failure> {
-    match cover(home, hidden) {
+pub fn cover_home(home: &Path, hidden: &[PathBuf], room: Room) -> Result<(), Failure> {
+    let options = room.options(Share::Home, 0o755);
+    match cover(home, hidden, &options) {
         Ok(()) => Ok(()),
         Err(failure)
             if matches!(
@@ -29,7 +31,7 @@ pub fn cover_home(home: &Path, hidden: &[PathBuf]) -> Result<(), Failure> {
                 libc::EINVAL | libc::ENODEV | libc::EOPNOTSUPP | libc::ELOOP | libc::EPERM
             ) =>
         {
-            bare_home(home)
+            bare_home(home, room)
         }
         Err(failure) => Err(failure),
     }
@@ -42,15 +44,16 @@ pub fn cover_home(home: &Path, hidden: &[PathBuf]) -> Result<(), Failure> {
 /// # Errors
 /// As [`cover_home`]; here there is nothing to fall back to.
 pub fn cover_directory(directory: &Path, hidden: &[PathBuf]) -> Result<(), Failure> {
-    cover(directory, hidden)
+    cover(directory, hidden, &bounds::small(0o755))
 }
 
-fn cover(home: &Path, hidden: &[PathBuf]) -> Result<(), Failure> {
+/// The options are those of the file system in memory that holds what is written.
+fn cover(home: &Path, hidden: &[PathBuf], memory: &CStr) -> Result<(), Failure> {
     let at = |path: &Path| path.display().to_string();
     // The upper layer needs a place for a moment, which must not be in the way of the lower one.
     let stage = Path::new(if home.starts_with("/run") { "/tmp" } else { "/run" });
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount("tmpfs", stage, "tmpfs", flags, Some(c"mode=0755")).at(Step::Home, at(stage))?;
+    rustix::mount::mount("tmpfs", stage, "tmpfs", flags, Some(memory)).at(Step::Home, at(stage))?;
     let (upper, work) = (stage.join("upper"), stage.join("work"));
     let mode = fs::metadata(home).at(Step::Home, at(home))?.mode() & 0o7777;
     fs::DirBuilder::new()
@@ -135,14 +138,20 @@ fn append_escaped(options: &mut Vec<u8>, path: &OsStr) {
     }
 }
 
-fn bare_home(home: &Path) -> Result<(), Failure> {
+fn bare_home(home: &Path, room: Room) -> Result<(), Failure> {
     let tools: Vec<Tree> = TOOLS
         .iter()
         .filter_map(|name| Tree::take(&home.join(name)).ok())
         .collect();
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount("tmpfs", home, "tmpfs", flags, Some(c"mode=0700"))
-        .at(Step::Home, home.display().to_string())?;
+    rustix::mount::mount(
+        "tmpfs",
+        home,
+        "tmpfs",
+        flags,
+        Some(&*room.options(Share::Home, 0o700)),
+    )
+    .at(Step::Home, home.display().to_string())?;
     for (tree, name) in tools.iter().zip(TOOLS) {
         tree.put().at(Step::Home, format!("keep {name}"))?;
     }

@@ -1,19 +1,21 @@
 //! Lending the terminal to the command and taking it back.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::process::Pid;
 
-/// The controlling terminal, while the launcher's process group is the shell's foreground job.
+/// The controlling terminal, if there is one.
 #[derive(Debug)]
 pub struct Terminal {
     file: Option<OwnedFd>,
     own_group: Pid,
+    is_lent: Cell<bool>,
 }
 
 impl Terminal {
-    /// Tells whether the command may have the terminal to itself: this process is the foreground job, and no neighbour in a
-    /// pipeline shares it. Else the command stays in the launcher's process group, as the neighbours are.
+    /// Tells whether the command may have the terminal to itself from its start: this process is the foreground job, and no
+    /// neighbour in a pipeline shares it. Else the terminal is lent when the command asks for it.
     pub fn is_interactive() -> bool {
         let (input, output) = (std::io::stdin(), std::io::stdout());
         rustix::termios::isatty(&input)
@@ -26,17 +28,46 @@ impl Terminal {
         Self {
             file: open(),
             own_group: rustix::process::getpgrp(),
+            is_lent: Cell::new(false),
         }
+    }
+
+    /// Tells whether there is one.
+    pub fn exists(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Tells whether the command's process group was made the foreground one, and not made to give it back.
+    pub fn is_lent(&self) -> bool {
+        self.is_lent.get()
     }
 
     /// Makes the command's process group the foreground one.
     pub fn lend(&self, command: Pid) {
         self.give(command);
+        self.is_lent.set(true);
     }
 
-    /// Makes the launcher's own process group the foreground one.
+    /// Makes the launcher's own process group the foreground one, if the command's was made so.
     pub fn take_back(&self) {
-        self.give(self.own_group);
+        if self.is_lent.replace(false) {
+            self.give(self.own_group);
+        }
+    }
+
+    /// Takes the terminal back at the end, also from a process group that took it without being lent it: it is nobody's,
+    /// once the group has ended, and a script would stop at its next read.
+    pub fn reclaim(&self) {
+        let Some(holder) = self
+            .file
+            .as_ref()
+            .and_then(|file| rustix::termios::tcgetpgrp(file).ok())
+        else {
+            return;
+        };
+        if rustix::process::test_kill_process_group(holder) == Err(rustix::io::Errno::SRCH) {
+            self.give(self.own_group);
+        }
     }
 
     /// Tells whether the shell has put the launcher in the foreground.

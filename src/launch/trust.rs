@@ -11,7 +11,7 @@ use rustix::mount::MountFlags;
 
 use super::error::{At, Failure, Step};
 use super::mounts::bind;
-use super::{environment, mounts, syscall, truststore};
+use super::{bounds, environment, mounts, syscall, truststore};
 use crate::enroll::Ready;
 use crate::names::SYSTEM_BUNDLES;
 
@@ -152,7 +152,7 @@ pub const VARIABLES: &[Variable] = &[
 pub fn install(ready: &Ready) -> Result<(), Failure> {
     mounts::make_directories(Path::new(DIRECTORY)).at(Step::Trust, DIRECTORY)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount("tmpfs", DIRECTORY, "tmpfs", flags, Some(c"mode=0755,size=64m"))
+    rustix::mount::mount("tmpfs", DIRECTORY, "tmpfs", flags, Some(&*bounds::own_files()))
         .at(Step::Trust, DIRECTORY)?;
     let java = truststore::from_pem(&ready.ca_bundle_pem);
     let files: [(&str, &[u8]); 5] = [

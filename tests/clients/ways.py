@@ -66,7 +66,7 @@ class Folder:
 
 
 def configuration(report):
-    parts = ['[audit]\npath = "log/audit.jsonl"\n\n[policy]\nfiles = ["policy.cedar"]\n']
+    parts = ['[audit]\npath = "log/audit.jsonl"\n\n[policy]\nfiles = ["policy.cedar"]\n\n[sandbox]\npass_env = ["BASE_*", "CLIENTS_PYTHON"]\n']
     for name, origin in report["origins"].items():
         slash = "encoded_slash = true\n" if name == "packages.test" else ""
         parts.append(f'[[origin]]\nmatch = "https://{name}:{origin["port"]}"\nroots = ["origins-ca.pem"]\nonly_roots = true\n'

@@ -46,6 +46,17 @@ pub fn run(words: &[&str]) -> ExitCode {
             fds.sort_unstable();
             println!("{fds:?}");
         }
+        ["spoil"] => (0..3).for_each(spoil),
+        ["renice"] => {
+            // SAFETY: no memory is passed.
+            let answer = unsafe { libc::setpriority(libc::PRIO_PGRP, 0, 7) };
+            // SAFETY: as before.
+            let session = unsafe { libc::getsid(0) };
+            println!(
+                "{answer} {} {session}",
+                rustix::process::getpgrp().as_raw_nonzero()
+            );
+        }
         ["sleep", seconds] => {
             println!("sleeping");
             std::io::stdout().flush().unwrap();
@@ -54,6 +65,23 @@ pub fn run(words: &[&str]) -> ExitCode {
         _ => return ExitCode::from(64),
     }
     ExitCode::SUCCESS
+}
+
+/// Tries to empty, forge and read the file of a standard stream, by its descriptor and by its name.
+fn spoil(fd: i32) {
+    let path = format!("/proc/self/fd/{fd}");
+    // SAFETY: the pointer is to bytes that live across the calls, of the length beside it.
+    let direct =
+        unsafe { libc::ftruncate(fd, 0) == 0 || libc::pwrite(fd, c"FORGED".as_ptr().cast(), 6, 0) > 0 };
+    let is_file = std::fs::metadata(&path).unwrap().is_file();
+    let anew = is_file && std::fs::write(&path, "FORGED").is_ok();
+    let text = if is_file {
+        std::fs::read_to_string(&path).unwrap_or_default()
+    } else {
+        String::new()
+    };
+    println!("{fd} {direct} {anew} {text}");
+    eprintln!("erred");
 }
 
 fn tcp(address: &str) -> String {

@@ -65,6 +65,16 @@ pub const ROWS: &[Row] = rows![
     a_forbidden_mount_means_125_and_no_command,
     a_target_user_that_cannot_be_means_125_and_no_command,
     standard_streams_pass_through_untouched,
+    a_file_as_a_standard_stream_cannot_be_spoilt_nor_read,
+    files_as_standard_streams_get_every_byte_in_order,
+    a_command_takes_from_a_file_what_it_reads_and_no_more,
+    what_outlives_the_command_does_not_hold_its_output,
+    output_that_cannot_be_written_is_a_failure,
+    a_signal_to_the_commands_group_reaches_nobody_outside,
+    the_command_leads_a_group_of_its_own,
+    files_in_memory_have_one_bound,
+    processes_are_bounded_and_the_users_others_are_not,
+    a_command_in_a_pipeline_has_the_terminal_when_it_asks,
     an_interactive_command_stops_and_continues_as_a_job,
     fifty_parallel_launches_leave_no_process,
     a_launch_takes_little_time,
@@ -260,8 +270,11 @@ fn variables_that_carry_secrets_are_dropped_and_phantoms_set() {
             .variable("HTTPS_PROXY", "http://127.0.0.1:1")
             .variable("SSH_AUTH_SOCK", "/x")
             .variable("UNWANTED", "1")
-            .variable("HARMLESS", "1")
+            .variable("CARGO_HOME", "/nonexistent")
+            .variable("EDITOR", "ghp_0123456789")
             .variable("DATABASE_URL", "postgres://a:canary@b/c");
+        let mut sandbox = sandbox;
+        sandbox.launch.environment.allow.push("UNWANTED".into());
         let text = sandbox.text();
         let (names, phantom) = text.split_once('\n').unwrap();
         let names: Vec<&str> = names.split(' ').collect();
@@ -270,13 +283,14 @@ fn variables_that_carry_secrets_are_dropped_and_phantoms_set() {
             "SSH_AUTH_SOCK",
             "UNWANTED",
             "DATABASE_URL",
+            "EDITOR",
             "SUDO_UID",
             "SSL_CERT_DIR",
         ] {
             assert!(!names.contains(&absent), "{absent} in {names:?}");
         }
         for present in [
-            "HARMLESS",
+            "CARGO_HOME",
             "PATH",
             "HOME",
             "SSL_CERT_FILE",
@@ -859,17 +873,296 @@ fn standard_streams_pass_through_untouched() {
     }
 }
 
-/// Drives an interactive shell on a pseudo-terminal, whose job the sandbox is.
-fn an_interactive_command_stops_and_continues_as_a_job() {
-    use std::io::{Read, Write};
-    for sandbox in shell("echo in-the-sandbox; read line; echo got-$line; sleep ${NAP:-30}") {
-        let command = sandbox.command();
-        let mut words = vec![command.get_program().to_owned()];
-        words.extend(command.get_args().map(ToOwned::to_owned));
-        let quoted: Vec<String> = words
-            .iter()
-            .map(|word| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''")))
-            .collect();
+/// A file of the user's, outside all that is visible.
+fn file_of(sandbox: &Sandbox, name: &str, content: &str) -> PathBuf {
+    let path = scratch("stream", sandbox.uid).join(name);
+    plant(&path, content, if sandbox.uid == 0 { 65534 } else { sandbox.uid });
+    path
+}
+
+fn append(path: &Path) -> std::fs::File {
+    std::fs::OpenOptions::new().append(true).open(path).unwrap()
+}
+
+fn a_file_as_a_standard_stream_cannot_be_spoilt_nor_read() {
+    for sandbox in Sandbox::probes(&["spoil"]) {
+        let (input, log) = (
+            file_of(&sandbox, "input", "mine\n"),
+            file_of(&sandbox, "log", "earlier\n"),
+        );
+        let mut command = sandbox.command();
+        command.stdin(std::fs::File::open(&input).unwrap());
+        command.stdout(append(&log)).stderr(append(&log));
+        let status = command.status().unwrap();
+        let said = "0 false false \nerred\n1 false false \nerred\n2 false false \nerred\n";
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), format!("earlier\n{said}"));
+        assert_eq!(std::fs::read_to_string(&input).unwrap(), "mine\n");
+        assert!(status.success());
+    }
+    // What was opened for writing from its beginning holds what was there before, also if the command seeks.
+    for sandbox in Sandbox::probes(&["spoil"]) {
+        use std::io::Write;
+        let log = file_of(&sandbox, "log", "");
+        let mut file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&log)
+            .unwrap();
+        file.write_all(b"earlier\n").unwrap();
+        let mut command = sandbox.command();
+        command
+            .stdin(file.try_clone().unwrap())
+            .stdout(file)
+            .stderr(Stdio::null());
+        assert!(command.status().unwrap().success());
+        let text = std::fs::read_to_string(&log).unwrap();
+        assert!(text.starts_with("earlier\n0 false false \n1 false"), "{text}");
+    }
+}
+
+fn files_as_standard_streams_get_every_byte_in_order() {
+    let script = "cat; i=0; while [ $i -lt 300 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done; exit 7";
+    let line = "a line of sixty-four bytes, the last of which is the line's end\n";
+    let lines: String = (0..300).map(|i| format!("out {i}\nerr {i}\n")).collect();
+    for sandbox in shell(script) {
+        let content = line.repeat(50_000);
+        let (input, log) = (file_of(&sandbox, "input", &content), file_of(&sandbox, "log", ""));
+        let file = std::fs::File::create(&log).unwrap();
+        let mut command = sandbox.command();
+        command.stdin(std::fs::File::open(&input).unwrap());
+        command.stdout(file.try_clone().unwrap()).stderr(file);
+        assert_eq!(command.status().unwrap().code(), Some(7));
+        assert!(
+            std::fs::read_to_string(&log).unwrap() == content + &lines,
+            "bytes are missing, or elsewhere"
+        );
+    }
+}
+
+fn a_command_takes_from_a_file_what_it_reads_and_no_more() {
+    use std::io::Read;
+    for (script, rest) in [
+        ("read line; echo $line", "two\nthree\n"),
+        ("true", "one\ntwo\nthree\n"),
+        ("cat", ""),
+    ] {
+        for sandbox in shell(script) {
+            let mut input = std::fs::File::open(file_of(&sandbox, "input", "one\ntwo\nthree\n")).unwrap();
+            let output = sandbox
+                .command()
+                .stdin(input.try_clone().unwrap())
+                .output()
+                .unwrap();
+            assert!(output.status.success());
+            let mut left = String::new();
+            input.read_to_string(&mut left).unwrap();
+            assert_eq!(left, rest, "{script}");
+        }
+    }
+}
+
+fn what_outlives_the_command_does_not_hold_its_output() {
+    for sandbox in shell("echo said; (setsid sleep 4713.5 &) ; exit 3") {
+        let log = file_of(&sandbox, "log", "");
+        let begun = Instant::now();
+        let status = sandbox
+            .command()
+            .stdin(Stdio::null())
+            .stdout(append(&log))
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(3));
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "said\n");
+    }
+}
+
+fn output_that_cannot_be_written_is_a_failure() {
+    for sandbox in shell("echo said; exit 0") {
+        let log = std::fs::File::open(file_of(&sandbox, "log", "")).unwrap();
+        let output = sandbox
+            .command()
+            .stdin(Stdio::null())
+            .stdout(log)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains("standard output"), "{errors}");
+    }
+}
+
+/// Makes the kernel one without Landlock for what a command starts.
+fn without_landlock(command: &mut std::process::Command) {
+    let step = |code: u16, jt: u8, jf: u8, k: u32| libc::sock_filter { code, jt, jf, k };
+    let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+    let program = [
+        step(0x20, 0, 0, 0),   // The system call's number …
+        step(0x15, 0, 1, 444), // … is that of `landlock_create_ruleset`.
+        step(0x06, 0, 0, refused),
+        step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    // SAFETY: the calls are async-signal-safe, and the program lives across the one that reads it.
+    unsafe {
+        command.pre_exec(move || {
+            let filter = libc::sock_fprog {
+                len: 4,
+                filter: program.as_ptr().cast_mut(),
+            };
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            match libc::syscall(libc::SYS_seccomp, 1, 0, &raw const filter) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
+    };
+}
+
+/// A script in a session of its own, without a terminal, which starts the sandbox by `"$@"`.
+fn script_around(sandbox: &Sandbox, text: &str) -> std::process::Command {
+    let inner = sandbox.command();
+    let mut script = std::process::Command::new("/bin/sh");
+    script
+        .args(["-c", text, "sh"])
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    script
+        .env_clear()
+        .envs(sandbox.variables.iter().cloned())
+        .current_dir(&sandbox.directory)
+        .stdin(Stdio::null());
+    if sandbox.uid != 0 {
+        script.uid(sandbox.uid).gid(sandbox.uid);
+    }
+    // SAFETY: the call is async-signal-safe, and touches no memory.
+    unsafe {
+        script.pre_exec(|| {
+            libc::setsid();
+            Ok(())
+        })
+    };
+    script
+}
+
+fn a_signal_to_the_commands_group_reaches_nobody_outside() {
+    for kill in [
+        "kill -TERM 0",
+        "kill -KILL 0",
+        "kill -KILL -1; kill -KILL $$",
+        "kill -INT 0; kill -KILL 0",
+    ] {
+        for sandbox in shell(&format!("{kill}; sleep 5")) {
+            let mut script = script_around(&sandbox, "\"$@\"; echo outside $?");
+            without_landlock(&mut script);
+            let output = script.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                text.starts_with("outside 1"),
+                "{kill}: {}: {output:?}",
+                output.status
+            );
+        }
+    }
+}
+
+fn the_command_leads_a_group_of_its_own() {
+    // The priority of a group is no signal: no Landlock scope keeps that inside. Without a terminal it leads a session, too.
+    for sandbox in Sandbox::probes(&["renice"]) {
+        let output = script_around(&sandbox, "\"$@\"; awk '{print $19}' /proc/$$/stat")
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "0 2 2\n0\n");
+    }
+}
+
+fn files_in_memory_have_one_bound() {
+    let writable =
+        "df -B1 --output=target,size,itotal ~ /tmp /run /var/tmp /dev /dev/shm | tail -n +2 | sort -u";
+    let script = &format!("{writable}; cd; head -c 40M /dev/zero > big 2>/dev/null || echo full");
+    for mut sandbox in shell(script) {
+        sandbox.launch.bounds.memory_files = Some(64 << 20);
+        let text = String::from_utf8(sandbox.run().stdout).unwrap();
+        let mut sum = 0;
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next_if(|line| line.starts_with('/')) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (size, files): (u64, u64) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+            assert!(size > 0 && files > 0 && files <= 1 << 20, "{line}");
+            sum += size;
+        }
+        assert!(sum >= 36 << 20 && sum <= 66 << 20, "{sum}: {text}");
+        assert!(text.ends_with("full\n"), "{text}");
+    }
+    // Without a word of the person's: half of the memory, and a little for what is hidden.
+    let sum = format!(
+        "{writable} | awk '{{sum += $2}} END {{printf \"%.0f\", sum}}'; awk '/MemTotal/ {{printf \" %.0f\", $2 * 1024}}' /proc/meminfo"
+    );
+    for sandbox in shell(&sum) {
+        let text = sandbox.text();
+        let numbers: Vec<u64> = text.split(' ').map(|word| word.parse().unwrap()).collect();
+        assert!(
+            numbers[0] > numbers[1] / 4 && numbers[0] < numbers[1] / 2 + (128 << 20),
+            "{text}"
+        );
+    }
+}
+
+fn processes_are_bounded_and_the_users_others_are_not() {
+    for sandbox in shell("grep -E '^Max (core|processes)' /proc/self/limits | tr -s ' '") {
+        assert_eq!(
+            sandbox.text(),
+            "Max core file size 1 1 bytes \nMax processes 4096 4096 processes \n"
+        );
+    }
+    for mut sandbox in shell(
+        "(ulimit -p 100000) 2>/dev/null; i=0; while [ $i -lt 60 ]; do sleep 60 & i=$((i+1)); done; echo never",
+    ) {
+        sandbox.launch.bounds.processes = Some(30);
+        let running: Vec<Running> = (0..2).map(|_| sandbox.spawn()).collect();
+        for sandbox in running {
+            let output = sandbox.finish();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.stdout.is_empty() && errors.contains("fork"), "{errors}");
+        }
+    }
+    // While one sandbox is full, the same user starts processes outside and in another.
+    let mut full = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "i=0; while [ $i -lt 25 ]; do sleep 60 & i=$((i+1)); done; echo full; read line < fifo",
+    ]);
+    full.launch.bounds.processes = Some(30);
+    let fifo = fifo(&full);
+    let mut running = full.spawn();
+    assert_eq!(running.line(), "full");
+    let outside = std::process::Command::new("/bin/true")
+        .uid(ANN)
+        .gid(ANN)
+        .status()
+        .unwrap();
+    assert!(outside.success());
+    let mut another = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "i=0; while [ $i -lt 10 ]; do /bin/true & i=$((i+1)); done; wait; echo fine",
+    ]);
+    another.launch.bounds.processes = Some(30);
+    assert_eq!(another.text(), "fine\n");
+    std::fs::write(&fifo, "go\n").unwrap();
+    running.finish();
+}
+
+/// An interactive shell on a pseudo-terminal, and the person at it.
+struct Console {
+    shell: std::process::Child,
+    typing: std::fs::File,
+    hears: std::sync::mpsc::Receiver<String>,
+    heard: String,
+}
+
+impl Console {
+    fn open(sandbox: &Sandbox) -> Self {
+        use std::io::Read;
         let (master, slave) = pseudo_terminal();
         let mut shell = std::process::Command::new("/bin/bash");
         shell
@@ -893,60 +1186,140 @@ fn an_interactive_command_stops_and_continues_as_a_job() {
                 Ok(())
             })
         };
-        let mut shell = shell.spawn().unwrap();
+        let shell = shell.spawn().unwrap();
         let (said, hears) = std::sync::mpsc::channel();
         let mut reading = master.try_clone().unwrap();
         std::thread::spawn(move || {
             let mut bytes = [0; 1024];
             while let Ok(count) = reading.read(&mut bytes) {
-                if count == 0
-                    || said
-                        .send(String::from_utf8_lossy(&bytes[..count]).into_owned())
-                        .is_err()
-                {
+                let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+                if count == 0 || said.send(text).is_err() {
                     break;
                 }
             }
         });
-        let mut heard = String::new();
-        let mut expect = |wanted: &str| {
-            let until = Instant::now() + Duration::from_secs(10);
-            while !heard.contains(wanted) {
-                let left = until.saturating_duration_since(Instant::now());
-                heard += &hears
-                    .recv_timeout(left)
-                    .unwrap_or_else(|_| panic!("no `{wanted}` in {heard:?}"));
+        Self {
+            shell,
+            typing: master,
+            hears,
+            heard: String::new(),
+        }
+    }
+
+    #[track_caller]
+    fn expect(&mut self, wanted: &str) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while !self.heard.contains(wanted) {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.hears.recv_timeout(left) {
+                Ok(text) => self.heard += &text,
+                Err(_) => panic!("no `{wanted}` in {:?}", self.heard),
             }
-            heard.clear();
-        };
-        let mut typing = master;
-        let mut say = |text: &str| typing.write_all(text.as_bytes()).unwrap();
-        say(&format!("{}\n", quoted.join(" ")));
-        expect("in-the-sandbox\r\n");
-        say("hello\n");
-        expect("got-hello\r\n");
+        }
+        self.heard.clear();
+    }
+
+    fn say(&mut self, text: &str) {
+        use std::io::Write;
+        self.typing.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn close(mut self) {
+        self.say("exit\n");
+        self.shell.wait().unwrap();
+    }
+}
+
+/// What a person types to start a sandbox whose command does what the variable `DO` says.
+fn typed(sandbox: &Sandbox) -> String {
+    let command = sandbox.command();
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let quoted = words.map(|word| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''")));
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+fn told_by_variable() -> [Sandbox; 2] {
+    shell("eval \"$DO\"").map(|mut sandbox| {
+        sandbox.launch.environment.allow.push("DO".into());
+        sandbox
+    })
+}
+
+fn an_interactive_command_stops_and_continues_as_a_job() {
+    for sandbox in told_by_variable() {
+        let quoted = typed(&sandbox);
+        let mut console = Console::open(&sandbox);
+        console.say("export DO='echo in-the-sandbox; read line; echo got-$line; sleep ${NAP:-30}'\n");
+        console.say(&format!("{quoted}\n"));
+        console.expect("in-the-sandbox\r\n");
+        console.say("hello\n");
+        console.expect("got-hello\r\n");
         // dash forks by vfork, which a stop between its two halves leaves hanging, with or without a sandbox.
         std::thread::sleep(Duration::from_millis(300));
-        say("\x1a");
-        expect("Stopped");
-        say("echo the-shell-is-$((40+2))\n");
-        expect("the-shell-is-42\r\n");
-        say("fg\n");
-        expect("__driver"); // The shell names the job that it continues.
+        console.say("\x1a");
+        console.expect("Stopped");
+        console.say("echo the-shell-is-$((40+2))\n");
+        console.expect("the-shell-is-42\r\n");
+        console.say("fg\n");
+        console.expect("__driver"); // The shell names the job that it continues.
         std::thread::sleep(Duration::from_millis(200));
-        say("\x03");
-        say("echo ended-with-$?\n");
-        expect("ended-with-130\r\n");
+        console.say("\x03");
+        console.say("echo ended-with-$?\n");
+        console.expect("ended-with-130\r\n");
         // In a pipeline the terminal is the neighbours' as well.
-        let quoted = format!("NAP=1 {}", quoted.join(" "));
-        say(&format!(
+        console.say("export DO='read line; echo got-$line; sleep 1'\n");
+        console.say(&format!(
             "{{ sleep 0.2; echo line; sleep 0.2; }} | {quoted} | {{ cat; read answer < /dev/tty; echo neighbour-$answer; }}\n"
         ));
-        expect("got-line\r\n");
-        say("reads\n");
-        expect("neighbour-reads\r\n");
-        say("exit\n");
-        shell.wait().unwrap();
+        console.expect("got-line\r\n");
+        console.say("reads\n");
+        console.expect("neighbour-reads\r\n");
+        console.close();
+    }
+}
+
+fn a_command_in_a_pipeline_has_the_terminal_when_it_asks() {
+    for sandbox in told_by_variable() {
+        let pipeline = format!("echo x | {} | cat\n", typed(&sandbox));
+        let mut console = Console::open(&sandbox);
+        console.say("export DO='echo first; read answer < /dev/tty; echo asked-$answer'\n");
+        console.say(&pipeline);
+        console.expect("first\r\n");
+        console.say("me\n");
+        console.expect("asked-me\r\n");
+        console.say("export DO='echo begun; sleep 30; echo never'\n");
+        console.say(&pipeline);
+        console.expect("begun\r\n");
+        std::thread::sleep(Duration::from_millis(300));
+        console.say("\x1a");
+        console.expect("Stopped");
+        console.say("fg\n");
+        console.expect("cat\r\n");
+        std::thread::sleep(Duration::from_millis(200));
+        console.say("\x03");
+        console.say("echo ended-with-$?\n");
+        console.expect("ended-with-130\r\n");
+        // From the background it waits for the person.
+        console.say("export DO='read answer < /dev/tty; echo asked-$answer'\n");
+        console.say(&format!("{} &\n", typed(&sandbox)));
+        std::thread::sleep(Duration::from_millis(700));
+        console.say("\n"); // The shell tells at its next prompt.
+        console.expect("Stopped");
+        console.say("fg\n");
+        console.expect("__driver");
+        std::thread::sleep(Duration::from_millis(200));
+        console.say("me-too\n");
+        console.expect("asked-me-too\r\n");
+        // A script whose command took the terminal has it back.
+        console.say("export DO='python3 -c \"import os,signal; signal.signal(signal.SIGTTOU, signal.SIG_IGN); os.tcsetpgrp(os.open(\\\"/dev/tty\\\", os.O_RDWR), os.getpgrp())\"'\n");
+        console.say(&format!(
+            "sh -c '{}; read answer; echo script-$answer' < /dev/tty | cat\n",
+            typed(&sandbox).replace('\'', "'\\''")
+        ));
+        std::thread::sleep(Duration::from_millis(1000));
+        console.say("reads\n");
+        console.expect("script-reads\r\n");
+        console.close();
     }
 }
 
@@ -1033,13 +1406,16 @@ fn escapes(sandbox: Sandbox) -> String {
         escape::TARGETS_VARIABLE,
         &serde_json::to_string(&targets).unwrap(),
     );
+    for (name, value) in targets.environment() {
+        sandbox = sandbox.variable(name, value);
+    }
     sandbox.launch.own_program = true;
     sandbox
         .launch
         .environment
         .allow
         .push(escape::TARGETS_VARIABLE.into());
-    let output = sandbox.run();
+    let output = sandbox.command().stdin(guard.input().unwrap()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         output.status.success(),
@@ -1083,7 +1459,9 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
     let mut outside = std::process::Command::new(std::env::current_exe().unwrap());
     outside
         .arg(escape::SUBCOMMAND)
-        .env(escape::TARGETS_VARIABLE, serde_json::to_string(&targets).unwrap());
+        .envs(targets.environment())
+        .env(escape::TARGETS_VARIABLE, serde_json::to_string(&targets).unwrap())
+        .stdin(guard.input().unwrap());
     outside.uid(ANN).gid(ANN).current_dir("/");
     let output = outside.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -1104,6 +1482,8 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
         "git-file",
         "git-submodule",
         "git-nested",
+        "variables",
+        "standard-files",
     ] {
         assert!(
             text.lines()

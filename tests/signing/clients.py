@@ -70,8 +70,8 @@ def commands(home):
     }
 
 
-# The sandbox removes what looks like a credential's variable.
-PASSED = ["AWS_EC2_METADATA_DISABLED", "AWS_MAX_ATTEMPTS", *(f"AWS_ENDPOINT_URL_{name}" for name in ("S3", "DYNAMODB", "STS", "SQS", "BEDROCK_RUNTIME", "SECRETS_MANAGER", "TRANSCRIBE_STREAMING"))]
+# What these clients need beside the harmless settings.
+PASSED = ["SIGNING_*", "AWS_EC2_METADATA_DISABLED", "AWS_MAX_ATTEMPTS", *(f"AWS_ENDPOINT_URL_{name}" for name in ("S3", "DYNAMODB", "STS", "SQS", "BEDROCK_RUNTIME", "SECRETS_MANAGER", "TRANSCRIBE_STREAMING"))]
 
 
 def configuration(report):

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 mod files;
 mod git;
+mod inherited;
 mod kernel;
 mod network;
 mod plant;
@@ -52,6 +53,8 @@ pub fn probes() -> Vec<Probe> {
         processes::PROBES,
         files::PROBES,
         git::PROBES,
+        inherited::PROBES,
+        files::PROBES,
         kernel::PROBES,
     ]
     .concat()

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::git;
@@ -41,6 +42,19 @@ pub struct Targets {
     pub terminal: Option<PathBuf>,
     /// A folder of the project with repositories.
     pub repositories: Option<PathBuf>,
+    /// Variables that hold the nonce where the sandbox is started.
+    pub variables: Vec<String>,
+    /// Whether the standard input is a file, [`Guard::input`].
+    pub input: bool,
+}
+
+impl Targets {
+    /// The variables with which the sandbox is to be started: secrets by their customary names.
+    pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables
+            .iter()
+            .map(|name| (name.as_str(), self.nonce.as_str()))
+    }
 }
 
 /// Holds what was planted; takes it away when dropped.
@@ -53,6 +67,8 @@ pub struct Guard {
     process: Option<Child>,
     terminal: Option<(fs::File, fs::File)>,
     repositories: Option<PathBuf>,
+    input: Option<PathBuf>,
+    priority: i32,
     paths: Vec<PathBuf>,
 }
 
@@ -117,15 +133,19 @@ pub fn plant(home: Option<&Path>) -> io::Result<(Targets, Guard)> {
         process: None,
         terminal: None,
         repositories: None,
+        input: None,
+        priority: 0,
         paths: Vec::new(),
     };
     let mut targets = Targets {
         nonce: nonce.clone(),
+        variables: VARIABLES.split_whitespace().map(str::to_owned).collect(),
         ..Targets::default()
     };
     guard.plant_network(&mut targets)?;
     guard.plant_unix(&mut targets)?;
     guard.plant_files(&mut targets, home)?;
+    guard.plant_input(&mut targets)?;
     guard.plant_process(&mut targets)?;
     guard.plant_terminal(&mut targets)?;
     if let Some(home) = home {
@@ -153,6 +173,14 @@ impl Guard {
         self.repositories = Some(folder.clone());
         targets.repositories = Some(folder);
         Ok(())
+    }
+
+    /// Opens the file that is to be the sandbox's standard input.
+    ///
+    /// # Errors
+    /// What opening it says.
+    pub fn input(&self) -> io::Result<fs::File> {
+        fs::File::open(self.input.as_deref().ok_or(io::ErrorKind::NotFound)?)
     }
 
     /// Tells what was hit, as seen from the host; empty if the sandbox held.
@@ -190,6 +218,14 @@ impl Guard {
             breaches.push("a process was killed".into());
         }
         breaches.extend(self.repositories.iter().flat_map(|folder| git::breaches(folder)));
+        if self.process_priority() != self.priority {
+            breaches.push("the priority of a process was changed".into());
+        }
+        if let Some(path) = &self.input
+            && fs::read_to_string(path).ok().as_ref() != Some(&self.nonce)
+        {
+            breaches.push("the file of a standard stream was changed".into());
+        }
         breaches
     }
 
@@ -254,6 +290,26 @@ impl Guard {
         Ok(())
     }
 
+    fn plant_input(&mut self, targets: &mut Targets) -> io::Result<()> {
+        let path = std::env::temp_dir().join(format!("gateway-escape-{}.input", self.nonce));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&path)?;
+        self.paths.push(path.clone());
+        file.write_all(self.nonce.as_bytes())?;
+        // Where the sandbox's user is another, they could write it if they could open it.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+        self.input = Some(path);
+        targets.input = true;
+        Ok(())
+    }
+
+    fn process_priority(&self) -> i32 {
+        let process = self
+            .process
+            .as_ref()
+            .and_then(|process| Pid::from_raw(process.id() as i32));
+        rustix::process::getpriority_process(process).unwrap_or(self.priority)
+    }
+
     fn plant_process(&mut self, targets: &mut Targets) -> io::Result<()> {
         let process = Command::new("sleep")
             .arg("3600")
@@ -264,6 +320,7 @@ impl Guard {
             .spawn()?;
         targets.pid = Some(process.id());
         self.process = Some(process);
+        self.priority = self.process_priority();
         Ok(())
     }
 
@@ -309,3 +366,12 @@ impl Drop for Guard {
 
 /// The variable that carries the nonce in the planted process.
 pub const CANARY_VARIABLE: &str = "GATEWAY_ESCAPE_CANARY";
+
+/// Where people keep secrets by custom, in each of the shapes that lists of forbidden names miss.
+const VARIABLES: &str = "
+    GITHUB_TOKEN GH_TOKEN GITLAB_PRIVATE_TOKEN CI_JOB_JWT NPM_TOKEN AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN
+    AZURE_STORAGE_CONNECTION_STRING APPLICATIONINSIGHTS_CONNECTION_STRING GOOGLE_API_KEY OPENAI_API_KEY
+    ANTHROPIC_API_KEY HF_TOKEN SLACK_WEBHOOK_URL SENTRY_DSN DATABASE_URL DB_PW BIND_PW ADMIN_PIN APP_KEYS
+    AUTH_HEADER CURL_USER BASIC_AUTH_USERPASS AGE_IDENTITY BORG_PASSCOMMAND TS_AUTHKEY PRIVATEKEY
+    JDBC_DATABASE_URL VAULT_TOKEN PGPASSWORD SSH_AUTH_SOCK GIT_CONFIG_VALUE_0
+";

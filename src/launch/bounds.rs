@@ -1,0 +1,202 @@
+//! Bounds on what the sandbox takes of the machine: files in memory, and processes.
+
+use std::ffi::CString;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+
+use super::error::{At, Failure, Step};
+
+/// What the person decided; `None` for what holds by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// Bytes of all files in memory together; half of the machine's memory by default.
+    pub memory_files: Option<u64>,
+    /// Processes and threads at a time; [`PROCESSES`] by default.
+    pub processes: Option<u64>,
+}
+
+impl Bounds {
+    /// Gives the room for files in memory.
+    pub fn room(&self) -> Room {
+        let machine = rustix::system::sysinfo();
+        let memory = machine.totalram.saturating_mul(machine.mem_unit.into());
+        Room(self.memory_files.unwrap_or(memory / 2))
+    }
+
+    /// Bounds the processes of the sandbox, by this process's limit, which all of them inherit; and lets none write a core.
+    ///
+    /// The kernel counts the processes of this user in this user namespace. Before Linux 5.14 it counted the user's
+    /// processes outside as well: the sandbox would have to do without, or take from them.
+    ///
+    /// # Errors
+    /// A [`Step::Bounds`] failure where a bound was asked for and cannot be had.
+    pub fn limit_processes(&self) -> Result<(), Failure> {
+        // With a limit of one byte the kernel neither writes a core nor pipes it to a program; with none it still pipes.
+        limit(Resource::Core, 1, 1)?;
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        match (counts_by_namespace(&release), self.processes) {
+            (true, wanted) => {
+                let most = wanted.unwrap_or(PROCESSES);
+                let usual = getrlimit(Resource::Nproc).current.unwrap_or(most);
+                limit(Resource::Nproc, usual.min(most), most)
+            }
+            (false, None) => Ok(()),
+            (false, Some(_)) => Err(Failure::new(
+                Step::Bounds,
+                format!("`processes` needs Linux 5.14, and this is {release}"),
+            )),
+        }
+    }
+}
+
+/// The room for files in memory: every file system in memory has its share of it, so that all together have a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room(u64);
+
+/// Whose share of the room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// What is written to the home directory.
+    Home,
+    /// `/tmp`.
+    Tmp,
+    /// `/dev/shm`.
+    SharedMemory,
+    /// `/var/tmp`, and other places of temporary files.
+    VarTmp,
+    /// `/run`.
+    Run,
+}
+
+impl Share {
+    /// The share of what is mounted at a path.
+    pub fn of(path: &str) -> Self {
+        match path {
+            "/tmp" => Self::Tmp,
+            "/run" => Self::Run,
+            "/dev/shm" => Self::SharedMemory,
+            _ => Self::VarTmp,
+        }
+    }
+
+    fn sixteenths(self) -> u64 {
+        match self {
+            Self::Home | Self::Tmp => 6,
+            Self::SharedMemory => 2,
+            Self::VarTmp | Self::Run => 1,
+        }
+    }
+}
+
+impl Room {
+    /// Gives the options of a file system in memory with its share, whose root has this mode.
+    pub fn options(self, share: Share, mode: u32) -> CString {
+        options(self.0 / 16 * share.sixteenths(), mode)
+    }
+}
+
+/// Gives the options of a small file system in memory, for a few files of no use to the command.
+pub fn small(mode: u32) -> CString {
+    options(SMALL, mode)
+}
+
+/// Gives the options of the file system in memory that holds the gateway's own files, and is read-only to the command.
+pub fn own_files() -> CString {
+    options(OWN_FILES, 0o755)
+}
+
+fn options(bytes: u64, mode: u32) -> CString {
+    // The kernel's own memory for an empty file is about 1 KiB, and counted by no size.
+    let files = (bytes / FILE).max(256);
+    let text = format!("mode={mode:04o},size={bytes},nr_inodes={files}");
+    CString::new(text).expect("digits and letters hold no zero byte")
+}
+
+/// Sets a limit, as far as the hard one lets it.
+fn limit(resource: Resource, current: u64, maximum: u64) -> Result<(), Failure> {
+    let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let limit = Rlimit {
+        current: Some(current.min(most)),
+        maximum: Some(maximum.min(most)),
+    };
+    setrlimit(resource, limit).at(Step::Bounds, format!("{resource:?}"))
+}
+
+/// Whether a kernel counts a user's processes by user namespace.
+fn counts_by_namespace(release: &str) -> bool {
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (major, minor) >= (5, 14)
+}
+
+/// Processes and threads at a time, unless the person decides: as many as systemd lets a service have.
+pub const PROCESSES: u64 = 4096;
+const SMALL: u64 = 1 << 20;
+const OWN_FILES: u64 = 64 << 20;
+const FILE: u64 = 8 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_are_the_room() {
+        let shares = [
+            Share::Home,
+            Share::Tmp,
+            Share::SharedMemory,
+            Share::VarTmp,
+            Share::Run,
+        ];
+        assert_eq!(shares.iter().map(|share| share.sixteenths()).sum::<u64>(), 16);
+        let options = Room(16 << 30).options(Share::Tmp, 0o1777);
+        assert_eq!(options.to_str(), Ok("mode=1777,size=6442450944,nr_inodes=786432"));
+    }
+
+    #[test]
+    fn by_default_files_have_half_of_the_memory() {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let kib: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert_eq!(Bounds::default().room().0 >> 20, kib >> 11);
+    }
+
+    #[test]
+    fn kernels_that_count_the_user_everywhere_are_known() {
+        for (release, counts) in [
+            ("6.18.44-fc", true),
+            ("5.14.0-427.el9", true),
+            ("5.13.19", false),
+            ("5.4", false),
+            ("x", false),
+        ] {
+            assert_eq!(counts_by_namespace(release), counts, "{release}");
+        }
+    }
+
+    #[test]
+    fn every_file_system_in_memory_gets_its_options_here() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/launch");
+        let mut mounts = 0;
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let Ok(text) = std::fs::read_to_string(entry.path()) else {
+                continue;
+            };
+            for (at, _) in text.match_indices("rustix::mount::mount(") {
+                let call = &text[at..at + text[at..].find(';').unwrap()];
+                if call.contains("\"tmpfs\"") {
+                    assert!(
+                        call.contains("Some(&") || call.contains("Some(memory)"),
+                        "{}: {call}",
+                        entry.path().display()
+                    );
+                    assert!(!call.contains("Some(c\""), "{}: {call}", entry.path().display());
+                    mounts += 1;
+                }
+            }
+        }
+        assert!(mounts >= 6, "{mounts}");
+    }
+}

@@ -1,0 +1,236 @@
+//! Which values look like credentials, whatever their variable is called.
+//!
+//! A second look at variables that pass by name: it finds what is commonly written into settings, and can miss. What keeps
+//! secrets out is the list of names ([`super::passed`]).
+
+/// Tells whether a value holds what looks like a credential.
+pub fn holds_credential(value: &[u8]) -> bool {
+    let lower = value.to_ascii_lowercase();
+    AT_START.iter().any(|prefix| value.starts_with(prefix.as_bytes()))
+        || ANYWHERE.iter().any(|part| contains(value, part.as_bytes()))
+        || SCHEMES.iter().any(|scheme| lower.starts_with(scheme.as_bytes()))
+        || has_token(value)
+        || has_userinfo(value)
+        || assigns_secret(&lower)
+}
+
+/// Whether a word within the value is a token: a known beginning, and a long rest with a digit.
+fn has_token(value: &[u8]) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    value.split(|byte| !is_part(byte)).any(|word| {
+        AT_START.iter().any(|prefix| {
+            word.strip_prefix(prefix.as_bytes())
+                .is_some_and(|rest| rest.len() >= LONG_REST && rest.iter().any(u8::is_ascii_digit))
+        })
+    })
+}
+
+/// Whether the value holds a URL with a user, with or without a password: services take keys in either place.
+fn has_userinfo(value: &[u8]) -> bool {
+    let starts = value.windows(3).enumerate().filter(|(_, three)| three == b"://");
+    starts.map(|(at, _)| &value[at + 3..]).any(|rest| {
+        let end = rest
+            .iter()
+            .position(|byte| matches!(byte, b'/' | b'?' | b'#' | b',' | b' ' | b'\t' | b'\n'))
+            .unwrap_or(rest.len());
+        rest[..end].contains(&b'@')
+    })
+}
+
+/// Whether the value, in lower case, gives something to a name that is a secret's: `AccountKey=…`, `"private_key": …`.
+fn assigns_secret(lower: &[u8]) -> bool {
+    SECRET_NAMES.iter().any(|name| {
+        let name = name.as_bytes();
+        let ends = lower
+            .windows(name.len())
+            .enumerate()
+            .filter(|(_, here)| *here == name);
+        ends.map(|(at, _)| &lower[at + name.len()..]).any(|rest| {
+            let quoted = rest.trim_ascii_start();
+            let quoted = quoted
+                .strip_prefix(b"\"")
+                .or(quoted.strip_prefix(b"'"))
+                .unwrap_or(quoted);
+            matches!(quoted.trim_ascii_start(), [b'=' | b':', _, ..])
+        })
+    })
+}
+
+fn contains(value: &[u8], part: &[u8]) -> bool {
+    value.windows(part.len()).any(|here| here == part)
+}
+
+/// How much follows the beginning of a token at least, where it stands within a longer value.
+const LONG_REST: usize = 16;
+
+const AT_START: &[&str] = &[
+    "sk-",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "rk_test_",
+    "pk_live_",
+    "whsec_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "gldt-",
+    "glrt-",
+    "glptt-",
+    "glcbt-",
+    "xoxa-",
+    "xoxb-",
+    "xoxe-",
+    "xoxe.",
+    "xoxp-",
+    "xoxr-",
+    "xoxs-",
+    "xapp-",
+    "AKIA",
+    "ASIA",
+    "ABSK",
+    "eyJ",
+    "npm_",
+    "pypi-",
+    "hf_",
+    "hvs.",
+    "hvb.",
+    "hvr.",
+    "dop_v1_",
+    "doo_v1_",
+    "SG.",
+    "AIza",
+    "ya29.",
+    "GOCSPX-",
+    "tskey-",
+    "ATATT3",
+    "ATCTT3",
+    "dckr_pat_",
+    "dapi",
+    "dp.pt.",
+    "dp.st.",
+    "fo1_",
+    "gsk_",
+    "nvapi-",
+    "xai-",
+    "pplx-",
+    "r8_",
+    "lin_api_",
+    "ntn_",
+    "PMAK-",
+    "pul-",
+    "rnd_",
+    "sbp_",
+    "sntrys_",
+    "sntryu_",
+    "shpat_",
+    "shpss_",
+    "sq0atp-",
+    "sq0csp-",
+    "figd_",
+    "AGE-SECRET-KEY-1",
+    "LS0tLS1CRUdJTi",
+    "-----BEGIN",
+];
+const ANYWHERE: &[&str] = &["PRIVATE KEY", "AGE-SECRET-KEY-1", "://hooks.slack.com/services/"];
+const SCHEMES: &[&str] = &["bearer ", "basic ", "token ", "digest ", "negotiate "];
+const SECRET_NAMES: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "passcode",
+    "secret",
+    "token",
+    "apikey",
+    "api_key",
+    "api-key",
+    "app_key",
+    "appkey",
+    "accesskey",
+    "access_key",
+    "access-key",
+    "accountkey",
+    "sharedaccesskey",
+    "sharedaccesssignature",
+    "secretkey",
+    "secret_key",
+    "secret-key",
+    "privatekey",
+    "private_key",
+    "private-key",
+    "instrumentationkey",
+    "credential",
+    "credentials",
+    "authorization",
+    "cookie",
+    "&sig",
+    "?sig",
+    "?key",
+    "&key",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_credential_is_found_in_a_setting() {
+        for value in [
+            "ghp_0123456789",
+            "postgres://app:hunter2@db/app",
+            "https://0123456789abcdef@o1.ingest.sentry.io/42",
+            "http://mirror.test/,https://token@mirror.test/",
+            "jdbc:postgresql://db/app?user=app&password=hunter2",
+            "Server=db;User Id=app;Pwd=hunter2;",
+            "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=Zm9v;EndpointSuffix=core.windows.net",
+            "Endpoint=sb://a.servicebus.windows.net/;SharedAccessKeyName=x;SharedAccessKey=Zm9v",
+            "InstrumentationKey=00000000-0000-0000-0000-000000000000",
+            "{\"type\": \"service_account\", \"private_key\": \"x\"}",
+            "-Djavax.net.ssl.keyStorePassword=changeit",
+            "--title=x --token sk-ant-api03-0123456789abcdefghij",
+            "-----BEGIN RSA PRIVATE KEY-----",
+            "LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUgS0VZLS0tLS0=",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.x",
+            "Bearer abc",
+            "https://hooks.slack.com/services/T0/B0/x",
+            "https://a.blob.core.windows.net/c?sv=2022&sig=abc",
+            "ASIAQWERTYUIOPASDFGH",
+        ] {
+            assert!(holds_credential(value.as_bytes()), "{value}");
+        }
+    }
+
+    #[test]
+    fn ordinary_settings_are_left_alone() {
+        for value in [
+            "/usr/local/bin:/usr/bin:/bin:/home/ann/src/sk-learn-extras/bin",
+            "de_DE.UTF-8",
+            "rs=0:di=01;34:ln=01;36:*.tar=01;31:*.key=00;90",
+            "--max-old-space-size=4096 --enable-source-maps",
+            "-C target-cpu=native --cfg tokio_unstable",
+            "https://pypi.example.test/simple",
+            "http://127.0.0.1:9000",
+            "https://proxy.golang.org,direct",
+            "info,gateway=debug,hyper::client=trace",
+            "0.0.0.0:11434",
+            "/home/ann/.nvm/versions/node/v22.1.0/bin",
+            "claude-opus-4-20250514",
+            "1",
+            "",
+        ] {
+            assert!(!holds_credential(value.as_bytes()), "{value}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_value_makes_the_search_panic(value: Vec<u8>) {
+            let _ = holds_credential(&value);
+        }
+    }
+}
