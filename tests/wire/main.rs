@@ -18,6 +18,7 @@ mod pauses;
 mod phantoms;
 mod policy;
 mod review;
+mod shown;
 mod signing;
 mod verdicts;
 
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     let all = [
         aws::ROWS,
         dial::ROWS,
+        shown::ROWS,
         echoes::ROWS,
         framing::ROWS,
         http2::ROWS,
