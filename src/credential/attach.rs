@@ -8,10 +8,11 @@ use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
-use super::credentialed::{Credentialed, Lent};
+use super::credentialed::Credentialed;
 use super::inject::{AttachFailure, Prepared, inject};
+use super::lending::{Lending, Wanted};
 use super::mint::{Kept, MintFailure, Minting};
-use super::scrub::{Echoes, Unscrubbable};
+use super::scrub::{Guessed, Unscrubbable};
 use super::secret::{Secret, SecretUnsafe};
 use super::sign::{Fetched, leased, sign};
 use super::store::{Lease, Source, StoreError, Stores, Unavailable};
@@ -64,6 +65,9 @@ pub enum Error {
     /// The system gives no random bytes for a number that is used once.
     #[error("the system gives no random bytes")]
     NoRandomness,
+    /// Answers to the session held too many different parts of secrets.
+    #[error(transparent)]
+    Guessed(#[from] Guessed),
     /// The temporary credentials of the answer could not be kept.
     #[error("the temporary credentials of the answer cannot be kept")]
     Minted(#[from] MintFailure),
@@ -85,32 +89,50 @@ impl Error {
             Self::NoRandomness => "no_randomness",
             Self::Held(why) => why.reason(),
             Self::Misplaced(why) => why.reason(),
+            Self::Guessed(why) => why.reason(),
             Self::Minted(why) => why.reason(),
         }
     }
 }
 
-/// The credentials that may be lent, by name, and what was lent in which session.
+/// The credentials that may be lent, by name, and what the answers of which session are searched for.
 pub struct Credentials {
     bindings: Arc<Bindings>,
     slots: Vec<Slot>,
     sessions: Mutex<Map<SessionId, Arc<Lending>>>,
     kept: Kept,
     holding: Holding,
-}
-
-/// What a session was lent so far. An answer of a later exchange may still echo it, so it is looked for in all of them.
-struct Lending {
-    lent: Vec<(CredentialName, Arc<Secret>)>,
-    echoes: Arc<Echoes>,
+    /// From it stand-ins are drawn for secrets that a session holds no phantom of; `None` where there was no randomness.
+    strangers: Option<PhantomKey>,
 }
 
 /// What belongs to one binding: where its secret comes from, and the field values that were built from the last one.
-struct Slot {
-    source: Source,
+pub(super) struct Slot {
+    pub(super) source: Source,
     ready: ArcSwapOption<Prepared>,
+    /// What the source gave, the latest last: what an origin was shown it may show later.
+    given: Mutex<Vec<Arc<Secret>>>,
     /// The greatest number that was used once, where signing with it takes such.
     last: AtomicU64,
+}
+
+impl Slot {
+    /// Notes what the source gave; gives that and what it gave before.
+    pub(super) fn gave(&self, secret: &Arc<Secret>) -> Vec<Arc<Secret>> {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        if !given.iter().any(|known| Arc::ptr_eq(known, secret)) {
+            given.push(secret.clone());
+            let surplus = given.len().saturating_sub(MOST_GIVEN);
+            given.drain(..surplus);
+        }
+        given.clone()
+    }
+
+    /// Whether the source ever gave something.
+    pub(super) fn has_given(&self) -> bool {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        !given.is_empty()
+    }
 }
 
 /// Why a session's phantoms were not issued.
@@ -137,6 +159,7 @@ impl Credentials {
         let slot = |binding: &Binding| Slot {
             source: stores.source(&binding.reference),
             ready: ArcSwapOption::empty(),
+            given: Mutex::default(),
             last: AtomicU64::new(0),
         };
         let slots = bindings.all().map(slot).collect();
@@ -146,6 +169,7 @@ impl Credentials {
             sessions: Mutex::default(),
             kept: Kept::default(),
             holding: Holding::default(),
+            strangers: PhantomKey::random().ok(),
         }
     }
 
@@ -157,6 +181,18 @@ impl Credentials {
 
     pub(super) fn kept(&self) -> &Kept {
         &self.kept
+    }
+
+    pub(super) fn sessions(&self) -> &Mutex<Map<SessionId, Arc<Lending>>> {
+        &self.sessions
+    }
+
+    pub(super) fn strangers(&self) -> Option<&PhantomKey> {
+        self.strangers.as_ref()
+    }
+
+    pub(super) fn slot(&self, index: usize) -> Result<&Slot, Error> {
+        self.slots.get(index).ok_or(Error::Unknown)
     }
 
     pub(super) fn holding(&self) -> &Holding {
@@ -260,10 +296,15 @@ impl Credentials {
             }
         }
         let signs = proof.as_ref().map(|(grant, _)| *grant);
-        // An origin that was lent something before may answer with it now: then the answer must be one that can be searched.
+        // An origin that was ever lent something may answer with it now: then the answer must be one that can be searched.
         let lends = grants.iter().enumerate().any(|(at, _)| Some(at) != signs);
-        let strict = lends || self.bindings.manages(&head.origin);
-        let mut lent = self.remember(&session, &fetched, strict)?;
+        let wanted = Wanted {
+            bound: self.fetch_bound(&head.origin, &fetched).await?,
+            lent: &fetched,
+            strict: lends || self.bindings.manages(&head.origin),
+            signs: proof.is_some(),
+        };
+        let lent = self.look_for(&session, &wanted)?;
         for grant in grants.iter().enumerate().filter(|(at, _)| Some(*at) != signs) {
             let lend = grant.1.lend();
             let ready = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.ready;
@@ -297,9 +338,9 @@ impl Credentials {
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
             let budget = session.part_of(&self.holding.budget);
-            sign(&mut head, &mut content, proof, lend, &fetched, (last, budget))?;
-            if let Some(lent) = lent.as_mut().filter(|lent| !lent.strict) {
-                lent.signed = true;
+            let made = sign(&mut head, &mut content, proof, lend, &fetched, (last, budget))?;
+            if let Some(lent) = &lent {
+                lent.lending.signatures.keep(made);
             }
         }
         let upgrades = upgrade.is_some();
@@ -318,8 +359,7 @@ impl Credentials {
     }
 
     pub(super) async fn lease(&self, index: usize) -> Result<Lease, Error> {
-        let slot = self.slots.get(index).ok_or(Error::Unknown)?;
-        let leased = slot.source.resolve().await;
+        let leased = self.slot(index)?.source.resolve().await;
         leased.map_err(|why| Error::Unavailable(Box::new(why)))
     }
 
@@ -355,78 +395,6 @@ impl Credentials {
         Err(Error::Unfit(AttachFailure::Expired))
     }
 
-    /// Adds to what the session was lent; gives what to look for in the answer.
-    fn remember(&self, session: &Session, leases: &Fetched, strict: bool) -> Result<Option<Lent>, Error> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = sessions.get(session.id());
-        let is_new = |lease: &Lease| {
-            !known.is_some_and(|known| {
-                known
-                    .lent
-                    .iter()
-                    .any(|(_, lent)| Arc::ptr_eq(lent, &lease.secret))
-            })
-        };
-        let new: Vec<_> = leases
-            .iter()
-            // Nobody can send back what nobody was sent: not even a signature tells anything of a private key.
-            .filter(|(_, lease)| is_new(lease) && !lease.secret.is_private_key())
-            .map(|(name, lease)| (name.clone(), lease.secret.clone()))
-            .collect();
-        if new.is_empty() {
-            return Ok(known.map(|known| Lent {
-                echoes: known.echoes.clone(),
-                strict,
-                signed: false,
-            }));
-        }
-        let mut lent = known.map_or_else(Vec::new, |known| known.lent.clone());
-        lent.extend(new);
-        // A rotated secret is looked for beside its predecessors, the latest of them.
-        let surplus = lent.len().saturating_sub(MOST_REMEMBERED);
-        lent.drain(..surplus);
-        let lending = self.lending(session, lent)?;
-        let echoes = lending.echoes.clone();
-        sessions.insert(session.id().clone(), lending);
-        Ok(Some(Lent {
-            echoes,
-            strict,
-            signed: false,
-        }))
-    }
-
-    /// What was lent, and what is kept of minted credentials, with the search for both.
-    fn lending(
-        &self,
-        session: &Session,
-        lent: Vec<(CredentialName, Arc<Secret>)>,
-    ) -> Result<Arc<Lending>, Error> {
-        let kept = self.kept.pairs(session.id());
-        let issued = lent
-            .iter()
-            .filter_map(|(name, secret)| Some((session.phantoms().of(name)?, secret)));
-        let minted = kept.iter().map(|(phantom, secret)| (phantom, secret));
-        let stand_ins: Vec<_> = issued
-            .chain(minted)
-            .map(|(phantom, secret)| (secret.expose(), secret.stand_in(phantom)))
-            .collect();
-        let pairs = stand_ins
-            .iter()
-            .map(|(secret, stand_in)| (*secret, &stand_in[..]));
-        let echoes = Arc::new(Echoes::new(pairs).map_err(Error::Unscrubbable)?);
-        Ok(Arc::new(Lending { lent, echoes }))
-    }
-
-    /// Has answers of the session searched for the minted credentials that are kept for it, too.
-    pub(super) fn look_for_kept(&self, session: &Session) -> Result<(), Error> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = sessions.get(session.id());
-        let lent = known.map_or_else(Vec::new, |known| known.lent.clone());
-        let lending = self.lending(session, lent)?;
-        sessions.insert(session.id().clone(), lending);
-        Ok(())
-    }
-
     /// Forgets what a session was lent, with the session.
     pub fn forget(&self, session: &SessionId) {
         self.sessions
@@ -446,7 +414,7 @@ fn minted(lend: &Lend) -> Option<&Arc<Minted>> {
 }
 
 /// Whether a credential may be without this part of it.
-fn is_optional(binding: &Binding) -> bool {
+pub(super) fn is_optional(binding: &Binding) -> bool {
     match &binding.role {
         Role::Part(signing) => signing
             .parts
@@ -485,46 +453,5 @@ fn ask_for_searchable(fields: &mut HeaderMap, decoding: &mut Share) {
 
 /// How often parts that do not belong together are asked for again.
 const MOST_RUNS: usize = 3;
-/// Secrets of one session that answers are searched for.
-const MOST_REMEMBERED: usize = 256;
-
-#[cfg(test)]
-mod tests {
-    use zeroize::Zeroizing;
-
-    use super::*;
-    use crate::session::stage::{GITHUB, binding, head, issue, name};
-
-    #[test]
-    fn an_origin_that_may_know_a_secret_is_searched_strictly_after_it_was_lent() {
-        let bindings = vec![binding(
-            "github",
-            &["https://good.example"],
-            &["header:authorization:Bearer"],
-        )];
-        let bindings = Arc::new(Bindings::new(bindings).unwrap());
-        let phantoms = issue(&bindings, 1);
-        let credentials = Credentials::new(bindings.clone(), &Stores::new([]));
-        let id = SessionId::new("ours").unwrap();
-        let session = Session::new(id.clone(), Vec::new(), bindings.clone(), phantoms, None);
-        let strict = |origin: &str| {
-            let origin = head(origin, "/", &[]).origin;
-            let lent = credentials.remember(&session, &Vec::new(), bindings.manages(&origin));
-            lent.unwrap().map(|lent| lent.is_strict())
-        };
-        assert_eq!(strict("https://good.example"), None, "nothing was lent yet");
-        let secret = Secret::new(Zeroizing::new(GITHUB.as_bytes().to_vec()), false).unwrap();
-        let phantom = session
-            .phantoms()
-            .of(&name("github"))
-            .unwrap()
-            .reveal()
-            .as_bytes();
-        let echoes = Arc::new(Echoes::new([(GITHUB.as_bytes(), phantom)]).unwrap());
-        let lent = vec![(name("github"), Arc::new(secret))];
-        let lending = Arc::new(Lending { lent, echoes });
-        credentials.sessions.lock().unwrap().insert(id, lending);
-        assert_eq!(strict("https://good.example"), Some(true));
-        assert_eq!(strict("https://other.example"), Some(false));
-    }
-}
+/// The latest secrets of one store that are still looked for.
+const MOST_GIVEN: usize = 4;

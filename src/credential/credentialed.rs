@@ -5,8 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
+use super::attach::Error;
+use super::lending::Lending;
 use super::mint::Minting;
-use super::scrub::{Echoes, ScrubBody, ScrubFrames, Scrubber};
+use super::scrub::{Echoes, Guessed, ScrubBody, ScrubFrames, Scrubber};
 use crate::body::{Content, Meter, Share};
 use crate::intercept::Upgrade;
 use crate::message::{Origin, RequestHead};
@@ -30,17 +32,41 @@ pub struct Credentialed {
 /// What is looked for in the answer.
 #[derive(Clone)]
 pub struct Lent {
-    pub(super) echoes: Arc<Echoes>,
+    pub(super) lending: Arc<Lending>,
+    /// What is looked for, where it is more than in other answers of the session.
+    pub(super) echoes: Option<Arc<Echoes>>,
     pub(super) strict: bool,
     pub(super) signed: bool,
 }
 
 impl Lent {
-    /// Whether the origin knows a secret, from this exchange or an earlier one, so that an answer that cannot be searched
-    /// is refused.
+    /// Whether the origin may know a secret, from this exchange or another one, whoever's, so that an answer that cannot be
+    /// searched is refused.
     #[must_use]
     pub fn is_strict(&self) -> bool {
         self.strict
+    }
+
+    /// The same for an answer to a request that failed: services repeat what they were sent then, signatures among it.
+    ///
+    /// # Errors
+    /// [`Error::Unscrubbable`], where one of them cannot be looked for.
+    pub fn of_failure(self) -> Result<Self, Error> {
+        if self.lending.signatures.are_none() {
+            return Ok(self);
+        }
+        let echoes = Some(self.lending.with_signatures()?);
+        Ok(Self {
+            echoes,
+            // An answer that fails is short, and nobody needs it in a coding.
+            strict: self.strict || self.signed,
+            signed: false,
+            ..self
+        })
+    }
+
+    fn echoes(&self) -> &Arc<Echoes> {
+        self.echoes.as_ref().unwrap_or(&self.lending.echoes)
     }
 
     /// Whether the origin was given nothing but a signature, so that its codings can stay as they are: what it knows is the
@@ -51,31 +77,37 @@ impl Lent {
     }
 
     /// Replaces echoes in fields; gives their number.
-    pub fn scrub_fields(&self, fields: &mut HeaderMap) -> u64 {
-        self.echoes.scrub_fields(fields)
+    ///
+    /// # Errors
+    /// [`Guessed`], where the session may be shown nothing of the answer.
+    pub fn scrub_fields(&self, fields: &mut HeaderMap) -> Result<u64, Guessed> {
+        self.echoes().scrub_fields(fields)
     }
 
     /// Replaces echoes in content that is there as a whole.
-    #[must_use]
-    pub fn scrub_whole(&self, content: Bytes) -> Bytes {
-        let mut scrubber = Scrubber::new(self.echoes.clone());
+    ///
+    /// # Errors
+    /// As [`Lent::scrub_fields`].
+    pub fn scrub_whole(&self, content: Bytes) -> Result<Bytes, Guessed> {
+        let mut scrubber = Scrubber::new(self.echoes().clone());
         let settled = scrubber.push(content);
         let rest = scrubber.finish();
-        if rest.is_empty() {
-            return settled;
-        }
-        [settled, rest].concat().into()
+        scrubber.check()?;
+        Ok(match rest.is_empty() {
+            true => settled,
+            false => [settled, rest].concat().into(),
+        })
     }
 
     /// Replaces echoes in content as it streams; the fields tell its type.
     pub fn scrub<B>(&self, body: B, fields: &HeaderMap) -> ScrubBody<B> {
-        ScrubBody::new(body, fields, Scrubber::new(self.echoes.clone()))
+        ScrubBody::new(body, fields, Scrubber::new(self.echoes().clone()))
     }
 
     /// Replaces echoes in the WebSocket messages of the origin.
     #[must_use]
     pub fn scrub_frames(&self) -> ScrubFrames {
-        ScrubFrames::new(self.echoes.clone())
+        ScrubFrames::new(self.echoes().clone())
     }
 }
 

@@ -1,13 +1,17 @@
 //! The forms in which an origin may send a lent secret back, each with the form of its phantom beside it.
 //!
-//! Found: plain; hex; base64 and base64url at the three alignments; percent-encoded in the usual sets and in full; escaped
-//! in JSON and HTML, in the usual sets and (JSON) in full. The Basic form is base64 at one of the alignments.
+//! Found: plain; hex; hex with what stands between bytes (space, colon, hyphen, `0x`); `\x41`; base64 and base64url at the three
+//! alignments; percent-encoded in the usual sets and in full; escaped in JSON and HTML, in the usual sets and in full; UTF-16.
+//! The Basic form is base64 at one of the alignments. Of secrets that have a [`Part`], pieces of each form are found, too, and so
+//! base64 with line breaks, and escapes that are mixed at will.
 //!
-//! Not found: a form of a form (base64 in percent-encoding), base64 with line breaks inside, escapes mixed at will within
-//! one secret, other charsets, a part of a secret.
+//! Not found: a form of a form (base64 in hex), decimal numbers (which differ in length), base32, other charsets.
+
+use std::ops::Range;
 
 use zeroize::Zeroizing;
 
+use super::part::Part;
 use super::scrub::Unscrubbable;
 
 /// One spelling of a secret and what stands in its place; both are equally long.
@@ -15,6 +19,20 @@ pub(super) struct Form {
     pub(super) secret: Zeroizing<Vec<u8>>,
     pub(super) phantom: Zeroizing<Vec<u8>>,
     pub(super) tail: Option<Tail>,
+    pub(super) piece: Option<Piece>,
+    /// What stands between the bytes of a form in hex, where something does.
+    pub(super) between: Option<&'static [u8]>,
+}
+
+/// Which pieces of a form are looked for.
+#[derive(Clone)]
+pub(super) struct Piece {
+    /// Where the letters stand that count.
+    pub(super) within: Range<usize>,
+    /// How many bytes of them make a piece.
+    pub(super) least: usize,
+    /// How many of those must differ from the phantom's.
+    pub(super) differing: usize,
 }
 
 /// The base64 character after the interior of a form, which holds bits of the secret's last byte and of what follows it.
@@ -38,38 +56,40 @@ impl Tail {
     }
 }
 
-/// All forms of one secret; each spelling once.
+/// All forms of one secret; each spelling once. `stand_in` is what is written in its place, the phantom or as long as it.
 ///
 /// # Errors
 /// [`Unscrubbable`] by cause.
-pub(super) fn forms(secret: &[u8], phantom: &[u8]) -> Result<Vec<Form>, Unscrubbable> {
+pub(super) fn forms(secret: &[u8], stand_in: &[u8], part: Option<&Part>) -> Result<Vec<Form>, Unscrubbable> {
     if secret.len() < SHORTEST {
         return Err(Unscrubbable::TooShort);
     }
-    if secret == phantom {
+    if secret == stand_in {
         return Err(Unscrubbable::PhantomIsSecret);
     }
-    if secret.len() != phantom.len() {
+    if secret.len() != stand_in.len() {
         return Err(Unscrubbable::ShapeDiffers);
     }
     let mut forms: Vec<Form> = Vec::new();
-    for (secret, phantom) in spellings(secret).into_iter().zip(spellings(phantom)) {
-        let same_shape = secret.iter().zip(phantom.iter()).all(|(s, p)| alike(*p, *s));
-        if secret.len() != phantom.len() || !same_shape {
+    for (secret, phantom) in spellings(secret).into_iter().zip(spellings(stand_in)) {
+        let pairs = secret.text.iter().zip(phantom.text.iter());
+        if secret.text.len() != phantom.text.len() || !pairs.clone().all(|(s, p)| alike(*p, *s)) {
             return Err(Unscrubbable::ShapeDiffers);
         }
-        if !forms.iter().any(|known| known.secret == secret) {
+        if !forms.iter().any(|known| known.secret == secret.text) {
             forms.push(Form {
-                secret,
-                phantom,
+                piece: part.map(|part| secret.piece(part)),
+                secret: secret.text,
+                phantom: phantom.text,
                 tail: None,
+                between: secret.between,
             });
         }
     }
     for alphabet in [STANDARD, URL_SAFE] {
         for shift in 0..3 {
             let (form, tail) = sextets(secret, shift, alphabet);
-            let (phantom, phantom_tail) = sextets(phantom, shift, alphabet);
+            let (phantom, phantom_tail) = sextets(stand_in, shift, alphabet);
             let tail = Tail {
                 phantom: phantom_tail.secret,
                 ..tail
@@ -77,14 +97,30 @@ pub(super) fn forms(secret: &[u8], phantom: &[u8]) -> Result<Vec<Form>, Unscrubb
             let tail = (tail.secret != tail.phantom).then_some(tail);
             if !forms.iter().any(|known| known.secret == form) {
                 forms.push(Form {
+                    piece: part.map(|part| sextets_of(part, shift, form.len())),
                     secret: form,
                     phantom,
                     tail,
+                    between: None,
                 });
             }
         }
     }
     Ok(forms)
+}
+
+/// The pieces of a form in base64: the characters that are made of a part's letters alone.
+fn sextets_of(part: &Part, shift: usize, length: usize) -> Piece {
+    let first = (8 * shift).div_ceil(6);
+    let at = |letter: usize| 8 * (shift + letter);
+    let start = at(part.letters.start).div_ceil(6).saturating_sub(first);
+    let end = (at(part.letters.end) / 6).saturating_sub(first);
+    Piece {
+        within: start..end.min(length),
+        // Fewer by one where the letters begin within a character.
+        least: 8 * part.least / 6 - 1,
+        differing: part.least - 2,
+    }
 }
 
 /// Whether a byte may stand where a phantom has another: letters and digits for each other, all else for itself.
@@ -133,41 +169,84 @@ fn sextets(bytes: &[u8], shift: usize, alphabet: &'static [u8; 64]) -> (Zeroizin
     )
 }
 
+/// A text spelled byte for byte.
+struct Spelled {
+    text: Zeroizing<Vec<u8>>,
+    /// Where the spelling of each byte stands.
+    bytes: Vec<Range<usize>>,
+    between: Option<&'static [u8]>,
+}
+
+impl Spelled {
+    fn piece(&self, part: &Part) -> Piece {
+        let bytes = &self.bytes[part.letters.clone()];
+        let length = |row: &[Range<usize>]| row[row.len() - 1].end - row[0].start;
+        Piece {
+            within: bytes[0].start..bytes[bytes.len() - 1].end,
+            least: bytes
+                .windows(part.least)
+                .map(length)
+                .min()
+                .unwrap_or(self.text.len()),
+            // By chance a phantom has a letter of its secret's at the same place; a constant of all tokens of a kind is more.
+            differing: part.least - 2,
+        }
+    }
+}
+
 /// The spellings byte for byte, always as many and in the same order.
-fn spellings(bytes: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
-    let mut all = vec![Zeroizing::new(bytes.to_vec())];
+fn spellings(bytes: &[u8]) -> Vec<Spelled> {
+    let mut all = vec![spell(bytes, b"", |byte, out| out.push(byte))];
     for digits in [LOWER, UPPER] {
-        all.push(spell(bytes, |byte, out| hex(byte, digits, out)));
+        all.push(spell(bytes, b"", |byte, out| hex(byte, digits, out)));
+        for between in BETWEEN_HEX {
+            all.push(spell(bytes, between, |byte, out| hex(byte, digits, out)));
+        }
         for kept in KEPT_IN_PERCENT {
-            all.push(spell(bytes, |byte, out| percent(byte, kept, digits, out)));
+            all.push(spell(bytes, b"", |byte, out| percent(byte, kept, digits, out)));
         }
-        all.push(spell(bytes, |byte, out| {
-            out.extend_from_slice(b"%");
-            hex(byte, digits, out);
-        }));
+        for (before, after) in AROUND_HEX {
+            all.push(spell(bytes, b"", |byte, out| {
+                out.extend_from_slice(before);
+                hex(byte, digits, out);
+                out.extend_from_slice(after);
+            }));
+        }
         for escaped in ESCAPED_IN_JSON {
-            all.push(spell(bytes, |byte, out| json(byte, escaped, digits, out)));
+            all.push(spell(bytes, b"", |byte, out| json(byte, escaped, digits, out)));
         }
-        all.push(spell(bytes, |byte, out| json_unicode(byte, digits, out)));
+        all.push(spell(bytes, b"", |byte, out| json_unicode(byte, digits, out)));
     }
     for entities in ENTITIES {
-        all.push(spell(bytes, |byte, out| {
+        all.push(spell(bytes, b"", |byte, out| {
             match entities.iter().find(|(special, _)| *special == byte) {
                 Some((_, entity)) => out.extend_from_slice(entity.as_bytes()),
                 None => out.push(byte),
             }
         }));
     }
+    // UTF-16 in either order of bytes, but for the NUL before or behind the whole.
+    all.push(spell(bytes, b"\0", |byte, out| out.push(byte)));
     all
 }
 
 /// Spells each byte; six bytes are the most that one becomes, so no copy is left behind by growing.
-fn spell(bytes: &[u8], one: impl Fn(u8, &mut Vec<u8>)) -> Zeroizing<Vec<u8>> {
-    let mut out = Zeroizing::new(Vec::with_capacity(6 * bytes.len()));
-    for &byte in bytes {
-        one(byte, &mut out);
+fn spell(bytes: &[u8], between: &'static [u8], one: impl Fn(u8, &mut Vec<u8>)) -> Spelled {
+    let mut text = Zeroizing::new(Vec::with_capacity(6 * bytes.len()));
+    let mut places = Vec::with_capacity(bytes.len());
+    for (at, &byte) in bytes.iter().enumerate() {
+        if at > 0 {
+            text.extend_from_slice(between);
+        }
+        let start = text.len();
+        one(byte, &mut text);
+        places.push(start..text.len());
     }
-    out
+    Spelled {
+        text,
+        bytes: places,
+        between: BETWEEN_HEX.contains(&between).then_some(between),
+    }
 }
 
 fn hex(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
@@ -212,6 +291,12 @@ const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
+/// What writers of bytes in hex put between them (AWS's errors, certificates' prints, sources in C).
+const BETWEEN_HEX: [&[u8]; 6] = [b" ", b":", b"-", b",0x", b", 0x", b" 0x"];
+
+/// What stands around each byte in hex: percent-encoding in full, string literals, references of HTML.
+const AROUND_HEX: [(&[u8], &[u8]); 3] = [(b"%", b""), (b"\\x", b""), (b"&#x", b";")];
+
 /// What is left as it is beside letters and digits: nothing (strict writers), RFC 3986 unreserved, `encodeURIComponent`, the same with `/` (path
 /// writers), `encodeURI`, and forms.
 const KEPT_IN_PERCENT: [&str; 6] = ["", "-._~", "-._~!*'()", "-._~/", "-._~!*'();/?:@&=+$,#", "-._* "];
@@ -253,14 +338,14 @@ mod tests {
 
     fn spelled(secret: &str, phantom: &str) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ascii");
-        let all = forms(secret.as_bytes(), phantom.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let all = forms(secret.as_bytes(), phantom.as_bytes(), None).unwrap_or_else(|e| panic!("{e}"));
         all.iter()
             .map(|form| (text(&form.secret), text(&form.phantom)))
             .collect()
     }
 
     #[test]
-    fn a_token_of_letters_and_digits_has_twelve_forms() {
+    fn a_token_of_letters_and_digits_has_twenty_nine_forms() {
         let forms = spelled("ghp_aB3dE5", "ghp_xY7zW9");
         let pair = |secret: &str, phantom: &str| (secret.to_owned(), phantom.to_owned());
         assert!(forms.contains(&pair("ghp_aB3dE5", "ghp_xY7zW9")));
@@ -275,8 +360,20 @@ mod tests {
                 .iter()
                 .any(|(secret, _)| secret.starts_with("\\u0067\\u0068\\u0070\\u005F"))
         );
-        // Plain, hex twice, percent four times, JSON twice, base64 thrice; base64url would differ where a + or / is.
-        assert_eq!(forms.len(), 12, "{forms:?}");
+        for expected in [
+            "67 68 70 5f 61 42 33 64 45 35",
+            "67:68:70:5F:61:42:33:64:45:35",
+            "67-68-70-5f-61-42-33-64-45-35",
+            "67, 0x68, 0x70, 0x5f, 0x61, 0x42, 0x33, 0x64, 0x45, 0x35",
+            "\\x67\\x68\\x70\\x5f\\x61\\x42\\x33\\x64\\x45\\x35",
+            "&#x67;&#x68;&#x70;&#x5F;&#x61;&#x42;&#x33;&#x64;&#x45;&#x35;",
+            "g\0h\0p\0_\0a\0B\x003\0d\0E\x005",
+        ] {
+            assert!(forms.iter().any(|(secret, _)| secret == expected), "{expected}");
+        }
+        // Plain, hex 2, between 12, percent 4, `\x` 2, references 2, JSON 2, UTF-16, base64 3; base64url would differ where a +
+        // or / is.
+        assert_eq!(forms.len(), 29, "{forms:?}");
     }
 
     #[test]
@@ -317,17 +414,20 @@ mod tests {
 
     #[test]
     fn a_secret_that_cannot_be_scrubbed_in_place_is_refused() {
-        assert_eq!(forms(b"short12", b"phant12").err(), Some(Unscrubbable::TooShort));
         assert_eq!(
-            forms(b"secret/12", b"phantom12").err(),
+            forms(b"short12", b"phant12", None).err(),
+            Some(Unscrubbable::TooShort)
+        );
+        assert_eq!(
+            forms(b"secret/12", b"phantom12", None).err(),
             Some(Unscrubbable::ShapeDiffers)
         );
         assert_eq!(
-            forms(b"secret123", b"phant1234x").err(),
+            forms(b"secret123", b"phant1234x", None).err(),
             Some(Unscrubbable::ShapeDiffers)
         );
         assert_eq!(
-            forms(b"secret123", b"secret123").err(),
+            forms(b"secret123", b"secret123", None).err(),
             Some(Unscrubbable::PhantomIsSecret)
         );
     }

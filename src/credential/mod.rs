@@ -4,8 +4,11 @@ mod attach;
 mod credentialed;
 mod echo;
 mod examine;
+mod guesses;
 mod inject;
+mod lending;
 mod mint;
+mod part;
 pub mod preset;
 mod recodes;
 pub mod ring;
@@ -19,9 +22,10 @@ pub use attach::{Credentials, Error, IssueFailure};
 pub(crate) use credentialed::CredentialedParts;
 pub use credentialed::{Credentialed, Lent};
 pub use examine::{Examined, Lack, account_in_environment};
+pub use guesses::Guesses;
 pub use inject::AttachFailure;
 pub use mint::{MintFailure, Minting};
-pub use scrub::{Echoes, FrameFault, ScrubBody, ScrubFrames, Scrubber};
+pub use scrub::{Echoes, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, Sought};
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
     EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore, Source,

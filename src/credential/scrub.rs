@@ -1,28 +1,33 @@
 //! Puts the phantom back wherever an answer echoes a lent secret, in place, while it streams.
 //!
 //! Phantoms are as long as their secrets and of the same character classes, so no length changes and `Content-Length` stays
-//! true. Every whole echo is replaced, also where echoes overlap. One that the end of the content cuts short is not, nor one
-//! that is cut over several `data:` lines of an event stream, or over several WebSocket messages.
+//! true. Every whole echo is replaced, also where echoes overlap; and of secrets that have a [`Part`](super::part::Part) every piece
+//! of so many letters, in fields, in the first [`FINE`] bytes of a content or message, and at each end.
 //!
 //! What could, by its shape, begin an echo is held back until more comes or the content ends, however long that takes. What is
-//! held depends on nothing but what the phantoms tell, too. Were it only what a secret begins with, or were a cut echo
-//! replaced, then the workload could have any origin send it guesses, and learn from what comes late or changed how far they
-//! are right.
+//! held depends on nothing but what the phantoms tell, too. Were it only what a secret begins with, then the workload could have
+//! any origin send it guesses, and learn from what comes late how far they are right. It learns the same from pieces that are
+//! replaced; therefore those are counted ([`Guesses`](super::guesses::Guesses)), and few of them end what the session is shown.
 
 mod beginnings;
 mod body;
 mod echoes;
 mod frames;
+mod index;
 mod messages;
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use zeroize::Zeroizing;
 
-pub use body::ScrubBody;
-pub use echoes::Echoes;
+pub use body::{ScrubBody, ScrubFault};
 use echoes::{Echo, Scan};
+pub use echoes::{Echoes, Sought};
 pub use frames::{FrameFault, ScrubFrames};
+
+/// Original bytes that were given out. Rare, so it is as small as can be where there are none.
+type Past = Box<Zeroizing<Vec<u8>>>;
 
 /// Says why a secret's echoes could not be replaced in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +43,19 @@ pub enum Unscrubbable {
     PhantomIsSecret,
 }
 
+/// The session met more parts of secrets than accidents make, so it is shown nothing more in which one could be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("answers to the session held too many different parts of secrets")]
+pub struct Guessed;
+
+impl Guessed {
+    /// The reason code in refusals and audit.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        "secret_guessed"
+    }
+}
+
 /// Replaces echoes in one stream of bytes, however it is cut.
 ///
 /// Holds back only a last part that, by its shape, could begin an echo. Has no `Debug`: it may hold a part of a secret.
@@ -47,6 +65,10 @@ pub struct Scrubber {
     held: Bytes,
     /// How many of them were given out all the same.
     shown: usize,
+    /// The last of the original bytes before them, where a piece may have begun in those.
+    past: Past,
+    /// In how many bytes more pieces are looked for; [`usize::MAX`] for however many there are.
+    fine: usize,
     /// Echoes that reach into what is held back.
     open: Vec<Echo>,
     replaced: u64,
@@ -59,8 +81,26 @@ impl Scrubber {
             echoes,
             held: Bytes::new(),
             shown: 0,
+            past: Past::default(),
+            fine: FINE,
             open: Vec::new(),
             replaced: 0,
+        }
+    }
+
+    /// Has pieces looked for however much there is: where little comes at once.
+    fn look_closely(&mut self) {
+        self.fine = usize::MAX;
+    }
+
+    /// Whether nothing of the stream may be given out any more.
+    ///
+    /// # Errors
+    /// [`Guessed`].
+    pub fn check(&self) -> Result<(), Guessed> {
+        match self.echoes.guesses().are_spent() {
+            true => Err(Guessed),
+            false => Ok(()),
         }
     }
 
@@ -82,11 +122,15 @@ impl Scrubber {
         if self.held() == 0 {
             return Bytes::new();
         }
+        self.fine = self.fine.max(FINE);
         let mut owned = BytesMut::from(&self.held[..]);
+        let mut found = self.echoes.scan(&self.held, true, self.held.len()).found;
+        self.add_those_before(&self.held, &mut found);
+        found.retain(|echo| !self.is_open(echo));
+        self.echoes.count(&found);
         // Echoes before it may reach into it.
-        let mut echoes = self.open.clone();
-        echoes.extend(self.echoes.scan(&self.held, true).found);
-        self.echoes.write(&mut echoes, &mut owned);
+        found.extend(&self.open);
+        self.echoes.write(&mut found, &mut owned);
         let shown = std::mem::replace(&mut self.shown, self.held.len());
         owned.freeze().split_off(shown)
     }
@@ -94,7 +138,15 @@ impl Scrubber {
     /// Forgets what is held back: the stream failed.
     fn forget(&mut self) {
         self.held.clear();
+        self.past.clear();
         self.shown = 0;
+    }
+
+    /// Adds the pieces that begin in what was given out before.
+    fn add_those_before(&self, bytes: &[u8], found: &mut Vec<Echo>) {
+        if !self.past.is_empty() {
+            self.echoes.scan_border(&self.past, bytes, found);
+        }
     }
 
     /// Takes the next bytes and gives those that are settled: the same `Bytes` where nothing was to be done.
@@ -104,7 +156,7 @@ impl Scrubber {
         } else {
             self.join(chunk)
         };
-        let scan = self.echoes.scan(&bytes, false);
+        let scan = self.echoes.scan(&bytes, false, self.fine);
         let settled = self.settle(bytes, scan);
         self.unseen(settled)
     }
@@ -112,8 +164,10 @@ impl Scrubber {
     /// Gives what was held back, at the end of the stream; the scrubber can then begin another.
     pub fn finish(&mut self) -> Bytes {
         let bytes = std::mem::take(&mut self.held);
-        let scan = self.echoes.scan(&bytes, true);
+        let scan = self.echoes.scan(&bytes, true, bytes.len());
         let settled = self.settle(bytes, scan);
+        self.past.clear();
+        self.fine = self.fine.max(FINE);
         self.unseen(settled)
     }
 
@@ -134,28 +188,55 @@ impl Scrubber {
 
     /// Replaces the echoes before the held part and keeps the rest; `open` and `scan` count from the start of `bytes`.
     fn settle(&mut self, mut bytes: Bytes, scan: Scan) -> Bytes {
-        if scan.hold < bytes.len() {
-            self.held = bytes.split_off(scan.hold);
+        let Scan { mut found, hold } = scan;
+        if hold > 0 {
+            self.add_those_before(&bytes, &mut found);
         }
-        // An echo that begins in the held part is found again with the next bytes.
-        let begun = self.open.len();
-        self.open.extend(
-            scan.found
-                .into_iter()
-                .filter(|echo| echo.start < scan.hold as isize),
-        );
-        if self.open.is_empty() {
+        self.remember(&bytes[..hold]);
+        if hold < bytes.len() {
+            self.held = bytes.split_off(hold);
+        }
+        // An echo that begins in the held part is found again with the next bytes, and the rest of one that is known, too.
+        found.retain(|echo| echo.start < hold as isize && !self.is_open(echo));
+        if self.fine != usize::MAX {
+            self.fine = self.fine.saturating_sub(bytes.len());
+        }
+        if found.is_empty() && self.open.is_empty() {
             return bytes;
         }
-        self.replaced += (self.open.len() - begun) as u64;
+        self.echoes.count(&found);
+        self.replaced += found.len() as u64;
+        self.open.append(&mut found);
         let mut owned = bytes
             .try_into_mut()
             .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         self.echoes.write(&mut self.open, &mut owned);
-        self.open.retain_mut(|echo| echo.advance(scan.hold));
+        self.open.retain_mut(|echo| echo.advance(hold));
         owned.freeze()
     }
+
+    /// Whether it is the rest of an echo that reaches into what was held back.
+    fn is_open(&self, echo: &Echo) -> bool {
+        self.open.iter().any(|open| open.covers(echo))
+    }
+
+    /// Keeps the last of what is given out, where a piece may go on behind it.
+    fn remember(&mut self, given: &[u8]) {
+        let kept = self.echoes.past(given);
+        if kept.len() == given.len() && !self.past.is_empty() {
+            self.past.extend_from_slice(kept);
+            let surplus = self.past.len().saturating_sub(self.echoes.reach());
+            self.past.drain(..surplus);
+        } else if !kept.is_empty() || !given.is_empty() {
+            self.past.clear();
+            self.past.extend_from_slice(kept);
+        }
+    }
 }
+
+/// In so many bytes of a content or a message pieces are looked for; behind them whole echoes, and pieces at its end. To look for
+/// pieces takes some ten times as long, and whoever sends more sends files.
+pub const FINE: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests;

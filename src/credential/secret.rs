@@ -164,13 +164,7 @@ impl Secret {
         if text.len() == self.bytes.len() && text.iter().zip(&self.bytes).all(|(p, s)| echo::alike(*p, *s)) {
             return Zeroizing::new(text.to_vec());
         }
-        let mask = |byte: &u8| match byte {
-            b'A'..=b'Z' => b'X',
-            b'a'..=b'z' => b'x',
-            b'0'..=b'9' => b'0',
-            other => *other,
-        };
-        Zeroizing::new(self.bytes.iter().map(mask).collect())
+        mask(&self.bytes)
     }
 
     /// The bytes, for the credential room alone.
@@ -183,6 +177,17 @@ impl Drop for Secret {
     fn drop(&mut self) {
         self.bytes.zeroize();
     }
+}
+
+/// What hides a text: of its length, with its punctuation, and worth nothing.
+pub(in crate::credential) fn mask(text: &[u8]) -> Zeroizing<Vec<u8>> {
+    let mask = |byte: &u8| match byte {
+        b'A'..=b'Z' => b'X',
+        b'a'..=b'z' => b'x',
+        b'0'..=b'9' => b'0',
+        other => *other,
+    };
+    Zeroizing::new(text.iter().map(mask).collect())
 }
 
 /// Takes one line break from the end, as editors and commands leave it.

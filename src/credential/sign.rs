@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
 
@@ -23,7 +25,7 @@ use crate::signature::sigv4::{self, Payload, With};
 pub(super) type Fetched = Vec<(CredentialName, Lease)>;
 
 /// Signs a request, with what was fetched for it. `last` is the greatest number that was used once with this credential, `budget`
-/// what all held content may take.
+/// what all held content may take. Gives the signature as it is written, in each way in which it could be.
 ///
 /// # Errors
 /// [`Error`] by cause; the request must then be dropped, for it may be half changed.
@@ -34,7 +36,7 @@ pub(super) fn sign(
     lend: &Lend,
     fetched: &Fetched,
     (last, budget): (&AtomicU64, &Arc<HoldBudget>),
-) -> Result<(), Error> {
+) -> Result<Vec<Vec<u8>>, Error> {
     let signing = lend.signing().ok_or(Error::Unknown)?;
     match proof {
         Proof::SigV4(proven) => sign_sigv4(head, content, *proven, (lend, signing), fetched, budget),
@@ -58,7 +60,7 @@ fn sign_sigv4(
     (lend, signing): (&Lend, &Signing),
     fetched: &Fetched,
     budget: &Arc<HoldBudget>,
-) -> Result<(), Error> {
+) -> Result<Vec<Vec<u8>>, Error> {
     let Signer::SigV4(signer) = &signing.signer else {
         return Err(Error::Unknown);
     };
@@ -101,6 +103,7 @@ fn sign_sigv4(
         content: hash.as_ref(),
     };
     let signed = sigv4::sign(head, claim, verified, &with).map_err(unsigned)?;
+    let signature = signed.signature().to_owned();
     match claim.payload() {
         // What was held is known to have its hash.
         Payload::Hash(hash) if content.held().is_none() && !content.is_empty() => {
@@ -119,7 +122,7 @@ fn sign_sigv4(
         }
         Payload::Hash(_) | Payload::Unsigned | Payload::Absent => {}
     }
-    Ok(())
+    Ok(vec![signature.into_bytes()])
 }
 
 fn sign_by_recipe(
@@ -129,7 +132,7 @@ fn sign_by_recipe(
     (lend, signing): (&Lend, &Signing),
     fetched: &Fetched,
     last: &AtomicU64,
-) -> Result<(), Error> {
+) -> Result<Vec<Vec<u8>>, Error> {
     let ProvenRecipe {
         recipe,
         verified,
@@ -150,7 +153,18 @@ fn sign_by_recipe(
             head.fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
     }
-    Ok(())
+    Ok(signed.signature.as_deref().map_or_else(Vec::new, written))
+}
+
+/// A signature in each way in which recipes write one.
+fn written(signature: &[u8]) -> Vec<Vec<u8>> {
+    let hex: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+    vec![
+        STANDARD.encode(signature).into_bytes(),
+        URL_SAFE_NO_PAD.encode(signature).into_bytes(),
+        hex.to_uppercase().into_bytes(),
+        hex.into_bytes(),
+    ]
 }
 
 /// A credential's texts by the names of the recipe's parts, as far as there are any.

@@ -15,9 +15,10 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Limited};
 
 use super::live::{Cut, Watched};
+use super::refusal::Refusal;
 use crate::audit::{Length, Outcome, Trail};
 use crate::body::{Coding, DecodeBody, DecodeFault, Decoder, Share};
-use crate::credential::{self, Lent, MintFailure, ScrubBody};
+use crate::credential::{self, Guessed, Lent, MintFailure, ScrubBody, ScrubFault};
 use crate::message::fields;
 use crate::origin::{self, OriginBody};
 
@@ -42,6 +43,9 @@ pub enum Broken {
     /// The origin's content coding is malformed.
     #[error("the origin's content coding is malformed")]
     Coding,
+    /// The session may be shown nothing more of it.
+    #[error(transparent)]
+    Guessed(#[from] Guessed),
     /// The watch cut it.
     #[error(transparent)]
     Cut(#[from] Cut),
@@ -52,6 +56,7 @@ impl Broken {
         match self {
             Self::Origin(_) => "bad_response",
             Self::Coding => "encoding",
+            Self::Guessed(guessed) => guessed.reason(),
             Self::Cut(cut) => cut.reason(),
         }
     }
@@ -130,13 +135,20 @@ impl AnswerBody {
             }
             Source::Scrubbed(body) => {
                 let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
-                Poll::Ready(frame.map(|frame| frame.map_err(Broken::Origin)))
+                Poll::Ready(frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, Broken::Origin))))
             }
             Source::Decoded(body) => {
                 let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
-                Poll::Ready(frame.map(|frame| frame.map_err(decode_fault)))
+                Poll::Ready(frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, decode_fault))))
             }
         }
+    }
+}
+
+fn scrub_fault<E>(fault: ScrubFault<E>, broken: impl FnOnce(E) -> Broken) -> Broken {
+    match fault {
+        ScrubFault::Body(fault) => broken(fault),
+        ScrubFault::Guessed(guessed) => Broken::Guessed(guessed),
     }
 }
 
@@ -217,14 +229,15 @@ impl Body for AnswerBody {
 /// and in the content as it streams.
 ///
 /// # Errors
-/// [`origin::Error::Coding`] where something was lent and the content's coding cannot be undone,
-/// [`origin::Error::DecodingBudget`] where there is no room for that in what `decoding` is a share of.
+/// [`origin::Error::Coding`] where the origin may know a secret and the content's coding cannot be undone;
+/// [`origin::Error::DecodingBudget`] where there is no room for that in what `decoding` is a share of;
+/// [`credential::Error::Guessed`] where the session may be shown nothing of the answer.
 pub fn clean(
     response: Response<OriginBody>,
     method: &Method,
     lent: Option<&Lent>,
     decoding: Share,
-) -> Result<Response<AnswerBody>, origin::Error> {
+) -> Result<Response<AnswerBody>, Refusal> {
     let (mut parts, body) = response.into_parts();
     // The reason phrase among them: it is the origin's text (threats I02).
     parts.extensions.clear();
@@ -238,7 +251,9 @@ pub fn clean(
             },
         ));
     };
-    let echoes = lent.scrub_fields(&mut parts.headers);
+    let echoes = lent
+        .scrub_fields(&mut parts.headers)
+        .map_err(credential::Error::from)?;
     let bare = *method == Method::HEAD || body.is_end_stream();
     // A digest that the client checks is over the coded form, and in an answer that succeeds nothing is echoed of a signature.
     let as_it_is = lent.is_signed() && parts.status.is_success();
@@ -247,7 +262,7 @@ pub fn clean(
         Ok(codings) => codings,
         // What was lent earlier is looked for as far as it can be seen; what is lent now must be found.
         Err(_) if !lent.is_strict() => Vec::new(),
-        Err(_) => return Err(origin::Error::Coding),
+        Err(_) => return Err(origin::Error::Coding.into()),
     };
     let partial = parts.status == StatusCode::PARTIAL_CONTENT;
     let source = if codings.is_empty() || bare || (partial && !lent.is_strict()) {
@@ -257,7 +272,7 @@ pub fn clean(
     } else {
         // A part of an encoded representation cannot be decoded by itself.
         if partial {
-            return Err(origin::Error::Coding);
+            return Err(origin::Error::Coding.into());
         }
         let decoder = Decoder::new(&codings)
             .map_err(|_| origin::Error::Coding)?
@@ -305,8 +320,8 @@ pub async fn minted(
     }
     let content = match lent {
         Some(lent) => {
-            lent.scrub_fields(&mut parts.headers);
-            lent.scrub_whole(content)
+            lent.scrub_fields(&mut parts.headers)?;
+            lent.scrub_whole(content)?
         }
         None => content,
     };

@@ -138,6 +138,12 @@ impl Worker {
         if lent.as_ref().is_some_and(Lent::is_signed) {
             clock::watch(response.status(), response.headers(), SystemTime::now());
         }
+        let lent = match lent {
+            Some(lent) if response.status().is_client_error() || response.status().is_server_error() => {
+                Some(lent.of_failure()?)
+            }
+            lent => lent,
+        };
         if let Some(minting) = minting.filter(|_| response.status().is_success()) {
             let keep = |kind: &str, content: &[u8]| self.shared.credentials.keep(&minting, kind, content);
             // Boxed, so that the usual exchange does not carry room for it.

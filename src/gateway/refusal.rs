@@ -211,6 +211,9 @@ impl Refusal {
             Self::Credential(credential::Error::Minted(_)) => {
                 "The service answered with credentials, which are not given on; ask the operator to look at the gateway's log."
             }
+            Self::Credential(credential::Error::Guessed(_)) => {
+                "Begin another session; the gateway's log says what happened in this one."
+            }
             Self::Credential(_) => "Ask the operator to look at the gateway's log; the request was not sent.",
             Self::Audit(audit::Error::OverRate) => {
                 "Send requests more slowly. This one has no record of its own; the log counts it."
@@ -346,6 +349,7 @@ fn credential_row(why: &credential::Error) -> Row {
         E::Minted(_) => row(S::BAD_GATEWAY, Blame::Origin, "http_protocol_error"),
         E::Misplaced(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
         E::Unsignable(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
+        E::Guessed(_) => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
         E::Skewed | E::Expired => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
         E::Held(HoldFault::TooLong(_)) => row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error"),
         E::Held(HoldFault::Busy) => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "connection_limit_reached"),

@@ -204,6 +204,16 @@ impl Bindings {
             .any(|bound| matches!(bound.binding.role, Role::Place) && bound.is_for(origin))
     }
 
+    /// The credentials that are bound to an origin, parts of those that sign among them, by their places in the configuration.
+    pub(crate) fn bound_to(&self, origin: &Origin) -> Vec<usize> {
+        self.of(origin).into_iter().map(|bound| bound.index).collect()
+    }
+
+    /// A binding by its place in the configuration.
+    pub(crate) fn at(&self, index: usize) -> Option<&Binding> {
+        self.all.get(index).map(|bound| &bound.binding)
+    }
+
     /// The place of a credential in the configuration.
     pub(crate) fn index_of(&self, credential: &CredentialName) -> Option<usize> {
         self.all

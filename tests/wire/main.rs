@@ -21,6 +21,7 @@ mod policy;
 mod reach;
 mod review;
 mod shares;
+mod shown;
 mod signing;
 mod verdicts;
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     let all = [
         aws::ROWS,
         dial::ROWS,
+        shown::ROWS,
         echoes::ROWS,
         foreign::ROWS,
         framing::ROWS,

@@ -225,9 +225,11 @@ fn what_cannot_begin_an_echo_waits_for_nothing(rig: &Rig) {
     for (path, kind, piece, at_once) in cases {
         rig.origins.on(path, move |_| {
             let pause = Step::Pause(SILENCE.as_millis() as u64);
+            // A NUL behind a letter could be UTF-16; in messages it begins the next one.
+            let last = if at_once { b"\0" } else { b"\n" };
             chunked(
                 &format!("Content-Type: {kind}\r\n"),
-                [chunk(piece), pause, chunk(b"\0")],
+                [chunk(piece), pause, chunk(last)],
             )
         });
         let way = Way::Connect;

@@ -14,6 +14,10 @@ pub(super) struct Beginnings {
     usual: [bool; 256],
     /// The length of the longest form.
     longest: usize,
+    /// Which may stand in one that may begin anywhere in it.
+    any: [bool; 256],
+    /// What stands between the bytes of forms in hex.
+    between: Vec<&'static [u8]>,
     /// Sorted: a byte that no base64 holds, where in a form it stands (later places first), and in which one.
     marks: Vec<(u8, Reverse<u32>, u32)>,
 }
@@ -24,8 +28,20 @@ impl Beginnings {
         for byte in (0..=u8::MAX).filter(is_coded) {
             usual[usize::from(byte)] = true;
         }
+        let mut any = usual;
         let mut marks = Vec::new();
-        for (index, form) in forms.iter().enumerate() {
+        let mut between: Vec<_> = forms.iter().filter_map(|form| form.between).collect();
+        between.sort_unstable();
+        between.dedup();
+        for byte in forms.iter().flat_map(|form| form.phantom.iter()) {
+            any[usize::from(*byte)] = true;
+        }
+        // Spaces and colons are in all text: hex with such between is known by more.
+        for (index, form) in forms
+            .iter()
+            .enumerate()
+            .filter(|(_, form)| form.between.is_none())
+        {
             for (at, &byte) in form.phantom.iter().enumerate() {
                 usual[usize::from(byte)] = true;
                 // What ends a form leaves nothing to wait for.
@@ -37,16 +53,30 @@ impl Beginnings {
         marks.sort_unstable();
         Self {
             usual,
+            any,
+            between,
             longest: forms.iter().map(|form| form.phantom.len()).max().unwrap_or(0),
             marks,
         }
     }
 
+    /// Whether a form may go on behind this byte.
+    pub(super) fn may_hold(&self, byte: u8) -> bool {
+        self.any[usize::from(byte)]
+    }
+
     /// The length of the last part that could be the beginning of a form.
+    pub(super) fn length(&self, forms: &[Form], bytes: &[u8]) -> usize {
+        let apart = self.between.iter().map(|between| in_hex(bytes, between));
+        let apart = apart.max().unwrap_or(0).min(self.longest);
+        self.unbroken(forms, bytes).max(apart)
+    }
+
+    /// The same, of forms without gaps.
     ///
     /// Base64 can be cut behind any letter, so behind a letter it is the whole run of usual bytes. Behind another byte, such as
     /// the bracket that ends most JSON, it is what some form has up to there.
-    pub(super) fn length(&self, forms: &[Form], bytes: &[u8]) -> usize {
+    fn unbroken(&self, forms: &[Form], bytes: &[u8]) -> usize {
         let usual = |byte: &&u8| self.usual[usize::from(**byte)];
         let run = bytes.iter().rev().take(self.longest).take_while(usual).count();
         let (_, run) = bytes.split_at(bytes.len() - run);
@@ -78,6 +108,40 @@ impl Beginnings {
         }
         0
     }
+}
+
+/// The length of the last part that is bytes in hex with this between them, the last of them perhaps not whole.
+fn in_hex(bytes: &[u8], between: &[u8]) -> usize {
+    let is_pair = |pair: &[u8]| pair.iter().all(u8::is_ascii_hexdigit);
+    let pair_before = |end: usize| {
+        let start = end.checked_sub(2)?;
+        is_pair(&bytes[start..end]).then_some(start)
+    };
+    // Pairs and what is between, from an end backwards.
+    let pairs = |mut end: usize| {
+        while let Some(start) = bytes[..end]
+            .strip_suffix(between)
+            .and_then(|rest| pair_before(rest.len()))
+        {
+            end = start;
+        }
+        bytes.len() - end
+    };
+    let digits = bytes
+        .iter()
+        .rev()
+        .take(2)
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count();
+    let cut_in_a_pair = (0..=digits).map(|digits| match pairs(bytes.len() - digits) {
+        alone if alone == digits => 0,
+        more => more,
+    });
+    let cut_between = (1..between.len()).filter_map(|shown| {
+        let rest = bytes.strip_suffix(&between[..shown])?;
+        Some(pairs(pair_before(rest.len())?))
+    });
+    cut_in_a_pair.chain(cut_between).max().unwrap_or(0)
 }
 
 /// Whether base64 or base64url may hold it.

@@ -7,13 +7,14 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
 
-use super::{Scrubber, messages::Messages};
+use super::{Guessed, Scrubber, messages::Messages};
 
 /// A body with phantoms in place of echoes, in data and trailers.
 ///
-/// As long as the body it wraps, and its end and errors are that body's; after an error nothing held back is released, and no
+/// As long as the body it wraps, and its end is that body's; after an error nothing held back is released, and no
 /// pause releases it either: whoever makes the origin pause (by not reading on, by a full connection) would see what it held.
 pub struct ScrubBody<B> {
     body: B,
@@ -24,9 +25,23 @@ pub struct ScrubBody<B> {
     done: bool,
 }
 
+/// Why a body ended before its end.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScrubFault<E> {
+    /// The body itself did.
+    #[error(transparent)]
+    Body(E),
+    /// The session may be shown nothing more of it.
+    #[error(transparent)]
+    Guessed(#[from] Guessed),
+}
+
 impl<B> ScrubBody<B> {
     /// Wraps a body in its identity form, of the type that its fields tell.
-    pub fn new(body: B, fields: &HeaderMap, scrubber: Scrubber) -> Self {
+    pub fn new(body: B, fields: &HeaderMap, mut scrubber: Scrubber) -> Self {
+        if is_of_events(fields) {
+            scrubber.look_closely();
+        }
         Self {
             body,
             scrubber,
@@ -61,40 +76,68 @@ impl<B> ScrubBody<B> {
     }
 
     /// The last of the data, then the trailers, then nothing.
-    fn last(&mut self) -> Option<Frame<Bytes>> {
+    fn last(&mut self) -> Result<Option<Frame<Bytes>>, Guessed> {
         let rest = self.scrubber.finish();
         if !rest.is_empty() {
-            return Some(Frame::data(rest));
+            return Ok(Some(Frame::data(rest)));
         }
-        self.trailers.take().map(|mut fields| {
-            self.scrubber.replaced += self.scrubber.echoes.scrub_fields(&mut fields);
-            Frame::trailers(*fields)
-        })
+        let Some(mut fields) = self.trailers.take() else {
+            return Ok(None);
+        };
+        self.scrubber.replaced += self.scrubber.echoes.scrub_fields(&mut fields)?;
+        Ok(Some(Frame::trailers(*fields)))
+    }
+
+    /// What is given out, unless the session may be shown nothing more.
+    fn checked(&mut self, frame: Option<Frame<Bytes>>) -> Option<Result<Frame<Bytes>, Guessed>> {
+        let frame = frame?;
+        match self.scrubber.check() {
+            Ok(()) => Some(Ok(frame)),
+            Err(guessed) => {
+                self.fail();
+                Some(Err(guessed))
+            }
+        }
+    }
+
+    fn fail(&mut self) {
+        self.done = true;
+        self.trailers = None;
+        self.scrubber.forget();
     }
 }
 
+/// Whether events come, each as little as it is.
+fn is_of_events(fields: &HeaderMap) -> bool {
+    let kind = fields.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+    kind.get(..EVENTS.len())
+        .is_some_and(|kind| kind.eq_ignore_ascii_case(EVENTS))
+}
+
+const EVENTS: &[u8] = b"text/event-stream";
+
 impl<B: Body<Data = Bytes> + Unpin> Body for ScrubBody<B> {
     type Data = Bytes;
-    type Error = B::Error;
+    type Error = ScrubFault<B::Error>;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
         while !this.done {
             match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
                 None => this.done = true,
                 Some(Err(error)) => {
-                    this.done = true;
-                    this.scrubber.forget();
-                    return Poll::Ready(Some(Err(error)));
+                    this.fail();
+                    return Poll::Ready(Some(Err(ScrubFault::Body(error))));
                 }
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(chunk) => {
                         let settled = this.settle(chunk);
                         if !settled.is_empty() {
-                            return Poll::Ready(Some(Ok(Frame::data(settled))));
+                            let checked = this.checked(Some(Frame::data(settled)));
+                            return Poll::Ready(checked.map(|frame| frame.map_err(ScrubFault::from)));
                         }
                     }
                     Err(frame) => {
@@ -104,7 +147,14 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ScrubBody<B> {
                 },
             }
         }
-        Poll::Ready(this.last().map(Ok))
+        let checked = match this.last() {
+            Ok(frame) => this.checked(frame),
+            Err(guessed) => {
+                this.fail();
+                Some(Err(guessed))
+            }
+        };
+        Poll::Ready(checked.map(|frame| frame.map_err(ScrubFault::from)))
     }
 
     fn is_end_stream(&self) -> bool {

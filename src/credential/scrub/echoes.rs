@@ -1,40 +1,54 @@
-//! The search for echoes: a sampled look-up of blocks.
-//!
-//! Every form is long, so a block of it stands at some multiple of a stride that is nearly as long as the shortest form. Only
-//! those blocks are looked at: a filter of bits says of most that they are in no form, a sorted list says of the rest in
-//! which and where, and the form is then compared in full. Cost does not depend on how the forms begin, nor much on how many
-//! there are.
+//! The search for echoes: every form of every secret, whole and in pieces.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
-use zeroize::Zeroizing;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Unscrubbable, beginnings::Beginnings};
+use super::beginnings::Beginnings;
+use super::index::{Entry, Index};
+use super::{Guessed, Unscrubbable};
 use crate::credential::echo::{Form, forms};
+use crate::credential::guesses::Guesses;
+use crate::credential::part::Part;
 
-/// Everything by which the secrets lent to one exchange could come back; built once for a set of grants and shared.
+/// Everything by which the secrets that a session's origins know could come back; built once for a set of secrets and shared.
 ///
 /// Its memory is wiped when it goes. Has no `Debug`.
 pub struct Echoes {
     forms: Vec<Form>,
-    filter: Filter,
-    /// Sorted, beside `places`: which form holds this block, and how far from its start.
-    blocks: Zeroizing<Vec<u64>>,
-    places: Vec<(u32, u32)>,
+    /// Finds whole forms, and costs little.
+    whole: Index,
+    /// Finds pieces, too. `None` where no secret is looked for in pieces.
+    pieces: Option<Index>,
     beginnings: Beginnings,
-    /// The length of the shortest form.
+    /// The length of the shortest text that could hold an echo.
     shortest: usize,
-    wide: bool,
-    stride: usize,
+    /// The length of the longest piece that is still none.
+    reach: usize,
+    guesses: Arc<Guesses>,
 }
 
-/// An echo in a buffer.
-#[derive(Clone, Copy)]
+/// What is looked for, and what stands in its place.
+pub struct Sought<'a> {
+    /// The secret.
+    pub secret: &'a [u8],
+    /// As long as the secret: the phantom, or what hides it.
+    pub stand_in: &'a [u8],
+    /// What the workload holds, by which it knows as much of the secret.
+    pub phantom: &'a [u8],
+}
+
+/// An echo in a buffer, or a piece of one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Echo {
+    length: usize,
     /// From the start of the buffer; negative where it began in bytes that are gone.
     pub(super) start: isize,
     form: usize,
-    length: usize,
+    /// Where in the form it begins.
+    from: usize,
     /// What to write as the last of `length` bytes, where that is a base64 tail.
     tail: Option<u8>,
 }
@@ -43,7 +57,16 @@ impl Echo {
     /// Counts from a later byte; `false` if the echo ends before it.
     pub(super) fn advance(&mut self, bytes: usize) -> bool {
         self.start -= bytes as isize;
-        self.start + self.length as isize > 0
+        self.end() > 0
+    }
+
+    /// Whether another stands inside it.
+    pub(super) fn covers(&self, other: &Echo) -> bool {
+        self.start <= other.start && other.end() <= self.end()
+    }
+
+    pub(super) fn end(&self) -> isize {
+        self.start + self.length as isize
     }
 }
 
@@ -60,16 +83,42 @@ impl Echoes {
     /// # Errors
     /// [`Unscrubbable`] by cause; the caller must then not lend that secret, or not show the answer.
     pub fn new<'a>(lent: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Result<Self, Unscrubbable> {
+        let sought = lent.into_iter().map(|(secret, phantom)| Sought {
+            secret,
+            stand_in: phantom,
+            phantom,
+        });
+        Self::of(sought, [], Arc::new(Guesses::new(None)))
+    }
+
+    /// The same for one session, whose guesses are counted; and for texts that are looked for as a whole alone, each with its mask.
+    ///
+    /// # Errors
+    /// As [`Echoes::new`].
+    pub fn of<'a>(
+        sought: impl IntoIterator<Item = Sought<'a>>,
+        whole: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+        guesses: Arc<Guesses>,
+    ) -> Result<Self, Unscrubbable> {
         let mut all = Vec::new();
-        for (secret, phantom) in lent {
-            all.append(&mut forms(secret, phantom)?);
+        for one in sought {
+            let part = Part::of(one.secret, one.phantom);
+            all.append(&mut forms(one.secret, one.stand_in, part.as_ref())?);
         }
-        Ok(Self::index(all))
+        for (text, mask) in whole {
+            all.append(&mut forms(text, mask, None)?);
+        }
+        Ok(Self::index(all, guesses))
     }
 
     /// Whether there is nothing to search for.
     pub fn is_empty(&self) -> bool {
         self.forms.is_empty()
+    }
+
+    /// What the session met so far.
+    pub fn guesses(&self) -> &Guesses {
+        &self.guesses
     }
 
     /// A whole small text (field value, reason phrase) with phantoms in place of echoes; `None` if it holds none.
@@ -78,10 +127,11 @@ impl Echoes {
         if text.len() < self.shortest {
             return None;
         }
-        let mut scan = self.scan(text, true);
+        let mut scan = self.scan(text, true, text.len());
         if scan.found.is_empty() {
             return None;
         }
+        self.count(&scan.found);
         let mut text = text.to_vec();
         self.write(&mut scan.found, &mut text);
         Some(text)
@@ -100,7 +150,10 @@ impl Echoes {
     /// Replaces echoes in all values of a head or trailer section; gives the number of fields that held any.
     ///
     /// A field whose name holds one is taken away.
-    pub fn scrub_fields(&self, fields: &mut HeaderMap) -> u64 {
+    ///
+    /// # Errors
+    /// [`Guessed`], where the session may be shown nothing of it.
+    pub fn scrub_fields(&self, fields: &mut HeaderMap) -> Result<u64, Guessed> {
         let mut changed = 0;
         for value in fields.values_mut() {
             if let Some(scrubbed) = self.scrub_field(value) {
@@ -110,27 +163,41 @@ impl Echoes {
         }
         let names: Vec<_> = fields
             .keys()
-            .filter(|name| self.scrub(name.as_str().as_bytes()).is_some())
+            .filter(|name| self.stands_in_name(name))
             .cloned()
             .collect();
         for name in names {
             fields.remove(name);
             changed += 1;
         }
-        changed
+        if self.guesses.are_spent() {
+            return Err(Guessed);
+        }
+        Ok(changed)
     }
 
-    /// Finds the echoes in a buffer. `ended` says that nothing follows it.
-    pub(super) fn scan(&self, bytes: &[u8], ended: bool) -> Scan {
+    /// Whether a field's name holds a form of a secret. Names have lost their case on the way (RFC 9110 §5.1).
+    fn stands_in_name(&self, name: &HeaderName) -> bool {
+        let name = name.as_str().as_bytes();
+        let holds = |form: &Form| {
+            let length = form.secret.len();
+            name.windows(length)
+                .any(|text| text.eq_ignore_ascii_case(&form.secret))
+        };
+        // Few names are as long as a secret.
+        name.len() >= super::super::echo::SHORTEST
+            && (self.forms.iter().any(holds) || self.scrub(name).is_some())
+    }
+
+    /// Finds the echoes in a buffer, and pieces of them in its first `fine` bytes. `ended` says that nothing follows it.
+    pub(super) fn scan(&self, bytes: &[u8], ended: bool, fine: usize) -> Scan {
         let mut search = Search {
             echoes: self,
             bytes,
             found: Vec::new(),
         };
-        match (self.forms.is_empty(), self.wide) {
-            (true, _) => {}
-            (false, true) => search.run::<8>(),
-            (false, false) => search.run::<4>(),
+        if !self.forms.is_empty() {
+            search.run(fine);
         }
         let begun = if ended {
             0
@@ -143,15 +210,56 @@ impl Echoes {
         }
     }
 
+    /// The most that is ever of use of what was given out.
+    pub(super) fn reach(&self) -> usize {
+        self.reach
+    }
+
+    /// What of what was given out before could, with what follows it, be a piece.
+    pub(super) fn past<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        match bytes.last() {
+            Some(last) if self.pieces.is_some() && self.beginnings.may_hold(*last) => {
+                &bytes[bytes.len().saturating_sub(self.reach)..]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Finds the pieces that begin in what was given out before and go on in a buffer.
+    pub(super) fn scan_border(&self, past: &[u8], bytes: &[u8], found: &mut Vec<Echo>) {
+        let joined = [past, &bytes[..bytes.len().min(2 * self.reach)]].concat();
+        let scan = self.scan(&joined, true, joined.len());
+        found.extend(scan.found.into_iter().filter_map(|mut echo| {
+            let crosses = echo.start < past.len() as isize;
+            (echo.advance(past.len()) && crosses).then_some(echo)
+        }));
+    }
+
+    /// Has the session's guesses counted.
+    pub(super) fn count(&self, found: &[Echo]) {
+        for echo in found {
+            let form = &self.forms[echo.form];
+            let length = echo.length - usize::from(echo.tail.is_some());
+            match &form.piece {
+                // Nobody guesses so much at once.
+                Some(piece) if length < form.secret.len() && 3 * length < 10 * piece.least => {
+                    self.guesses.part(&form.secret[echo.from..echo.from + length]);
+                }
+                _ if length == form.secret.len() => self.guesses.whole(),
+                _ => {}
+            }
+        }
+    }
+
     /// Writes phantoms over echoes, as far as they lie in the buffer.
     ///
-    /// Where echoes overlap, the longer one is written last, then the later one: the result does not depend on how the stream
-    /// was cut, and of every echo each byte is overwritten.
+    /// Where echoes overlap, the longer one is written last, then the later one: of every echo each byte is overwritten.
     pub(super) fn write(&self, found: &mut [Echo], bytes: &mut [u8]) {
-        found.sort_unstable_by_key(|echo| (echo.length, echo.start, echo.form));
+        found.sort_unstable();
         for echo in found {
-            let phantom = &self.forms[echo.form].phantom;
-            let written = phantom.iter().take(echo.length).copied().chain(echo.tail);
+            let phantom = &self.forms[echo.form].phantom[echo.from..];
+            let length = echo.length - usize::from(echo.tail.is_some());
+            let written = phantom.iter().take(length).copied().chain(echo.tail);
             for (at, byte) in (echo.start..).zip(written) {
                 if let Some(place) = usize::try_from(at).ok().and_then(|at| bytes.get_mut(at)) {
                     *place = byte;
@@ -160,44 +268,41 @@ impl Echoes {
         }
     }
 
-    fn index(forms: Vec<Form>) -> Self {
-        let shortest = forms
-            .iter()
-            .map(|form| form.secret.len())
-            .min()
-            .unwrap_or(WIDE_FROM);
-        let wide = shortest >= WIDE_FROM;
-        let width = if wide { 8 } else { 4 };
-        let stride = (shortest - width + 1).min(LONGEST_STRIDE);
-        let beginnings = Beginnings::of(&forms);
-        let mut entries = Zeroizing::new(Vec::with_capacity(forms.len() * stride));
-        for (index, form) in forms.iter().enumerate() {
-            for offset in 0..stride {
-                let block = if wide {
-                    block::<8>(&form.secret, offset)
-                } else {
-                    block::<4>(&form.secret, offset)
-                };
-                let Some(block) = block else { continue };
-                entries.push((block, index as u32, offset as u32));
-            }
-        }
-        entries.sort_unstable();
-        let mut filter = Filter::new(entries.len());
-        entries.iter().for_each(|&(block, ..)| filter.add(block));
-        let mut blocks = Zeroizing::new(Vec::with_capacity(entries.len()));
-        blocks.extend(entries.iter().map(|&(block, ..)| block));
-        let places = entries.iter().map(|&(_, form, offset)| (form, offset)).collect();
+    fn index(forms: Vec<Form>, guesses: Arc<Guesses>) -> Self {
+        let all: Vec<Entry> = forms.iter().enumerate().map(whole_of).collect();
+        let parts: Vec<Entry> = forms.iter().enumerate().map(pieces_of).collect();
+        let in_pieces = forms.iter().any(|form| form.piece.is_some());
+        let least = parts.iter().map(|entry| entry.least);
+        let pieces = forms.iter().filter_map(|form| form.piece.as_ref());
         Self {
+            whole: Index::new(&all),
+            pieces: in_pieces.then(|| Index::new(&parts)),
+            beginnings: Beginnings::of(&forms),
+            shortest: least.min().unwrap_or(usize::MAX),
+            reach: pieces.map(|piece| piece.least - 1).max().unwrap_or(0),
             forms,
-            filter,
-            blocks,
-            places,
-            beginnings,
-            shortest,
-            wide,
-            stride,
+            guesses,
         }
+    }
+}
+
+fn whole_of((at, form): (usize, &Form)) -> Entry<'_> {
+    Entry {
+        form: at,
+        within: 0..form.secret.len(),
+        least: form.secret.len(),
+        bytes: &form.secret,
+    }
+}
+
+fn pieces_of((at, form): (usize, &Form)) -> Entry<'_> {
+    match &form.piece {
+        Some(piece) => Entry {
+            within: piece.within.clone(),
+            least: piece.least,
+            ..whole_of((at, form))
+        },
+        None => whole_of((at, form)),
     }
 }
 
@@ -209,102 +314,90 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run<const WIDTH: usize>(&mut self) {
-        let (bytes, stride) = (self.bytes, self.echoes.stride);
-        let filter = &self.echoes.filter;
-        let mut at = 0;
-        while let Some(block) = block::<WIDTH>(bytes, at) {
-            if filter.may_hold(block) {
-                self.look_up(block, at);
-            }
-            at += stride;
-        }
-    }
-
-    /// Compares all forms that hold this block.
-    #[cold]
-    fn look_up(&mut self, block: u64, at: usize) {
+    fn run(&mut self, fine: usize) {
         let echoes = self.echoes;
-        let first = echoes.blocks.partition_point(|&known| known < block);
-        let same = echoes.blocks[first..].iter().take_while(|&&known| known == block);
-        for (_, &(form, offset)) in same.zip(&echoes.places[first..]) {
-            if let Some(start) = at.checked_sub(offset as usize) {
-                self.compare(start, form as usize);
-            }
+        let fine = self.bytes.len().min(fine);
+        let pieces = echoes.pieces.as_ref().filter(|_| fine > 0);
+        if let Some(pieces) = pieces {
+            pieces.each(&self.bytes[..fine], |at, form, offset| {
+                self.piece(at, form, offset)
+            });
         }
-    }
-
-    /// Notes the echo that begins here, if it is whole. One whose tail is still to come lies in what is held back.
-    fn compare(&mut self, start: usize, index: usize) {
-        let form = &self.echoes.forms[index];
-        let rest = &self.bytes[start..];
-        let length = form.secret.len();
-        if !rest.starts_with(&form.secret) {
-            return;
+        if pieces.is_none() || fine < self.bytes.len() {
+            echoes.whole.each(self.bytes, |at, form, offset| {
+                if let Some(start) = at.checked_sub(offset) {
+                    self.whole(start, form);
+                }
+            });
         }
-        let tail = form
-            .tail
-            .zip(rest.get(length))
-            .and_then(|(tail, &character)| tail.replace(character));
-        self.found.push(Echo {
-            start: start as isize,
-            form: index,
-            length: length + usize::from(tail.is_some()),
-            tail,
+        // What stands inside another echo is that one's.
+        let is_piece = |echo: &Echo| echo.length < echoes.forms[echo.form].secret.len();
+        self.found
+            .sort_unstable_by_key(|echo| (echo.start, Reverse(echo.length), is_piece(echo), echo.form));
+        let mut covered = isize::MIN;
+        self.found.retain(|echo| {
+            let is_its_own = echo.end() > covered;
+            covered = covered.max(echo.end());
+            is_its_own
         });
     }
-}
 
-/// The block at an offset, if it is whole.
-#[inline(always)]
-fn block<const WIDTH: usize>(bytes: &[u8], at: usize) -> Option<u64> {
-    let mut block = [0; 8];
-    block[..WIDTH].copy_from_slice(bytes.get(at..)?.get(..WIDTH)?);
-    Some(u64::from_le_bytes(block))
-}
-
-/// A set of blocks that may err by holding more: one bit a block, 64 bits of room for each.
-struct Filter {
-    words: Zeroizing<Vec<u64>>,
-    shift: u32,
-}
-
-impl Filter {
-    fn new(entries: usize) -> Self {
-        let words = entries.next_power_of_two().clamp(LEAST_WORDS, MOST_WORDS);
-        Self {
-            words: Zeroizing::new(vec![0; words]),
-            shift: u64::BITS - words.trailing_zeros(),
+    /// Notes the echo that begins here, if it is whole.
+    fn whole(&mut self, start: usize, index: usize) {
+        let form = &self.echoes.forms[index];
+        if self.bytes[start..].starts_with(&form.secret) {
+            self.note(start, index, 0, form.secret.len());
         }
     }
 
-    fn add(&mut self, block: u64) {
-        let (word, bit) = self.slot(block);
-        self.words[word] |= bit;
+    /// Notes the piece that stands here, as long as it is; or the whole, where it is all.
+    #[inline(never)]
+    fn piece(&mut self, at: usize, index: usize, offset: usize) {
+        let form = &self.echoes.forms[index];
+        let Some(piece) = &form.piece else {
+            if let Some(start) = at.checked_sub(offset) {
+                self.whole(start, index);
+            }
+            return;
+        };
+        let same = |pair: &(&u8, &u8)| pair.0 == pair.1;
+        let before = self.bytes[..at]
+            .iter()
+            .rev()
+            .zip(form.secret[..offset].iter().rev());
+        let before = before.take_while(same).count();
+        let behind = self.bytes[at..].iter().zip(&form.secret[offset..]);
+        let (start, from) = (at - before, offset - before);
+        let length = before + behind.take_while(same).count();
+        let within = piece.within.start.max(from)..piece.within.end.min(from + length);
+        let letters = form.secret[within.clone()]
+            .iter()
+            .zip(&form.phantom[within.clone()]);
+        if length == form.secret.len()
+            || within.len() >= piece.least && letters.filter(|(s, p)| s != p).count() >= piece.differing
+        {
+            self.note(start, index, from, length);
+        }
     }
 
-    #[inline(always)]
-    fn may_hold(&self, block: u64) -> bool {
-        let (word, bit) = self.slot(block);
-        self.words[word] & bit != 0
-    }
-
-    /// Word and bit: the high bits of a product, into which all bits of the block flow.
-    #[inline(always)]
-    fn slot(&self, block: u64) -> (usize, u64) {
-        let product = block.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((product >> self.shift) as usize, 1 << (product >> 42 & 63))
+    /// An echo whose tail is still to come lies in what is held back.
+    fn note(&mut self, start: usize, index: usize, from: usize, length: usize) {
+        let form = &self.echoes.forms[index];
+        let ends = from + length == form.secret.len();
+        let tail = form
+            .tail
+            .filter(|_| ends)
+            .zip(self.bytes.get(start + length))
+            .and_then(|(tail, &character)| tail.replace(character));
+        let echo = Echo {
+            start: start as isize,
+            form: index,
+            from,
+            length: length + usize::from(tail.is_some()),
+            tail,
+        };
+        if self.found.last() != Some(&echo) {
+            self.found.push(echo);
+        }
     }
 }
-
-/// 8 KiB: one or a few secrets, well inside the first cache.
-const LEAST_WORDS: usize = 1 << 10;
-
-/// 512 KiB: hundreds of secrets.
-const MOST_WORDS: usize = 1 << 16;
-
-/// From which length of the shortest form on blocks are of 8 bytes, which chance and common words hit less; else of 4.
-const WIDE_FROM: usize = 20;
-
-/// A longer stride gains nothing: every cache line is touched anyway.
-const LONGEST_STRIDE: usize = 64;

@@ -42,6 +42,9 @@ pub enum FrameFault {
     /// More frames without payload than may wait for the rest of a possible echo.
     #[error("origin sent too many empty WebSocket frames")]
     Flood,
+    /// The session may be shown nothing more; the origin is not to blame.
+    #[error(transparent)]
+    Guessed(#[from] super::Guessed),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,6 +98,7 @@ impl ScrubFrames {
                 return Err(FrameFault::Flood);
             }
         }
+        self.scrubber.check()?;
         let unchanged = began_clear && self.is_clear() && self.replaced() == replaced;
         Ok(if unchanged { chunk } else { out.concat().into() })
     }

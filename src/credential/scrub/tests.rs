@@ -2,13 +2,14 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderValue};
-use proptest::prelude::*;
 
 use super::*;
 use crate::credential::echo::{Form, forms};
+use crate::credential::part::Part;
 
 mod body;
 mod frames;
+mod pieces;
 
 const SECRET: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
 const PHANTOM: &str = "ghp_Z9y8X7w6V5u4T3s2R1q0P9o8N7m6L5k4J3i2";
@@ -51,7 +52,13 @@ fn text(bytes: Vec<u8>) -> String {
 }
 
 fn form_pairs() -> Vec<Form> {
-    forms(SECRET.as_bytes(), PHANTOM.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
+    forms_of(SECRET, PHANTOM)
+}
+
+fn forms_of(secret: &str, phantom: &str) -> Vec<Form> {
+    let (secret, phantom) = (secret.as_bytes(), phantom.as_bytes());
+    let part = Part::of(secret, phantom);
+    forms(secret, phantom, part.as_ref()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
@@ -111,14 +118,15 @@ fn untouched_content_passes_as_the_same_bytes() {
 fn only_what_could_be_an_echo_by_its_characters_is_held_back() {
     let mut scrubber = Scrubber::new(github());
     assert_eq!(scrubber.push("data: ghp_A1b2".into()), "data: ");
-    assert_eq!(scrubber.push("C3".into()), "");
-    assert_eq!(scrubber.held(), 10);
-    assert_eq!(scrubber.push("!\n".into()), "ghp_A1b2C3!\n");
+    assert_eq!(scrubber.push("C".into()), "");
+    assert_eq!(scrubber.held(), 9);
+    assert_eq!(scrubber.push("!\n".into()), "ghp_A1b2C!\n");
     assert_eq!(scrubber.push("ghp".into()), "");
     assert_eq!(scrubber.finish(), "ghp");
     assert_eq!(scrubber.replaced(), 0);
 }
 
+/// As long as it is less than a piece; those are counted.
 #[test]
 fn nothing_tells_a_right_guess_from_a_wrong_one() {
     let look = |guess: &[u8]| {
@@ -130,11 +138,15 @@ fn nothing_tells_a_right_guess_from_a_wrong_one() {
         (given, held, paused == guess, whole == ([b"<", guess].concat(), 0))
     };
     for form in form_pairs() {
-        // Base64's last character holds foreign bits, and what is one short of the whole is known then.
-        for end in 1..form.secret.len() {
+        let piece = form.piece.as_ref().expect("it is drawn");
+        for end in 1..piece.within.start + piece.least - 1 {
             let right = &form.secret[..end];
             let mut wrong = right.to_vec();
             wrong[end - 1] = if right[end - 1] == b'A' { b'B' } else { b'A' };
+            // What is between in hex tells the phantom's holder nothing.
+            if form.between.is_some() || !right[end - 1].is_ascii_alphanumeric() {
+                continue;
+            }
             assert_eq!(look(right), look(&wrong), "{end} of {}", form.secret.len());
             assert_eq!(look(right), (1, end, true, true));
         }
@@ -280,12 +292,12 @@ fn fields_are_scrubbed_in_values_and_names() {
         http::HeaderName::try_from(format!("x-{secret}")).expect("a name"),
         value("1".into()),
     );
-    assert_eq!(echoes.scrub_fields(&mut fields), 3);
+    assert_eq!(echoes.scrub_fields(&mut fields), Ok(3));
     assert_eq!(fields["location"], format!("https://example.test/?t={phantom}"));
     let cookies: Vec<_> = fields.get_all("set-cookie").iter().collect();
     assert_eq!(cookies, ["a=b", &format!("t={phantom}; Path=/")]);
     assert_eq!(fields.len(), 3);
-    assert_eq!(echoes.scrub_fields(&mut fields), 0);
+    assert_eq!(echoes.scrub_fields(&mut fields), Ok(0));
     assert_eq!(echoes.scrub(b"Forbidden"), None);
     assert_eq!(
         echoes.scrub(format!("No {secret}").as_bytes()),
@@ -322,7 +334,9 @@ fn each_of_many_secrets_is_found() {
         .map(|(s, p)| (s.as_str(), p.as_str()))
         .collect();
     let (out, count) = scrub(&echoes(&lent), secrets.join(", ").as_bytes().chunks(1000));
-    assert_eq!((text(out), count), (phantoms.join(", "), 200));
+    assert_eq!(text(out), phantoms.join(", "));
+    // Their ends are alike, so that one holds pieces of others.
+    assert!(count >= 200, "{count}");
 }
 
 #[test]
@@ -339,150 +353,4 @@ fn a_part_beside_an_echo_may_read_as_the_secret_by_chance() {
     let (secret, phantom) = ("x1y2z3w4a5", "b6c7d8e9fx");
     let (out, count) = scrub(&echoes(&[(secret, phantom)]), [b"x1y2z3w4a5", &b"1y2z3w4a5"[..]]);
     assert_eq!((text(out), count), (format!("{phantom}1y2z3w4a5"), 1));
-}
-
-/// What the scrubber must give, by trying every form at every place of the whole.
-fn reference(forms: &[Form], content: &[u8]) -> (Vec<u8>, u64) {
-    let mut found = Vec::new();
-    for (index, form) in forms.iter().enumerate() {
-        for start in 0..content.len() {
-            let rest = &content[start..];
-            let length = form.secret.len();
-            if rest.starts_with(&form.secret) {
-                let tail = form
-                    .tail
-                    .zip(rest.get(length))
-                    .and_then(|(tail, &character)| tail.replace(character));
-                let written = form.phantom.iter().copied().chain(tail).collect::<Vec<_>>();
-                found.push((written.len(), start, index, written));
-            }
-        }
-    }
-    found.sort();
-    let mut out = content.to_vec();
-    for (length, start, _, written) in &found {
-        out[*start..start + length].copy_from_slice(written);
-    }
-    (out, found.len() as u64)
-}
-
-/// Pieces of which a stream is made.
-#[derive(Debug, Clone)]
-enum Piece {
-    Filler(String),
-    /// A form of one of the secrets, from the first byte that is not cut off, to the last.
-    Echo {
-        secret: usize,
-        form: usize,
-        cut: usize,
-        keep: usize,
-    },
-    Coded {
-        secret: usize,
-        before: String,
-        after: String,
-    },
-}
-
-fn piece() -> impl Strategy<Value = Piece> {
-    prop_oneof![
-        "[ -~]{0,60}".prop_map(Piece::Filler),
-        (any::<usize>(), any::<usize>(), Just(0), Just(usize::MAX)).prop_map(|(secret, form, cut, keep)| {
-            Piece::Echo {
-                secret,
-                form,
-                cut,
-                keep,
-            }
-        }),
-        (any::<usize>(), any::<usize>(), 0_usize..12, 0_usize..60).prop_map(|(secret, form, cut, keep)| {
-            Piece::Echo {
-                secret,
-                form,
-                cut,
-                keep,
-            }
-        }),
-        (any::<usize>(), "[a-z:]{0,8}", "[a-z]{0,4}").prop_map(|(secret, before, after)| Piece::Coded {
-            secret,
-            before,
-            after
-        }),
-    ]
-}
-
-fn render(pieces: &[Piece], secrets: &[String], by_secret: &[Vec<Form>]) -> Vec<u8> {
-    let mut content = Vec::new();
-    for piece in pieces {
-        match piece {
-            Piece::Filler(text) => content.extend_from_slice(text.as_bytes()),
-            Piece::Echo {
-                secret,
-                form,
-                cut,
-                keep,
-            } => {
-                let forms = &by_secret[secret % by_secret.len()];
-                let form = &forms[form % forms.len()].secret;
-                content.extend(form.iter().skip(*cut).take(*keep));
-            }
-            Piece::Coded {
-                secret,
-                before,
-                after,
-            } => {
-                let text = format!("{before}{}{after}", secrets[secret % secrets.len()]);
-                content.extend_from_slice(STANDARD.encode(text).as_bytes());
-            }
-        }
-    }
-    content
-}
-
-/// Secrets that chance does not make and that do not repeat themselves.
-fn secret() -> impl Strategy<Value = String> {
-    ("[a-zA-Z0-9][!-~]{6,40}[a-zA-Z0-9]{4}", any::<u32>())
-        .prop_map(|(text, salt)| format!("{text}{salt:08x}"))
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
-    #[test]
-    fn no_form_of_a_secret_remains_however_the_stream_is_cut(
-        secrets in proptest::collection::vec(secret(), 1..4),
-        pieces in proptest::collection::vec(piece(), 0..8),
-        cuts in proptest::collection::vec(1_usize..90, 1..20),
-    ) {
-        let lent: Vec<_> = secrets.iter().map(|secret| (secret.clone(), phantom_of(secret))).collect();
-        let by_secret: Vec<_> = lent
-            .iter()
-            .map(|(secret, phantom)| forms(secret.as_bytes(), phantom.as_bytes()).unwrap_or_else(|e| panic!("{e}")))
-            .collect();
-        let content = render(&pieces, &secrets, &by_secret);
-        let all: Vec<Form> = by_secret.into_iter().flatten().collect();
-        let echoes = Arc::new(
-            Echoes::new(lent.iter().map(|(s, p)| (s.as_bytes(), p.as_bytes()))).expect("they can be scrubbed"),
-        );
-
-        let expected = reference(&all, &content);
-        prop_assert_eq!(&scrub(&echoes, [&content[..]]), &expected);
-        prop_assert_eq!(&scrub(&echoes, content.chunks(1)), &expected);
-        let mut chunks = Vec::new();
-        let mut rest = &content[..];
-        for cut in cuts.iter().cycle() {
-            if rest.is_empty() { break }
-            let (chunk, after) = rest.split_at((*cut).min(rest.len()));
-            chunks.push(chunk);
-            rest = after;
-        }
-        prop_assert_eq!(&scrub(&echoes, chunks), &expected);
-
-        let out = &expected.0;
-        prop_assert_eq!(out.len(), content.len());
-        for form in &all {
-            let here = |at: &usize| content[*at..].starts_with(&form.secret) && out[*at..].starts_with(&form.secret);
-            prop_assert_eq!((0..content.len()).find(here), None);
-        }
-    }
 }

@@ -78,6 +78,8 @@ struct RawValue {
     separator: Option<String>,
     parameters: Option<String>,
     kept: Option<Vec<String>>,
+    /// What may stand in a kept value beside letters, digits and `-._*`.
+    letters: Option<String>,
     made: Option<String>,
     components: Option<String>,
     algorithm: Option<String>,
@@ -205,7 +207,10 @@ impl Loader {
         if let Some(form) = raw.time.as_deref().or(raw.expiry.as_deref()) {
             let Some(form) = Form::parse(form).filter(Form::is_readable) else {
                 self.wrong(&at, "this is no form of time from which a moment can be read");
-                return ValueKind::Kept { among: Vec::new() };
+                return ValueKind::Kept {
+                    among: Vec::new(),
+                    letters: String::new(),
+                };
             };
             return match raw.longest_seconds {
                 Some(longest) => ValueKind::Expiry { form, longest },
@@ -243,7 +248,11 @@ impl Loader {
             return ValueKind::Made(self.template(&at, made));
         }
         let among = raw.kept.clone().unwrap_or_default();
-        ValueKind::Kept { among }
+        if raw.letters.is_some() && !(raw.kept.is_some() && among.is_empty()) {
+            self.wrong(&at, "`letters` goes with `kept = []`");
+        }
+        let letters = raw.letters.clone().unwrap_or_default();
+        ValueKind::Kept { among, letters }
     }
 
     fn check_names(&mut self) {

@@ -126,9 +126,10 @@ enum ValueKind {
     Parameters {
         lower: bool,
     },
-    /// The client's own, one of these where there are any.
+    /// The client's own: one of these, or where there are none a word, in which these letters may be, too.
     Kept {
         among: Vec<String>,
+        letters: String,
     },
     /// Made of the request.
     Made(Template),

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use zeroize::Zeroizing;
 
 use super::algorithm::Algorithm;
-use super::canonical::{Pair, Parameters, Selection, field, host, pairs};
+use super::canonical::{Pair, ParameterStyle, Parameters, Selection, field, host, pairs};
 use super::components::signature_base;
 use super::filter::{Filter, uri};
 use super::moment::Moment;
@@ -121,12 +121,21 @@ impl<'a> Scene<'a> {
                 if found.next().is_some() {
                     return Err(Fault::Ambiguous(format!("query:{name}")));
                 }
+                if value.iter().any(u8::is_ascii_control) {
+                    return Err(Fault::Forbidden(format!("query:{name}")));
+                }
                 value
             }
             Term::Time(form) => form.write(self.known.moment.ok_or(Fault::Time)?).into_bytes(),
             Term::Fields(selection, style) => style.write(head, &self.selected(selection)?),
             Term::FieldNames(selection, separator) => self.selected(selection)?.join(separator).into_bytes(),
-            Term::Parameters(parameters, style) => style.write(self.parameters(parameters)?),
+            Term::Parameters(parameters, style) => {
+                let pairs = self.parameters(parameters)?;
+                if *style == ParameterStyle::AzureLines && pairs.iter().any(is_not_of_a_line) {
+                    return Err(Fault::Forbidden("query".to_owned()));
+                }
+                style.write(pairs)
+            }
             Term::Bucket(prefix) => {
                 let host = head.origin.authority.host.as_str();
                 let bucket = host
@@ -246,6 +255,11 @@ impl<'a> Scene<'a> {
             .find(|part| part.role == super::Role::Secret);
         Fault::Key(secret.map(|part| part.name.clone()).unwrap_or_default())
     }
+}
+
+/// Whether a parameter would read as another one, or as two, where each has a line of its own.
+fn is_not_of_a_line((name, value): &Pair) -> bool {
+    name.contains(&b':') || name.iter().chain(value).any(u8::is_ascii_control)
 }
 
 /// RFC 7638 §3.2: the members that are required, in lexicographic order.

@@ -20,6 +20,8 @@ use crate::message::{
 pub struct Signed {
     /// `None`: the content is sent as it came.
     pub content: Option<Bytes>,
+    /// The signature, as bytes, where the request is signed.
+    pub signature: Option<Vec<u8>>,
 }
 
 impl Recipe {
@@ -83,6 +85,7 @@ impl Recipe {
                 chosen.write(head, &mut content, &value)?;
             }
         }
+        let mut made = None;
         if !unsigned {
             let scene = Scene::new(self, head, content.as_deref(), known(None));
             let (key, text) = (scene.write(&self.key)?, scene.write(&self.text)?);
@@ -98,9 +101,11 @@ impl Recipe {
                 let value = scene.write(&place.templates[template])?;
                 place.slots[slot].write(head, &mut content, &value)?;
             }
+            made = Some(signature);
         }
         Ok(Signed {
             content: if content == original { None } else { content },
+            signature: made,
         })
     }
 

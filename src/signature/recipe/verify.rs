@@ -160,15 +160,25 @@ impl Recipe {
                     times.signed = second(claimed, "created")?;
                     times.ends = second(claimed, "expires")?;
                 }
-                ValueKind::Kept { among }
-                    if !among.is_empty() && !among.iter().any(|known| known == text) =>
-                {
+                ValueKind::Kept { among, letters } if !may_stay(text, among, letters) => {
                     return Err(Fault::Forbidden(value.name.clone()));
                 }
                 _ => {}
             }
         }
         Ok(times)
+    }
+}
+
+/// Whether a text of the client's own may stand in what is signed. A word has nothing that parts one thing from the next there, so
+/// that the text cannot name another resource than the request does.
+fn may_stay(text: &str, among: &[String], letters: &str) -> bool {
+    let is_of_a_word = |letter: char| letter.is_ascii_alphanumeric() || "-._*".contains(letter);
+    match among {
+        [] => text
+            .chars()
+            .all(|letter| is_of_a_word(letter) || letters.contains(letter)),
+        among => among.iter().any(|known| known == text),
     }
 }
 

@@ -31,12 +31,19 @@ pub struct With<'a> {
 
 /// A signed head's two chains, on which the pieces of the content follow.
 pub struct Signed {
+    signature: String,
     payload: Payload,
     client: Chain,
     ours: Chain,
 }
 
 impl Signed {
+    /// The head's signature.
+    #[must_use]
+    pub fn signature(&self) -> &str {
+        &self.signature
+    }
+
     /// What verifies aws-chunked content and signs it again, where the content is that; no chunk may be longer than `longest`.
     ///
     /// # Errors
@@ -74,15 +81,16 @@ pub fn sign(
     let mut ours = Chain::new(claim, with.access_key, with.secret, stamp)?;
     let mut new = head.clone();
     strip(&mut new, claim);
-    match claim.location {
+    let signature = match claim.location {
         Location::Fields => in_fields(&mut new, claim, with, &mut ours)?,
         Location::Query { expires } => {
             let expires = expires.min(with.longest_life).as_secs().max(1);
-            in_query(&mut new, claim, &verified, with, expires, &mut ours)?;
+            in_query(&mut new, claim, &verified, with, expires, &mut ours)?
         }
-    }
+    };
     *head = new;
     Ok(Signed {
+        signature,
         payload: claim.payload,
         client: verified.chain,
         ours,
@@ -99,7 +107,12 @@ fn strip(head: &mut RequestHead, claim: &Claim) {
     }
 }
 
-fn in_fields(head: &mut RequestHead, claim: &Claim, with: &With<'_>, ours: &mut Chain) -> Result<(), Fault> {
+fn in_fields(
+    head: &mut RequestHead,
+    claim: &Claim,
+    with: &With<'_>,
+    ours: &mut Chain,
+) -> Result<String, Fault> {
     head.fields.insert(&DATE, text_value(ours.stamp().as_str())?);
     if let Some(token) = with.session_token {
         let mut value = text_value(token)?;
@@ -122,7 +135,7 @@ fn in_fields(head: &mut RequestHead, claim: &Claim, with: &With<'_>, ours: &mut 
     ))?;
     value.set_sensitive(true);
     head.fields.insert(AUTHORIZATION, value);
-    Ok(())
+    Ok(signature)
 }
 
 fn in_query(
@@ -132,7 +145,7 @@ fn in_query(
     with: &With<'_>,
     expires: u64,
     ours: &mut Chain,
-) -> Result<(), Fault> {
+) -> Result<String, Fault> {
     let payload = claim.payload_text(head, with.content)?;
     let signed = signed_fields(head, claim);
     let (names, expires) = (signed_names(&signed), expires.to_string());
@@ -162,7 +175,7 @@ fn in_query(
         target.push_str(&encoded(token));
     }
     head.target = head.target.with_query(&target).map_err(|_| Fault::TooLong)?;
-    Ok(())
+    Ok(signature)
 }
 
 fn sign_head(

@@ -147,7 +147,10 @@ async fn a_failing_body_fails_scrubbed_and_what_was_held_stays_back() {
             .expect("data"),
         "abc "
     );
-    assert_eq!(body.frame().await.expect("a frame").err(), Some("cut"));
+    assert_eq!(
+        body.frame().await.expect("a frame").err(),
+        Some(ScrubFault::Body("cut"))
+    );
     assert!(body.frame().await.is_none());
 }
 

@@ -1,5 +1,7 @@
 //! WebSocket: frames as RFC 6455 orders them, and others.
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// A frame from the origin.
@@ -51,13 +53,30 @@ fn a_message_that_breaks_off_shows_nothing_that_could_begin_an_echo() {
 }
 
 #[test]
-fn an_echo_over_two_messages_is_two_texts() {
-    let sent = [
-        frame(0x81, &SECRET.as_bytes()[..4]),
-        frame(0x81, &SECRET.as_bytes()[4..]),
-    ]
-    .concat();
-    assert_eq!(scrub_frames(&sent, sent.len()), Ok(sent));
+fn of_an_echo_over_two_messages_each_part_is_replaced() {
+    let over = |token: &str, at: usize| {
+        let (one, two) = token.as_bytes().split_at(at);
+        [frame(0x81, one), frame(0x81, two)].concat()
+    };
+    for at in [4, 9, 10, 20, 34, 35] {
+        let sent = over(SECRET, at);
+        let shown = scrub_frames(&sent, sent.len()).expect("it is in order");
+        let expected = match at {
+            // Five letters are no piece.
+            9 => [
+                frame(0x81, &SECRET.as_bytes()[..9]),
+                frame(0x81, &PHANTOM.as_bytes()[9..]),
+            ]
+            .concat(),
+            35 => [
+                frame(0x81, &PHANTOM.as_bytes()[..35]),
+                frame(0x81, &SECRET.as_bytes()[35..]),
+            ]
+            .concat(),
+            at => over(PHANTOM, at),
+        };
+        assert_eq!(shown, expected, "{at}");
+    }
 }
 
 #[test]

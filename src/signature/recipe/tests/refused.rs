@@ -187,3 +187,96 @@ proptest! {
         }
     }
 }
+
+/// The first request of an Azure account's key that a judge has, with another account and query.
+fn azure(account: &str, query: &str) -> Result<(), Fault> {
+    let mut judged = judged()
+        .into_iter()
+        .find(|judged| judged.recipe == "azure-shared-key")
+        .unwrap();
+    judged.url = format!("https://myaccount.blob.core.windows.net/public/x{query}");
+    let signed = judged.headers.get_mut("Authorization").unwrap();
+    let (_, signature) = signed.split_once(':').unwrap();
+    *signed = format!("SharedKey {account}:{signature}");
+    let head = judged.head();
+    judged
+        .verified(&head, &judged.content(), &judged.parts())
+        .map(drop)
+}
+
+#[test]
+fn what_is_signed_names_the_resource_of_the_request_and_no_other() {
+    // That the key is not the one of this request is found last.
+    assert_eq!(azure("myaccount", "").err(), Some(Fault::Mismatch));
+    for account in [
+        "myaccount/private",
+        "myaccount%2fprivate",
+        "my account",
+        "a\tb",
+        "a:b",
+    ] {
+        let fault = azure(account, "").err();
+        assert_ne!(fault, Some(Fault::Mismatch), "{account}");
+    }
+    assert_eq!(
+        azure("myaccount/private", "").err(),
+        Some(Fault::Forbidden("account".to_owned()))
+    );
+    // A line of its own would be another parameter.
+    for query in [
+        "?comp=metadata%0arestype:container",
+        "?comp=metadata%0Drestype:container",
+        "?comp:x=y",
+        "?comp%0a=y",
+    ] {
+        let forbidden = Some(Fault::Forbidden("query".to_owned()));
+        assert_eq!(azure("myaccount", query).err(), forbidden, "{query}");
+    }
+    assert_eq!(
+        azure("myaccount", "?comp=metadata&a=b:c").err(),
+        Some(Fault::Mismatch)
+    );
+}
+
+#[test]
+fn no_preset_keeps_a_text_that_could_name_another_resource() {
+    let mut words = 0;
+    for recipe in presets() {
+        for value in &recipe.values {
+            let ValueKind::Kept { among, letters } = &value.kind else {
+                continue;
+            };
+            // In quotes, or not written at all.
+            let apart = matches!(&*value.name, "server-nonce" | "listed");
+            assert!(
+                apart || !letters.contains(['/', '&', '=', '?', '%', '\n']),
+                "{} {letters}",
+                value.name
+            );
+            words += usize::from(among.is_empty());
+        }
+    }
+    assert!(words >= 16, "{words}");
+}
+
+#[test]
+fn a_parameter_cannot_begin_another_line_of_what_is_signed() {
+    let judged = judged()
+        .into_iter()
+        .find(|judged| judged.recipe == "azure-blob-sas")
+        .unwrap();
+    let with = |url: &str| {
+        let judged = Judged {
+            url: url.to_owned(),
+            ..judged.clone()
+        };
+        let head = judged.head();
+        judged.verified(&head, &judged.content(), &judged.parts()).err()
+    };
+    assert!(judged.url.contains("sp=r"));
+    assert_eq!(with(&judged.url), None);
+    for line in ["%0a", "%0D"] {
+        let fault = with(&judged.url.replacen("sp=r", &format!("sp=r{line}"), 1));
+        assert_eq!(fault, Some(Fault::Forbidden("query:sp".to_owned())), "{line}");
+    }
+}

@@ -1,0 +1,208 @@
+//! Which parts of a secret are secrets themselves: so long and so random that no text holds one by chance.
+
+use std::ops::Range;
+
+/// The letters of a secret of which no few in a row may come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Where they stand; what is before and behind them, the phantom has too.
+    pub(super) letters: Range<usize>,
+    /// How many in a row are looked for: six of a token of letters and digits.
+    pub(super) least: usize,
+}
+
+impl Part {
+    /// The part of a secret that is looked for in pieces; `None` where it is looked for as a whole alone.
+    ///
+    /// That is so where pieces would be met by chance, as those of a password that reads as words are, and where the whole has
+    /// so little to guess that to learn two pieces of it would be to know it.
+    pub(super) fn of(secret: &[u8], phantom: &[u8]) -> Option<Self> {
+        let letters = unshared(secret, phantom);
+        let text = &secret[letters.clone()];
+        let kinds = Kinds::of(text);
+        let bits = kinds.bits()?;
+        if bits * text.len() as f64 <= LEAST_BITS || kinds.reads_as_words(text) {
+            return None;
+        }
+        let least = (BITS_OF_A_PIECE / bits).ceil() as usize;
+        Some(Self { letters, least })
+    }
+}
+
+/// The part in which a secret differs from its phantom. Of a web token that is the signature: the rest says for whom it is, much of
+/// it stands in every token of its issuer, and is worth nothing without.
+fn unshared(secret: &[u8], phantom: &[u8]) -> Range<usize> {
+    let last_dot = secret.iter().rposition(|byte| *byte == b'.');
+    if let Some(dot) = last_dot.filter(|_| secret.starts_with(b"eyJ")) {
+        return dot + 1..secret.len();
+    }
+    let same = |pair: &(&u8, &u8)| pair.0 == pair.1;
+    let first = secret.iter().zip(phantom).take_while(same).count();
+    let behind = secret[first..].iter().rev().zip(phantom.iter().rev());
+    let last = match secret.len() == phantom.len() {
+        true => behind.take_while(same).count(),
+        false => 0,
+    };
+    without_words(secret, first..secret.len() - last)
+}
+
+/// Without the words that name a service or an environment before or behind what is drawn: `sk-live-`, `-v1`.
+fn without_words(secret: &[u8], mut letters: Range<usize>) -> Range<usize> {
+    let parts = |byte: &u8| b"-_.:/+=".contains(byte);
+    while let Some(at) = secret[letters.clone()].iter().position(parts)
+        && is_word(&secret[letters.start..letters.start + at])
+    {
+        letters.start += at + 1;
+    }
+    while let Some(at) = secret[letters.clone()].iter().rposition(parts)
+        && is_word(&secret[letters.start + at + 1..letters.end])
+    {
+        letters.end = letters.start + at;
+    }
+    letters
+}
+
+/// Short, of one case, and no number in whatever base.
+fn is_word(text: &[u8]) -> bool {
+    let one_case = !text.iter().any(u8::is_ascii_uppercase) || !text.iter().any(u8::is_ascii_lowercase);
+    text.len() <= LONGEST_WORD && one_case && (text.is_empty() || !text.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Of which kinds the letters are, in numbers.
+#[derive(Default)]
+struct Kinds {
+    digits: usize,
+    lower: usize,
+    upper: usize,
+    /// Letters that are hexadecimal digits, in lower and in upper case.
+    hex: [usize; 2],
+}
+
+impl Kinds {
+    fn of(text: &[u8]) -> Self {
+        let mut kinds = Self::default();
+        for byte in text {
+            match byte {
+                b'0'..=b'9' => kinds.digits += 1,
+                b'a'..=b'z' => kinds.lower += 1,
+                b'A'..=b'Z' => kinds.upper += 1,
+                _ => {}
+            }
+            kinds.hex[0] += usize::from((b'a'..=b'f').contains(byte));
+            kinds.hex[1] += usize::from((b'A'..=b'F').contains(byte));
+        }
+        kinds
+    }
+
+    /// How much there is to guess of each letter, were it drawn; `None` of letters of one case alone, which may be words.
+    fn bits(&self) -> Option<f64> {
+        let of = match (self.lower, self.upper, self.digits) {
+            (0, 0, 1..) => 10.0_f64,
+            (lower, 0, 1..) if lower == self.hex[0] => 16.0,
+            (0, upper, 1..) if upper == self.hex[1] => 16.0,
+            (_, 0, 1..) | (0, _, 1..) => 36.0,
+            (1.., 1.., 0) => 52.0,
+            (1.., 1.., 1..) => 62.0,
+            _ => return None,
+        };
+        Some(of.log2())
+    }
+
+    /// Whether more of it stands in rows of four letters of one case than chance would put there.
+    fn reads_as_words(&self, text: &[u8]) -> bool {
+        let case = |byte: &u8| match byte {
+            b'a'..=b'z' => 1,
+            b'A'..=b'Z' => 2,
+            _ => 0,
+        };
+        let rows = text.chunk_by(|one, two| case(one) == case(two));
+        let words = rows.filter(|row| row.len() >= 4 && case(&row[0]) != 0);
+        let in_words: usize = words.map(<[u8]>::len).sum();
+        let most = match self.lower == 0 || self.upper == 0 {
+            true => text.len() * 4 / 5,
+            false => text.len() * 3 / 5,
+        };
+        in_words > most
+    }
+}
+
+const LONGEST_WORD: usize = 8;
+
+/// Met by chance once in 17 thousand million letters of the same kind.
+const BITS_OF_A_PIECE: f64 = 34.0;
+
+/// What a secret must leave to guess behind two of its pieces and as many letters more: 20 letters and digits.
+const LEAST_BITS: f64 = 119.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn least(secret: &str) -> Option<(Range<usize>, usize)> {
+        let part = Part::of(secret.as_bytes(), &vec![b'!'; secret.len()])?;
+        Some((part.letters, part.least))
+    }
+
+    #[test]
+    fn the_less_a_letter_says_the_more_make_a_piece() {
+        assert_eq!(least("A1b2C3d4E5f6G7h8I9j0"), Some((0..20, 6)));
+        assert_eq!(least("0f9e8d7c6b5a49382716051423324150"), Some((0..32, 9)));
+        assert_eq!(least("a1z2y3x4w5v6u7t8s9r0q1p2"), Some((0..24, 7)));
+        assert_eq!(least("314159265358979323846264338327950288"), Some((0..36, 11)));
+    }
+
+    #[test]
+    fn passwords_and_what_two_pieces_would_give_away_are_looked_for_whole() {
+        for secret in [
+            "correct-horse-battery-staple",
+            "CorrectHorseBatteryStaple",
+            "TheWorkplacePassword2024",
+            "administrator1administrator2",
+            "A1b2C3d4E5f6G7h8I9j",
+            "0f9e8d7c6b5a49382716051423",
+        ] {
+            assert_eq!(least(secret), None, "{secret}");
+        }
+    }
+
+    #[test]
+    fn what_the_phantom_has_too_is_no_part_of_it() {
+        let part = Part::of(b"ghp_A1b2C3d4E5f6G7h8I9j0-v1", b"ghp_Z9y8X7w6V5u4T3s2R1q9-v1");
+        assert_eq!(part.map(|part| part.letters), Some(4..24));
+        // What a phantom draws anew of a format that it does not know is a word all the same.
+        for (secret, letters) in [
+            ("sk-live-A1b2C3d4E5f6G7h8I9j0", 8..28),
+            ("xk/A1b2C3d4E5f6G7h8I9j0-prod", 3..23),
+            ("0f9e8d7c-6b5a-4938-a716-051423324150", 0..36),
+        ] {
+            assert_eq!(
+                least(secret).map(|(letters, _)| letters),
+                Some(letters),
+                "{secret}"
+            );
+        }
+        let token = b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        let part = Part::of(token, &[b'x'; 9]);
+        assert_eq!(part.map(|part| part.letters.start), Some(37));
+    }
+
+    /// A letter, as services draw them.
+    fn letter(state: &mut u64) -> char {
+        const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        char::from(LETTERS[(*state >> 33) as usize % LETTERS.len()])
+    }
+
+    #[test]
+    fn of_ten_thousand_drawn_tokens_nearly_all_have_pieces_of_six() {
+        let mut state = 1;
+        for (length, without) in [(24, 100), (36, 10)] {
+            let tokens = (0..10_000).map(|_| (0..length).map(|_| letter(&mut state)).collect::<String>());
+            let whole_alone = tokens.filter(|token| least(token).is_none());
+            let count = whole_alone.count();
+            assert!(count <= without, "{length} letters: {count}");
+        }
+    }
+}

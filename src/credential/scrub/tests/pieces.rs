@@ -1,0 +1,459 @@
+//! Whatever an origin makes of a secret, and wherever it cuts it: no six letters in a row come through.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::body::{Coding, DecodeBody, Decoder, Script};
+use crate::credential::guesses::Guesses;
+use bytes::Bytes;
+use compression_codecs::brotli::params::EncoderParams;
+use compression_codecs::core::Level;
+use compression_codecs::core::util::{PartialBuffer, WriteBuffer};
+use compression_codecs::flate::params::FlateEncoderParams;
+use compression_codecs::{BrotliEncoder, EncodeV2, GzipEncoder, ZlibEncoder, ZstdEncoder};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt as _;
+
+/// Letters of a secret of which as many in a row may not be seen.
+const SIX: usize = 6;
+
+/// Secrets as services draw them; nothing of one is in another but by chance.
+fn secret() -> impl Strategy<Value = String> {
+    ("(ghp_|sk-|glpat-|)", "[a-zA-Z0-9]{24,60}")
+        .prop_filter("reads as words, by chance", |(_, text)| {
+            Part::of(text.as_bytes(), phantom_of(text).as_bytes()).is_some_and(|part| part.least == SIX)
+        })
+        .prop_map(|(prefix, text)| prefix + &text)
+}
+
+/// What an origin does to a secret before it shows it.
+fn spell(secret: &str, how: usize) -> Vec<u8> {
+    let hex = |between: &str| {
+        let pairs: Vec<String> = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        pairs.join(between)
+    };
+    let around = |before: &str, after: &str| -> String {
+        secret
+            .bytes()
+            .map(|byte| format!("{before}{byte:02x}{after}"))
+            .collect()
+    };
+    let text = match how % SPELLINGS {
+        0 => secret.to_owned(),
+        1 => STANDARD.encode(secret),
+        2 => STANDARD.encode(format!("x{secret}y")),
+        3 => STANDARD.encode(format!("xy{secret}")),
+        4 => hex(""),
+        5 => hex("").to_uppercase(),
+        6 => hex(" "),
+        7 => hex(":").to_uppercase(),
+        8 => hex("-"),
+        9 => hex(", 0x"),
+        10 => hex(",0x"),
+        11 => around("%", ""),
+        12 => around("\\x", ""),
+        13 => around("&#x", ";"),
+        14 => around("\\u00", ""),
+        15 => secret.replace('-', "%2D").replace('_', "%5f"),
+        _ => secret.chars().flat_map(|letter| [letter, '\0']).collect(),
+    };
+    text.into_bytes()
+}
+
+const SPELLINGS: usize = 17;
+
+/// Something that an origin writes.
+#[derive(Debug, Clone)]
+enum Written {
+    Filler(String),
+    /// A secret, spelled, of which so much is cut off before and behind.
+    Echo {
+        which: usize,
+        how: usize,
+        before: usize,
+        behind: usize,
+    },
+}
+
+fn written() -> impl Strategy<Value = Written> {
+    let cut = prop_oneof![3 => Just(0_usize), 2 => 1_usize..30, 1 => 30_usize..300];
+    let echo = (any::<usize>(), 0..SPELLINGS, cut.clone(), cut);
+    prop_oneof![
+        2 => "[ -~]{0,40}".prop_map(Written::Filler),
+        1 => "[\\{\\}\"': ,\n]{1,3}".prop_map(Written::Filler),
+        3 => echo.prop_map(|(which, how, before, behind)| Written::Echo { which, how, before, behind }),
+    ]
+}
+
+fn render(written: &[Written], secrets: &[String]) -> Vec<u8> {
+    let mut content = Vec::new();
+    for one in written {
+        match one {
+            Written::Filler(text) => content.extend_from_slice(text.as_bytes()),
+            Written::Echo {
+                which,
+                how,
+                before,
+                behind,
+            } => {
+                let text = spell(&secrets[which % secrets.len()], *how);
+                let kept = text.len().saturating_sub(before + behind);
+                content.extend(text.iter().skip(*before).take(kept));
+            }
+        }
+    }
+    content
+}
+
+/// The first six letters in a row of a secret that can be seen, in whatever spelling.
+fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
+    let separators: [&[u8]; 8] = [b"", b" ", b":", b"-", b", 0x", b",0x", b" 0x", b"\0"];
+    let holds = |needle: &[u8]| out.windows(needle.len()).any(|text| text == needle);
+    for (secret, phantom) in secrets.iter().zip(phantoms) {
+        for at in 0..=secret.len() - SIX {
+            let letters = &secret.as_bytes()[at..at + SIX];
+            let theirs = &phantom.as_bytes()[at..at + SIX];
+            // What the phantom has too is no secret.
+            if letters.iter().zip(theirs).filter(|(s, p)| s != p).count() < SIX {
+                continue;
+            }
+            let hex: Vec<String> = letters.iter().map(|byte| format!("{byte:02x}")).collect();
+            let spelled = |before: &str, after: &str| -> String {
+                hex.iter().map(|pair| format!("{before}{pair}{after}")).collect()
+            };
+            let mut needles: Vec<Vec<u8>> = vec![letters.to_vec()];
+            needles.push(
+                letters
+                    .iter()
+                    .flat_map(|letter| [*letter, 0])
+                    .take(2 * SIX - 1)
+                    .collect(),
+            );
+            needles.extend(separators[..7].iter().flat_map(|between| {
+                let text = hex.join(std::str::from_utf8(between).unwrap());
+                [text.to_uppercase().replace("0X", "0x"), text].map(String::into_bytes)
+            }));
+            needles.extend(
+                [("%", ""), ("\\x", ""), ("&#x", ";"), ("\\u00", "")]
+                    .map(|(a, b)| spelled(a, b).into_bytes()),
+            );
+            // The characters of base64 that are made of these letters alone.
+            for shift in 0..3 {
+                let coded = STANDARD.encode([&vec![0; shift], letters].concat());
+                let (first, end) = ((8 * shift).div_ceil(6), 8 * (shift + SIX) / 6);
+                needles.push(coded.as_bytes()[first..end].to_vec());
+            }
+            if let Some(needle) = needles.iter().find(|needle| holds(needle)) {
+                return Some(String::from_utf8_lossy(needle).into_owned());
+            }
+        }
+    }
+    None
+}
+
+/// Content in a coding, in pieces that can each be decoded when they are there.
+fn coded(coding: &str, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut encoder: Box<dyn EncodeV2> = match coding {
+        "gzip" => Box::new(GzipEncoder::new(FlateEncoderParams::from(Level::Fastest))),
+        "deflate" => Box::new(ZlibEncoder::new(FlateEncoderParams::from(Level::Fastest))),
+        "br" => Box::new(BrotliEncoder::new(
+            EncoderParams::default().quality(Level::Fastest),
+        )),
+        "zstd" => Box::new(ZstdEncoder::new(1)),
+        _ => return pieces.iter().map(|piece| piece.to_vec()).collect(),
+    };
+    let mut scratch = vec![0; 4096];
+    let mut all = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        let mut out = Vec::new();
+        let mut input = PartialBuffer::new(*piece);
+        let mut done = false;
+        while !done {
+            let mut output = WriteBuffer::new_initialized(&mut scratch);
+            if !input.unwritten().is_empty() {
+                encoder.encode(&mut input, &mut output).unwrap();
+            } else if at + 1 < pieces.len() {
+                done = encoder.flush(&mut output).unwrap();
+            } else {
+                done = encoder.finish(&mut output).unwrap();
+            }
+            out.extend_from_slice(output.written());
+        }
+        all.push(out);
+    }
+    all
+}
+
+/// Cuts content anew and anew by these lengths.
+fn cut<'c>(content: &'c [u8], lengths: &[usize]) -> Vec<&'c [u8]> {
+    let (mut pieces, mut rest) = (Vec::new(), content);
+    for length in lengths.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, after) = rest.split_at((*length).min(rest.len()));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces
+}
+
+type Frames = Vec<Result<Frame<Bytes>, &'static str>>;
+
+/// What comes through, and whether the session was shown all of it.
+fn through(
+    echoes: &Arc<Echoes>,
+    kind: &str,
+    coding: &str,
+    pieces: &[&[u8]],
+    breaks: bool,
+) -> (Vec<u8>, bool) {
+    let mut fields = HeaderMap::new();
+    fields.insert("content-type", HeaderValue::from_str(kind).unwrap());
+    fields.insert("content-encoding", HeaderValue::from_str(coding).unwrap());
+    let mut frames: Frames = coded(coding, pieces)
+        .into_iter()
+        .map(|piece| Ok(Frame::data(Bytes::from(piece))))
+        .collect();
+    if breaks {
+        frames.push(Err("reset"));
+    }
+    let (script, scrubber) = (Script(frames.into()), Scrubber::new(echoes.clone()));
+    let codings = Coding::parse_list(&fields).unwrap();
+    if codings.is_empty() {
+        return read(&mut ScrubBody::new(script, &fields, scrubber));
+    }
+    let body = DecodeBody::new(script, Decoder::new(&codings).unwrap());
+    read(&mut ScrubBody::new(body, &fields, scrubber))
+}
+
+fn read<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> (Vec<u8>, bool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let mut out = Vec::new();
+        while let Some(frame) = body.frame().await {
+            match frame {
+                Ok(frame) => out.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Err(_) => return (out, false),
+            }
+        }
+        (out, true)
+    })
+}
+
+/// Messages with their lengths before them.
+fn messages(kind: &str, contents: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for content in contents {
+        let length = content.len() as u32;
+        match kind {
+            "application/grpc" | "application/connect+json" => {
+                out.push(0);
+                out.extend(length.to_be_bytes());
+            }
+            "application/vnd.amazon.eventstream" => out.extend((length + 4).to_be_bytes()),
+            _ => out.extend(length.to_be_bytes()),
+        }
+        out.extend(content);
+    }
+    out
+}
+
+fn events(contents: &[Vec<u8>]) -> Vec<u8> {
+    let lines = contents.iter().map(|content| {
+        let content: Vec<u8> = content.iter().copied().filter(|byte| *byte != b'\n').collect();
+        [b"data: ", &content[..], b"\n\n"].concat()
+    });
+    lines.collect::<Vec<_>>().concat()
+}
+
+fn frames(contents: &[Vec<u8>]) -> Vec<u8> {
+    let frames = contents.iter().map(|content| {
+        let length = content.len() as u16;
+        let head = match content.len() {
+            short @ ..126 => vec![0x82, short as u8],
+            _ => [&[0x82, 126][..], &length.to_be_bytes()].concat(),
+        };
+        [&head[..], content].concat()
+    });
+    frames.collect::<Vec<_>>().concat()
+}
+
+fn search(secrets: &[String], phantoms: &[String]) -> Arc<Echoes> {
+    let pairs: Vec<_> = secrets
+        .iter()
+        .zip(phantoms)
+        .map(|(secret, phantom)| (secret.as_str(), phantom.as_str()))
+        .collect();
+    echoes(&pairs)
+}
+
+fn phantoms_of(secrets: &[String]) -> Vec<String> {
+    let phantom = |secret: &String| {
+        let from = secret.find(['_', '-']).map_or(0, |at| at + 1);
+        format!("{}{}", &secret[..from], phantom_of(&secret[from..]))
+    };
+    secrets.iter().map(phantom).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Must: for random secrets, answers, codings, borders of messages and ends.
+    #[test]
+    fn no_six_letters_of_a_secret_reach_the_client(
+        secrets in proptest::collection::vec(secret(), 1..4),
+        contents in proptest::collection::vec(proptest::collection::vec(written(), 0..6), 1..4),
+        cuts in proptest::collection::vec(1_usize..90, 1..20),
+        coding in prop_oneof![Just("identity"), Just("gzip"), Just("deflate"), Just("br"), Just("zstd")],
+        kind in prop_oneof![
+            Just("text/plain"),
+            Just("text/event-stream"),
+            Just("application/grpc"),
+            Just("application/connect+json"),
+            Just("application/vnd.amazon.eventstream"),
+            Just("application/vnd.kubernetes.protobuf;stream=watch"),
+        ],
+        breaks in any::<bool>(),
+    ) {
+        let phantoms = phantoms_of(&secrets);
+        let contents: Vec<Vec<u8>> = contents.iter().map(|content| render(content, &secrets)).collect();
+        let content = match kind {
+            "text/plain" => contents.concat(),
+            "text/event-stream" => events(&contents),
+            kind => messages(kind, &contents),
+        };
+        let pieces = cut(&content, &cuts);
+        let (out, _) = through(&search(&secrets, &phantoms), kind, coding, &pieces, breaks);
+        prop_assert!(out.len() <= content.len());
+        prop_assert_eq!(seen(&out, &secrets, &phantoms), None, "{:?}", String::from_utf8_lossy(&out));
+
+        let mut socket = ScrubFrames::new(search(&secrets, &phantoms));
+        let mut out = Vec::new();
+        for piece in cut(&frames(&contents), &cuts) {
+            match socket.push(Bytes::copy_from_slice(piece)) {
+                Ok(settled) => out.extend_from_slice(&settled),
+                Err(fault) => { prop_assert_eq!(fault, FrameFault::Guessed(Guessed)); break }
+            }
+        }
+        prop_assert_eq!(seen(&out, &secrets, &phantoms), None, "{:?}", String::from_utf8_lossy(&out));
+    }
+
+    #[test]
+    fn whole_echoes_become_phantoms_and_all_else_stays_however_it_is_cut(
+        secret in secret(),
+        texts in proptest::collection::vec(("[ -~]{0,60}", 0..SPELLINGS), 1..6),
+        cuts in proptest::collection::vec(1_usize..90, 1..20),
+    ) {
+        let secrets = [secret];
+        let phantoms = phantoms_of(&secrets);
+        let of = |token: &str| {
+            // By what is alike in both a spelling cannot be told from the filler around it.
+            let parts = texts.iter().map(|(filler, how)| [filler.as_bytes(), b"\n<", &spell(token, *how), b">\n"].concat());
+            parts.collect::<Vec<_>>().concat()
+        };
+        let (content, expected) = (of(&secrets[0]), of(&phantoms[0]));
+        let echoes = search(&secrets, &phantoms);
+        for pieces in [vec![&content[..]], content.chunks(1).collect(), cut(&content, &cuts)] {
+            let (out, whole) = through(&echoes, "text/plain", "identity", &pieces, false);
+            prop_assert!(whole);
+            // The base64 character before a secret holds bits of its first byte, of which the class is known.
+            let alike = out.iter().zip(&expected).filter(|(a, b)| a == b).count();
+            prop_assert!(out.len() == expected.len() && alike + 2 * texts.len() >= out.len(), "{}", String::from_utf8_lossy(&out));
+        }
+    }
+
+    #[test]
+    fn content_without_an_echo_stays_as_it_is(
+        secret in secret(),
+        content in "[ -~\n]{0,400}",
+        cuts in proptest::collection::vec(1_usize..90, 1..20),
+    ) {
+        let secrets = [secret];
+        let echoes = search(&secrets, &phantoms_of(&secrets));
+        let (out, whole) = through(&echoes, "text/plain", "identity", &cut(content.as_bytes(), &cuts), false);
+        prop_assert!(whole && out == content.as_bytes());
+    }
+}
+
+#[test]
+fn an_echo_cut_anywhere_shows_less_than_six_letters_of_it() {
+    let secrets = [SECRET.to_owned()];
+    let phantoms = [PHANTOM.to_owned()];
+    let echoes = search(&secrets, &phantoms);
+    let mut tried = 0;
+    for how in 0..SPELLINGS {
+        let text = spell(SECRET, how);
+        for end in 0..=text.len() {
+            for start in [0, end / 3, end.saturating_sub(40)] {
+                for (before, behind) in [("", ""), ("\"", "\""), ("Z", "9"), ("data: ", "\n\n")] {
+                    let content = [before.as_bytes(), &text[start..end], behind.as_bytes()].concat();
+                    let (out, _) = scrub(&echoes, [&content[..]]);
+                    assert_eq!(
+                        seen(&out, &secrets, &phantoms),
+                        None,
+                        "{}",
+                        String::from_utf8_lossy(&out)
+                    );
+                    tried += 1;
+                }
+            }
+        }
+    }
+    assert!(tried > 20_000, "{tried}");
+}
+
+#[test]
+fn the_third_different_piece_ends_what_the_session_is_shown() {
+    let guesses = Arc::new(Guesses::new(None));
+    let sought = || Sought {
+        secret: SECRET.as_bytes(),
+        stand_in: PHANTOM.as_bytes(),
+        phantom: PHANTOM.as_bytes(),
+    };
+    let echoes = Arc::new(Echoes::of([sought()], [], guesses.clone()).unwrap());
+    let show = |text: &str| through(&echoes, "text/plain", "identity", &[text.as_bytes()], false);
+    for _ in 0..20 {
+        assert_eq!(
+            show(&format!("<{}>", &SECRET[4..10])).0,
+            format!("<{}>", &PHANTOM[4..10]).as_bytes()
+        );
+        assert_eq!(
+            show(&format!("<{}>", &SECRET[20..30])).0,
+            format!("<{}>", &PHANTOM[20..30]).as_bytes()
+        );
+        // Long pieces and the whole cannot be guesses.
+        assert!(show(&SECRET[..30]).1 && show(SECRET).1);
+    }
+    let mut under_way = ScrubBody::new(
+        Script([Ok(Frame::data("tail\n".into()))].into()),
+        &HeaderMap::new(),
+        Scrubber::new(echoes.clone()),
+    );
+    assert_eq!(show(&format!("<{}>", &SECRET[4..11])), (Vec::new(), false));
+    assert!(guesses.are_spent());
+    assert_eq!(read(&mut under_way), (Vec::new(), false));
+    let mut socket = ScrubFrames::new(echoes.clone());
+    let pushed = socket.push(Bytes::from_static(b"\x81\x01a"));
+    assert_eq!(pushed.err(), Some(FrameFault::Guessed(Guessed)));
+    assert_eq!(echoes.scrub_fields(&mut HeaderMap::new()), Err(Guessed));
+}
+
+#[test]
+fn behind_the_first_bytes_pieces_are_found_at_ends_alone_and_whole_echoes_everywhere() {
+    let filler = ". ".repeat(FINE);
+    let content = format!("{filler}{SECRET} {}", &SECRET[..24]);
+    let (out, _) = scrub(&github(), content.as_bytes().chunks(16 << 10));
+    assert_eq!(text(out), format!("{filler}{PHANTOM} {}", &PHANTOM[..24]));
+}
+
+#[test]
+fn a_name_of_a_field_is_searched_in_lower_case() {
+    let mut fields = HeaderMap::new();
+    fields.insert(
+        http::HeaderName::try_from(format!("x-{}-y", SECRET.to_lowercase())).unwrap(),
+        HeaderValue::from_static("1"),
+    );
+    assert_eq!(github().scrub_fields(&mut fields), Ok(1));
+    assert!(fields.is_empty());
+}
