@@ -29,7 +29,9 @@ pub struct Probe {}
 pub fn check(screen: &Screen) -> Result<Code, Failure> {
     let failed =
         |why: std::io::Error| Failure::new("the escapes could not be tried").because(why.to_string());
-    let (targets, mut guard) = escape::plant(state::home().as_deref()).map_err(failed)?;
+    let (targets, mut guard) = std::env::current_dir()
+        .and_then(|project| escape::plant(state::home().as_deref(), &project))
+        .map_err(failed)?;
     let targets = serde_json::to_string(&targets).map_err(|error| failed(error.into()))?;
     let mut command = Command::new("/proc/self/exe");
     if screen.json() {
