@@ -686,3 +686,160 @@ fn a_command_that_cannot_be_run_has_the_shells_exit_codes() {
         assert_eq!(output.status.code(), Some(code), "{output:?}");
     }
 }
+
+/// A user's home and project, and a directory of tools elsewhere; run as that user, whom no system has.
+struct Desk {
+    folder: tempfile::TempDir,
+}
+
+impl Desk {
+    const USER: u32 = 40962;
+
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in("/srv").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let desk = Self { folder };
+        for (name, content) in [
+            ("home/.vimrc", "vim"),
+            ("home/.npmrc", "SECRET"),
+            ("home/notes", "SECRET"),
+            ("home/.claude/CLAUDE.md", "as told"),
+            ("home/.claude/settings.json", "SECRET"),
+            ("home/.cargo/bin/tool", "#!/bin/sh\necho the tool ran\n"),
+            ("elsewhere/data", "data"),
+            ("elsewhere/own", "#!/bin/sh\necho ours ran\n"),
+            ("project/file", "project"),
+            ("project/.env", "SECRET"),
+        ] {
+            let path = desk.at(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, content).unwrap();
+            let mode = if content.starts_with("#!") { 0o755 } else { 0o600 };
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            for own in path.ancestors().take_while(|own| *own != desk.folder.path()) {
+                std::os::unix::fs::chown(own, Some(Self::USER), Some(Self::USER)).unwrap();
+            }
+        }
+        desk
+    }
+
+    fn at(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn exec(&self, arguments: &[&str]) -> (i32, String) {
+        use std::os::unix::process::CommandExt;
+        let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
+            .arg("exec")
+            .args(arguments)
+            .current_dir(self.at("project"))
+            .env_clear()
+            .env("HOME", self.at("home"))
+            .env(
+                "PATH",
+                format!("{}:/usr/bin:/bin", self.at("elsewhere").display()),
+            )
+            .uid(Self::USER)
+            .gid(Self::USER)
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (
+            output.status.code().unwrap_or(-1),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
+    }
+}
+
+#[test]
+fn exec_shows_what_is_named_and_nothing_else() {
+    let desk = Desk::new();
+    let elsewhere = desk.at("elsewhere");
+    let look = format!(
+        "cat file ~/.vimrc {0}/data; ~/.cargo/bin/tool; cat ~/.npmrc ~/notes; find .. ~ /srv -type f",
+        elsewhere.display()
+    );
+    let (_, said) = desk.exec(&["-q", "--", "sh", "-c", &look]);
+    assert!(said.starts_with("projectthe tool ran\n"), "{said}");
+    assert!(!said.contains("SECRET") && !said.contains("vimdata"), "{said}");
+    let named = [
+        "-q",
+        "--see",
+        elsewhere.to_str().unwrap(),
+        "--see-home",
+        ".vimrc",
+        "--",
+        "sh",
+        "-c",
+        &look,
+    ];
+    let (_, said) = desk.exec(&named);
+    assert!(
+        said.starts_with("projectvimdatathe tool ran\n") && !said.contains("SECRET"),
+        "{said}"
+    );
+    // The same by a file.
+    let file = desk.at("gateway.toml");
+    fs::write(
+        &file,
+        "[sandbox]\nsee = [\"elsewhere\"]\nsee_home = [\"~/.vimrc\"]\n",
+    )
+    .unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let (_, said) = desk.exec(&["-q", "--config", file.to_str().unwrap(), "--", "sh", "-c", &look]);
+    assert!(
+        said.starts_with("projectvimdatathe tool ran\n") && !said.contains("SECRET"),
+        "{said}"
+    );
+}
+
+#[test]
+fn exec_says_what_of_the_home_is_seen_and_which_flag_shows_a_program() {
+    let desk = Desk::new();
+    let (code, said) = desk.exec(&["--", "own"]);
+    assert!(
+        said.contains("of yours it sees rust, and nothing else: --see-home NAME"),
+        "{said}"
+    );
+    let flag = format!("`--see {}`", desk.at("elsewhere").display());
+    assert!(code == 127 && said.contains(&flag), "{code} {said}");
+    let (code, said) = desk.exec(&["-q", "--see", "../elsewhere", "--", "own"]);
+    assert_eq!((code, said.as_str()), (0, "ours ran\n"));
+}
+
+#[test]
+fn exec_refuses_to_hide_a_file_in_the_project_and_a_secret_that_lies_there() {
+    let desk = Desk::new();
+    let file = desk.at("gateway.toml");
+    let text = "[[credential]]\nname = \"A\"\nfrom = \"file:project/.env\"\norigins = [\"https://a.example.test\"]\n";
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    for arguments in [["--hide", ".env"], ["--config", file.to_str().unwrap()]] {
+        let (code, said) = desk.exec(&[&arguments[..], &["--", "cat", ".env"]].concat());
+        assert!(
+            code == 125 && said.contains("move it out of the project"),
+            "{code} {said}"
+        );
+        assert!(!said.contains("SECRET"), "{said}");
+    }
+}
+
+#[test]
+fn a_preset_shows_what_a_person_wrote_for_its_programs() {
+    let desk = Desk::new();
+    let look = ["--", "sh", "-c", "cat ~/.claude/*; ls ~/.claude"];
+    let (_, said) = desk.exec(&[&["-q"], &look[..]].concat());
+    assert!(
+        said.contains("No such file") && !said.contains("as told"),
+        "{said}"
+    );
+    let (code, said) = desk.exec(&[&["--preset", "anthropic"], &look[..]].concat());
+    assert!(
+        code == 0 && said.contains("as toldCLAUDE.md\n") && !said.contains("SECRET"),
+        "{code} {said}"
+    );
+    assert!(
+        said.contains("of yours it sees rust, claude, and nothing else"),
+        "{said}"
+    );
+}

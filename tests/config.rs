@@ -76,7 +76,7 @@ fn a_whole_file_is_read_as_it_is_written() {
         policy = { files = ["policies/*.cedar"] }
         runtime = { threads = 2 }
         resolver = { servers = ["127.0.0.1", "[::1]:5353"], hosts_file = false }
-        sandbox = { hide = ["~/x"], pass_env = ["EDITOR"], write = ["/var/cache/pip"] }
+        sandbox = { see = ["/srv/tools"], see_home = ["claude", "~/.vimrc"], hide = ["~/x"], pass_env = ["EDITOR"], write = ["/var/cache/pip"] }
         phantoms = { file = "run/{session}.env" }
         [limits]
         head_timeout = "5s"
@@ -156,8 +156,22 @@ fn a_whole_file_is_read_as_it_is_written() {
     ));
     assert_eq!(config.origins[0].http, HttpVersion::Http2);
     assert!(
-        config.own_files().contains(&at("policies/a.cedar")) && config.own_files().contains(&at("key.pem"))
+        config.own_files().contains(&at("policies/a.cedar"))
+            && config.secret_files().contains(&at("key.pem"))
     );
+    assert_eq!(config.sandbox.see, [std::path::PathBuf::from("/srv/tools")]);
+    assert_eq!(config.sandbox.see_home, ["claude", "~/.vimrc"]);
+}
+
+#[test]
+fn what_leads_out_of_the_home_is_nothing_of_the_home() {
+    let folder = tempfile::tempdir().unwrap();
+    let mistakes = read_in(
+        folder.path(),
+        "[sandbox]\nsee_home = [\"\", \"../x\", \"~/../x\", \"rust\"]\n",
+    )
+    .unwrap_err();
+    assert_eq!(mistakes.len(), 3, "{mistakes:#?}");
 }
 
 #[test]

@@ -29,8 +29,9 @@ pub struct Probe {}
 pub fn check(screen: &Screen) -> Result<Code, Failure> {
     let failed =
         |why: std::io::Error| Failure::new("the escapes could not be tried").because(why.to_string());
-    let (mut targets, mut guard) = escape::plant(state::home().as_deref()).map_err(failed)?;
     let summary = launch::summary(&Launch::default()).map_err(exec::not_launched)?;
+    let (mut targets, mut guard) =
+        escape::plant(state::home().as_deref(), &summary.working_directory).map_err(failed)?;
     if summary.persistent {
         // Root's probes run as another user, who must be able to write there, as in a project of theirs.
         let owner = Some(summary.user.uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());

@@ -21,12 +21,13 @@ use super::logs;
 use super::screen::{Paint, Screen, safe};
 use super::serving;
 use crate::config::{Config, Size, state};
+use crate::credential::preset;
 use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::gateway::{Door, Doorway, chain};
 use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::{self, Aftermath, Found, Watch};
 use crate::launch::bounds::Bounds;
-use crate::launch::{self, First, Launch, environment};
+use crate::launch::{self, First, Launch, environment, program};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
 use crate::session::{Binding, Role};
 
@@ -106,9 +107,18 @@ impl Exec {
         let mut hide = config.sandbox.hide.clone();
         let own = config.own_files();
         hide.extend(own.iter().cloned());
+        hide.extend(config.secret_files());
         Ok(Launch {
             arguments: self.command.clone(),
             projects: config.sandbox.write.clone(),
+            see: config.sandbox.see.clone(),
+            see_home: config.sandbox.see_home.clone(),
+            sets: config
+                .presets
+                .iter()
+                .filter_map(|name| preset::named(name))
+                .flat_map(|preset| preset.home.clone())
+                .collect(),
             hide,
             own,
             own_folders: config.policy.folders(),
@@ -134,22 +144,26 @@ fn user(name: &str) -> Result<launch::User, Failure> {
     })
 }
 
-/// A secret's command runs outside the sandbox, so it may not lie where the workload can change it for good.
+/// A secret's command runs outside the sandbox, so nothing that decides what it is may lie where the workload can change it
+/// for good: neither the program, nor a link on its way, nor its interpreter.
 fn refuse_programs_of_the_workload(expanded: &Expanded, summary: &launch::Summary) -> Result<(), Failure> {
     let own = summary.persistent.then_some(&summary.working_directory);
     let writable = || summary.projects.iter().chain(own);
     for binding in &expanded.bindings {
-        let program = binding.reference.program().map(|program| {
-            // Where the link leads is what would be run.
-            std::fs::canonicalize(program).unwrap_or_else(|_| program.to_owned())
-        });
-        if program.is_some_and(|program| writable().any(|folder| program.starts_with(folder))) {
+        let names = binding
+            .reference
+            .program()
+            .map(program::names)
+            .unwrap_or_default();
+        let changeable = |name: &PathBuf| writable().any(|folder| name.starts_with(folder));
+        if names.iter().any(changeable) {
             return Err(Failure::usage(format!(
                 "the command of credential `{}` is refused",
                 binding.credential
             ))
             .because(
-                "it lies in a directory that the sandboxed command may change, and runs outside the sandbox",
+                "it, a link to it or its interpreter lies in a directory that the sandboxed command may change, and it runs \
+                 outside the sandbox",
             )
             .next("move the program out of the project"));
         }
@@ -260,8 +274,15 @@ fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         "gateway  project ",
         format!("{} ({persists})", summary.working_directory.display()),
     );
-    let home = summary.home.to_string();
-    note("gateway  home    ", home);
+    note("gateway  home    ", home(summary));
+    if !summary.seen.is_empty() {
+        let seen: Vec<String> = summary
+            .seen
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        note("gateway  sees    ", format!("{} (to be read)", seen.join(", ")));
+    }
     note(
         "gateway  user    ",
         format!("uid {} gid {}", summary.user.uid, summary.user.gid),
@@ -294,6 +315,19 @@ fn left_out(names: &[String], expanded: &Expanded) -> Option<String> {
 
 /// Variables that are named in the summary.
 const VARIABLES_SHOWN: usize = 8;
+
+/// What of the home is seen, in one line.
+fn home(summary: &launch::Summary) -> String {
+    let place = summary.home.path().display();
+    let launch::Home::Own(_) = summary.home else {
+        return format!("{place} (empty, in memory)");
+    };
+    let seen = match summary.seen_in_home.as_slice() {
+        [] => String::from("nothing of yours is seen"),
+        names => format!("of yours it sees {}, and nothing else", names.join(", ")),
+    };
+    format!("{place} (in memory; {seen}: --see-home NAME)")
+}
 
 /// Starts the gateway process, with `secrets` in its environment alone, then becomes the launcher.
 ///
@@ -589,6 +623,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn presets_show_sets_that_there_are() {
+        for preset in preset::all() {
+            for name in &preset.home {
+                assert!(launch::tools::SETS.iter().any(|set| set.name == name), "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn a_secrets_command_may_not_lie_where_the_workload_can_change_it() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("secret");
@@ -603,6 +646,8 @@ mod tests {
         let summary = |project: PathBuf, persistent: bool| launch::Summary {
             user: launch::User { uid: 1, gid: 1 },
             home: launch::Home::Empty("/tmp/home".into()),
+            seen_in_home: Vec::new(),
+            seen: Vec::new(),
             working_directory: project,
             persistent,
             projects: Vec::new(),
@@ -612,7 +657,14 @@ mod tests {
         let refused =
             refuse_programs_of_the_workload(&expanded, &summary(project.clone(), true)).unwrap_err();
         assert!(refused.to_string().contains("runs outside the sandbox"));
-        assert!(refuse_programs_of_the_workload(&expanded, &summary(project, false)).is_ok());
+        assert!(refuse_programs_of_the_workload(&expanded, &summary(project.clone(), false)).is_ok());
         assert!(refuse_programs_of_the_workload(&expanded, &summary("/srv/other".into(), true)).is_ok());
+        // Nor may its interpreter, or a link on its way.
+        let outside = tempfile::tempdir().unwrap();
+        let link = outside.path().join("link");
+        std::os::unix::fs::symlink(&project, &link).unwrap();
+        std::fs::write(&program, format!("#!{}/python\n", outside.path().display())).unwrap();
+        let outside = outside.path().canonicalize().unwrap();
+        assert!(refuse_programs_of_the_workload(&expanded, &summary(outside, true)).is_err());
     }
 }

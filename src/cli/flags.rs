@@ -49,6 +49,12 @@ pub struct RunFlags {
     /// Write the audit log to this file
     #[arg(long, value_name = "FILE")]
     audit: Option<String>,
+    /// Show a path of the host to the workload, to be read
+    #[arg(long, value_name = "PATH")]
+    see: Vec<String>,
+    /// Show more of the home to the workload, changes dropped: a set such as `claude`, or a path below the home
+    #[arg(long, value_name = "NAME_OR_PATH")]
+    see_home: Vec<String>,
     /// Hide a path from the workload
     #[arg(long, value_name = "PATH")]
     hide: Vec<String>,
@@ -119,6 +125,8 @@ impl RunFlags {
             buckets: self.buckets.clone(),
             allow: self.allow.clone(),
             policies: self.policies.clone(),
+            see: self.see.clone(),
+            see_home: self.see_home.clone(),
             hide: self.hide.clone(),
             pass_env: self.pass_env.clone(),
             write: self.write.clone(),

@@ -80,6 +80,9 @@ fn print(screen: &Screen, preset: &Preset) {
             texts(preset.allow.iter().map(ToString::to_string).collect())
         ));
     }
+    if !preset.home.is_empty() {
+        screen.line(format!("  shows of the home the sets {}", preset.home.join(" ")));
+    }
     if preset.registry.is_some() {
         screen.line("  hosts from your own configuration of the package manager");
     }
@@ -118,6 +121,6 @@ fn document(preset: &Preset) -> serde_json::Value {
     json!({
         "name": preset.name, "title": preset.title,
         "allow": preset.allow.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "user_registry": preset.registry.is_some(), "credentials": credentials.collect::<Vec<_>>(),
+        "home": preset.home, "user_registry": preset.registry.is_some(), "credentials": credentials.collect::<Vec<_>>(),
     })
 }

@@ -248,8 +248,13 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
     found
 }
 
-/// The files that the gateway reads or writes for itself.
-pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
+/// The files that the gateway reads or writes for itself, and those in which secrets lie.
+fn protected(config: &Config) -> Vec<PathBuf> {
+    [own(config), secrets(config)].concat()
+}
+
+/// The files in which secrets lie.
+pub(super) fn secrets(config: &Config) -> Vec<PathBuf> {
     let secrets = config.credentials.iter().flat_map(super::Credential::references);
     let passwords = config
         .listeners
@@ -264,10 +269,15 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
         .origins
         .iter()
         .filter_map(|rule| rule.identity.as_ref().map(|identity| &identity.key));
-    let kept = secrets
+    secrets
         .chain(passwords)
         .chain(keys)
-        .filter_map(|reference| reference.path().map(Path::to_owned));
+        .filter_map(|reference| reference.path().map(Path::to_owned))
+        .collect()
+}
+
+/// The files that the gateway reads or writes for itself, but for secrets.
+pub(super) fn own(config: &Config) -> Vec<PathBuf> {
     let roots = config
         .origins
         .iter()
@@ -283,7 +293,6 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
         .flatten()
         .cloned()
         .chain(config.policy.paths())
-        .chain(kept)
         .chain(roots)
         .collect()
 }

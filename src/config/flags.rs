@@ -32,6 +32,10 @@ pub struct Flags {
     pub allow: Vec<String>,
     /// `--policy FILE`.
     pub policies: Vec<String>,
+    /// `--see PATH`.
+    pub see: Vec<String>,
+    /// `--see-home NAME_OR_PATH`.
+    pub see_home: Vec<String>,
     /// `--hide PATH`.
     pub hide: Vec<String>,
     /// `--pass-env NAME`.
@@ -187,6 +191,7 @@ impl Flags {
     fn sandbox(&self, config: &mut Config, line: &mut Line) {
         let home = config.home.clone();
         for (flag, texts, list) in [
+            ("--see", &self.see, &mut config.sandbox.see),
             ("--hide", &self.hide, &mut config.sandbox.hide),
             ("--write", &self.write, &mut config.sandbox.write),
         ] {
@@ -194,6 +199,13 @@ impl Flags {
                 let path = resolve_path(text, &line.directory, home.as_deref());
                 list.extend(line.value(flag, text, path));
             }
+        }
+        for text in &self.see_home {
+            let read = super::settings::of_home(text);
+            config
+                .sandbox
+                .see_home
+                .extend(line.value("--see-home", text, read));
         }
         for text in &self.pass_env {
             config

@@ -222,6 +222,8 @@ pub const KEYS: &[Key] = &[
     key("origin", "encoded_slash", "true or false", "false"),
     key("origin", "underscores", "true or false", "false"),
     key("origin", "cleartext", "true or false", "false"),
+    key("sandbox", "see", "list of paths", "none"),
+    key("sandbox", "see_home", "list of sets and paths", "none"),
     key("sandbox", "hide", "list of paths", "none"),
     key("sandbox", "pass_env", "list of variables", "none"),
     key("sandbox", "allow_userns", "true or false", "false"),

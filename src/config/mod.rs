@@ -135,6 +135,12 @@ impl Config {
     /// The files that the gateway reads or writes for itself, which no workload may see or change.
     #[must_use]
     pub fn own_files(&self) -> Vec<PathBuf> {
-        cross::protected(self)
+        cross::own(self)
+    }
+
+    /// The files in which secrets lie.
+    #[must_use]
+    pub fn secret_files(&self) -> Vec<PathBuf> {
+        cross::secrets(self)
     }
 }

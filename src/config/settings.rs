@@ -67,6 +67,10 @@ pub struct Runtime {
 /// Settings of the sandbox that `gateway exec` builds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sandbox {
+    /// Paths that the workload sees beside the system's, to be read.
+    pub see: Vec<PathBuf>,
+    /// Sets and paths of the home that the workload sees beside those that let programs run.
+    pub see_home: Vec<String>,
     /// Paths that the workload does not see, beside those that are always hidden.
     pub hide: Vec<PathBuf>,
     /// Variables that the workload gets beside those that always pass; a name may end in `*`.
@@ -308,6 +312,12 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> Resolver {
 pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
     let paths = |key| section.each(key, |text| section.page.path(text));
     Sandbox {
+        see: paths("see").into_iter().map(Spanned::into_inner).collect(),
+        see_home: section
+            .each("see_home", of_home)
+            .into_iter()
+            .map(Spanned::into_inner)
+            .collect(),
         hide: paths("hide").into_iter().map(Spanned::into_inner).collect(),
         pass_env: section
             .each("pass_env", variables)
@@ -334,6 +344,20 @@ fn memory_files(section: &Section<'_, '_>) -> Option<Size> {
         Doubt::new("it is between 64MiB and 1024GiB", "write for example `2GiB`"),
     );
     None
+}
+
+/// The name of a set, or a path below the home; the launcher, which knows both, tells them apart.
+pub(super) fn of_home(text: &str) -> Result<String, Doubt> {
+    let leads_out = Path::new(text)
+        .components()
+        .any(|part| part == std::path::Component::ParentDir);
+    if text.is_empty() || leads_out {
+        return Err(Doubt::new(
+            "it is neither a set nor a path below the home",
+            "write for example `claude` or `~/.vimrc`",
+        ));
+    }
+    Ok(text.to_owned())
 }
 
 pub(super) fn limits(section: &Section<'_, '_>) -> Limits {

@@ -18,6 +18,7 @@ pub fn for_failure(failure: &Failure) -> Option<String> {
                 .into(),
         ),
         Step::Mounts if failure.errno == libc::EPERM => Some(CONTAINER.into()),
+        Step::Mounts if failure.errno == libc::ENOSYS => Some("the sandbox needs Linux 5.12 or newer".into()),
         Step::User => Some(
             "the target user must be mapped in this user namespace; choose one with `--user UID:GID`, or run as an \
              ordinary user"

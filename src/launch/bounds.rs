@@ -50,49 +50,14 @@ impl Bounds {
     }
 }
 
-/// The room for files in memory: every file system in memory has its share of it, so that all together have a bound.
+/// The room for files in memory: one file system has all of it, and the writable places are parts of that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room(u64);
 
-/// Whose share of the room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
-    /// What is written to the home directory.
-    Home,
-    /// `/tmp`.
-    Tmp,
-    /// `/dev/shm`.
-    SharedMemory,
-    /// `/var/tmp`, and other places of temporary files.
-    VarTmp,
-    /// `/run`.
-    Run,
-}
-
-impl Share {
-    /// The share of what is mounted at a path.
-    pub fn of(path: &str) -> Self {
-        match path {
-            "/tmp" => Self::Tmp,
-            "/run" => Self::Run,
-            "/dev/shm" => Self::SharedMemory,
-            _ => Self::VarTmp,
-        }
-    }
-
-    fn sixteenths(self) -> u64 {
-        match self {
-            Self::Home | Self::Tmp => 6,
-            Self::SharedMemory => 2,
-            Self::VarTmp | Self::Run => 1,
-        }
-    }
-}
-
 impl Room {
-    /// Gives the options of a file system in memory with its share, whose root has this mode.
-    pub fn options(self, share: Share, mode: u32) -> CString {
-        options(self.0 / 16 * share.sixteenths(), mode)
+    /// Gives the options of the file system in memory that all of it is for.
+    pub fn options(self, mode: u32) -> CString {
+        options(self.0, mode)
     }
 }
 
@@ -143,17 +108,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_are_the_room() {
-        let shares = [
-            Share::Home,
-            Share::Tmp,
-            Share::SharedMemory,
-            Share::VarTmp,
-            Share::Run,
-        ];
-        assert_eq!(shares.iter().map(|share| share.sixteenths()).sum::<u64>(), 16);
-        let options = Room(16 << 30).options(Share::Tmp, 0o1777);
-        assert_eq!(options.to_str(), Ok("mode=1777,size=6442450944,nr_inodes=786432"));
+    fn the_room_bounds_bytes_and_files() {
+        let options = Room(16 << 30).options(0o700);
+        assert_eq!(
+            options.to_str(),
+            Ok("mode=0700,size=17179869184,nr_inodes=2097152")
+        );
     }
 
     #[test]
@@ -187,16 +147,12 @@ mod tests {
             for (at, _) in text.match_indices("rustix::mount::mount(") {
                 let call = &text[at..at + text[at..].find(';').unwrap()];
                 if call.contains("\"tmpfs\"") {
-                    assert!(
-                        call.contains("Some(&") || call.contains("Some(memory)"),
-                        "{}: {call}",
-                        entry.path().display()
-                    );
+                    assert!(call.contains("Some(&"), "{}: {call}", entry.path().display());
                     assert!(!call.contains("Some(c\""), "{}: {call}", entry.path().display());
                     mounts += 1;
                 }
             }
         }
-        assert!(mounts >= 6, "{mounts}");
+        assert!(mounts >= 5, "{mounts}");
     }
 }

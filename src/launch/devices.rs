@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
-use super::bounds::{self, Room, Share};
+use super::bounds;
 use super::error::{At, Failure, Step};
-use super::mounts::Tree;
+use super::mounts::{Tree, put_part};
 
 /// The host's device nodes that stay, taken in hand (a user namespace cannot make any).
 #[derive(Debug)]
@@ -34,45 +34,40 @@ impl Devices {
         Ok(Self { nodes, terminal })
     }
 
-    /// Builds the new `/dev` over the old.
+    /// Builds `/dev` below a new root, with `shared` for its shared memory.
     ///
     /// # Errors
     /// A [`Step::Hide`] failure that names what could not be made.
-    pub fn build(self, room: Room) -> Result<(), Failure> {
+    pub fn build(self, root: &Path, shared: &Path) -> Result<(), Failure> {
+        let dev = root.join("dev");
+        fs::create_dir(&dev).at(Step::Hide, "/dev")?;
         let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
         rustix::mount::mount(
             "tmpfs",
-            "/dev",
+            &dev,
             "tmpfs",
             flags | MountFlags::NODEV,
             Some(&*bounds::small(0o755)),
         )
         .at(Step::Hide, "/dev")?;
         for node in self.nodes.iter().chain(&self.terminal) {
-            node.put().at(Step::Hide, "devices")?;
+            node.put(root).at(Step::Hide, "devices")?;
         }
         for (link, target) in LINKS {
-            symlink(target, link).at(Step::Hide, link)?;
+            symlink(target, dev.join(link)).at(Step::Hide, link)?;
         }
-        fs::create_dir("/dev/pts").at(Step::Hide, "/dev/pts")?;
+        let terminals = dev.join("pts");
+        fs::create_dir(&terminals).at(Step::Hide, "/dev/pts")?;
         // Without a new instance, the command could read the keys of, and write to, the user's other terminals.
         rustix::mount::mount(
             "devpts",
-            "/dev/pts",
+            &terminals,
             "devpts",
             flags,
             Some(c"newinstance,ptmxmode=0666,mode=0620"),
         )
         .at(Step::Hide, "/dev/pts")?;
-        fs::create_dir("/dev/shm").at(Step::Hide, "/dev/shm")?;
-        rustix::mount::mount(
-            "tmpfs",
-            "/dev/shm",
-            "tmpfs",
-            flags | MountFlags::NODEV,
-            Some(&*room.options(Share::SharedMemory, 0o1777)),
-        )
-        .at(Step::Hide, "/dev/shm")
+        put_part(shared, &dev.join("shm")).at(Step::Hide, "/dev/shm")
     }
 }
 
@@ -86,9 +81,9 @@ fn terminal_path() -> Option<PathBuf> {
 }
 
 const LINKS: [(&str, &str); 5] = [
-    ("/dev/fd", "/proc/self/fd"),
-    ("/dev/stdin", "/proc/self/fd/0"),
-    ("/dev/stdout", "/proc/self/fd/1"),
-    ("/dev/stderr", "/proc/self/fd/2"),
-    ("/dev/ptmx", "pts/ptmx"),
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
 ];

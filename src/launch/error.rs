@@ -37,7 +37,7 @@ pub enum Step {
     Mounts,
     /// A fresh `/proc`.
     Proc,
-    /// The overlay over the home directory.
+    /// The home directory.
     Home,
     /// Hiding sockets, devices and secrets.
     Hide,
@@ -77,7 +77,7 @@ impl fmt::Display for Step {
             Self::NestedNamespaces => "forbidding nested namespaces",
             Self::Mounts => "mounts",
             Self::Proc => "fresh /proc",
-            Self::Home => "home overlay",
+            Self::Home => "home",
             Self::Hide => "hiding",
             Self::Git => "guarding git",
             Self::Trust => "CA certificates",
@@ -148,7 +148,7 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     }
 }
 
-/// Why the command was not run. In every case but the last two it has not been started.
+/// Why the command was not run, or did not end by itself: [`Error::Uncovered`], [`Error::Output`] and [`Error::Killed`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A step of making the sandbox failed.
@@ -169,6 +169,19 @@ pub enum Error {
         /// As it was given.
         command: String,
     },
+    /// The command exists on the host, but the sandbox does not see it, or what it leads to.
+    #[error("`{command}`: not found in the sandbox, which does not see `{}`", .place.display())]
+    NotSeen {
+        /// As it was given.
+        command: String,
+        /// What is not seen.
+        place: std::path::PathBuf,
+        /// The flag that shows it.
+        flag: String,
+    },
+    /// What was hidden in a project was replaced or moved away, which uncovers it. The command has been ended.
+    #[error("`{}` was replaced or moved away, so that it could no longer be hidden: the command was ended", .0.display())]
+    Uncovered(std::path::PathBuf),
     /// The command exists but cannot be run.
     #[error("`{command}`: cannot be run")]
     NotExecutable {
@@ -194,9 +207,9 @@ impl Error {
     /// The exit code that tells this error: 125, 126 or 127, as of `env` and `timeout`; 1 for lost output, as of `cat`.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NotFound { .. } => 127,
+            Self::NotFound { .. } | Self::NotSeen { .. } => 127,
             Self::NotExecutable { .. } => 126,
-            Self::Killed => 137,
+            Self::Killed | Self::Uncovered(_) => 137,
             Self::Output { .. } => 1,
             Self::Step(_) | Self::Gateway(_) | Self::GatewaySilent { .. } => 125,
         }
@@ -206,6 +219,12 @@ impl Error {
     pub fn advice(&self) -> Option<String> {
         match self {
             Self::Step(failure) => super::advice::for_failure(failure),
+            Self::NotSeen { flag, .. } => Some(format!("show it to the command, to be read: `{flag}`")),
+            Self::Uncovered(path) => Some(format!(
+                "the command may have read or changed it for a moment: look at `{}` before you start again, and keep it \
+                 outside of what the command may change",
+                path.display()
+            )),
             _ => None,
         }
     }

@@ -1,6 +1,8 @@
-//! What is hidden: credential stores, by name.
+//! What is known to hold credentials, by name: hidden also where it lies below something that is seen.
+//!
+//! This is the second wall. The first is that nothing is seen but what [`super::layout`] and [`super::tools`] list.
 
-/// Under the home directory: never visible inside, whether they exist at the start or appear later.
+/// Under the home directory: seen only where a person names the very path, and never part of a project.
 pub const IN_HOME: &[&str] = &[
     // keys and agents
     ".ssh",
@@ -71,6 +73,17 @@ pub const IN_HOME: &[&str] = &[
     ".pypirc",
     ".config/pip",
     ".pip",
+    ".config/pnpm",
+    ".local/share/pnpm/auth.ini",
+    ".local/share/pnpm/rc",
+    ".local/share/uv/credentials",
+    ".nvm/.npmrc",
+    ".bun/install/global/.npmrc",
+    ".condarc",
+    "miniconda3/.condarc",
+    "anaconda3/.condarc",
+    "miniforge3/.condarc",
+    "mambaforge/.condarc",
     ".cargo/credentials",
     ".cargo/credentials.toml",
     ".gem/credentials",
@@ -103,6 +116,13 @@ pub const IN_HOME: &[&str] = &[
     ".gemini/oauth_creds.json",
     ".config/github-copilot",
     ".local/share/opencode/auth.json",
+    ".claude.json",
+    ".config/goose",
+    ".config/amp",
+    ".config/cursor",
+    ".cursor/mcp.json",
+    ".qwen/oauth_creds.json",
+    ".modal.toml",
     ".kaggle",
     ".config/wandb",
     ".config/sentry-cli",
@@ -112,6 +132,17 @@ pub const IN_HOME: &[&str] = &[
     ".config/ngrok",
     ".ngrok2",
     ".config/tailscale",
+    ".cloudflared",
+    ".config/neonctl",
+    ".supabase",
+    ".circleci",
+    ".chef",
+    ".acme.sh",
+    ".age",
+    ".android/adbkey",
+    ".authinfo",
+    ".authinfo.gpg",
+    ".mc",
     // browsers and mail
     ".mozilla",
     ".thunderbird",
@@ -161,41 +192,30 @@ pub const IN_HOME: &[&str] = &[
     ".cache/gateway",
 ];
 
-/// Elsewhere on the system, hidden where they are there and can be seen at all.
+/// Elsewhere, below what is seen of the system.
 pub const ELSEWHERE: &[&str] = &[
     "/etc/gateway",
-    "/var/lib/gateway",
-    "/var/log/gateway",
     "/etc/kubernetes",
     "/etc/rancher",
-    "/var/lib/kubelet",
-    "/var/lib/rancher",
-    "/secrets",
-    "/vault",
-    "/mnt/secrets-store",
     "/etc/secrets",
-    "/var/lib/cloud",
     "/etc/docker",
     "/etc/containers/auth.json",
     "/etc/krb5.keytab",
     "/etc/NetworkManager/system-connections",
     "/etc/wireguard",
-    "/var/spool/cron",
-    "/var/mail",
-    "/var/lib/docker",
-    "/var/lib/containerd",
-    "/mnt/c",
-    "/mnt/wsl",
-    "/mnt/wslg",
-];
-
-/// Covered by fresh, empty, writable memory file systems: places where sockets of the host lie.
-pub const COVERED: &[&str] = &["/run", "/tmp", "/var/tmp"];
-
-/// Directories that stay visible under [`COVERED`] ones, because the system itself is there.
-pub const KEPT: &[&str] = &[
-    "/run/current-system",
-    "/run/booted-system",
-    "/run/wrappers",
-    "/run/opengl-driver",
+    "/etc/apt/auth.conf",
+    "/etc/apt/auth.conf.d",
+    "/etc/boto.cfg",
+    "/etc/cloudflared",
+    "/etc/consul.d",
+    "/etc/fstab",
+    "/etc/letsencrypt",
+    "/etc/msmtprc",
+    "/etc/netplan",
+    "/etc/nomad.d",
+    "/etc/openvpn",
+    "/etc/rclone",
+    "/etc/ssl/private",
+    "/etc/vault.d",
+    "/etc/wpa_supplicant",
 ];

@@ -3,7 +3,9 @@
 //! It makes the namespaces, passes the listeners on to the gateway, lends the terminal to the command, forwards signals,
 //! copies standard streams that are files, and ends as the command ended.
 
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -14,9 +16,12 @@ use super::Exit;
 use super::error::{At, Error, Failure, Step};
 use super::identity::Identity;
 use super::init::{self, Order, Report, Sandbox};
+use super::layout::Layout;
 use super::streams::Streams;
 use super::syscall::{self, Arrived, Side, SignalSet};
 use super::terminal::Terminal;
+use super::watch::Watch;
+use super::{environment, program};
 use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
 
 /// Makes the sandbox, runs the command in it, and tells how it ended.
@@ -30,6 +35,8 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     let mask = signals.block().at(Step::Prepare, "signal mask")?;
     let arrivals = signals.descriptor().at(Step::Prepare, "signal descriptor")?;
     let mut streams = Streams::open(sandbox.identity.user())?;
+    // Before the sandbox is made, so that nothing changes unseen.
+    let watch = Watch::begin(&sandbox.layout)?;
     let (ours, theirs) = enroll::packet_pair().map_err(Error::Gateway)?;
     if sandbox.identity.is_other() {
         // Else the sandbox would keep the groups of root, and could not drop them itself.
@@ -37,7 +44,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     }
     let (pid, pidfd) = match syscall::clone_into_namespaces().at(Step::Namespaces, "clone3")? {
         Side::Child => {
-            drop((ours, gateway, arrivals));
+            drop((ours, gateway, arrivals, watch));
             init::live(&sandbox, &streams, theirs, &mask)
         }
         Side::Parent { pid, pidfd } => (pid, pidfd),
@@ -54,11 +61,10 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
         arrivals,
         gateway,
         identity: sandbox.identity,
-        command_name: sandbox
-            .arguments
-            .first()
-            .map(|a| a.to_string_lossy().into_owned())
-            .unwrap_or_default(),
+        command_name: sandbox.arguments.first().cloned().unwrap_or_default(),
+        search: environment::value(&sandbox.environment, "PATH").map(ToOwned::to_owned),
+        layout: sandbox.layout,
+        watch,
         answer_due: None,
         command: None,
         terminal: Terminal::own(),
@@ -83,7 +89,11 @@ struct Launcher {
     arrivals: OwnedFd,
     gateway: LauncherEnd,
     identity: Identity,
-    command_name: String,
+    command_name: OsString,
+    /// The directories in which the command is looked for.
+    search: Option<OsString>,
+    layout: Layout,
+    watch: Option<Watch>,
     /// By when the gateway must have answered; `None` when it need not.
     answer_due: Option<Instant>,
     command: Option<Command>,
@@ -129,6 +139,16 @@ impl Launcher {
     fn supervise(&mut self) -> Result<Exit, Error> {
         loop {
             let ready = self.wait()?;
+            if let Some(path) = self
+                .watch
+                .as_ref()
+                .filter(|_| ready.watch)
+                .and_then(Watch::uncovered)
+            {
+                let uncovered = Error::Uncovered(path.to_owned());
+                self.init.end();
+                return Err(uncovered);
+            }
             if ready.signals {
                 while let Some(arrived) = syscall::next_signal(&self.arrivals) {
                     if let Some(exit) = self.forward(arrived) {
@@ -165,6 +185,7 @@ impl Launcher {
         if self.answer_due.is_some() {
             files.push(self.gateway.as_fd());
         }
+        files.extend(self.watch.as_ref().map(|watch| watch.events().as_fd()));
         let mut events: Vec<PollFd<'_>> = files
             .iter()
             .map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN))
@@ -181,13 +202,16 @@ impl Launcher {
             Err(error) => return Err(Failure::of(Step::Process, error, "poll").into()),
         }
         let fired: Vec<bool> = events.iter().map(|event| !event.revents().is_empty()).collect();
-        let has_control = self.control.is_some();
+        // In the order in which they were added.
+        let mut fired = fired.into_iter();
+        let mut next = |there: bool| there && fired.next().unwrap_or_default();
         Ok(Ready {
-            signals: fired[0],
-            init: fired[1],
-            control: has_control && fired[2],
-            gateway: self.answer_due.is_some() && fired[files.len() - 1],
-            streams: fired[files.len()..].contains(&true),
+            signals: next(true),
+            init: next(true),
+            control: next(self.control.is_some()),
+            gateway: next(self.answer_due.is_some()),
+            watch: next(self.watch.is_some()),
+            streams: fired.any(|fired| fired),
         })
     }
 
@@ -326,14 +350,30 @@ impl Launcher {
     }
 
     fn not_executed(&self, errno: i32) -> Error {
-        let command = self.command_name.clone();
+        let command = self.command_name.to_string_lossy().into_owned();
         match errno {
-            libc::ENOENT => Error::NotFound { command },
+            libc::ENOENT => match self.not_seen() {
+                None => Error::NotFound { command },
+                Some(place) => Error::NotSeen {
+                    command,
+                    flag: self.layout.flag_to_see(&place),
+                    place,
+                },
+            },
             errno => Error::NotExecutable {
                 command,
                 source: std::io::Error::from_raw_os_error(errno),
             },
         }
+    }
+
+    /// What of the command the host has and the sandbox does not see.
+    fn not_seen(&self) -> Option<PathBuf> {
+        let search = self.search.as_deref().unwrap_or_default();
+        let found = program::find(&self.command_name, search, &self.layout.working_directory)?;
+        let at_the_top = |name: &Path| name.parent() == Some(Path::new("/"));
+        let mut names = program::names(&found).into_iter();
+        names.find(|name| !self.layout.sees(name) && !at_the_top(name))
     }
 
     fn order(&self, order: &Order, files: &[BorrowedFd<'_>]) -> Result<(), Error> {
@@ -355,6 +395,7 @@ struct Ready {
     control: bool,
     gateway: bool,
     streams: bool,
+    watch: bool,
 }
 
 /// Refuses to clone a process that has threads: locks that they hold would stay held in the copy.

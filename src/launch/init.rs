@@ -151,6 +151,7 @@ fn run(sandbox: &Sandbox, program: Option<BorrowedFd<'static>>, mask: &SignalSet
     mounts::build(&sandbox.layout, kept, sandbox.bounds.room())?;
     let ready = await_ready()?;
     trust::install(&ready)?;
+    mounts::seal()?;
     let directory = enter(&sandbox.layout)?;
     let variables = variables(sandbox, &ready, directory);
     start(sandbox, program, &variables, mask)

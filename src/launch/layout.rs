@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::{Failure, Step};
-use super::hide;
+use super::{hide, program, tools, view};
 
 /// What the person asked for.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,12 @@ pub struct Wishes {
     pub other_homes: Vec<PathBuf>,
     /// Further directories that stay writable, canonical.
     pub projects: Vec<PathBuf>,
+    /// Further directories and files to see, read-only, canonical.
+    pub see: Vec<PathBuf>,
+    /// What of the home is to be seen beyond what is seen unasked: sets and paths, as [`tools::named`] takes them.
+    pub see_home: Vec<String>,
+    /// Sets of the home beside these, where there is one.
+    pub sets: Vec<String>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
     /// Those of them in whose place nothing may be put.
@@ -32,16 +38,20 @@ pub struct Wishes {
     pub guard_tools: bool,
 }
 
-/// The file system as it will be.
+/// The file system as it will be. What it does not name is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The home directory.
     pub home: Home,
-    /// Whole directories that are emptied.
-    pub emptied: Vec<PathBuf>,
+    /// Home directories of others, which are never given.
+    pub other_homes: Vec<PathBuf>,
     /// Directories that stay as they are on the host, and writable.
     pub projects: Vec<PathBuf>,
-    /// What is hidden, absolute.
+    /// What is seen of the host beyond its system, read-only.
+    pub seen: Vec<PathBuf>,
+    /// What is seen of the home, relative to it; what is written there stays in memory.
+    pub seen_in_home: Vec<PathBuf>,
+    /// What is hidden because a person or the gateway says so, absolute.
     pub hidden: Vec<PathBuf>,
     /// What is hidden and may not be replaced, so that its parents may not be renamed.
     pub own: Vec<PathBuf>,
@@ -57,33 +67,20 @@ pub struct Layout {
     pub guard_tools: bool,
 }
 
-/// The command's home directory.
+/// The command's home directory, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// The user's own, under an overlay: what is written there vanishes at the end, and hidden names are not there.
-    Overlay(PathBuf),
-    /// An empty one in memory.
+    /// Where the user has theirs, with what is seen of it.
+    Own(PathBuf),
+    /// An empty one.
     Empty(PathBuf),
-}
-
-impl std::fmt::Display for Home {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Overlay(path) => write!(
-                f,
-                "{} (an overlay: changes are dropped, credentials hidden)",
-                path.display()
-            ),
-            Self::Empty(path) => write!(f, "{} (empty, in memory)", path.display()),
-        }
-    }
 }
 
 impl Home {
     /// Where it is.
     pub fn path(&self) -> &Path {
         match self {
-            Self::Overlay(path) | Self::Empty(path) => path,
+            Self::Own(path) | Self::Empty(path) => path,
         }
     }
 }
@@ -91,17 +88,20 @@ impl Home {
 impl Layout {
     /// Plans the file system.
     ///
-    /// The working directory is a project, unless it is the home directory or holds it, or holds something that is
-    /// hidden or covered: then it is as private to the sandbox as its surroundings are.
+    /// The working directory is a project, unless it is the home directory or holds it, or holds something that is known
+    /// to hold credentials: then the command starts there if something of it is seen, else in its home.
     ///
     /// # Errors
-    /// A [`Step::Prepare`] failure if a further project is such a directory, or if a path is not absolute.
+    /// A [`Step::Prepare`] failure if a further project is such a directory, or if what is to be seen cannot be.
     pub fn plan(wishes: Wishes) -> Result<Self, Failure> {
         let Wishes {
             working_directory,
             home,
             other_homes,
             projects: further,
+            see,
+            see_home,
+            sets,
             hide,
             own,
             own_folders,
@@ -110,29 +110,35 @@ impl Layout {
             writable_git,
             guard_tools,
         } = wishes;
-        for path in further.iter().chain(&hide) {
+        for path in further.iter().chain(&hide).chain(&see) {
             if !path.is_absolute() {
-                return Err(Failure::new(
-                    Step::Prepare,
-                    format!("`{}` is not absolute", path.display()),
-                ));
+                return Err(refused(path, "is not absolute"));
             }
         }
         let home = match home.filter(|home| home.is_absolute() && home != Path::new("/")) {
-            Some(home) => Home::Overlay(home),
+            Some(home) => Home::Own(home),
             None => Home::Empty(EMPTY_HOME.into()),
         };
-        let emptied: Vec<PathBuf> = other_homes
+        let other_homes: Vec<PathBuf> = other_homes
             .into_iter()
             .filter(|other| other != Path::new("/") && !home.path().starts_with(other))
             .collect();
+        if let (Home::Empty(_), Some(text)) = (&home, see_home.first()) {
+            return Err(refused(
+                Path::new(text),
+                "is of no home: the user of the command has none",
+            ));
+        }
+        let (seen, seen_in_home) = seen(&home, see, &[see_home, sets].concat())?;
         let mut layout = Self {
-            hidden: hidden(&home, hide),
+            hidden: hide,
             own,
             sockets: Vec::new(),
             home,
-            emptied,
+            other_homes,
             projects: Vec::new(),
+            seen,
+            seen_in_home,
             persistent: false,
             guard_git: !writable_git,
             guard_tools,
@@ -140,19 +146,19 @@ impl Layout {
         };
         for project in further {
             if let Some(reason) = layout.why_no_project(&project) {
-                return Err(Failure::new(
-                    Step::Prepare,
-                    format!("`{}` {reason}", project.display()),
-                ));
+                return Err(refused(&project, reason));
             }
             layout.projects.push(project);
         }
         let directory = layout.working_directory.clone();
-        if layout.hidden.iter().any(|hidden| directory.starts_with(hidden)) {
-            return Err(Failure::new(
-                Step::Prepare,
-                format!("`{}` lies in what is hidden", directory.display()),
-            ));
+        let built_in = layout.built_in_hidden();
+        if layout
+            .hidden
+            .iter()
+            .chain(&built_in)
+            .any(|hidden| directory.starts_with(hidden))
+        {
+            return Err(refused(&directory, "lies in what is hidden"));
         }
         if layout
             .projects
@@ -163,11 +169,7 @@ impl Layout {
         } else if layout.why_no_project(&directory).is_none() {
             layout.persistent = true;
             layout.projects.push(directory);
-        } else if layout
-            .emptied
-            .iter()
-            .any(|emptied| directory.starts_with(emptied))
-        {
+        } else if !layout.is_there(&directory) {
             layout.working_directory = layout.home.path().to_owned();
         }
         for repository in repositories {
@@ -189,22 +191,104 @@ impl Layout {
                     ),
                 ));
             }
-            if layout.may_have_overlay(&folder) {
+            if layout.may_be_hidden(&folder) {
                 layout.own.push(folder.clone());
                 layout.hidden.push(folder);
             }
         }
-        let in_project = |path: &PathBuf| layout.projects.iter().any(|project| path.starts_with(project));
-        layout.sockets = sockets.into_iter().filter(|path| !in_project(path)).collect();
+        layout.sockets = sockets
+            .into_iter()
+            .filter(|path| !layout.in_project(path))
+            .collect();
         Ok(layout)
     }
 
-    /// Tells whether a directory can be covered by an overlay without covering what has its own place in this plan.
-    pub fn may_have_overlay(&self, directory: &Path) -> bool {
-        let own = self.projects.iter().chain(&self.emptied).map(PathBuf::as_path);
-        let mut own = own
+    /// Leaves out what is to be seen of the home and is not there, or was put there by a command.
+    pub fn forget_what_is_not_there(&mut self) {
+        let home = self.home.path().to_owned();
+        let mut seen = std::mem::take(&mut self.seen_in_home);
+        seen.retain(|name| home.join(name).exists() && self.link_in_a_project(&home.join(name)).is_none());
+        self.seen_in_home = seen;
+    }
+
+    /// The link in a project by which a path leads, if there is one: a command that ran there may have made it, to be shown
+    /// what lies elsewhere.
+    pub fn link_in_a_project(&self, path: &Path) -> Option<PathBuf> {
+        program::links(path)
+            .into_iter()
+            .find(|link| self.in_project(link))
+    }
+
+    /// What is seen of the home, for a person: the sets by their names, then the other paths.
+    pub fn seen_in_home_by_name(&self) -> Vec<String> {
+        let mut names: Vec<String> = tools::names_of(&self.seen_in_home).map(str::to_owned).collect();
+        let others = self.seen_in_home.iter().filter(|path| !tools::is_of_a_set(path));
+        names.extend(others.map(|path| format!("~/{}", path.display())));
+        names
+    }
+
+    /// The flag that would show a program which is not seen: by its directory, of which the home is none.
+    pub fn flag_to_see(&self, program: &Path) -> String {
+        let directory = program.parent().unwrap_or(program);
+        let home = self.home.path();
+        match program.strip_prefix(home) {
+            Err(_) => format!("--see {}", directory.display()),
+            Ok(file) if directory == home => format!("--see-home ./{}", file.display()),
+            Ok(file) => format!("--see-home {}", file.parent().unwrap_or(file).display()),
+        }
+    }
+
+    /// Whether a path is part of a project.
+    pub fn in_project(&self, path: &Path) -> bool {
+        self.projects.iter().any(|project| path.starts_with(project))
+    }
+
+    /// Whether a real path of the host is seen inside.
+    pub fn sees(&self, real: &Path) -> bool {
+        self.in_project(real)
+            || view::trees().iter().any(|tree| real.starts_with(tree))
+            || self.seen.iter().any(|seen| real.starts_with(seen))
+            || self.places_in_home().any(|seen| real.starts_with(seen))
+    }
+
+    /// What is seen of the home, absolute.
+    pub fn places_in_home(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let home = match &self.home {
+            Home::Own(home) => Some(home),
+            Home::Empty(_) => None,
+        };
+        home.into_iter()
+            .flat_map(|home| self.seen_in_home.iter().map(|name| home.join(name)))
+    }
+
+    /// Known to hold credentials: hidden unless a person named the very path, or one below it.
+    pub fn built_in_hidden(&self) -> Vec<PathBuf> {
+        let home = self.home.path();
+        let named = |hidden: &PathBuf| self.places_in_home().any(|seen| seen.starts_with(hidden));
+        let in_home = hide::IN_HOME.iter().map(|name| home.join(name));
+        in_home
+            .chain(hide::ELSEWHERE.iter().map(PathBuf::from))
+            .filter(|hidden| !named(hidden))
+            .collect()
+    }
+
+    /// Tells whether a directory exists inside: it is seen, or something is below it.
+    fn is_there(&self, directory: &Path) -> bool {
+        let fresh = view::FRESH.iter().map(Path::new);
+        let mut places = fresh.clone().chain([self.home.path()]);
+        places.any(|place| place.starts_with(directory))
+            || fresh.clone().any(|fresh| fresh == directory)
+            || self.sees(directory)
+    }
+
+    /// Tells whether a directory can be hidden as a whole without hiding what has its own place in this plan.
+    fn may_be_hidden(&self, directory: &Path) -> bool {
+        let mut own = self
+            .projects
+            .iter()
+            .map(PathBuf::as_path)
             .chain([self.home.path()])
-            .chain(hide::COVERED.iter().map(Path::new))
+            .chain(view::FRESH.iter().map(Path::new))
             .chain(SYSTEM.iter().map(Path::new));
         directory != Path::new("/") && !own.any(|own| own.starts_with(directory))
     }
@@ -212,10 +296,10 @@ impl Layout {
     /// Tells why a directory cannot stay as it is on the host; `None` if it can.
     fn why_no_project(&self, directory: &Path) -> Option<&'static str> {
         let holds = |inner: &Path| inner.starts_with(directory);
-        if holds(self.home.path()) || self.emptied.iter().any(|home| holds(home)) {
+        if holds(self.home.path()) || self.other_homes.iter().any(|home| holds(home)) {
             return Some("is, or holds, a home directory");
         }
-        if hide::COVERED.iter().any(|covered| holds(Path::new(covered))) {
+        if view::FRESH.iter().any(|fresh| holds(Path::new(fresh))) {
             return Some("is, or holds, a directory of sockets and temporary files");
         }
         if SYSTEM
@@ -224,35 +308,72 @@ impl Layout {
         {
             return Some("belongs to the system");
         }
-        if self
-            .built_in_hidden()
+        let home = self.home.path();
+        let in_home = hide::IN_HOME.iter().map(|name| home.join(name));
+        if in_home
+            .chain(hide::ELSEWHERE.iter().map(PathBuf::from))
             .any(|hidden| holds(&hidden) || directory.starts_with(&hidden))
         {
             return Some("holds, or lies in, what is hidden");
         }
         None
     }
+}
 
-    fn built_in_hidden(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        let home = self.home.path();
-        hide::IN_HOME
-            .iter()
-            .map(move |name| home.join(name))
-            .chain(hide::ELSEWHERE.iter().map(PathBuf::from))
+/// What is seen beyond the system: elsewhere, and of the home.
+fn seen(
+    home: &Home,
+    see: Vec<PathBuf>,
+    of_the_home: &[String],
+) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Failure> {
+    let mut of_home: Vec<PathBuf> = Vec::new();
+    let mut elsewhere = Vec::new();
+    for path in see {
+        match path.strip_prefix(home.path()) {
+            Ok(relative) if !relative.as_os_str().is_empty() => of_home.push(relative.to_owned()),
+            _ => match why_not_seen(home, &path) {
+                Some(reason) => return Err(refused(&path, reason)),
+                None => elsewhere.push(path),
+            },
+        }
     }
+    if let Home::Own(home) = home {
+        of_home.extend(tools::unasked());
+        for text in of_the_home {
+            let named = tools::named(text, home);
+            of_home.extend(named.map_err(|reason| refused(Path::new(text), reason))?);
+        }
+    }
+    for paths in [&mut of_home, &mut elsewhere] {
+        paths.sort();
+        paths.dedup_by(|later, earlier| later.starts_with(earlier));
+    }
+    Ok((elsewhere, of_home))
 }
 
-fn hidden(home: &Home, wished: Vec<PathBuf>) -> Vec<PathBuf> {
-    let mut hidden: Vec<PathBuf> = match home {
-        Home::Overlay(home) => hide::IN_HOME.iter().map(|name| home.join(name)).collect(),
-        Home::Empty(_) => Vec::new(),
-    };
-    hidden.extend(hide::ELSEWHERE.iter().map(PathBuf::from));
-    hidden.extend(wished);
-    hidden
+/// Tells why a directory is not given to be seen; `None` if it is.
+fn why_not_seen(home: &Home, path: &Path) -> Option<&'static str> {
+    let holds = |inner: &str| Path::new(inner).starts_with(path);
+    if home.path().starts_with(path) {
+        return Some("is, or holds, the home directory; `--see-home` names what is needed of it");
+    }
+    if view::FRESH.iter().any(|fresh| holds(fresh)) {
+        return Some("is, or holds, a directory of sockets and temporary files");
+    }
+    if view::KERNELS
+        .iter()
+        .any(|kernel| holds(kernel) || path.starts_with(kernel))
+    {
+        return Some("is not a directory of files");
+    }
+    None
 }
 
-/// Gives the Unix sockets with a path that exist in this network namespace, but for those that are covered anyway.
+fn refused(path: &Path, reason: &str) -> Failure {
+    Failure::new(Step::Prepare, format!("`{}` {reason}", path.display()))
+}
+
+/// Gives the Unix sockets with a path that exist in this network namespace, but for those in what is not seen anyway.
 pub fn host_sockets(table: &str) -> Vec<PathBuf> {
     // Num RefCount Protocol Flags Type St Inode Path
     let mut paths: Vec<PathBuf> = table
@@ -260,10 +381,10 @@ pub fn host_sockets(table: &str) -> Vec<PathBuf> {
         .filter_map(|line| Some(&line[line.find('/')?..]))
         .map(PathBuf::from)
         .filter(|path| {
-            !hide::COVERED
+            !view::FRESH
                 .iter()
                 .chain(&["/dev", "/var/run"])
-                .any(|covered| path.starts_with(covered))
+                .any(|fresh| path.starts_with(fresh))
         })
         .collect();
     paths.sort();
@@ -363,7 +484,6 @@ mod tests {
         };
         let layout = Layout::plan(wishes).unwrap();
         assert_eq!(layout.home, Home::Empty(EMPTY_HOME.into()));
-        assert_eq!(layout.emptied, [PathBuf::from("/root")]);
         assert_eq!(layout.projects, [PathBuf::from("/root/app")]);
     }
 
@@ -407,15 +527,74 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_a_project_gets_no_overlay() {
-        let layout = plan("/srv/app", "/home/ann");
-        for directory in ["/", "/srv", "/srv/app", "/home", "/var", "/etc"] {
-            assert!(!layout.may_have_overlay(Path::new(directory)), "{directory}");
+    fn of_the_home_only_sets_and_what_is_named_are_seen() {
+        let wishes = Wishes {
+            working_directory: "/home/ann/app".into(),
+            home: Some("/home/ann".into()),
+            see: vec!["/data/models".into(), "/home/ann/tools".into()],
+            see_home: vec!["claude".into(), ".vimrc".into(), ".config/gh".into()],
+            ..Wishes::default()
+        };
+        let layout = Layout::plan(wishes).unwrap();
+        for seen in [
+            "/home/ann/app/x",
+            "/home/ann/.cargo/bin/cargo",
+            "/home/ann/.claude/skills/x",
+            "/home/ann/.vimrc",
+            "/home/ann/tools/x",
+            "/home/ann/.config/gh/hosts.yml",
+            "/data/models/x",
+            "/usr/bin/env",
+        ] {
+            assert!(layout.sees(Path::new(seen)), "{seen}");
         }
-        assert!(
-            layout.may_have_overlay(Path::new("/srv/other"))
-                && layout.may_have_overlay(Path::new("/etc/app"))
+        for absent in [
+            "/home/ann/.bashrc",
+            "/home/ann/.cargo/config.toml",
+            "/home/ann/.claude.json",
+            "/home/ann/other/x",
+            "/home/bob/x",
+            "/data/other",
+            "/srv/x",
+            "/var/lib/x",
+            "/mnt/c/Users",
+        ] {
+            assert!(!layout.sees(Path::new(absent)), "{absent}");
+        }
+    }
+
+    #[test]
+    fn what_would_show_the_home_or_sockets_is_not_to_be_seen() {
+        for path in [
+            "/",
+            "/home",
+            "/home/ann",
+            "/run",
+            "/var",
+            "/proc",
+            "/proc/1",
+            "/dev/shm",
+            "relative",
+        ] {
+            let wishes = Wishes {
+                working_directory: "/srv/app".into(),
+                home: Some("/home/ann".into()),
+                see: vec![path.into()],
+                ..Wishes::default()
+            };
+            assert!(Layout::plan(wishes).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_starts_where_nothing_is_seen_starts_at_home() {
+        assert_eq!(
+            plan("/home/ann/.config", "/home/ann").working_directory,
+            Path::new("/home/ann")
         );
+        for there in ["/", "/home", "/tmp", "/var", "/usr/lib", "/etc"] {
+            assert_eq!(plan(there, "/home/ann").working_directory, Path::new(there));
+        }
     }
 
     proptest::proptest! {
@@ -425,7 +604,7 @@ mod tests {
             let wishes = Wishes { working_directory: directory, home: Some("/home/ann".into()), ..Wishes::default() };
             let Ok(layout) = Layout::plan(wishes) else { return Ok(()) };
             for project in &layout.projects {
-                proptest::prop_assert!(layout.hidden.iter().all(|hidden| !hidden.starts_with(project)));
+                proptest::prop_assert!(layout.built_in_hidden().iter().all(|hidden| !hidden.starts_with(project)));
             }
         }
     }

@@ -35,6 +35,7 @@ pub mod escape;
 mod filter;
 mod footprint;
 mod git;
+mod gitconfig;
 pub mod hide;
 mod host;
 mod identity;
@@ -45,12 +46,16 @@ mod netlink;
 pub mod network;
 mod overlay;
 mod passed;
+pub mod program;
 mod ruleset;
 mod streams;
 mod syscall;
 mod terminal;
+pub mod tools;
 pub mod trust;
 mod truststore;
+mod view;
+mod watch;
 
 pub use error::{Error, Failure, Step};
 pub use footprint::shed;
@@ -73,6 +78,12 @@ pub struct Launch {
     pub own_program: bool,
     /// Further directories that stay the host's own, and writable; absolute.
     pub projects: Vec<PathBuf>,
+    /// Further directories and files to see, read-only; absolute.
+    pub see: Vec<PathBuf>,
+    /// What of the home is to be seen, beyond what is seen unasked: the names of [`tools::SETS`], and paths.
+    pub see_home: Vec<String>,
+    /// Further sets of the home, by name, where the user has a home.
+    pub sets: Vec<String>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
     /// Files of the gateway's own among those: nothing may be put in their place, either, for the next start would read it.
@@ -109,8 +120,12 @@ pub enum Exit {
 pub struct Summary {
     /// As whom the command runs.
     pub user: User,
-    /// Where its home is, and whether it is the user's own under an overlay.
+    /// Where its home is, and whether that is where the user has theirs.
     pub home: Home,
+    /// What of the home is seen: sets by their names, and paths relative to it.
+    pub seen_in_home: Vec<String>,
+    /// What is seen beside the system, the home and the projects.
+    pub seen: Vec<PathBuf>,
     /// Where it starts.
     pub working_directory: PathBuf,
     /// Whether what it writes to its working directory persists.
@@ -170,16 +185,20 @@ pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
 /// As [`run`], for what can be known beforehand.
 pub fn summary(launch: &Launch) -> Result<Summary, Error> {
     let (identity, layout) = plan(launch)?;
+    let seen_in_home = layout.seen_in_home_by_name();
     let Layout {
         home,
         working_directory,
         persistent,
         projects,
+        seen,
         ..
     } = layout;
     Ok(Summary {
         user: identity.user(),
         home,
+        seen_in_home,
+        seen,
         working_directory,
         persistent,
         projects,
@@ -351,6 +370,19 @@ fn named(path: &std::path::Path) -> Option<PathBuf> {
     )
 }
 
+/// The real paths of what a person gives or shows to the command: directories and files, and nothing that somebody answers.
+fn real(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let real = |path: &PathBuf| {
+        let found = std::fs::metadata(path).at(Step::Prepare, path.display().to_string())?;
+        if !found.is_dir() && !found.is_file() {
+            let why = format!("`{}` is neither a directory nor a file", path.display());
+            return Err(Failure::new(Step::Prepare, why));
+        }
+        std::fs::canonicalize(path).at(Step::Prepare, path.display().to_string())
+    };
+    paths.iter().map(real).collect()
+}
+
 fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
     let identity = Identity::choose(launch.user, User::who_called_sudo())?;
     let user = identity.user();
@@ -378,10 +410,8 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
             homes
         }
     };
-    let mut projects = Vec::new();
-    for project in &launch.projects {
-        projects.push(std::fs::canonicalize(project).at(Step::Prepare, project.display().to_string())?);
-    }
+    let projects = real(&launch.projects)?;
+    let see = real(&launch.see)?;
     let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
     let repositories = projects
         .iter()
@@ -389,8 +419,12 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
         .filter_map(|project| git::outside(project))
         .collect();
     let variables: Vec<_> = std::env::vars_os().collect();
-    let mut hide = launch.hide.clone();
+    // By the name in its real directory, and by where that leads, if it is a link.
+    let both = |path: &PathBuf| [named(path), canonical(path.clone())];
+    let mut hide: Vec<PathBuf> = launch.hide.iter().flat_map(both).flatten().collect();
     hide.extend(environment::relocated(&variables, hide::IN_HOME));
+    hide.sort();
+    hide.dedup();
     // Where the table cannot be read there is no telling; the places that are always covered remain.
     let sockets = layout::host_sockets(&std::fs::read_to_string("/proc/net/unix").unwrap_or_default());
     let wishes = Wishes {
@@ -399,6 +433,9 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
         home,
         other_homes,
         projects,
+        see,
+        see_home: launch.see_home.clone(),
+        sets: launch.sets.clone(),
         hide,
         own: launch.own.iter().filter_map(|path| named(path)).collect(),
         own_folders: launch.own_folders.clone(),
@@ -406,5 +443,18 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
         guard_tools: launch.guard_tools,
         writable_git: launch.writable_git,
     };
-    Ok((identity, Layout::plan(wishes)?))
+    let mut layout = Layout::plan(wishes)?;
+    layout.forget_what_is_not_there();
+    for path in launch.see.iter().chain(&launch.projects).chain(&launch.hide) {
+        if let Some(link) = layout.link_in_a_project(path) {
+            let why = format!(
+                "`{}` leads by the link `{}`, which the command may change; name where it leads",
+                path.display(),
+                link.display()
+            );
+            return Err(Failure::new(Step::Prepare, why));
+        }
+    }
+    watch::refuse_files(&layout)?;
+    Ok((identity, layout))
 }

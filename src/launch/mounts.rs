@@ -1,8 +1,9 @@
 //! Carrying out the [`Layout`]: the mounts that the sandbox's first process makes.
 //!
-//! What must stay visible is first taken in hand as a detached mount tree, then its surroundings are covered, then it is
-//! put back. Hiding is by name (overlay whiteouts) wherever a host program may replace a file by renaming another over
-//! it: a mount on a file would then be detached by the kernel, in every namespace, and the new secret seen.
+//! The sandbox's `/` is a fresh one in memory, in which only what the layout and [`view`] list is put; the host's is then
+//! let go of. All of it can only be read, but for the home, the temporary files and the projects. What is put there is an
+//! overlay where the kernel allows one, so that what is hidden is hidden by name: a mount on a file is detached by the
+//! kernel, in every namespace, when a host program renames another file over it, and the new secret seen.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -13,12 +14,13 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
-use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
-use super::bounds::{self, Room, Share};
+use super::bounds::{self, Room};
 use super::error::{At, Failure, Step};
 use super::layout::{Home, Layout};
-use super::{devices, git, hide, overlay, syscall};
+use super::overlay::{self, Layers};
+use super::{devices, git, gitconfig, syscall, view};
 
 /// A detached copy of a mount tree, and where it belongs.
 #[derive(Debug)]
@@ -54,26 +56,35 @@ impl Tree {
         })
     }
 
-    /// Puts the tree in its place, making the place if a fresh file system now covers it.
+    /// Takes rights away from the whole tree, for as long as it is mounted.
+    ///
+    /// # Errors
+    /// `ENOSYS` before Linux 5.12.
+    fn restrict(&self, attributes: u64) -> io::Result<()> {
+        syscall::restrict_tree(&self.root, attributes)
+    }
+
+    /// Puts the tree in its place below `root`, making the place if it is not there.
     ///
     /// # Errors
     /// What `mkdir` and `move_mount` say.
-    pub fn put(&self) -> io::Result<()> {
+    pub fn put(&self, root: &Path) -> io::Result<()> {
+        let place = below(root, &self.path);
         if self.is_directory {
-            make_directories(&self.path)?;
+            make_directories(&place)?;
         } else {
-            if let Some(parent) = self.path.parent() {
+            if let Some(parent) = place.parent() {
                 make_directories(parent)?;
             }
-            if !fs::exists(&self.path)? {
-                fs::File::create(&self.path)?;
+            if !fs::exists(&place)? {
+                fs::File::create(&place)?;
             }
         }
         rustix::mount::move_mount(
             &self.root,
             c"",
             CWD,
-            &self.path,
+            &place,
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
         )?;
         Ok(())
@@ -84,113 +95,227 @@ impl Tree {
 #[derive(Debug)]
 pub struct Kept {
     projects: Vec<Tree>,
+    seen: Vec<Tree>,
 }
 
 impl Kept {
-    /// Takes the projects' trees.
+    /// Takes the trees of the projects, and of what is to be seen.
     ///
     /// # Errors
-    /// A [`Step::Mounts`] failure that names the project.
+    /// A [`Step::Mounts`] failure that names the path.
     pub fn take(layout: &Layout) -> Result<Self, Failure> {
         // Nothing that the host mounts later shall appear inside.
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", private).at(Step::Mounts, "make `/` private")?;
-        let mut projects = Vec::new();
-        for path in &layout.projects {
-            projects.push(Tree::take(path).at(Step::Mounts, path.display().to_string())?);
-        }
-        Ok(Self { projects })
+        let take = |paths: &[PathBuf]| -> Result<Vec<Tree>, Failure> {
+            let tree = |path: &PathBuf| Tree::take(path).at(Step::Mounts, path.display().to_string());
+            paths.iter().map(tree).collect()
+        };
+        Ok(Self {
+            projects: take(&layout.projects)?,
+            seen: take(&layout.seen)?,
+        })
     }
 }
 
-/// Builds the sandbox's file system, but for the gateway's own files.
+/// Builds the sandbox's file system, but for the gateway's own files and [`seal`], and enters it.
 ///
 /// # Errors
 /// The step and the path that failed.
 pub fn build(layout: &Layout, kept: Kept, room: Room) -> Result<(), Failure> {
-    let secure = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount("proc", "/proc", "proc", secure, None).at(Step::Proc, "/proc")?;
     let devices = devices::Devices::take()?;
-    let mut rest = Vec::new();
-    for path in hide::KEPT {
-        if let Ok(tree) = Tree::take(Path::new(path)) {
-            rest.push(tree);
+    let kernel = Tree::take(Path::new(STAGE)).at(Step::Mounts, STAGE)?;
+    let stage = Path::new(STAGE);
+    let secure = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount(
+        "tmpfs",
+        stage,
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NODEV,
+        Some(&*bounds::small(0o755)),
+    )
+    .at(Step::Mounts, "a new root")?;
+    let proc = stage.join("proc");
+    fs::create_dir(&proc).at(Step::Proc, "/proc")?;
+    rustix::mount::mount("proc", &proc, "proc", secure, None).at(Step::Proc, "/proc")?;
+    let built_in = layout.built_in_hidden();
+    let hidden: Vec<PathBuf> = layout.hidden.iter().chain(&built_in).cloned().collect();
+    let mut layers = furnish(stage, room, &hidden)?;
+    for (path, target) in view::links() {
+        let link = below(stage, &path);
+        link.parent()
+            .map_or(Ok(()), make_directories)
+            .and_then(|()| std::os::unix::fs::symlink(target, &link))
+            .at(Step::Mounts, path.display().to_string())?;
+    }
+    let mut all_by_name = true;
+    let mut show = |tree: &Tree| -> Result<(), Failure> {
+        all_by_name &= see(tree, &mut layers).at(Step::Mounts, tree.path.display().to_string())?;
+        Ok(())
+    };
+    for path in view::trees() {
+        match Tree::take(&path) {
+            Ok(tree) => show(&tree)?,
+            // What this user may not reach is not seen by them.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error).at(Step::Mounts, path.display().to_string()),
         }
     }
-    if let Home::Overlay(home) = &layout.home {
-        overlay::cover_home(home, &layout.hidden, room)?;
-        if hide::COVERED.iter().any(|covered| home.starts_with(covered)) {
-            rest.push(Tree::take(home).at(Step::Home, home.display().to_string())?);
-        }
+    kept.seen.iter().try_for_each(&mut show)?;
+    all_by_name &= make_home(layout, &mut layers)?;
+    devices.build(stage, &below(stage, MEMORY).join(SHARED_PART))?;
+    for tree in &kept.projects {
+        tree.restrict(NOSUID | NODEV)
+            .and_then(|()| tree.put(stage))
+            .at(Step::Mounts, tree.path.display().to_string())?;
     }
-    let (by_name, by_mount) = hide_elsewhere_plan(layout);
-    for (directory, names) in &by_name {
-        if overlay::cover_directory(directory, names).is_err() {
-            // No overlay over an overlay, nor over some file systems: then by mounts, which hold as long as the host's
-            // names stay what they are.
-            names.iter().try_for_each(|name| mask(name))?;
-        }
-    }
-    for path in hide::COVERED {
-        cover(path, room)?;
-    }
-    for home in &layout.emptied {
-        empty(home, 0o755)?;
-    }
-    devices.build(room)?;
-    rest.iter()
-        .try_for_each(|tree| tree.put().at(Step::Mounts, tree.path.display().to_string()))?;
-    kept.projects
-        .iter()
-        .try_for_each(|tree| tree.put().at(Step::Mounts, tree.path.display().to_string()))?;
-    furnish_run().at(Step::Mounts, "/run")?;
-    if let Home::Empty(home) = &layout.home {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(home)
-            .at(Step::Home, home.display().to_string())?;
-    }
-    git::guard(layout)?;
-    by_mount.iter().try_for_each(|path| mask(path))?;
-    pinned(layout)?.iter().try_for_each(|path| pin(path))?;
-    syscall::make_read_only(c"/sys").at(Step::Mounts, "read-only /sys")
+    kernel
+        .restrict(RDONLY | NOSUID | NODEV)
+        .and_then(|()| kernel.put(stage))
+        .at(Step::Mounts, "read-only /sys")?;
+    // Its parts stay mounted in their places, and the overlays hold their layers themselves: nothing inside can touch
+    // these past them.
+    rustix::mount::unmount(below(stage, MEMORY), UnmountFlags::DETACH).at(Step::Mounts, MEMORY)?;
+    fs::remove_dir(below(stage, MEMORY)).at(Step::Mounts, MEMORY)?;
+    move_in(stage).at(Step::Mounts, "the new root")?;
+    let left = match all_by_name {
+        true => Vec::new(),
+        false => [built_in, layout.sockets.clone()].concat(),
+    };
+    cover_what_is_left(layout, &left)
 }
 
-/// Directories, each with the names in it that are to vanish.
-type ByName = Vec<(PathBuf, Vec<PathBuf>)>;
-
-/// What is to be hidden outside the overlay of the home directory, and is there: files by their names where their
-/// directory can have an overlay, the rest by mounts.
+/// Makes the root itself read-only: the last step, after which nothing can be put anywhere but in memory and projects.
 ///
-/// A place in a project may be hidden only by a mount, since the project is the host's own directory.
-fn hide_elsewhere_plan(layout: &Layout) -> (ByName, Vec<PathBuf>) {
-    let in_overlay = |path: &Path| matches!(&layout.home, Home::Overlay(home) if path.starts_with(home));
-    let in_project = |path: &Path| layout.projects.iter().any(|project| path.starts_with(project));
-    let covered = |path: &Path| hide::COVERED.iter().any(|covered| path.starts_with(covered));
-    let (mut by_name, mut by_mount) = (ByName::new(), Vec::new());
-    for path in layout.hidden.iter().chain(&layout.sockets) {
-        let real = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        let is_project = in_project(&real);
-        let Ok(found) = fs::symlink_metadata(&real) else {
-            continue;
-        };
-        if !is_project && (in_overlay(&real) || covered(&real)) {
-            continue;
+/// # Errors
+/// A [`Step::Mounts`] failure.
+pub fn seal() -> Result<(), Failure> {
+    for path in [c"/", c"/dev"] {
+        syscall::make_only_this_read_only(path).at(Step::Mounts, "read-only root")?;
+    }
+    Ok(())
+}
+
+/// Makes one file system in memory for everything that may be written and is dropped at the end, and puts its parts in
+/// their places. What is left of it is for the layers of overlays.
+fn furnish(stage: &Path, room: Room, hidden: &[PathBuf]) -> Result<Layers, Failure> {
+    let memory = below(stage, MEMORY);
+    fs::create_dir(&memory).at(Step::Mounts, MEMORY)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    rustix::mount::mount("tmpfs", &memory, "tmpfs", flags, Some(&*room.options(0o700)))
+        .at(Step::Mounts, MEMORY)?;
+    for (name, mode) in PARTS {
+        let part = memory.join(name);
+        fs::create_dir(&part)
+            .and_then(|()| fs::set_permissions(&part, fs::Permissions::from_mode(mode)))
+            .at(Step::Mounts, name)?;
+    }
+    for (name, path) in PLACES {
+        put_part(&memory.join(name), &below(stage, path)).at(Step::Mounts, path)?;
+    }
+    furnish_run(&below(stage, "/run")).at(Step::Mounts, "/run")?;
+    Ok(Layers::new(memory.join(LAYERS), hidden))
+}
+
+/// Binds a part of the memory to its place.
+///
+/// # Errors
+/// What `mkdir` and `mount` say.
+pub fn put_part(part: &Path, place: &Path) -> io::Result<()> {
+    make_directories(place)?;
+    Ok(rustix::mount::mount_bind(part, place)?)
+}
+
+/// Puts a tree of the host in its place, read-only, without what is hidden in it, and without its sockets.
+///
+/// Tells whether that is by name. Where the kernel has no overlay for it, the tree itself stays; [`cover_what_is_left`] then
+/// hides by mounts, which hold as long as the host's names stay what they are.
+fn see(tree: &Tree, layers: &mut Layers) -> io::Result<bool> {
+    let stage = Path::new(STAGE);
+    tree.restrict(RDONLY | NOSUID | NODEV)?;
+    tree.put(stage)?;
+    let place = below(stage, &tree.path);
+    if !tree.is_directory {
+        return Ok(false);
+    }
+    match layers.read(&place, &tree.path, &place) {
+        Ok(()) => Ok(true),
+        Err(error) if overlay::is_refusal(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the home: in memory, with what is seen of the user's own. Tells whether all that is hidden is so by name.
+fn make_home(layout: &Layout, layers: &mut Layers) -> Result<bool, Failure> {
+    let stage = Path::new(STAGE);
+    let home = layout.home.path();
+    let place = below(stage, home);
+    if let Home::Empty(_) = layout.home {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&place);
+        made.at(Step::Home, home.display().to_string())?;
+        return Ok(true);
+    }
+    let part = below(stage, MEMORY).join(HOME);
+    put_part(&part, &place).at(Step::Home, home.display().to_string())?;
+    let mut all_by_name = true;
+    for seen in layout.places_in_home() {
+        all_by_name &= see_in_home(&seen, layers).at(Step::Home, seen.display().to_string())?;
+    }
+    let settings = place.join(".gitconfig");
+    if let Some(identity) = gitconfig::identity(home).filter(|_| !settings.exists()) {
+        fs::write(settings, identity).at(Step::Home, ".gitconfig")?;
+    }
+    Ok(all_by_name)
+}
+
+/// Puts one thing of the home in its place: a directory under an overlay, a file as a copy. What is written stays in memory.
+/// Tells as [`see`].
+fn see_in_home(path: &Path, layers: &mut Layers) -> io::Result<bool> {
+    let place = below(Path::new(STAGE), path);
+    // Where a link leads is what is seen.
+    let Ok(real) = fs::canonicalize(path) else {
+        return Ok(true);
+    };
+    let found = fs::metadata(&real)?;
+    if layers.hide(path) || layers.hide(&real) || !(found.is_file() || found.is_dir()) {
+        return Ok(true);
+    }
+    if found.is_file() {
+        place.parent().map_or(Ok(()), make_directories)?;
+        fs::copy(&real, &place)?;
+        return Ok(true);
+    }
+    make_directories(&place)?;
+    match layers.write(&real, &place) {
+        Ok(()) => Ok(true),
+        Err(error) if overlay::is_refusal(&error) => {
+            let tree = Tree::take_from(&real, path)?;
+            tree.restrict(RDONLY | NOSUID | NODEV)?;
+            tree.put(Path::new(STAGE))?;
+            Ok(false)
         }
-        match real
-            .parent()
-            .filter(|parent| !found.is_dir() && !is_project && layout.may_have_overlay(parent))
-        {
-            None => by_mount.push(real),
-            Some(parent) => match by_name.iter_mut().find(|(directory, _)| directory == parent) {
-                Some((_, names)) => names.push(real),
-                None => by_name.push((parent.to_owned(), vec![real])),
-            },
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the stage the root of this mount namespace, and lets go of the host's.
+fn move_in(stage: &Path) -> io::Result<()> {
+    std::env::set_current_dir(stage)?;
+    rustix::process::pivot_root(".", ".")?;
+    // The host's root now lies over ours; with it every mount goes that was not put into ours.
+    rustix::mount::unmount(".", UnmountFlags::DETACH)?;
+    std::env::set_current_dir("/")
+}
+
+/// In the new root: git's programs, what is hidden in projects, and what is `left` because an overlay did not leave it out.
+fn cover_what_is_left(layout: &Layout, left: &[PathBuf]) -> Result<(), Failure> {
+    git::guard(layout)?;
+    for path in layout.hidden.iter().chain(left) {
+        if let Ok(real) = fs::canonicalize(path) {
+            mask(&real)?;
         }
     }
-    by_mount.dedup();
-    (by_name, by_mount)
+    pinned(layout)?.iter().try_for_each(|path| pin(path))
 }
 
 /// The directories above what may not be replaced that this user could rename, the outermost first.
@@ -198,15 +323,10 @@ fn hide_elsewhere_plan(layout: &Layout) -> (ByName, Vec<PathBuf>) {
 /// What is hidden by a mount cannot be unlinked or renamed itself, but with its directory it could be moved away, and
 /// another put there for the gateway's next start to read (threats M09).
 fn pinned(layout: &Layout) -> Result<Vec<PathBuf>, Failure> {
-    let in_project = |path: &Path| layout.projects.iter().any(|project| path.starts_with(project));
-    let is_private = |path: &Path| {
-        let in_overlay = matches!(&layout.home, Home::Overlay(home) if path.starts_with(home));
-        (in_overlay || hide::COVERED.iter().any(|covered| path.starts_with(covered))) && !in_project(path)
-    };
     let mut found = Vec::new();
-    for path in &layout.own {
+    for path in layout.own.iter().filter(|path| layout.in_project(path)) {
         let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-        if is_link && in_project(path) {
+        if is_link {
             let why = format!(
                 "`{}` is a link, in whose place the command could put a file; name the file itself",
                 path.display()
@@ -220,7 +340,7 @@ fn pinned(layout: &Layout) -> Result<Vec<PathBuf>, Failure> {
             };
             let renames = rustix::fs::access(parent, rustix::fs::Access::WRITE_OK).is_ok();
             let is_root = layout.projects.iter().any(|project| project == directory);
-            if renames && !is_root && !is_private(directory) && directory.is_dir() {
+            if renames && !is_root && layout.in_project(directory) && directory.is_dir() {
                 found.push(directory.to_owned());
             }
         }
@@ -233,7 +353,7 @@ fn pinned(layout: &Layout) -> Result<Vec<PathBuf>, Failure> {
 /// Makes a directory a mount point, with everything that is mounted in it, so that it cannot be renamed or removed.
 fn pin(path: &Path) -> Result<(), Failure> {
     Tree::take(path)
-        .and_then(|tree| tree.put())
+        .and_then(|tree| tree.put(Path::new("/")))
         .at(Step::Hide, path.display().to_string())
 }
 
@@ -256,38 +376,23 @@ fn empty(path: &Path, mode: u32) -> Result<(), Failure> {
         .at(Step::Hide, path.display().to_string())
 }
 
-/// Covers a directory of the host's sockets and temporary files by a fresh one.
-fn cover(path: &str, room: Room) -> Result<(), Failure> {
-    let Ok(found) = fs::symlink_metadata(path) else {
-        return Ok(());
-    };
-    if found.is_symlink() {
-        return Ok(()); // `/var/tmp` -> `/tmp`: its target is covered, or is an ordinary directory.
-    }
-    let mode = if path == "/run" { 0o755 } else { 0o1777 };
-    let options = room.options(Share::of(path), mode);
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(&*options)).at(Step::Hide, path)
-}
-
 /// Makes the directories in `/run` that programs expect.
-fn furnish_run() -> io::Result<()> {
-    fs::create_dir_all("/run/lock")?;
-    fs::set_permissions("/run/lock", fs::Permissions::from_mode(0o1777))?;
-    let own = runtime_directory();
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create("/run/user")?;
-    match fs::DirBuilder::new().mode(0o700).create(own) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
+fn furnish_run(run: &Path) -> io::Result<()> {
+    let lock = run.join("lock");
+    fs::create_dir(&lock)?;
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o1777))?;
+    let own = below(run, format!("user/{}", own_uid()));
+    fs::DirBuilder::new().mode(0o755).create(run.join("user"))?;
+    fs::DirBuilder::new().mode(0o700).create(own)
 }
 
 /// Gives the command's own `XDG_RUNTIME_DIR`.
 pub fn runtime_directory() -> String {
-    format!("/run/user/{}", rustix::process::getuid().as_raw())
+    format!("/run/user/{}", own_uid())
+}
+
+fn own_uid() -> u32 {
+    rustix::process::getuid().as_raw()
 }
 
 /// Binds `from` over `onto`, read-only if so wanted.
@@ -304,6 +409,12 @@ pub fn bind(from: &Path, onto: &Path, read_only: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Gives the place of an absolute path below another root.
+pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
 /// Makes a directory and its parents, open to be passed through.
 pub fn make_directories(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
@@ -313,3 +424,26 @@ pub fn make_directories(path: &Path) -> io::Result<()> {
 pub fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
+
+/// Where the new root is put together: a place that is not needed from the host meanwhile.
+const STAGE: &str = "/sys";
+/// In it, the memory, until its parts have their places.
+const MEMORY: &str = "/.memory";
+const HOME: &str = "home";
+const LAYERS: &str = "layers";
+/// The part for `/dev/shm`, which [`devices`] puts in its place.
+const SHARED_PART: &str = "shared";
+/// The parts of the memory, and their modes.
+const PARTS: [(&str, u32); 6] = [
+    ("run", 0o755),
+    ("tmp", 0o1777),
+    ("var-tmp", 0o1777),
+    (SHARED_PART, 0o1777),
+    (HOME, 0o700),
+    (LAYERS, 0o700),
+];
+/// The places of those that every sandbox has.
+const PLACES: [(&str, &str); 3] = [("run", "/run"), ("tmp", "/tmp"), ("var-tmp", "/var/tmp")];
+const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
+const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
+const NODEV: u64 = libc::MOUNT_ATTR_NODEV;

@@ -1,121 +1,168 @@
-//! Overlays that make names vanish: the home directory without its secrets, and others without theirs.
+//! Overlays: what is seen of the host without the names that are hidden, and with sockets of its own.
+//!
+//! A host's path socket below an overlay cannot be connected to, whenever and in whichever network it was made: the kernel
+//! finds sockets by inode, and an overlay's inodes are its own. And a name that an overlay lacks it lacks whatever the host
+//! puts there later.
 
-use std::ffi::{CStr, OsStr};
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::MountFlags;
 
-use super::bounds::{self, Room, Share};
-use super::error::{At, Failure, Step};
-use super::mounts::{Tree, bind, c_string, make_directories};
+use super::mounts::c_string;
 use super::syscall;
 
-/// Lays an overlay over the home directory: reads see the host's files but the hidden ones, writes stay in memory.
-///
-/// Where the kernel refuses an overlay (inside another one), the home becomes an empty one in memory, with the
-/// directories of tools bound read-only.
-///
-/// # Errors
-/// A [`Step::Home`] failure that names the path.
-pub fn cover_home(home: &Path, hidden: &[PathBuf], room: Room) -> Result<(), Failure> {
-    let options = room.options(Share::Home, 0o755);
-    match cover(home, hidden, &options) {
-        Ok(()) => Ok(()),
-        Err(failure)
-            if matches!(
-                failure.errno,
-                libc::EINVAL | libc::ENODEV | libc::EOPNOTSUPP | libc::ELOOP | libc::EPERM
-            ) =>
-        {
-            bare_home(home, room)
+/// The folder in memory where overlays have what is theirs: whiteouts, and what is written to them.
+#[derive(Debug)]
+pub struct Layers {
+    folder: PathBuf,
+    count: u32,
+    /// The hidden names, by their real paths.
+    hidden: Vec<PathBuf>,
+}
+
+impl Layers {
+    /// Takes an empty folder, and the absolute paths that no overlay is to show.
+    pub fn new(folder: PathBuf, hidden: &[PathBuf]) -> Self {
+        Self {
+            folder,
+            count: 0,
+            hidden: resolve(hidden),
         }
-        Err(failure) => Err(failure),
+    }
+
+    /// Whether a path of the host is hidden, or lies in what is.
+    pub fn hide(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|hidden| path.starts_with(hidden))
+    }
+
+    /// Mounts `lower` at `at` without the hidden names; it can only be read.
+    ///
+    /// `real` is the path of `lower` on the host, by which the hidden names are known.
+    ///
+    /// # Errors
+    /// What the kernel says: [`is_refusal`] tells whether it refuses an overlay of this directory at all.
+    pub fn read(&mut self, lower: &Path, real: &Path, at: &Path) -> io::Result<()> {
+        let (upper, is_empty) = self.upper(real)?;
+        // The first one gives the directory's owner and mode; an overlay without an upper layer needs two lower ones.
+        let layers = if is_empty {
+            [lower, &upper]
+        } else {
+            [&upper, lower]
+        };
+        let mut options = b"userxattr,lowerdir=".to_vec();
+        append_escaped(&mut options, layers[0].as_os_str());
+        options.push(b':');
+        append_escaped(&mut options, layers[1].as_os_str());
+        mount(at, &options, MountFlags::RDONLY)
+    }
+
+    /// Mounts `lower` at `at` without the hidden names; what is written stays in memory.
+    ///
+    /// # Errors
+    /// As [`Layers::read`].
+    pub fn write(&mut self, lower: &Path, at: &Path) -> io::Result<()> {
+        let (upper, _) = self.upper(lower)?;
+        let work = upper.with_extension("work");
+        fs::create_dir(&work)?;
+        let mut options = b"userxattr,lowerdir=".to_vec();
+        append_escaped(&mut options, lower.as_os_str());
+        options.extend_from_slice(b",upperdir=");
+        options.extend_from_slice(upper.as_os_str().as_bytes());
+        options.extend_from_slice(b",workdir=");
+        options.extend_from_slice(work.as_os_str().as_bytes());
+        mount(at, &options, MountFlags::empty())
+    }
+
+    /// Makes the layer that stands over `real`, in which the hidden names are whited out; tells whether none are.
+    fn upper(&mut self, real: &Path) -> io::Result<(PathBuf, bool)> {
+        self.count += 1;
+        let upper = self.folder.join(self.count.to_string());
+        let mode = fs::metadata(real).map_or(0o755, |found| found.mode() & 0o7777);
+        fs::DirBuilder::new().mode(mode).create(&upper)?;
+        let names = names_in(real, &self.hidden);
+        for name in &names {
+            white_out(real, &upper, name)?;
+        }
+        Ok((upper, names.is_empty()))
     }
 }
 
-/// Lays an overlay over a directory outside the home, in which the hidden names are not.
-///
-/// Sockets of the host below it cannot be connected to either, whenever they were made: an overlay's sockets are its own.
-///
-/// # Errors
-/// As [`cover_home`]; here there is nothing to fall back to.
-pub fn cover_directory(directory: &Path, hidden: &[PathBuf]) -> Result<(), Failure> {
-    cover(directory, hidden, &bounds::small(0o755))
+/// Whether an error means that the kernel has no overlay for this directory: one over an overlay over an overlay, one of a
+/// file system that does not lend itself, or one with other mounts in it.
+pub fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::ENODEV | libc::EOPNOTSUPP | libc::ELOOP | libc::EPERM | libc::ENOSYS)
+    )
 }
 
-/// The options are those of the file system in memory that holds what is written.
-fn cover(home: &Path, hidden: &[PathBuf], memory: &CStr) -> Result<(), Failure> {
-    let at = |path: &Path| path.display().to_string();
-    // The upper layer needs a place for a moment, which must not be in the way of the lower one.
-    let stage = Path::new(if home.starts_with("/run") { "/tmp" } else { "/run" });
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount("tmpfs", stage, "tmpfs", flags, Some(memory)).at(Step::Home, at(stage))?;
-    let (upper, work) = (stage.join("upper"), stage.join("work"));
-    let mode = fs::metadata(home).at(Step::Home, at(home))?.mode() & 0o7777;
-    fs::DirBuilder::new()
-        .mode(mode)
-        .create(&upper)
-        .at(Step::Home, at(&upper))?;
-    fs::create_dir(&work).at(Step::Home, at(&work))?;
-    for name in names_in(home, hidden) {
-        white_out(home, &upper, &name).at(Step::Home, format!("hide {}", home.join(&name).display()))?;
-    }
-    let mut options = b"userxattr,lowerdir=".to_vec();
-    append_escaped(&mut options, home.as_os_str());
-    options.extend_from_slice(b",upperdir=");
-    options.extend_from_slice(upper.as_os_str().as_bytes());
-    options.extend_from_slice(b",workdir=");
-    options.extend_from_slice(work.as_os_str().as_bytes());
-    let options = c_string(OsStr::from_bytes(&options)).at(Step::Home, at(home))?;
-    let mounted = rustix::mount::mount("overlay", home, "overlay", flags, Some(options.as_c_str()));
-    // The overlay holds its layers itself; without the stage, nothing inside can touch them past it.
-    rustix::mount::unmount(stage, UnmountFlags::DETACH).at(Step::Home, at(stage))?;
-    mounted.at(Step::Home, at(home))
+fn mount(at: &Path, options: &[u8], flags: MountFlags) -> io::Result<()> {
+    let options = c_string(OsStr::from_bytes(options))?;
+    let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(rustix::mount::mount(
+        "overlay",
+        at,
+        "overlay",
+        flags,
+        Some(options.as_c_str()),
+    )?)
 }
 
-/// Gives the hidden names below `home`, by name and by where links lead, without those below others.
-fn names_in(home: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
-    let mut names: Vec<PathBuf> = Vec::new();
+/// Gives the real paths of hidden names: by the name in its real directory, and by where it leads if it is a link.
+fn resolve(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    // Many lie in few directories.
+    let mut directories: HashMap<&Path, PathBuf> = HashMap::new();
+    let mut found = Vec::new();
     for path in hidden {
-        let real = resolve_parent(path);
-        for candidate in [Some(real.clone()), fs::canonicalize(&real).ok()]
-            .into_iter()
-            .flatten()
-        {
-            if let Ok(name) = candidate.strip_prefix(home)
-                && name.components().next().is_some()
-                && name.components().all(|part| matches!(part, Component::Normal(_)))
-            {
-                names.push(name.to_owned());
-            }
-        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            continue;
+        };
+        let parent = directories.entry(parent).or_insert_with(|| real(parent));
+        let named = parent.join(name);
+        let is_link = fs::symlink_metadata(&named).is_ok_and(|found| found.is_symlink());
+        found.extend(is_link.then(|| fs::canonicalize(&named).ok()).flatten());
+        found.push(named);
     }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Follows links in a path as far as its parts exist.
+fn real(path: &Path) -> PathBuf {
+    match (fs::canonicalize(path), path.parent(), path.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_), Some(parent), Some(name)) => real(parent).join(name),
+        (Err(_), ..) => path.to_owned(),
+    }
+}
+
+/// Gives the hidden names below `directory`, relative to it, without those below others.
+fn names_in(directory: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let mut names: Vec<PathBuf> = hidden
+        .iter()
+        .filter_map(|path| path.strip_prefix(directory).ok())
+        .filter(|name| name.components().next().is_some())
+        .filter(|name| name.components().all(|part| matches!(part, Component::Normal(_))))
+        .map(Path::to_owned)
+        .collect();
     names.sort();
     names.dedup_by(|later, earlier| later.starts_with(earlier));
     names
 }
 
-/// Follows links in all but the last part of a path, as far as the parts exist.
-fn resolve_parent(path: &Path) -> PathBuf {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return path.to_owned();
-    };
-    match fs::canonicalize(parent) {
-        Ok(real) => real.join(name),
-        Err(_) => resolve_parent(parent).join(name),
-    }
-}
-
 /// Makes the whiteout of one name, with the directories above it as they are below.
-fn white_out(home: &Path, upper: &Path, name: &Path) -> io::Result<()> {
+fn white_out(lower: &Path, upper: &Path, name: &Path) -> io::Result<()> {
     let mut so_far = PathBuf::new();
     for part in name.parent().into_iter().flat_map(Path::components) {
         so_far.push(part);
-        let mode = match fs::symlink_metadata(home.join(&so_far)) {
+        let mode = match fs::symlink_metadata(lower.join(&so_far)) {
             Ok(found) if found.is_dir() => found.mode() & 0o7777,
             // A file stands where a directory would be: nothing of that name can be there.
             Ok(_) => return Ok(()),
@@ -138,52 +185,6 @@ fn append_escaped(options: &mut Vec<u8>, path: &OsStr) {
     }
 }
 
-fn bare_home(home: &Path, room: Room) -> Result<(), Failure> {
-    let tools: Vec<Tree> = TOOLS
-        .iter()
-        .filter_map(|name| Tree::take(&home.join(name)).ok())
-        .collect();
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount(
-        "tmpfs",
-        home,
-        "tmpfs",
-        flags,
-        Some(&*room.options(Share::Home, 0o700)),
-    )
-    .at(Step::Home, home.display().to_string())?;
-    for (tree, name) in tools.iter().zip(TOOLS) {
-        tree.put().at(Step::Home, format!("keep {name}"))?;
-    }
-    for name in TOOLS {
-        let path = home.join(name);
-        if path.is_dir() {
-            bind(&path, &path, true)?;
-        }
-    }
-    make_directories(home).at(Step::Home, home.display().to_string())
-}
-
-/// Directories under the home that hold programs, and no secrets.
-const TOOLS: &[&str] = &[
-    ".local/bin",
-    ".local/lib",
-    ".cargo/bin",
-    ".rustup",
-    ".nvm",
-    ".pyenv",
-    ".rbenv",
-    ".sdkman",
-    ".bun/bin",
-    ".deno/bin",
-    "go/bin",
-    "bin",
-    ".volta",
-    ".asdf",
-    ".local/share/mise",
-    ".local/share/uv",
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,7 +197,7 @@ mod tests {
         std::os::unix::fs::symlink("dotfiles/config", path.join(".config")).unwrap();
         let hidden = [".config/gh", ".ssh", ".ssh/keys", ".later/token"].map(|name| path.join(name));
         let expected = [".later/token", ".ssh", "dotfiles/config/gh"].map(PathBuf::from);
-        assert_eq!(names_in(&path, &hidden), expected);
+        assert_eq!(names_in(&path, &resolve(&hidden)), expected);
     }
 
     #[test]
@@ -206,7 +207,7 @@ mod tests {
         fs::create_dir(path.join("keys")).unwrap();
         std::os::unix::fs::symlink("keys", path.join(".ssh")).unwrap();
         assert_eq!(
-            names_in(&path, &[path.join(".ssh")]),
+            names_in(&path, &resolve(&[path.join(".ssh")])),
             [".ssh", "keys"].map(PathBuf::from)
         );
     }

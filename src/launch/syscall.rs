@@ -181,18 +181,39 @@ pub fn join_new_keyring() -> io::Result<()> {
 /// # Errors
 /// `ENOSYS` before Linux 5.12.
 pub fn make_read_only(path: &CStr) -> io::Result<()> {
+    set_attributes(libc::AT_FDCWD, path, libc::AT_RECURSIVE, libc::MOUNT_ATTR_RDONLY)
+}
+
+/// Makes the mount at `path` read-only, and leaves those in it as they are.
+///
+/// # Errors
+/// `ENOSYS` before Linux 5.12.
+pub fn make_only_this_read_only(path: &CStr) -> io::Result<()> {
+    set_attributes(libc::AT_FDCWD, path, 0, libc::MOUNT_ATTR_RDONLY)
+}
+
+/// Sets `MOUNT_ATTR_*` on a whole tree that `open_tree` gave.
+///
+/// # Errors
+/// `ENOSYS` before Linux 5.12.
+pub fn restrict_tree(tree: &OwnedFd, attributes: u64) -> io::Result<()> {
+    let flags = libc::AT_RECURSIVE | libc::AT_EMPTY_PATH;
+    set_attributes(tree.as_raw_fd(), c"", flags, attributes)
+}
+
+fn set_attributes(at: RawFd, path: &CStr, flags: i32, attributes: u64) -> io::Result<()> {
     let attributes = libc::mount_attr {
-        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_set: attributes,
         attr_clr: 0,
         propagation: 0,
         userns_fd: 0,
     };
-    let (flags, size) = (libc::AT_RECURSIVE, size_of::<libc::mount_attr>());
+    let size = size_of::<libc::mount_attr>();
     // SAFETY: the path is terminated, the attributes live across the call, and the size is theirs.
     check(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
+            at,
             path.as_ptr(),
             flags,
             &raw const attributes,

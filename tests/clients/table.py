@@ -31,6 +31,8 @@ NOTES = """
 Clients named `-h1` or `-h2` fail unless every request came by that version of HTTP; the others choose for themselves.
 
 - In `exec` nothing is set by hand: no proxy variable is there, the launcher gives trust (system bundle, Java store, variables) and phantoms.
+  A client that is installed neither in the system nor in one of the home's usual places (`~/.cargo/bin`, `~/.nvm`, `~/.pyenv` and the like) is shown
+  by `--see` of its folder, as these tests show a folder of their own.
 - For `serve`, `eval "$(gateway env)"` gives proxy, trust and phantoms. **needs** names what a client wants beyond that.
 - SOCKS5 carries names, never addresses that the client resolved (`socks5h`).
 - *proxychains* means that the client itself has no SOCKS support: it was run under `proxychains4`, which captures `connect` in the C library.

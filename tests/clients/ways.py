@@ -23,7 +23,12 @@ PLACES = {"CARGO_TOKEN": ["header:authorization"]}
 WGET = "`ca_certificate` in wgetrc"
 UNDICI = "undici's `ProxyAgent` in the program"
 JAVA = "a trust store, `-Dhttps.proxyHost`"
+# In the sandbox: what is not installed in the system or the home's usual places has to be shown.
+SHOWN = dict.fromkeys(
+    ("requests", "httpx-h1", "httpx-h2", "aiohttp", "urllib", "websockets", "openai-python", "anthropic-python", "grpcio", "pip",
+     "undici-h1", "undici-h2", "openai-node", "anthropic-node", "ws", "cargo"), "`--see` of its folder")
 OWN_WAY = {
+    "exec": SHOWN, "exec-root": SHOWN,
     "proxy": {
         "wget": WGET, "aiohttp": "`trust_env=True`", "node-fetch": UNDICI, "openai-node": UNDICI, "anthropic-node": UNDICI,
         "undici-h1": "`ProxyAgent` in the program", "undici-h2": "`ProxyAgent` in the program", "ws": "`https-proxy-agent` in the program",
@@ -126,15 +131,19 @@ class Way:
     def prefix(self, client):
         if self.name == "exec":
             user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"] if os.geteuid() == 0 else []
-            return [*user, self.gateway, "exec", "-q", "--config", str(self.config), "--"]
+            return [*user, self.gateway, *self.sandboxed()]
         if self.name == "exec-root":
-            return [self.gateway, "exec", "-q", "--config", str(self.config), "--"]
+            return [self.gateway, *self.sandboxed()]
         if self.name == "socks" and client in CHAINED:
             chain = self.folder.path / "proxychains.conf"
             host, _, port = self.address.partition(":")
             chain.write_text(f"strict_chain\nquiet_mode\nproxy_dns\nremote_dns_subnet 224\n[ProxyList]\nsocks5 {host} {port}\n")
             return ["proxychains4", "-f", str(chain)]
         return []
+
+    def sandboxed(self):
+        """The clients' own folder is none of the system's: it has to be shown."""
+        return ["exec", "-q", "--config", str(self.config), "--see", str(self.home), "--"]
 
     def environment(self, client):
         """Nothing of the tests' own proxies, CA files and credentials; then what the way gives."""

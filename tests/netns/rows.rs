@@ -31,6 +31,18 @@ pub const ROWS: &[Row] = rows![
     the_command_runs_as_the_user_and_never_as_root,
     no_capability_is_left_nor_comes_back,
     variables_that_carry_secrets_are_dropped_and_phantoms_set,
+    nothing_outside_memory_and_projects_can_be_written,
+    every_mount_but_memory_and_projects_is_read_only,
+    what_is_not_listed_is_not_there,
+    of_the_home_only_what_programs_need_is_seen,
+    what_is_named_of_the_home_is_seen_and_writes_to_it_vanish,
+    of_gits_settings_only_the_identity_is_seen,
+    what_is_named_elsewhere_is_seen_read_only_without_what_is_hidden,
+    a_socket_below_what_is_seen_is_not_reached_whenever_and_wherever_it_was_made,
+    a_program_that_is_not_seen_is_127_and_named_with_the_flag_that_shows_it,
+    a_link_in_a_project_shows_and_gives_nothing_elsewhere,
+    a_file_hidden_in_a_project_is_refused,
+    a_hidden_directory_or_own_file_that_is_replaced_in_a_project_ends_the_command,
     secrets_in_the_home_are_hidden,
     a_secret_that_is_renamed_into_place_on_the_host_stays_hidden,
     a_secret_that_appears_later_is_hidden,
@@ -253,11 +265,13 @@ fn no_capability_is_left_nor_comes_back() {
         assert_eq!(sandbox.text(), "0000000000000000 1 2 ");
     }
     // A set-user-ID program of root gains nothing.
-    let program = scratch("setuid", 0).join("id");
+    let place = scratch("setuid", 0);
+    let program = place.join("id");
     std::fs::copy("/usr/bin/id", &program).unwrap();
     own(&program, 0);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
-    for sandbox in Sandbox::by_both(&[program.to_str().unwrap(), "-u"]) {
+    for mut sandbox in Sandbox::by_both(&[program.to_str().unwrap(), "-u"]) {
+        sandbox.launch.see = vec![place.clone()];
         let expected = if sandbox.uid == 0 { 65534 } else { sandbox.uid };
         assert_eq!(sandbox.text(), format!("{expected}\n"));
     }
@@ -307,8 +321,400 @@ fn variables_that_carry_secrets_are_dropped_and_phantoms_set() {
     }
 }
 
-fn secrets_in_the_home_are_hidden() {
+/// The script prints the name of each thing that it could do.
+fn nothing_outside_memory_and_projects_can_be_written() {
+    let script = "cd $PLACE; try() { \"$@\" 2>/dev/null && echo \"$*\"; }
+        for d in own group all; do
+            try sh -c \"echo after > $d/f\"; try sh -c \"echo x > $d/new\"; try mkdir $d/d; try mkfifo $d/p; try ln -s / $d/l; try ln $d/f $d/h
+            try rm $d/f; try mv $d/f $d/g; try chmod 777 $d/f; try touch $d/f; try mv $d moved
+        done
+        try sh -c 'echo x > /etc/x'; try sh -c 'echo x > /usr/x'; try sh -c 'echo x > /x'; try mkdir /var/x; try mkdir /home/x; try mkdir /dev/x
+        echo in-memory | tee ~/f /tmp/f /var/tmp/f /run/f /dev/shm/f > $PROJECT/f; true";
+    for seen in [false, true] {
+        for mut sandbox in shell(script) {
+            let owner = if sandbox.uid == 0 { 65534 } else { ANN };
+            let place = scratch("beside", sandbox.uid);
+            for (folder, mode) in [("own", 0o755), ("group", 0o2775), ("all", 0o1777)] {
+                plant(&place.join(folder).join("f"), "before\n", owner);
+                std::fs::set_permissions(place.join(folder), std::fs::Permissions::from_mode(mode)).unwrap();
+            }
+            if seen {
+                sandbox.launch.see = vec![place.clone()];
+            }
+            let project = sandbox.directory.display().to_string();
+            let sandbox = sandbox
+                .variable("PLACE", place.to_str().unwrap())
+                .variable("PROJECT", &project);
+            assert_eq!(sandbox.text(), "");
+            for folder in ["own", "group", "all"] {
+                let names: Vec<_> = std::fs::read_dir(place.join(folder)).unwrap().collect();
+                assert_eq!(names.len(), 1);
+                assert_eq!(
+                    std::fs::read_to_string(place.join(folder).join("f")).unwrap(),
+                    "before\n"
+                );
+            }
+            assert_eq!(
+                std::fs::read_to_string(sandbox.directory.join("f")).unwrap(),
+                "in-memory\n"
+            );
+            assert!(!sandbox.home.join("f").exists());
+        }
+    }
+}
+
+fn every_mount_but_memory_and_projects_is_read_only() {
+    for sandbox in shell(
+        "awk '$6 ~ /^rw/ {print $5}' /proc/self/mountinfo; awk '$6 !~ /nosuid/ {print $5}' /proc/self/mountinfo | grep -v ^/dev/",
+    ) {
+        plant(&sandbox.home.join(".cargo/bin/tool"), "", ANN);
+        let home = sandbox.home.display().to_string();
+        let project = sandbox.directory.display().to_string();
+        let output = sandbox.run();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut writable = vec![
+            "/run", "/tmp", "/var/tmp", "/dev/pts", "/dev/shm", "/proc", &home, &project,
+        ];
+        writable.extend([
+            "/dev/null",
+            "/dev/zero",
+            "/dev/full",
+            "/dev/random",
+            "/dev/urandom",
+            "/dev/tty",
+            "/dev/console",
+        ]);
+        for mount in text.lines() {
+            assert!(
+                writable.contains(&mount) || mount == format!("{home}/.cargo/bin"),
+                "{mount}"
+            );
+        }
+        assert!(text.contains(&project));
+    }
+}
+
+fn what_is_not_listed_is_not_there() {
+    let listed = "bin dev etc gnu home lib lib32 lib64 libx32 nix opt proc run sbin snap srv sys tmp usr var";
+    for sandbox in shell(
+        "ls -A /; echo; ls -A .. /srv/gateway-netns | grep -v '^/' ; ls -A /var /var/lib; cat ../beside /srv/gateway-netns/beside /root/.profile 2>&1",
+    ) {
+        plant(&sandbox.directory.parent().unwrap().join("beside"), "SECRET", 0);
+        let output = sandbox.run();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(!text.contains("SECRET"), "{text}");
+        let (root, rest) = text.split_once("\n\n").unwrap();
+        let links = std::fs::read_dir("/")
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.file_type().unwrap().is_symlink());
+        let links: Vec<String> = links
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect();
+        for name in root.lines() {
+            assert!(
+                listed.split(' ').any(|known| known == name) || links.iter().any(|link| link == name),
+                "{name}"
+            );
+        }
+        assert!(
+            !rest.contains("log") && !rest.contains("spool") && !rest.contains("docker"),
+            "{rest}"
+        );
+        std::fs::remove_file(sandbox.directory.parent().unwrap().join("beside")).unwrap();
+    }
+}
+
+fn of_the_home_only_what_programs_need_is_seen() {
     let sandbox = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "cd ~; find . -type f | sort; .cargo/bin/tool; tool; echo x > .cargo/registry/x && echo wrote",
+    ]);
+    for store in escape::STORES {
+        plant(&sandbox.home.join(store), "SECRET", ANN);
+    }
+    for tool in [".cargo/bin/tool", ".local/bin/tool"] {
+        plant(&sandbox.home.join(tool), "#!/bin/sh\necho ran\n", ANN);
+        std::fs::set_permissions(sandbox.home.join(tool), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    plant(&sandbox.home.join(".cargo/registry/index"), "", ANN);
+    plant(&sandbox.home.join(".local/share/pnpm/store/x"), "", ANN);
+    let path = format!("{}:/usr/bin:/bin", sandbox.home.join(".local/bin").display());
+    let text = sandbox.variable("PATH", &path);
+    let directory = text.directory.clone();
+    let text = text.text();
+    assert_eq!(
+        text,
+        "./.cargo/bin/tool\n./.cargo/registry/index\n./.local/bin/tool\n./.local/share/pnpm/store/x\nran\nran\nwrote\n",
+        "{}",
+        directory.display()
+    );
+}
+
+fn what_is_named_of_the_home_is_seen_and_writes_to_it_vanish() {
+    let script = "cd ~; cat .vimrc .claude/skills/s .config/app/x data/y 2>&1; echo changed | tee .vimrc .claude/skills/s data/y .config/app/x | cat .vimrc data/y; find . -type f | sort";
+    let mut sandbox = Sandbox::by_user(&["/bin/sh", "-c", script]);
+    for name in [
+        ".vimrc",
+        ".claude/skills/s",
+        ".claude/.credentials.json",
+        ".config/app/x",
+        ".config/gh/hosts.yml",
+        "data/y",
+        "data/.env",
+        "other",
+    ] {
+        plant(&sandbox.home.join(name), &format!("{name}\n"), ANN);
+    }
+    let home = sandbox.home.clone();
+    sandbox.launch.see_home = vec!["claude".into(), "~/.vimrc".into(), ".config".into()];
+    sandbox.launch.see = vec![home.join("data")];
+    sandbox.launch.hide = vec![home.join("data/.env")];
+    let text = sandbox.text();
+    assert!(
+        text.starts_with(".vimrc\n.claude/skills/s\n.config/app/x\ndata/y\n"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("./.claude/skills/s\n./.config/app/x\n./.vimrc\n./data/y\n"),
+        "{text}"
+    );
+    assert_eq!(std::fs::read_to_string(home.join("data/y")).unwrap(), "data/y\n");
+    for (asked, why) in [
+        ("~", "whole home"),
+        ("../other", "leads out"),
+        ("/etc", "`--see`"),
+    ] {
+        let mut sandbox = Sandbox::by_user(&["/bin/true"]);
+        sandbox.launch.see_home = vec![asked.into()];
+        let output = sandbox.run();
+        assert_eq!(output.status.code(), Some(125));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(why), "{errors}");
+    }
+}
+
+fn of_gits_settings_only_the_identity_is_seen() {
+    let sandbox = Sandbox::by_user(&[
+        "/bin/sh",
+        "-c",
+        "git config --global --list; cat ~/.gitconfig ~/.config/git/config 2>&1",
+    ]);
+    let settings = "[user]\n\tname = Ann\n\temail = ann@example.test\n[credential]\n\thelper = !echo SECRET\n[http]\n\textraHeader = SECRET\n";
+    plant(&sandbox.home.join(".gitconfig"), settings, ANN);
+    plant(&sandbox.home.join(".config/git/config"), settings, ANN);
+    let output = sandbox.run();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("user.name=Ann\n") && text.contains("user.email=ann@example.test\n"),
+        "{text}"
+    );
+    assert!(!text.contains("SECRET"), "{text}");
+}
+
+fn what_is_named_elsewhere_is_seen_read_only_without_what_is_hidden() {
+    for mut sandbox in shell(
+        "cat $PLACE/data $PLACE/in/data; cat $PLACE/token $PLACE/in/token 2>&1 | grep -c 'No such'; echo x > $PLACE/data; true",
+    ) {
+        let owner = if sandbox.uid == 0 { 65534 } else { ANN };
+        let place = scratch("seen", sandbox.uid);
+        for name in ["data", "in/data", "token", "in/token"] {
+            plant(&place.join(name), &format!("{name}\n"), owner);
+        }
+        sandbox.launch.see = vec![place.clone()];
+        sandbox.launch.hide = vec![place.join("token"), place.join("in/token")];
+        let sandbox = sandbox.variable("PLACE", place.to_str().unwrap());
+        assert_eq!(sandbox.text(), "data\nin/data\n2\n");
+        assert_eq!(std::fs::read_to_string(place.join("data")).unwrap(), "data\n");
+    }
+    // Root may show what the command's user could not reach.
+    let place = tempfile::tempdir_in("/root").unwrap();
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(place.path().join("tool"), "shown\n").unwrap();
+    let mut sandbox = Sandbox::by_root(&["/bin/cat", place.path().join("tool").to_str().unwrap()]);
+    sandbox.launch.see = vec![place.path().to_owned()];
+    assert_eq!(sandbox.text(), "shown\n");
+    let socket = scratch("daemon", 0).join("daemon.sock");
+    let _daemon = listen(&socket);
+    for mut sandbox in shell("true") {
+        sandbox.launch.projects = vec![socket.clone()];
+        assert_eq!(sandbox.run().status.code(), Some(125));
+    }
+    for path in ["/", "/run", "/srv/gateway-netns/absent", socket.to_str().unwrap()] {
+        for mut sandbox in shell("true") {
+            sandbox.launch.see = vec![path.into()];
+            assert_eq!(sandbox.run().status.code(), Some(125), "{path}");
+        }
+    }
+}
+
+fn a_socket_below_what_is_seen_is_not_reached_whenever_and_wherever_it_was_made() {
+    let place = scratch("seen", 0);
+    let [before, elsewhere, late] =
+        ["before.sock", "elsewhere.sock", "late.sock"].map(|name| place.join(name));
+    let _before = listen(&before);
+    // As a container's: of another network namespace, on a path of the host.
+    let other = elsewhere.clone();
+    let _elsewhere = std::thread::spawn(move || {
+        // SAFETY: the thread has no other to share with, and ends here.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+        listen(&other)
+    })
+    .join()
+    .unwrap();
+    let paths = [&before, &elsewhere, &late].map(|path| path.to_str().unwrap());
+    for seen in [true, false] {
+        for mut sandbox in Sandbox::probes(&[&["unix-after", "0.5"], &paths[..]].concat()) {
+            if seen {
+                sandbox.launch.see = vec![place.clone()];
+            }
+            let mut running = sandbox.spawn();
+            assert_eq!(running.line(), "waiting");
+            let socket = listen(&late);
+            let text = String::from_utf8(running.finish().stdout).unwrap();
+            assert!(!text.contains("CONNECTED") && text.lines().count() == 3, "{text}");
+            drop(socket);
+            std::fs::remove_file(&late).unwrap();
+        }
+    }
+}
+
+fn a_program_that_is_not_seen_is_127_and_named_with_the_flag_that_shows_it() {
+    let tools = scratch("tools", ANN);
+    let script = tools.join("our-script");
+    let home = Sandbox::by_user(&[]).home;
+    let ours = home.join("own/tool");
+    plant(&script, &format!("#!{}\n", ours.display()), ANN);
+    plant(&ours, "#!/bin/sh\necho ran\n", ANN);
+    for path in [&script, &ours] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let outcome = |program: &str, see: &[&Path], see_home: &[&str]| {
+        let mut sandbox = Sandbox::by_user(&[program]);
+        sandbox.variables.push(("HOME".into(), home.clone().into()));
+        sandbox
+            .variables
+            .push(("PATH".into(), format!("{}:/usr/bin:/bin", tools.display()).into()));
+        sandbox.launch.see = see.iter().map(|path| path.to_path_buf()).collect();
+        sandbox.launch.see_home = see_home.iter().map(|name| (*name).to_owned()).collect();
+        let output = sandbox.run();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    for program in ["our-script", script.to_str().unwrap()] {
+        let (code, errors) = outcome(program, &[], &[]);
+        assert!(
+            errors.contains(&format!("`--see {}`", tools.display())),
+            "{errors}"
+        );
+        assert_eq!(code, Some(127));
+        // Its interpreter is not seen yet.
+        let (code, errors) = outcome(program, &[&tools], &[]);
+        assert!(errors.contains("`--see-home own`"), "{errors}");
+        assert_eq!(code, Some(127));
+    }
+    let (code, errors) = outcome(ours.to_str().unwrap(), &[], &["own"]);
+    assert_eq!(code, Some(0), "{errors}");
+}
+
+/// As a command may have left it for the next start.
+fn a_link_in_a_project_shows_and_gives_nothing_elsewhere() {
+    for mut sandbox in shell("touch started") {
+        let owner = if sandbox.uid == 0 { 65534 } else { ANN };
+        let elsewhere = scratch("elsewhere", sandbox.uid);
+        plant(&elsewhere.join("data/x"), "SECRET", owner);
+        plant(&sandbox.directory.join("x"), "", owner);
+        let link = sandbox.directory.join("cache");
+        std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+        let paths = [link.clone(), link.join("data")];
+        for path in paths {
+            for (see, projects, hide) in [(1, 0, 0), (0, 1, 0), (0, 0, 1)] {
+                sandbox.launch.see = vec![path.clone(); see];
+                sandbox.launch.projects = vec![path.clone(); projects];
+                sandbox.launch.hide = vec![path.clone(); hide];
+                let output = sandbox.run();
+                let errors = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.code(), Some(125), "{errors}");
+                assert!(errors.contains("name where it leads"), "{errors}");
+            }
+        }
+        assert!(!sandbox.directory.join("started").exists());
+    }
+    // Of the home it takes away what it would add.
+    let mut sandbox = Sandbox::by_user(&["/bin/sh", "-c", "cat ~/.local/bin/note 2>&1; true"]);
+    plant(&sandbox.home.join("private/note"), "SECRET", ANN);
+    plant(&sandbox.directory.join("x"), "", ANN);
+    plant(&sandbox.home.join(".local/x"), "", ANN);
+    std::os::unix::fs::symlink(sandbox.home.join("private"), sandbox.directory.join("bin")).unwrap();
+    std::os::unix::fs::symlink(sandbox.directory.join("bin"), sandbox.home.join(".local/bin")).unwrap();
+    sandbox.launch.see_home.push(".local".into());
+    assert!(!sandbox.text().contains("SECRET"));
+    sandbox.launch.see_home.clear();
+    assert!(!sandbox.text().contains("SECRET"));
+}
+
+fn a_file_hidden_in_a_project_is_refused() {
+    for mut sandbox in shell("touch started") {
+        let owner = if sandbox.uid == 0 { 65534 } else { ANN };
+        plant(&sandbox.directory.join(".env"), "SECRET", owner);
+        for name in [".env", "absent"] {
+            sandbox.launch.hide = vec![sandbox.directory.join(name)];
+            let output = sandbox.run();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(125));
+            assert!(errors.contains("move it out of the project"), "{errors}");
+            assert!(!sandbox.directory.join("started").exists());
+        }
+    }
+}
+
+fn a_hidden_directory_or_own_file_that_is_replaced_in_a_project_ends_the_command() {
+    let replace_file = |at: &Path| {
+        plant(&at.join("new"), "SECRET", ANN);
+        std::fs::rename(at.join("new"), at.join("gateway.toml")).unwrap();
+    };
+    let replace_directory = |at: &Path| {
+        plant(&at.join("new/token"), "SECRET", ANN);
+        std::fs::rename(at.join("in/secrets"), at.join("old")).unwrap();
+        std::fs::rename(at.join("new"), at.join("in/secrets")).unwrap();
+    };
+    let replace_parent = |at: &Path| {
+        plant(&at.join("new/secrets/token"), "SECRET", ANN);
+        std::fs::rename(at.join("in"), at.join("old")).unwrap();
+        std::fs::rename(at.join("new"), at.join("in")).unwrap();
+    };
+    let replacements: [&dyn Fn(&Path); 3] = [&replace_file, &replace_directory, &replace_parent];
+    for replace in replacements {
+        let script = "cat gateway.toml in/secrets/token 2>/dev/null; echo ready; sleep 20; cat gateway.toml in/secrets/token; echo went on";
+        for mut sandbox in shell(script) {
+            let at = sandbox.directory.clone();
+            let owner = if sandbox.uid == 0 { 65534 } else { ANN };
+            plant(&at.join("gateway.toml"), "SECRET", owner);
+            plant(&at.join("in/secrets/token"), "SECRET", owner);
+            sandbox.launch.own = vec![at.join("gateway.toml")];
+            sandbox.launch.hide = vec![at.join("gateway.toml"), at.join("in/secrets")];
+            let mut running = sandbox.spawn();
+            assert_eq!(running.line(), "ready");
+            // What happens beside it changes nothing.
+            plant(&at.join("beside"), "x", owner);
+            plant(&at.join("in/beside"), "x", owner);
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(running.child.try_wait().unwrap().is_none());
+            replace(&at);
+            let output = running.finish();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(137), "{errors}");
+            assert!(errors.contains("was replaced or moved away"), "{errors}");
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+        }
+    }
+}
+
+fn secrets_in_the_home_are_hidden() {
+    let mut sandbox = Sandbox::by_user(&[
         "/bin/sh",
         "-c",
         "cd ~; grep -rl CANARY . 2>/dev/null; cat .visible .config/other/file; ls .ssh .aws 2>&1",
@@ -325,6 +731,8 @@ fn secrets_in_the_home_are_hidden() {
     }
     plant(&sandbox.home.join(".visible"), "seen\n", ANN);
     plant(&sandbox.home.join(".config/other/file"), "seen too\n", ANN);
+    // Below what is named, the stores that we know are hidden still.
+    sandbox.launch.see_home = vec![".visible".into(), ".config".into(), ".cargo".into()];
     let output = sandbox.run();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.starts_with("seen\nseen too\n"), "{text}");
@@ -371,11 +779,13 @@ fn fifo_of(sandbox: &Sandbox, owner: u32) -> PathBuf {
 }
 
 fn a_secret_that_appears_later_is_hidden() {
-    let sandbox = Sandbox::by_user(&[
+    let mut sandbox = Sandbox::by_user(&[
         "/bin/sh",
         "-c",
         "echo ready; read line < fifo; cat ~/.kube/config ~/.config/gh/hosts.yml 2>&1",
     ]);
+    plant(&sandbox.home.join(".config/x"), "", ANN);
+    sandbox.launch.see_home.push(".config".into());
     let fifo = fifo(&sandbox);
     let mut running = sandbox.spawn();
     assert_eq!(running.line(), "ready");
@@ -387,7 +797,10 @@ fn a_secret_that_appears_later_is_hidden() {
 }
 
 fn writes_in_the_home_vanish_and_in_the_project_stay() {
-    for sandbox in shell("echo evil >> ~/.bashrc; cat ~/.bashrc; echo kept > file") {
+    for mut sandbox in shell("echo evil >> ~/.bashrc; cat ~/.bashrc; echo kept > file") {
+        if sandbox.uid == ANN {
+            sandbox.launch.see_home.push(".bashrc".into());
+        }
         plant(&sandbox.home.join(".bashrc"), "good\n", ANN);
         let text = sandbox.text();
         if sandbox.uid == ANN {
@@ -421,6 +834,7 @@ fn a_home_under_tmp_works() {
         "-c",
         "cat ~/.profile; cat ~/.netrc 2>&1; pwd; ls -A /tmp",
     ]);
+    sandbox.launch.see_home.push(".profile".into());
     plant(&home.join(".profile"), "mine\n", ANN);
     plant(&home.join(".netrc"), "SECRET", ANN);
     sandbox.variables.push(("HOME".into(), home.clone().into()));
@@ -482,6 +896,7 @@ fn a_wished_file_is_hidden() {
         plant(&sandbox.directory.join("gateway.toml"), "SECRET", owner);
         plant(&sandbox.directory.join("audit/log"), "SECRET", owner);
         plant(Path::new("/srv/gateway-netns/elsewhere-secret"), "SECRET", owner);
+        sandbox.launch.own = vec![sandbox.directory.join("gateway.toml")];
         sandbox.launch.hide = vec![
             sandbox.directory.join("gateway.toml"),
             sandbox.directory.join("audit"),
@@ -1385,7 +1800,9 @@ fn escapes(sandbox: Sandbox) -> String {
     } else {
         Some(sandbox.home.clone())
     };
-    plant(&sandbox.home.join(".ssh/id_ed25519"), "SECRET", ANN);
+    for store in escape::STORES {
+        plant(&sandbox.home.join(store), "SECRET", ANN);
+    }
     plant(&sandbox.home.join(".local/state/gateway/x"), "x", ANN);
     plant(
         &sandbox.directory.join(".git/config"),
@@ -1397,7 +1814,7 @@ fn escapes(sandbox: Sandbox) -> String {
         "",
         if sandbox.uid == 0 { 65534 } else { ANN },
     );
-    let (mut targets, mut guard) = escape::plant(home.as_deref()).unwrap();
+    let (mut targets, mut guard) = escape::plant(home.as_deref(), &sandbox.directory).unwrap();
     let owner = if sandbox.uid == 0 { 65534 } else { ANN };
     guard
         .plant_repositories(&mut targets, &sandbox.directory, Some(owner))
@@ -1452,9 +1869,14 @@ fn every_published_escape_is_held_where_user_namespaces_are_allowed() {
 }
 
 fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
-    let (mut targets, mut guard) = escape::plant(None).unwrap();
+    let home = scratch("home", ANN);
+    for store in escape::STORES {
+        plant(&home.join(store), "SECRET", ANN);
+    }
+    let project = scratch("project", ANN);
+    let (mut targets, mut guard) = escape::plant(Some(&home), &project).unwrap();
     guard
-        .plant_repositories(&mut targets, &scratch("project", ANN), Some(ANN))
+        .plant_repositories(&mut targets, &project, Some(ANN))
         .unwrap();
     let mut outside = std::process::Command::new(std::env::current_exe().unwrap());
     outside
@@ -1472,6 +1894,9 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
         "abstract-sockets",
         "path-sockets",
         "canary-files",
+        "hidden-paths",
+        "write-outside",
+        "late-sockets",
         "host-processes",
         "32-bit-calls",
         "capabilities",
@@ -1553,6 +1978,7 @@ fn a_wished_file_that_is_renamed_into_place_stays_hidden() {
         let place = scratch("config", sandbox.uid);
         let file = place.join("secrets.toml");
         plant(&file, "OLD-SECRET", owner);
+        sandbox.launch.see.push(place.clone());
         sandbox.launch.hide.push(file.clone());
         sandbox.launch.environment.allow.push("SECRET_PLACE".into());
         let fifo = sandbox.directory.join("fifo");
@@ -1588,13 +2014,14 @@ fn a_sandbox_in_a_sandbox_works() {
         .map(Into::into)
         .collect();
     outer.launch.allow_userns = true;
+    outer.launch.see = vec![std::env::current_exe().unwrap().parent().unwrap().to_owned()];
     plant(&outer.home.join(".netrc"), "SECRET", ANN);
     plant(&outer.home.join(".local/bin/tool"), "", ANN);
     assert_eq!(plain(&outer.text()), "reached 8.8.8.8:80tool\nwrote\n");
 }
 
 fn a_store_that_a_variable_has_moved_is_hidden() {
-    let sandbox = Sandbox::by_user(&[
+    let mut sandbox = Sandbox::by_user(&[
         "/bin/sh",
         "-c",
         "cat $XDG_CONFIG_HOME/gh/hosts.yml $KUBECONFIG ~/keys.json 2>&1; cat $XDG_CONFIG_HOME/app",
@@ -1603,6 +2030,8 @@ fn a_store_that_a_variable_has_moved_is_hidden() {
     plant(&moved.join("gh/hosts.yml"), "SECRET", ANN);
     plant(&moved.join("app"), "seen\n", ANN);
     plant(&sandbox.home.join("keys.json"), "SECRET", ANN);
+    sandbox.launch.see.push(moved.clone());
+    sandbox.launch.see_home.push("keys.json".into());
     let (moved, keys) = (
         moved.display().to_string(),
         sandbox.home.join("keys.json").display().to_string(),

@@ -969,7 +969,9 @@ pub fn serve(at: &Path, config: &str, bearer: &str) -> std::process::Child {
 
 fn exec(at: &Path, bearer: &str) -> (std::process::Child, Relay) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gateway"))
-        .args(["exec", "-q", "--config", "../exec.toml", "--"])
+        .args(["exec", "-q", "--config", "../exec.toml", "--see"])
+        .arg(std::env::current_exe().unwrap().parent().unwrap())
+        .arg("--")
         .arg(std::env::current_exe().unwrap())
         .arg("__relay")
         .current_dir(at.join("work"))

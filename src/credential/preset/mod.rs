@@ -23,6 +23,8 @@ pub struct Preset {
     pub title: String,
     /// Origins that its clients need without a credential.
     pub allow: Vec<OriginPattern>,
+    /// The sets of the home that the sandbox shows with it: what a person wrote for its programs.
+    pub home: Vec<String>,
     /// The registry whose hosts the user's own configuration names; see [`Registry::origins`].
     pub registry: Option<Registry>,
     /// Its credentials.
@@ -169,6 +171,8 @@ struct RawPreset {
     title: String,
     #[serde(default)]
     allow: Vec<String>,
+    #[serde(default)]
+    home: Vec<String>,
     registry: Option<Registry>,
     credential: Vec<RawCredential>,
 }
@@ -223,6 +227,7 @@ fn read(text: &str) -> Result<Preset, String> {
         name: raw.name,
         title: raw.title,
         allow: origins(&raw.allow)?,
+        home: raw.home,
         registry: raw.registry,
         credentials,
     })

@@ -1,11 +1,14 @@
 //! Probes of the file system: secrets, devices, mounts, and the kernel's own files.
 
 use std::fs::{self, FileType, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use super::plant::{LATE, PLANTED};
 use super::{Probe, Targets, Verdict, all_refused, attempt};
 
 pub const PROBES: &[Probe] = &[
@@ -18,6 +21,16 @@ pub const PROBES: &[Probe] = &[
         name: "hidden-paths",
         tries: "reads the user's credential stores",
         run: hidden_paths,
+    },
+    Probe {
+        name: "write-outside",
+        tries: "writes to a file and makes one, where everybody may, beside the project and in a folder such as /tmp",
+        run: write_outside,
+    },
+    Probe {
+        name: "late-sockets",
+        tries: "connects to a socket that is made on the host after the start",
+        run: late_sockets,
     },
     Probe {
         name: "unmount",
@@ -97,17 +110,63 @@ fn canary_files(targets: &Targets) -> Verdict {
 }
 
 fn hidden_paths(targets: &Targets) -> Verdict {
-    for path in &targets.hidden {
+    let readable = |path: &&PathBuf| {
         let file = fs::read(path).is_ok_and(|content| !content.is_empty());
-        let directory = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
-        if file || directory {
-            return Verdict::Escaped(path.display().to_string());
+        // What is made of the person's git settings is their name alone.
+        let is_identity = path.ends_with(".gitconfig")
+            && fs::read_to_string(path).is_ok_and(|text| {
+                text.lines()
+                    .all(|line| IDENTITY.iter().any(|start| line.starts_with(start)))
+            });
+        (file && !is_identity) || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
+    };
+    let read: Vec<String> = targets
+        .hidden
+        .iter()
+        .filter(readable)
+        .map(|path| path.display().to_string())
+        .collect();
+    match (read.len(), targets.hidden.len()) {
+        (_, 0) => Verdict::NotApplicable("the host has none of them".into()),
+        (0, count) => Verdict::Held(format!("{count} paths, all empty or absent")),
+        (some, count) => Verdict::Escaped(format!("{some} of {count}: {}", read.join(", "))),
+    }
+}
+
+/// Tries each planted place; the host's side sees whether anything came of it.
+pub fn write_outside(targets: &Targets) -> Verdict {
+    let mut attempts = Vec::new();
+    for folder in &targets.folders {
+        let file = folder.join(PLANTED);
+        let written = OpenOptions::new().append(true).open(&file);
+        attempts.push((
+            file.display().to_string(),
+            written.and_then(|mut file| file.write_all(b"written from inside")),
+        ));
+        let new = folder.join("new");
+        attempts.push((new.display().to_string(), fs::write(&new, "")));
+        attempts.push((
+            format!("a link in {}", folder.display()),
+            std::os::unix::fs::symlink("/", folder.join("link")),
+        ));
+    }
+    all_refused(attempts)
+}
+
+fn late_sockets(targets: &Targets) -> Verdict {
+    let until = Instant::now() + PATIENCE;
+    if targets.late_sockets.is_empty() {
+        return Verdict::NotApplicable("none could be planted".into());
+    }
+    while Instant::now() < until {
+        for path in &targets.late_sockets {
+            if UnixStream::connect(path).is_ok() {
+                return Verdict::Escaped(path.display().to_string());
+            }
         }
+        std::thread::sleep(Duration::from_millis(50));
     }
-    match targets.hidden.len() {
-        0 => Verdict::NotApplicable("the host has none of them".into()),
-        count => Verdict::Held(format!("{count} paths, all empty or absent")),
-    }
+    Verdict::Held("none came into reach".into())
 }
 
 fn unmount(_: &Targets) -> Verdict {
@@ -141,7 +200,7 @@ fn unmount(_: &Targets) -> Verdict {
             format!("remount {name}"),
             attempt(libc::SYS_mount, [path, path, 0, remount, 0, 0]),
         ));
-        let elsewhere = c"/mnt".as_ptr() as usize;
+        let elsewhere = c"/usr".as_ptr() as usize;
         attempts.push((
             format!("move {name}"),
             attempt(
@@ -156,7 +215,7 @@ fn unmount(_: &Targets) -> Verdict {
 fn mount(_: &Targets) -> Verdict {
     let (root, to, kind) = (
         c"/".as_ptr() as usize,
-        c"/mnt".as_ptr() as usize,
+        c"/usr".as_ptr() as usize,
         c"tmpfs".as_ptr() as usize,
     );
     let here = libc::AT_FDCWD as usize;
@@ -282,6 +341,9 @@ fn git_hooks(_: &Targets) -> Verdict {
     verdict
 }
 
+/// How long a late socket is waited for: longer than the host's side takes to make it.
+const PATIENCE: Duration = Duration::from_millis(LATE.as_millis() as u64 * 3);
+const IDENTITY: [&str; 3] = ["[user]", "\tname = ", "\temail = "];
 const DEVICES: &[&str] = &[
     "/dev/mem",
     "/dev/kmem",

@@ -15,8 +15,10 @@ mod kernel;
 mod network;
 mod plant;
 mod processes;
+mod stores;
 
 pub use plant::{Guard, Targets, plant};
+pub use stores::STORES;
 
 /// The variable that carries the [`Targets`] into the sandbox, as JSON.
 pub const TARGETS_VARIABLE: &str = "GATEWAY_ESCAPE_TARGETS";

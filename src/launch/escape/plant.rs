@@ -12,11 +12,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::git;
+use super::{STORES, git};
 use crate::launch::hide;
 
 /// What the probes aim at. All of it is on the host, and none of it is a secret.
@@ -32,9 +33,13 @@ pub struct Targets {
     pub abstract_socket: Option<String>,
     /// Unix sockets by path.
     pub sockets: Vec<PathBuf>,
+    /// Unix sockets that are made [`LATE`] after the planting.
+    pub late_sockets: Vec<PathBuf>,
+    /// Folders in which everybody may write, each with a file [`PLANTED`] to which everybody may.
+    pub folders: Vec<PathBuf>,
     /// Files that hold the nonce.
     pub files: Vec<PathBuf>,
-    /// Credential stores that the host really has, not planted.
+    /// What of the customary credential stores the home really has, not planted.
     pub hidden: Vec<PathBuf>,
     /// A process with the nonce in its environment.
     pub pid: Option<u32>,
@@ -70,6 +75,8 @@ pub struct Guard {
     input: Option<PathBuf>,
     priority: i32,
     paths: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+    late: Vec<JoinHandle<io::Result<UnixListener>>>,
 }
 
 /// A server that greets whoever connects with the nonce, and counts them.
@@ -117,11 +124,11 @@ impl Drop for Greeter {
 }
 
 /// Plants things for the probes to aim at: sockets, a process, a terminal, files under `/tmp` and in the gateway's own
-/// state directory under `home`.
+/// state directory under `home`, a folder beside `project` in which everybody may write.
 ///
 /// # Errors
 /// What making one of them says.
-pub fn plant(home: Option<&Path>) -> io::Result<(Targets, Guard)> {
+pub fn plant(home: Option<&Path>, project: &Path) -> io::Result<(Targets, Guard)> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     let nonce: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -136,6 +143,8 @@ pub fn plant(home: Option<&Path>) -> io::Result<(Targets, Guard)> {
         input: None,
         priority: 0,
         paths: Vec::new(),
+        folders: Vec::new(),
+        late: Vec::new(),
     };
     let mut targets = Targets {
         nonce: nonce.clone(),
@@ -146,14 +155,18 @@ pub fn plant(home: Option<&Path>) -> io::Result<(Targets, Guard)> {
     guard.plant_unix(&mut targets)?;
     guard.plant_files(&mut targets, home)?;
     guard.plant_input(&mut targets)?;
+    guard.plant_folder(&mut targets, project)?;
     guard.plant_process(&mut targets)?;
     guard.plant_terminal(&mut targets)?;
     if let Some(home) = home {
-        targets.hidden = hide::IN_HOME
+        targets.hidden = STORES
             .iter()
+            .chain(hide::IN_HOME)
             .map(|name| home.join(name))
             .filter(|path| path.exists())
             .collect();
+        targets.hidden.sort();
+        targets.hidden.dedup();
     }
     Ok((targets, guard))
 }
@@ -202,6 +215,31 @@ impl Guard {
         for stream in &self.streams {
             if stream.accept().is_ok() {
                 breaches.push("a connection to a Unix socket".into());
+            }
+        }
+        for late in self.late.drain(..) {
+            let accepted = late.join().map(|made| {
+                made.and_then(|socket| {
+                    socket.set_nonblocking(true)?;
+                    socket.accept().map(drop)
+                })
+            });
+            if matches!(accepted, Ok(Ok(()))) {
+                breaches.push("a connection to a Unix socket that was made later".into());
+            }
+        }
+        for folder in &self.folders {
+            let names = fs::read_dir(folder)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.file_name());
+            let unknown = names
+                .filter(|name| name != PLANTED && name != LATE_SOCKET)
+                .count();
+            let changed = fs::read_to_string(folder.join(PLANTED)).is_ok_and(|text| text != self.nonce);
+            if unknown > 0 || changed {
+                breaches.push(format!("a file in {}", folder.display()));
             }
         }
         if let Some((master, _)) = &mut self.terminal {
@@ -310,6 +348,35 @@ impl Guard {
         rustix::process::getpriority_process(process).unwrap_or(self.priority)
     }
 
+    /// Beside the project: a folder such as `/tmp`, with a file that everybody may read and change, and a socket to come.
+    fn plant_folder(&mut self, targets: &mut Targets, project: &Path) -> io::Result<()> {
+        let Some(beside) = project.parent() else {
+            return Ok(());
+        };
+        let folder = beside.join(format!("gateway-escape-{}", self.nonce));
+        match fs::create_dir(&folder) {
+            // Then nobody whom the command could be may write there.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+            made => made?,
+        }
+        self.folders.push(folder.clone());
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777))?;
+        let file = folder.join(PLANTED);
+        fs::write(&file, &self.nonce)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666))?;
+        let socket = folder.join(LATE_SOCKET);
+        targets.late_sockets.push(socket.clone());
+        targets.folders.push(folder);
+        targets.files.push(file);
+        self.late.push(std::thread::spawn(move || {
+            std::thread::sleep(LATE);
+            let listener = UnixListener::bind(&socket)?;
+            fs::set_permissions(&socket, fs::Permissions::from_mode(0o666))?;
+            Ok(listener)
+        }));
+        Ok(())
+    }
+
     fn plant_process(&mut self, targets: &mut Targets) -> io::Result<()> {
         let process = Command::new("sleep")
             .arg("3600")
@@ -355,15 +422,23 @@ impl Drop for Guard {
             let _ = process.kill();
             let _ = process.wait();
         }
+        for late in self.late.drain(..) {
+            let _ = late.join();
+        }
         for path in &self.paths {
             let _ = fs::remove_file(path);
         }
-        if let Some(folder) = &self.repositories {
+        for folder in self.folders.iter().chain(&self.repositories) {
             let _ = fs::remove_dir_all(folder);
         }
     }
 }
 
+/// How long after the planting the late sockets are made.
+pub const LATE: Duration = Duration::from_millis(700);
+/// The file in each planted folder.
+pub const PLANTED: &str = "planted";
+const LATE_SOCKET: &str = "late.sock";
 /// The variable that carries the nonce in the planted process.
 pub const CANARY_VARIABLE: &str = "GATEWAY_ESCAPE_CANARY";
 

@@ -1,0 +1,134 @@
+//! What a program's name leads to: where it is found, and every name that decides what then runs.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Finds a program as `execvp` does: by its path, or in the directories of `search`.
+pub fn find(name: &OsStr, search: &OsStr, directory: &Path) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(directory.join(name)).filter(|path| path.is_file());
+    }
+    let mut places = std::env::split_paths(search).map(|folder| directory.join(folder).join(name));
+    places.find(|path| path.is_file())
+}
+
+/// Every name that decides what runs when `program` is run: its own, those of the links on its way, and its interpreter's.
+///
+/// Whoever can put something else in the place of one of them decides what runs.
+pub fn names(program: &Path) -> Vec<PathBuf> {
+    let mut names = vec![program.to_owned()];
+    let real = follow(program, &mut names);
+    let interpreter = interpreter(&real).filter(|interpreter| interpreter.is_absolute());
+    names.push(real);
+    if let Some(interpreter) = interpreter {
+        names.push(interpreter.clone());
+        let real = follow(&interpreter, &mut names);
+        names.push(real);
+    }
+    names
+}
+
+/// The links on the way of a path, each where it lies.
+pub fn links(path: &Path) -> Vec<PathBuf> {
+    let mut links = Vec::new();
+    follow(path, &mut links);
+    links
+}
+
+/// Follows a path as the kernel does, noting each link.
+fn follow(path: &Path, links: &mut Vec<PathBuf>) -> PathBuf {
+    let mut rest: Vec<PathBuf> = parts(path);
+    let mut real = PathBuf::from("/");
+    let mut left = MOST_LINKS;
+    while let Some(part) = rest.pop() {
+        if part == Path::new("..") {
+            real.pop();
+            continue;
+        }
+        let next = real.join(&part);
+        match std::fs::read_link(&next) {
+            Ok(target) if left > 0 => {
+                left -= 1;
+                links.push(next);
+                if target.is_absolute() {
+                    real = PathBuf::from("/");
+                }
+                rest.extend(parts(&target));
+            }
+            _ => real = next,
+        }
+    }
+    real
+}
+
+/// The parts of a path, the first one last.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let mut parts: Vec<PathBuf> = path
+        .components()
+        .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir))
+        .map(|part| PathBuf::from(part.as_os_str()))
+        .collect();
+    parts.reverse();
+    parts
+}
+
+/// The program that the first line of a script names.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    let mut head = Vec::new();
+    let file = std::fs::File::open(script).ok()?;
+    file.take(LONGEST_FIRST_LINE).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let word = line
+        .split(|byte| byte.is_ascii_whitespace())
+        .find(|word| !word.is_empty())?;
+    Some(PathBuf::from(OsStr::from_bytes(word)))
+}
+
+/// As many as the kernel follows.
+const MOST_LINKS: usize = 40;
+/// As long as the kernel reads it.
+const LONGEST_FIRST_LINE: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_link_and_the_interpreter_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = std::fs::canonicalize(folder.path()).unwrap();
+        std::fs::create_dir_all(at.join("real/bin")).unwrap();
+        std::fs::write(
+            at.join("real/bin/tool"),
+            format!("#! {}/python -u\n", at.display()),
+        )
+        .unwrap();
+        std::os::unix::fs::symlink("/bin/sh", at.join("python")).unwrap();
+        std::os::unix::fs::symlink("real", at.join("current")).unwrap();
+        std::os::unix::fs::symlink("../current/bin/tool", at.join("real/tool")).unwrap();
+        let names = names(&at.join("real/tool"));
+        for name in ["real/tool", "current", "real/bin/tool", "python"] {
+            assert!(names.contains(&at.join(name)), "{name} in {names:?}");
+        }
+        assert!(names.contains(&std::fs::canonicalize("/bin/sh").unwrap()));
+    }
+
+    #[test]
+    fn a_circle_of_links_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        std::os::unix::fs::symlink(&two, &one).unwrap();
+        std::os::unix::fs::symlink(&one, &two).unwrap();
+        assert!(names(&one).len() > 2);
+    }
+
+    #[test]
+    fn a_program_is_found_by_its_path_or_by_the_search_path() {
+        let find = |name: &str| find(OsStr::new(name), OsStr::new("/nowhere:/bin"), Path::new("/"));
+        assert_eq!(find("sh"), Some("/bin/sh".into()));
+        assert_eq!(find("bin/sh"), Some("/bin/sh".into()));
+        assert_eq!(find("no-such-program"), None);
+    }
+}

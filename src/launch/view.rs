@@ -1,0 +1,134 @@
+//! What of the host's system is seen: a closed list. Nothing else of the host is there, whatever appears on it later.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Directories and files of the system that are seen, read-only, where the host has them.
+///
+/// Only where programs, libraries and their data lie. No place of sockets, of state, of logs or of other people's files:
+/// of `/nix` and `/var/guix`, for one, not the sockets of the daemons that build with the network of the host.
+pub const TREES: &[&str] = &[
+    "/usr",
+    "/usr/local",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+    "/nix/var/nix/profiles",
+    "/gnu/store",
+    "/var/guix/profiles",
+    "/home/linuxbrew/.linuxbrew",
+    "/var/lib/alternatives",
+    "/var/lib/ca-certificates",
+    "/var/lib/dpkg",
+    "/var/lib/gems",
+    "/var/lib/ghc",
+    "/var/lib/texmf",
+    "/var/cache/fontconfig",
+    "/run/current-system",
+    "/run/booted-system",
+    "/run/opengl-driver",
+];
+
+/// Fresh, empty and writable: memory takes the place of what the host has there.
+pub const FRESH: &[&str] = &["/run", "/tmp", "/var/tmp"];
+
+/// Directories that are not files of anybody's: no project, and not to be seen by name.
+pub const KERNELS: &[&str] = &["/proc", "/sys", "/dev"];
+
+/// The real paths of the [`TREES`] that the host has, none of them below another.
+pub fn trees() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for path in TREES {
+        let Ok(real) = fs::canonicalize(path) else {
+            continue;
+        };
+        if !found.iter().any(|other| real.starts_with(other)) {
+            found.push(real);
+        }
+    }
+    found
+}
+
+/// The links by which the system's directories have their other names: those at the top of the host, such as `/bin` and,
+/// on some systems, `/home`; and the old names of what is in `/run`.
+pub fn links() -> Vec<(PathBuf, PathBuf)> {
+    let mut links: Vec<(PathBuf, PathBuf)> = fs::read_dir("/")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()) && entry.path().is_dir())
+        .filter_map(|entry| Some((entry.path(), fs::read_link(entry.path()).ok()?)))
+        .filter(|(path, _)| {
+            !FRESH
+                .iter()
+                .chain(KERNELS)
+                .any(|own| Path::new(own).starts_with(path))
+        })
+        .collect();
+    for tree in TREES.iter().filter(|tree| tree.starts_with("/run/")) {
+        // These are links to where such systems keep all programs.
+        if let Ok(target) = fs::read_link(tree) {
+            links.push((PathBuf::from(tree), target));
+        }
+    }
+    links.push(("/var/run".into(), "/run".into()));
+    links.push(("/var/lock".into(), "/run/lock".into()));
+    links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_tree_holds_a_place_of_sockets_state_or_homes() {
+        for tree in TREES.iter().map(Path::new) {
+            for other in [
+                "/run",
+                "/tmp",
+                "/var/tmp",
+                "/var/run",
+                "/var/log",
+                "/var/spool",
+                "/home/ann",
+                "/root",
+                "/srv",
+                "/mnt/c",
+                "/media",
+                "/nix/var/nix/daemon-socket",
+                "/var/guix/daemon-socket",
+                "/var/lib/docker",
+                "/proc",
+                "/sys",
+                "/dev",
+                "/boot",
+            ] {
+                assert!(
+                    !Path::new(other).starts_with(tree),
+                    "{} holds {other}",
+                    tree.display()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_trees_of_this_system_are_real_and_apart() {
+        let trees = trees();
+        assert!(trees.contains(&PathBuf::from("/usr")) && trees.contains(&PathBuf::from("/etc")));
+        for tree in &trees {
+            assert_eq!(fs::canonicalize(tree).unwrap(), *tree);
+            assert!(
+                trees
+                    .iter()
+                    .all(|other| other == tree || !tree.starts_with(other))
+            );
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Watching, from outside, what is hidden in a project.
+//!
+//! A project is the host's own directory, in which something can be hidden only by a mount over it. That mount is on the
+//! file, not on its name: a program of the host that puts another in its place uncovers the name. So a single file is not
+//! hidden in a project at all, since editors and rotations do just that, and leave copies beside it. What is hidden there, a
+//! directory or a file of the gateway's own, is watched, and the command is ended when its name comes to mean another.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+use super::error::{At, Failure, Step};
+use super::layout::Layout;
+
+/// What a name means: the device and the inode.
+type Meaning = (u64, u64);
+
+/// The names that are hidden in projects, and what they meant at the start.
+#[derive(Debug)]
+pub struct Watch {
+    events: OwnedFd,
+    names: Vec<(PathBuf, Meaning)>,
+}
+
+impl Watch {
+    /// Begins to watch; `None` if nothing is hidden in a project.
+    ///
+    /// # Errors
+    /// A [`Step::Hide`] failure: what cannot be watched is not hidden well enough to begin.
+    pub fn begin(layout: &Layout) -> Result<Option<Self>, Failure> {
+        let names: Vec<(PathBuf, Meaning)> = hidden_in_projects(layout)
+            .filter_map(|path| Some((path.to_owned(), meaning(path)?)))
+            .collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).at(Step::Hide, "inotify")?;
+        let changes = WatchFlags::MOVE | WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
+        for (path, _) in &names {
+            // To move a directory above it away is to change what the name means.
+            for directory in path.ancestors().skip(1).filter(|above| above.parent().is_some()) {
+                match inotify::add_watch(&events, directory, changes) {
+                    // One that this user may not read they may not change either.
+                    Ok(_) | Err(rustix::io::Errno::ACCESS) => {}
+                    Err(error) => {
+                        return Err(Failure::of(Step::Hide, error, directory.display().to_string()));
+                    }
+                }
+            }
+        }
+        Ok(Some(Self { events, names }))
+    }
+
+    /// What to wait on.
+    pub fn events(&self) -> &OwnedFd {
+        &self.events
+    }
+
+    /// Looks, after an event, whether a name has come to mean something else, or nothing.
+    pub fn uncovered(&self) -> Option<&Path> {
+        let mut buffer = [0; 4096];
+        while rustix::io::read(&self.events, &mut buffer[..]).is_ok_and(|bytes| bytes > 0) {}
+        let changed = |(path, before): &&(PathBuf, Meaning)| meaning(path) != Some(*before);
+        self.names.iter().find(changed).map(|(path, _)| path.as_path())
+    }
+}
+
+/// Refuses to hide a single file in a project, unless it is the gateway's own.
+///
+/// # Errors
+/// A [`Step::Prepare`] failure that names the first.
+pub fn refuse_files(layout: &Layout) -> Result<(), Failure> {
+    let own = |path: &Path| {
+        layout
+            .own
+            .iter()
+            .any(|own| path == own || super::named(own).as_deref() == Some(path))
+    };
+    for path in hidden_in_projects(layout).filter(|path| !own(path)) {
+        if !path.is_dir() {
+            let why = format!(
+                "`{}` cannot be hidden: it is a file in a project, and a program that saves it anew, or beside it, would \
+                 show it; move it out of the project, or hide a directory that holds it",
+                path.display()
+            );
+            return Err(Failure::new(Step::Prepare, why));
+        }
+    }
+    Ok(())
+}
+
+fn hidden_in_projects(layout: &Layout) -> impl Iterator<Item = &Path> {
+    let hidden = layout.hidden.iter().map(PathBuf::as_path);
+    hidden.filter(|path| layout.in_project(path))
+}
+
+fn meaning(path: &Path) -> Option<Meaning> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
