@@ -151,11 +151,11 @@ impl Layout {
             layout.projects.push(project);
         }
         let directory = layout.working_directory.clone();
-        let built_in = layout.built_in_hidden();
         if layout
             .hidden
             .iter()
-            .chain(&built_in)
+            .cloned()
+            .chain(layout.known_stores())
             .any(|hidden| directory.starts_with(hidden))
         {
             return Err(refused(&directory, "lies in what is hidden"));
@@ -261,15 +261,17 @@ impl Layout {
             .flat_map(|home| self.seen_in_home.iter().map(|name| home.join(name)))
     }
 
-    /// Known to hold credentials: hidden unless a person named the very path, or one below it.
+    /// What is known to hold credentials and is hidden: not what a person named, or below which they named something.
     pub fn built_in_hidden(&self) -> Vec<PathBuf> {
+        let seen: Vec<PathBuf> = self.places_in_home().collect();
+        let named = |hidden: &PathBuf| seen.iter().any(|seen| seen.starts_with(hidden));
+        self.known_stores().filter(|hidden| !named(hidden)).collect()
+    }
+
+    fn known_stores(&self) -> impl Iterator<Item = PathBuf> {
         let home = self.home.path();
-        let named = |hidden: &PathBuf| self.places_in_home().any(|seen| seen.starts_with(hidden));
-        let in_home = hide::IN_HOME.iter().map(|name| home.join(name));
-        in_home
-            .chain(hide::ELSEWHERE.iter().map(PathBuf::from))
-            .filter(|hidden| !named(hidden))
-            .collect()
+        let in_home = hide::IN_HOME.iter().map(move |name| home.join(name));
+        in_home.chain(hide::ELSEWHERE.iter().map(PathBuf::from))
     }
 
     /// Tells whether a directory exists inside: it is seen, or something is below it.
@@ -308,10 +310,8 @@ impl Layout {
         {
             return Some("belongs to the system");
         }
-        let home = self.home.path();
-        let in_home = hide::IN_HOME.iter().map(|name| home.join(name));
-        if in_home
-            .chain(hide::ELSEWHERE.iter().map(PathBuf::from))
+        if self
+            .known_stores()
             .any(|hidden| holds(&hidden) || directory.starts_with(&hidden))
         {
             return Some("holds, or lies in, what is hidden");

@@ -292,9 +292,10 @@ fn an_echo_in_any_encoding_is_found(rig: &Rig) {
         |secret| URL_SAFE_NO_PAD.encode(format!("xy{secret}")),
         |secret| percent(secret.as_bytes(), |byte| byte.is_ascii_alphanumeric()),
         |secret| {
-            percent(secret.as_bytes(), |byte| byte.is_ascii_alphanumeric())
-                .to_lowercase()
-                .replace(&secret.to_lowercase(), secret)
+            let upper = percent(secret.as_bytes(), |byte| byte.is_ascii_alphanumeric());
+            ["%2B", "%2D", "%2F"]
+                .iter()
+                .fold(upper, |text, escape| text.replace(escape, &escape.to_lowercase()))
         },
         |secret| secret.replace('/', "\\/"),
         |secret| hex(secret.as_bytes()),
@@ -302,7 +303,7 @@ fn an_echo_in_any_encoding_is_found(rig: &Rig) {
         |secret| secret.replace('/', "&#x2F;"),
         |secret| secret.replace('+', "&#43;"),
         |secret| format!("{secret}{secret}"),
-        |secret| format!("{}{secret}", &secret[..10]),
+        |secret| format!("{}{secret}", &secret[..6]),
     ];
     for (at, encoding) in encodings.into_iter().enumerate() {
         let path = format!("/encoded/{at}");
@@ -315,9 +316,8 @@ fn an_echo_in_any_encoding_is_found(rig: &Rig) {
         for way in Way::SECURE {
             let answer = ask(rig, way, &path);
             assert_eq!(answer.status, 200);
-            // The lower-cased percent form loses the letters' case, and a part of a secret is not known as one: neither becomes
-            // the phantom. The whole secret behind that part does, as `settle` checks.
-            if at != 7 && at != 14 {
+            // So few letters are no piece, and stay. The whole secret behind them does not, as `settle` checks.
+            if at != 14 {
                 let expected = [rig.phantom(way, "bearer"), rig.phantom(way, "xkey")]
                     .map(encoding)
                     .join("\n");
