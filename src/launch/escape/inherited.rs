@@ -73,10 +73,11 @@ fn process_group(_: &Targets) -> Verdict {
 
 fn bounds(_: &Targets) -> Verdict {
     let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let (mut seen, mut room) = (BTreeSet::new(), 0_u64);
+    // An overlay writes to a file system in memory, and tells that one's totals.
+    let (mut seen, mut totals, mut room) = (BTreeSet::new(), BTreeSet::new(), 0_u64);
     for line in table.lines() {
         let mut words = line.split(' ').skip(1);
-        let (Some(path), Some("tmpfs" | "overlay")) = (words.next(), words.next()) else {
+        let (Some(path), Some(kind @ ("tmpfs" | "overlay"))) = (words.next(), words.next()) else {
             continue;
         };
         let (Ok(found), Ok(sizes)) = (fs::metadata(path), rustix::fs::statvfs(path)) else {
@@ -87,7 +88,11 @@ fn bounds(_: &Targets) -> Verdict {
             if sizes.f_blocks == 0 {
                 return Verdict::Escaped(format!("{path} has no bound"));
             }
-            room = room.saturating_add(sizes.f_blocks.saturating_mul(sizes.f_frsize));
+            let size = sizes.f_blocks.saturating_mul(sizes.f_frsize);
+            if kind == "tmpfs" || !totals.contains(&(size, sizes.f_files)) {
+                room = room.saturating_add(size);
+            }
+            totals.insert((size, sizes.f_files));
         }
     }
     let machine = rustix::system::sysinfo();

@@ -53,10 +53,9 @@ pub fn probes() -> Vec<Probe> {
     [
         network::PROBES,
         processes::PROBES,
-        files::PROBES,
-        git::PROBES,
         inherited::PROBES,
         files::PROBES,
+        git::PROBES,
         kernel::PROBES,
     ]
     .concat()
