@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gateway::intercept::Accepted;
-use gateway::session::{Identified, Lend, Session};
+use gateway::session::{Identified, Presented, Session};
 
-pub fn forged(accepted: Accepted, session: Arc<Session>, lends: Vec<Lend>) -> Identified {
-    Identified { accepted, session, lends }
+pub fn forged(accepted: Accepted, session: Arc<Session>, presented: Presented) -> Identified {
+    Identified { accepted, session, presented }
 }
