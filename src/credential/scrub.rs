@@ -1,7 +1,7 @@
 //! Puts the phantom back wherever an answer echoes a lent secret, in place, while it streams.
 //!
 //! Phantoms are as long as their secrets and of the same character classes, so no length changes and `Content-Length` stays
-//! true. Every whole echo is replaced, also where echoes overlap; and of secrets that have a [`Part`](super::part::Part) every piece
+//! true. Every whole echo is replaced, also where echoes overlap; and of secrets that have a `Part` every piece
 //! of so many letters, in fields, in the first [`FINE`] bytes of a content or message, and at each end.
 //!
 //! What could, by its shape, begin an echo is held back until more comes or the content ends, however long that takes. What is

@@ -1,7 +1,7 @@
 //! Which environment variables reach the command.
 //!
-//! A list of names ([`passed`]) and what the person names; of the former only values that look like no credential
-//! ([`detect`]). The gateway's own settings, phantoms above all, come last.
+//! A list of names (`passed`) and what the person names; of the former only values that look like no credential
+//! (`detect`). The gateway's own settings, phantoms above all, come last.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,6 +1,6 @@
 //! What is known to hold credentials, by name: hidden also where it lies below something that is seen.
 //!
-//! This is the second wall. The first is that nothing is seen but what [`super::layout`] and [`super::tools`] list.
+//! This is the second wall. The first is that nothing is seen but what `layout` and [`super::tools`] list.
 
 /// Under the home directory: seen only where a person names the very path, and never part of a project.
 pub const IN_HOME: &[&str] = &[

@@ -128,20 +128,19 @@ fn has_hidden_separator(path: &[u8]) -> bool {
 /// Refuses a resolved path that is another one to an origin that decodes it again, however often.
 ///
 /// What the first decoding brings to light is data within a segment, a kept `%2F` too; but no dot segment. Any further one
-/// may bring neither a dot segment nor a separator, a control or bytes that are no UTF-8.
+/// may bring neither a dot segment nor a separator or a control. A name with a percent sign (`per%25cent`) may well become
+/// bytes that are no text.
 fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
     let mut separators = None;
     let mut text = path.to_vec();
     for _ in 0..MOST_DECODINGS {
         let decoded: Vec<u8> = percent_encoding::percent_decode(&text).collect();
-        let Ok(reading) = std::str::from_utf8(&decoded) else {
-            return Err(TargetMalformed::Escape);
-        };
+        let reading = read_loosely(&decoded);
         if reading.split(SEPARATORS).any(is_dots) {
             return Err(TargetMalformed::DotSegment);
         }
-        let found = decoded
-            .iter()
+        let found = reading
+            .bytes()
             .filter(|b| matches!(b, b'/' | b'\\') || b.is_ascii_control())
             .count();
         if found > *separators.get_or_insert(found) {
@@ -153,6 +152,30 @@ fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
         text = decoded;
     }
     Err(TargetMalformed::EncodedSlash)
+}
+
+/// Reads bytes as the loosest of origins does: an ASCII character in more bytes than it needs is that character (`%c0%ae` is
+/// a dot).
+fn read_loosely(bytes: &[u8]) -> String {
+    let mut text = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let [first, after @ ..] = rest {
+        let (byte, behind) = match rest {
+            [0xc0 | 0xc1, last @ 0x80..=0xbf, behind @ ..] => (overlong(*first, *last), behind),
+            [0xe0, middle @ (0x80 | 0x81), last @ 0x80..=0xbf, behind @ ..]
+            | [0xf0, 0x80, middle @ (0x80 | 0x81), last @ 0x80..=0xbf, behind @ ..] => {
+                (overlong(*middle, *last), behind)
+            }
+            _ => (*first, after),
+        };
+        text.push(byte);
+        rest = behind;
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn overlong(before: u8, last: u8) -> u8 {
+    (before & 1) << 6 | last & 0x3f
 }
 
 /// Whether some origins read a segment, or its part before or behind a parameter, as `.` or `..`: they cut off white space, and

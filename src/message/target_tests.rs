@@ -159,6 +159,10 @@ fn no_further_decoding_brings_a_dot_segment_to_light() {
         "/p/1/x%EF%BC%8F../2",
         "/p/1/%25EF%25BC%258E./2",
         "/p/1/%25c0%25ae%25c0%25ae/2",
+        "/p/1/%25e0%2580%25ae%25c0%25ae/2",
+        "/p/1/%25f0%2580%2580%25ae./2",
+        "/p/1/a%25c0%25af..%25c0%25af2",
+        "/p/1/a%25c1%259cb/2",
         "/p/1/%25252525252525252525252e/2",
     ] {
         for slashes in [EncodedSlash::Keep, EncodedSlash::Refuse] {
@@ -170,6 +174,8 @@ fn no_further_decoding_brings_a_dot_segment_to_light() {
         "/@scope%2Fname",
         "/projects/group%2Fproject/files/a%2Fb.txt",
         "/a%2520b",
+        "/blobs/per%25cent",
+        "/blobs/100%25e4",
         "/a/...",
         "/compare/main...feature",
         "/wiki/%E5%85%A8%EF%BC%8F%E8%A7%92",

@@ -240,6 +240,9 @@ impl<'a> Search<'a> {
                 lent.push(at);
                 continue;
             }
+            if self.signed.is_signature_parameter(&name) {
+                continue;
+            }
             let mut credential_name = self.is_credential_parameter(&folded_parameter(&name));
             let mut presented = None;
             for bound in self.bound {

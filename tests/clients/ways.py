@@ -143,7 +143,7 @@ class Way:
 
     def sandboxed(self):
         """The clients' own folder is none of the system's: it has to be shown."""
-        return ["exec", "-q", "--config", str(self.config), "--see", str(self.home), "--"]
+        return ["exec", "-q", "--config", str(self.config), "--see", os.environ["GATEWAY_CLIENTS"], "--"]
 
     def environment(self, client):
         """Nothing of the tests' own proxies, CA files and credentials; then what the way gives."""

@@ -159,7 +159,7 @@ fn nothing_is_asked_of_a_signing_host_without_the_sessions_key(rig: &Rig) {
             "/theirs/key?AWSAccessKeyId=AKIAATTACKER00000000&Expires=4102444800&Signature=c2ln",
             "",
             403,
-            "sigv4_absent",
+            "foreign_credential",
         ),
         (
             OBJECTS,
@@ -184,7 +184,7 @@ fn nothing_is_asked_of_a_signing_host_without_the_sessions_key(rig: &Rig) {
             "/theirs/key",
             "x-amz-s3session-token: theirs\r\n",
             403,
-            "sigv4_absent",
+            "foreign_credential",
         ),
         (
             OBJECTS,

@@ -1,7 +1,7 @@
 //! What the command leaves in the projects: a person's tools outside shall run nothing of it unawares.
 //!
 //! [`Watch`] looks before the command runs and again after it has ended. It disarms repositories that have come, takes
-//! away what [`super::git`] put up, and tells which files that a tool runs by itself are new or changed. The gateway
+//! away what `launch::git` put up, and tells which files that a tool runs by itself are new or changed. The gateway
 //! process does this, which also outlives a launcher that is killed.
 
 use std::collections::BTreeMap;

@@ -33,9 +33,9 @@ pub struct Targets {
     pub abstract_socket: Option<String>,
     /// Unix sockets by path.
     pub sockets: Vec<PathBuf>,
-    /// Unix sockets that are made [`LATE`] after the planting.
+    /// Unix sockets that are made a moment after the planting.
     pub late_sockets: Vec<PathBuf>,
-    /// Folders in which everybody may write, each with a file [`PLANTED`] to which everybody may.
+    /// Folders in which everybody may write, each with a file `planted` to which everybody may.
     pub folders: Vec<PathBuf>,
     /// Files that hold the nonce.
     pub files: Vec<PathBuf>,

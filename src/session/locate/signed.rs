@@ -44,12 +44,17 @@ impl Signed {
         matches!(self, Self::Recipe(recipe) if recipe.is_signature_field(name.as_str()))
     }
 
+    /// Whether a query parameter does.
+    pub(super) fn is_signature_parameter(&self, name: &str) -> bool {
+        matches!(self, Self::Recipe(recipe) if recipe.is_signature_parameter(name))
+    }
+
     /// Whether a field holds a credential that is bound to the key of the signature.
     pub(super) fn goes_with(&self, name: &HeaderName, value: &[u8]) -> bool {
         matches!(self, Self::Recipe(recipe) if recipe.goes_with(name.as_str(), value))
     }
 
-    /// Whether a query parameter is.
+    /// Whether a query parameter is a part of the signature.
     pub(super) fn has_parameter(&self, name: &str) -> bool {
         match self {
             Self::Nothing | Self::SigV4Fields => false,

@@ -279,6 +279,13 @@ impl Recipe {
             .any(|slot| matches!(slot, Slot::Header(field) if field == name))
     }
 
+    /// Whether a query parameter carries the signature.
+    #[must_use]
+    pub fn is_signature_parameter(&self, name: &str) -> bool {
+        self.signature_slots()
+            .any(|slot| matches!(slot, Slot::Query(parameter) if **parameter == *name))
+    }
+
     /// Whether a field holds a credential that may stand beside the signature as it is, since it is bound to the signing key
     /// and worth nothing without.
     #[must_use]
