@@ -843,3 +843,16 @@ fn a_preset_shows_what_a_person_wrote_for_its_programs() {
         "{said}"
     );
 }
+
+#[test]
+fn root_names_the_commands_user_by_name_or_by_numbers() {
+    for (user, said) in [("nobody", "65534\n"), ("12399:12399", "12399\n")] {
+        let (_folder, mut command) = exec(&[], &["-q", "--user", user, "--", "id", "-u"]);
+        let output = command.output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            said,
+            "{user}: {output:?}"
+        );
+    }
+}

@@ -218,13 +218,13 @@ impl Flags {
                 && user.len() <= 64
                 && user
                     .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte));
             let read = if fits {
                 Ok(user.clone())
             } else {
                 Err(Doubt::new(
                     "it is no user's name or number",
-                    "write for example `nobody`",
+                    "write for example `nobody` or `1000:1000`",
                 ))
             };
             config.sandbox.user = line.value("--user", user, read);

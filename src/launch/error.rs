@@ -148,7 +148,8 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     }
 }
 
-/// Why the command was not run, or did not end by itself: [`Error::Uncovered`], [`Error::Output`] and [`Error::Killed`].
+/// Why the command was not run, or did not end by itself: [`Error::Uncovered`], [`Error::GatewayGone`],
+/// [`Error::Output`] and [`Error::Killed`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A step of making the sandbox failed.
@@ -190,6 +191,9 @@ pub enum Error {
         /// What `execve` said.
         source: io::Error,
     },
+    /// The gateway process ended before the command. The command has been ended.
+    #[error("the gateway process was ended from outside, and the command with it")]
+    GatewayGone,
     /// The sandbox's first process vanished before the command's end.
     #[error("the sandbox was killed from outside")]
     Killed,
@@ -211,7 +215,7 @@ impl Error {
             Self::NotExecutable { .. } => 126,
             Self::Killed | Self::Uncovered(_) => 137,
             Self::Output { .. } => 1,
-            Self::Step(_) | Self::Gateway(_) | Self::GatewaySilent { .. } => 125,
+            Self::Step(_) | Self::Gateway(_) | Self::GatewaySilent { .. } | Self::GatewayGone => 125,
         }
     }
 
@@ -220,6 +224,11 @@ impl Error {
         match self {
             Self::Step(failure) => super::advice::for_failure(failure),
             Self::NotSeen { flag, .. } => Some(format!("show it to the command, to be read: `{flag}`")),
+            Self::GatewayGone => Some(
+                "what the command left in the project was not looked through: look for new files of git and other tools \
+                 before you run them there"
+                    .to_owned(),
+            ),
             Self::Uncovered(path) => Some(format!(
                 "the command may have read or changed it for a moment: look at `{}` before you start again, and keep it \
                  outside of what the command may change",

@@ -66,6 +66,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
         layout: sandbox.layout,
         watch,
         answer_due: None,
+        served: false,
         command: None,
         terminal: Terminal::own(),
         interactive: sandbox.interactive,
@@ -96,6 +97,8 @@ struct Launcher {
     watch: Option<Watch>,
     /// By when the gateway must have answered; `None` when it need not.
     answer_due: Option<Instant>,
+    /// Whether the gateway serves the sandbox.
+    served: bool,
     command: Option<Command>,
     terminal: Terminal,
     /// Whether the terminal is lent from the start.
@@ -159,7 +162,9 @@ impl Launcher {
             if ready.streams {
                 self.streams.copy();
             }
-            if ready.gateway {
+            // Once it serves it says nothing more, so that is its end. Nobody would look after what the command leaves.
+            let gateway_gone = ready.gateway && self.served;
+            if ready.gateway && !self.served {
                 self.pass_answer_on()?;
             }
             if ready.control {
@@ -168,6 +173,10 @@ impl Launcher {
             }
             if ready.init {
                 return self.conclude();
+            }
+            if gateway_gone {
+                self.init.end();
+                return Err(Error::GatewayGone);
             }
         }
     }
@@ -182,7 +191,8 @@ impl Launcher {
         });
         let mut files: Vec<BorrowedFd<'_>> = vec![self.arrivals.as_fd(), self.init.pidfd.as_fd()];
         files.extend(self.control.as_ref().map(AsFd::as_fd));
-        if self.answer_due.is_some() {
+        let hears_gateway = self.answer_due.is_some() || self.served;
+        if hears_gateway {
             files.push(self.gateway.as_fd());
         }
         files.extend(self.watch.as_ref().map(|watch| watch.events().as_fd()));
@@ -209,7 +219,7 @@ impl Launcher {
             signals: next(true),
             init: next(true),
             control: next(self.control.is_some()),
-            gateway: next(self.answer_due.is_some()),
+            gateway: next(hears_gateway),
             watch: next(self.watch.is_some()),
             streams: fired.any(|fired| fired),
         })
@@ -283,6 +293,7 @@ impl Launcher {
     fn pass_answer_on(&mut self) -> Result<(), Error> {
         self.answer_due = None;
         let answer = self.gateway.answer().map_err(Error::Gateway)?;
+        self.served = true;
         self.order(&Order::Proceed, &[answer.as_fd()])
     }
 

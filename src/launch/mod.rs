@@ -315,6 +315,12 @@ pub fn await_children(within: Duration) {
     before.restore();
 }
 
+/// What is to be seen but hidden as well: the gateway's own files, secrets, and what the person hides.
+fn see_refused(layout: &Layout) -> Option<&PathBuf> {
+    let is_hidden = |path: &&PathBuf| layout.hidden.iter().any(|hidden| path.starts_with(hidden));
+    layout.seen.iter().find(is_hidden)
+}
+
 /// The exit code of a launcher that never started the command.
 pub const LAUNCHER_FAILED: u8 = 125;
 
@@ -454,6 +460,13 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
             );
             return Err(Failure::new(Step::Prepare, why));
         }
+    }
+    if let Some(path) = see_refused(&layout) {
+        let why = format!(
+            "`{}` is hidden from the command, and cannot be shown to it",
+            path.display()
+        );
+        return Err(Failure::new(Step::Prepare, why));
     }
     watch::refuse_files(&layout)?;
     Ok((identity, layout))

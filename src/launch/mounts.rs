@@ -132,7 +132,7 @@ pub fn build(layout: &Layout, kept: Kept, room: Room) -> Result<(), Failure> {
         stage,
         "tmpfs",
         MountFlags::NOSUID | MountFlags::NODEV,
-        Some(&*bounds::small(0o755)),
+        Some(&*bounds::own_files()),
     )
     .at(Step::Mounts, "a new root")?;
     let proc = stage.join("proc");
@@ -400,13 +400,15 @@ fn own_uid() -> u32 {
 /// # Errors
 /// A [`Step::Mounts`] failure.
 pub fn bind(from: &Path, onto: &Path, read_only: bool) -> Result<(), Failure> {
-    let name = || onto.display().to_string();
-    rustix::mount::mount_bind(from, onto).at(Step::Mounts, name())?;
-    if read_only {
-        let path = c_string(onto.as_os_str()).at(Step::Mounts, name())?;
-        syscall::make_read_only(&path).at(Step::Mounts, format!("read-only {}", name()))?;
-    }
-    Ok(())
+    // With all that is mounted in it: an outer sandbox's mounts cannot be left out.
+    Tree::take_from(from, onto)
+        .and_then(|tree| {
+            if read_only {
+                tree.restrict(RDONLY)?;
+            }
+            tree.put(Path::new("/"))
+        })
+        .at(Step::Mounts, onto.display().to_string())
 }
 
 /// Gives the place of an absolute path below another root.

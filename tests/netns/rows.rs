@@ -46,6 +46,7 @@ pub const ROWS: &[Row] = rows![
     secrets_in_the_home_are_hidden,
     a_secret_that_is_renamed_into_place_on_the_host_stays_hidden,
     a_secret_that_appears_later_is_hidden,
+    what_is_hidden_cannot_be_named_to_be_seen,
     a_store_that_a_variable_has_moved_is_hidden,
     writes_in_the_home_vanish_and_in_the_project_stay,
     a_home_under_tmp_works,
@@ -1173,10 +1174,14 @@ fn a_killed_gateway_leaves_no_network() {
         let pid: i32 = std::fs::read_to_string(&file).unwrap().parse().unwrap();
         // SAFETY: the gateway of this very sandbox, which lives as long as nothing ends it.
         unsafe { libc::kill(pid, libc::SIGKILL) };
-        let text = String::from_utf8(running.finish().stdout).unwrap();
+        let output = running.finish();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains("answered") && !text.contains("sent"), "{text}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{errors}");
         assert!(
-            text.starts_with("ConnectionRefused / ") && !text.contains("answered") && !text.contains("sent"),
-            "{text}"
+            errors.contains("the gateway process was ended from outside"),
+            "{errors}"
         );
     }
 }
@@ -2026,7 +2031,21 @@ fn a_sandbox_in_a_sandbox_works() {
     outer.launch.see = vec![std::env::current_exe().unwrap().parent().unwrap().to_owned()];
     plant(&outer.home.join(".netrc"), "SECRET", ANN);
     plant(&outer.home.join(".local/bin/tool"), "", ANN);
+    // What the outer one has mounted in it, the inner one can only take as a whole.
+    plant(&outer.directory.join(".git/config"), "", ANN);
     assert_eq!(plain(&outer.text()), "reached 8.8.8.8:80tool\nwrote\n");
+}
+
+fn what_is_hidden_cannot_be_named_to_be_seen() {
+    let mut sandbox = Sandbox::by_user(&["/bin/true"]);
+    let place = scratch("secret", ANN);
+    plant(&place.join("token"), "SECRET", ANN);
+    sandbox.launch.hide = vec![place.join("token")];
+    sandbox.launch.see = vec![place.join("token")];
+    let output = sandbox.run();
+    assert_eq!(output.status.code(), Some(125));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("is hidden from the command"), "{errors}");
 }
 
 fn a_store_that_a_variable_has_moved_is_hidden() {
