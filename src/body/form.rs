@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-use http::{HeaderMap, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::percent_decode;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// How content that an origin may read as a form is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormKind {
-    /// `application/x-www-form-urlencoded`, and what is posted without a type.
+    /// `application/x-www-form-urlencoded`, and every type that no other kind is for, or none: services take forms by them,
+    /// and JSON that begins as such (Slack takes `text/plain`).
     Pairs,
     /// `multipart/*` (RFC 7578).
     Parts,
@@ -35,23 +36,22 @@ pub enum FormFault {
 }
 
 impl FormKind {
-    /// The format of the content that these fields announce; `None` where no origin reads a form from it.
+    /// The format of the content that these fields announce; `None` for what is declared to be none that holds members.
     ///
     /// # Errors
     /// [`FormFault::Coded`] and [`FormFault::Charset`].
-    pub fn of(method: &Method, fields: &HeaderMap) -> Result<Option<Self>, FormFault> {
+    pub fn of(fields: &HeaderMap) -> Result<Option<Self>, FormFault> {
         let value = fields
             .get(header::CONTENT_TYPE)
             .map_or(&b""[..], HeaderValue::as_bytes);
         let text = String::from_utf8_lossy(value).to_ascii_lowercase();
         let (kind, parameters) = text.split_once(';').unwrap_or((&text, ""));
         let kind = match kind.trim() {
-            // Some frameworks read what is posted without a type as what browsers send without one.
-            "" if method == Method::POST => Self::Pairs,
             kind if kind.contains("form-urlencoded") => Self::Pairs,
             kind if kind.starts_with("multipart/") => Self::Parts,
             kind if kind.contains("json") => Self::Json,
-            _ => return Ok(None),
+            kind if is_binary(kind) => return Ok(None),
+            _ => Self::Pairs,
         };
         let coded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
         if fields.get_all(header::CONTENT_ENCODING).iter().any(coded) {
@@ -85,6 +85,10 @@ impl FormKind {
             values: Vec::new(),
         };
         match self {
+            Self::Pairs if begins_as_json(content) => {
+                json(content, &mut found)?;
+                pairs(content, &mut found);
+            }
             Self::Pairs => pairs(content, &mut found),
             Self::Parts => parts(content, &mut found)?,
             Self::Json => json(content, &mut found)?,
@@ -115,6 +119,30 @@ impl Found<'_> {
             self.value(None);
         }
     }
+}
+
+/// Whether a type declares bytes in which no service looks for members.
+fn is_binary(kind: &str) -> bool {
+    // What one reader takes for a name another may take for two types.
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.+-_".contains(&b);
+    let (top, sub) = kind.split_once('/').unwrap_or((kind, ""));
+    let listed = match top {
+        "image" | "audio" | "video" | "font" => true,
+        "application" => {
+            BINARY.contains(&sub)
+                || BINARY_BEGINNINGS
+                    .iter()
+                    .any(|beginning| sub.starts_with(beginning))
+        }
+        _ => false,
+    };
+    listed && kind.bytes().all(plain)
+}
+
+/// Whether a reader that tells the format by the content would take it for JSON, in whatever charset.
+fn begins_as_json(content: &[u8]) -> bool {
+    let skipped = |b: &&u8| !(b.is_ascii_control() || b" \xef\xbb\xbf\xfe\xff".contains(b));
+    matches!(content.iter().find(skipped), Some(b'{' | b'['))
 }
 
 fn pairs(content: &[u8], found: &mut Found<'_>) {
@@ -344,6 +372,34 @@ impl<'de> Visitor<'de> for Members<'_, '_> {
 }
 
 const CHARSETS: [&str; 5] = ["utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1"];
+/// Types of files, packages and messages that are read by no name of a member.
+const BINARY: [&str; 23] = [
+    "octet-stream",
+    "cbor",
+    "gzip",
+    "java-archive",
+    "msgpack",
+    "ogg",
+    "pdf",
+    "protobuf",
+    "vnd.debian.binary-package",
+    "vnd.google.protobuf",
+    "vnd.rar",
+    "wasm",
+    "x-7z-compressed",
+    "x-bzip2",
+    "x-compressed",
+    "x-gzip",
+    "x-msgpack",
+    "x-protobuf",
+    "x-rpm",
+    "x-tar",
+    "x-xz",
+    "zip",
+    "zstd",
+];
+/// The same, of families: gRPC streams, and what git sends.
+const BINARY_BEGINNINGS: [&str; 2] = ["grpc", "x-git-"];
 /// `Content-Disposition` and white space.
 const LONGEST_NAME: usize = 32;
 /// More values of what is looked for are not kept.
@@ -366,7 +422,7 @@ mod tests {
         if let Some(coding) = coding {
             fields.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
         }
-        FormKind::of(&Method::POST, &fields)
+        FormKind::of(&fields)
     }
 
     #[test]
@@ -381,18 +437,27 @@ mod tests {
             ("multipart/mixed", Some(FormKind::Parts)),
             ("application/vnd.api+json", Some(FormKind::Json)),
             ("application/octet-stream", None),
+            ("Application/Octet-Stream; x=y", None),
             ("image/png", None),
+            ("application/grpc+proto", None),
+            ("text/plain", Some(FormKind::Pairs)),
+            ("text/html;charset=UTF-8", Some(FormKind::Pairs)),
+            ("application/graphql", Some(FormKind::Pairs)),
+            ("x", Some(FormKind::Pairs)),
+            ("application/octet-stream, text/plain", Some(FormKind::Pairs)),
+            ("image/png, application/json", Some(FormKind::Json)),
+            ("application/octet-streams", Some(FormKind::Pairs)),
         ] {
             assert_eq!(kind(text, None), Ok(expected), "{text}");
         }
-        assert_eq!(FormKind::of(&Method::PUT, &HeaderMap::new()), Ok(None));
         assert_eq!(kind("application/json", Some("gzip")), Err(FormFault::Coded));
         assert_eq!(kind("application/octet-stream", Some("gzip")), Ok(None));
         assert_eq!(
             kind("application/json;charset=utf-16", None),
             Err(FormFault::Charset)
         );
-        assert_eq!(kind("text/x; charset=utf-16", None), Ok(None));
+        assert_eq!(kind("text/x; charset=utf-16", None), Err(FormFault::Charset));
+        assert_eq!(kind("", Some("gzip")), Err(FormFault::Coded));
     }
 
     #[test]
@@ -405,11 +470,31 @@ mod tests {
             "a\r\ntoken=x",
             "token",
             "%74oken=&a",
+            r#"{"token":"x"}"#,
+            " \r\n[{\"token\":1}]",
+            "\u{feff}{\"token\":1}",
+            "{\"a\":\"&token=x\"}",
         ] {
             assert_eq!(found(FormKind::Pairs, text), 1, "{text}");
         }
-        for text in ["", "a=token", "tokens=x", "a=%26token=x"] {
+        for text in [
+            "",
+            "a=token",
+            "tokens=x",
+            "a=%26token=x",
+            r#"{"a":1}"#,
+            "PK\u{3}{",
+        ] {
             assert_eq!(found(FormKind::Pairs, text), 0, "{text}");
+        }
+        for text in [
+            &b"{token:1}"[..],
+            b"{\0\"\0t\0",
+            b"\xff\xfe{\0\"\0t\0",
+            b"\0\0\0{",
+        ] {
+            let refused = FormKind::Pairs.values(text, |_| false);
+            assert_eq!(refused, Err(FormFault::Json), "{text:?}");
         }
     }
 
