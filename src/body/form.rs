@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-use http::{HeaderMap, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::percent_decode;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// How content that an origin may read as a form is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormKind {
-    /// `application/x-www-form-urlencoded`, and what is posted without a type.
+    /// `application/x-www-form-urlencoded`, and every type that no other kind is for, or none: services take forms by them,
+    /// and JSON that begins as such (Slack takes `text/plain`).
     Pairs,
     /// `multipart/*` (RFC 7578).
     Parts,
@@ -35,23 +36,22 @@ pub enum FormFault {
 }
 
 impl FormKind {
-    /// The format of the content that these fields announce; `None` where no origin reads a form from it.
+    /// The format of the content that these fields announce; `None` for what is declared to be none that holds members.
     ///
     /// # Errors
     /// [`FormFault::Coded`] and [`FormFault::Charset`].
-    pub fn of(method: &Method, fields: &HeaderMap) -> Result<Option<Self>, FormFault> {
+    pub fn of(fields: &HeaderMap) -> Result<Option<Self>, FormFault> {
         let value = fields
             .get(header::CONTENT_TYPE)
             .map_or(&b""[..], HeaderValue::as_bytes);
         let text = String::from_utf8_lossy(value).to_ascii_lowercase();
         let (kind, parameters) = text.split_once(';').unwrap_or((&text, ""));
         let kind = match kind.trim() {
-            // Some frameworks read what is posted without a type as what browsers send without one.
-            "" if method == Method::POST => Self::Pairs,
             kind if kind.contains("form-urlencoded") => Self::Pairs,
             kind if kind.starts_with("multipart/") => Self::Parts,
             kind if kind.contains("json") => Self::Json,
-            _ => return Ok(None),
+            kind if is_binary(kind) => return Ok(None),
+            _ => Self::Pairs,
         };
         let coded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
         if fields.get_all(header::CONTENT_ENCODING).iter().any(coded) {
@@ -85,6 +85,10 @@ impl FormKind {
             values: Vec::new(),
         };
         match self {
+            Self::Pairs if begins_as_json(content) => {
+                json(content, &mut found)?;
+                pairs(content, &mut found);
+            }
             Self::Pairs => pairs(content, &mut found),
             Self::Parts => parts(content, &mut found)?,
             Self::Json => json(content, &mut found)?,
@@ -100,12 +104,45 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// A value of what is looked for. What stands there more often than anybody writes it is no text.
+    fn value(&mut self, value: Option<String>) {
+        match self.values.len() {
+            0..MOST_VALUES => self.values.push(value),
+            MOST_VALUES => self.values.push(None),
+            _ => {}
+        }
+    }
+
     /// A name of a part, whose value is not read.
     fn part(&mut self, name: &str) {
         if (self.is_asked)(name) {
-            self.values.push(None);
+            self.value(None);
         }
     }
+}
+
+/// Whether a type declares bytes in which no service looks for members.
+fn is_binary(kind: &str) -> bool {
+    // What one reader takes for a name another may take for two types.
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.+-_".contains(&b);
+    let (top, sub) = kind.split_once('/').unwrap_or((kind, ""));
+    let listed = match top {
+        "image" | "audio" | "video" | "font" => true,
+        "application" => {
+            BINARY.contains(&sub)
+                || BINARY_BEGINNINGS
+                    .iter()
+                    .any(|beginning| sub.starts_with(beginning))
+        }
+        _ => false,
+    };
+    listed && kind.bytes().all(plain)
+}
+
+/// Whether a reader that tells the format by the content would take it for JSON, in whatever charset.
+fn begins_as_json(content: &[u8]) -> bool {
+    let skipped = |b: &&u8| !(b.is_ascii_control() || b" \xef\xbb\xbf\xfe\xff".contains(b));
+    matches!(content.iter().find(skipped), Some(b'{' | b'['))
 }
 
 fn pairs(content: &[u8], found: &mut Found<'_>) {
@@ -113,7 +150,7 @@ fn pairs(content: &[u8], found: &mut Found<'_>) {
         let equals = memchr::memchr(b'=', pair).unwrap_or(pair.len());
         if (found.is_asked)(&decoded(&pair[..equals])) {
             let value = pair.get(equals + 1..).unwrap_or_default();
-            found.values.push(Some(decoded(value)));
+            found.value(Some(decoded(value)));
         }
     }
 }
@@ -168,7 +205,7 @@ fn parameters(value: &str, found: &mut Found<'_>) -> Result<(), FormFault> {
             }
             continue;
         };
-        let (bare, unescaped) = quoted(rest);
+        let (bare, unescaped) = written(rest)?;
         // RFC 2047 §2.
         if bare.starts_with("=?") {
             return Err(FormFault::Name);
@@ -184,10 +221,17 @@ fn parameters(value: &str, found: &mut Found<'_>) -> Result<(), FormFault> {
 }
 
 /// A parameter's value as it stands, and with its escapes undone.
-fn quoted(text: &str) -> (String, String) {
+///
+/// No two values are read over the same text, so that all of a line take time in proportion to it: what is quoted ends at the
+/// next value's quotation mark, and what is not quoted at its `=`, which a token cannot hold (RFC 2045 §5.1).
+fn written(text: &str) -> Result<(String, String), FormFault> {
     let Some(inner) = text.strip_prefix('"') else {
-        let token = text.split([';', ' ', '\t', ',']).next().unwrap_or_default();
-        return (token.to_owned(), token.to_owned());
+        let end = text.find([';', ' ', '\t', ',', '=']).unwrap_or(text.len());
+        let token = &text[..end];
+        return match text[end..].starts_with('=') {
+            true => Err(FormFault::Name),
+            false => Ok((token.to_owned(), token.to_owned())),
+        };
     };
     let (mut bare, mut unescaped, mut escaped) = (String::new(), String::new(), false);
     for c in inner.chars() {
@@ -200,22 +244,27 @@ fn quoted(text: &str) -> (String, String) {
             unescaped.push(c);
         }
     }
-    (bare, unescaped)
+    Ok((bare, unescaped))
 }
 
 fn json(content: &[u8], found: &mut Found<'_>) -> Result<(), FormFault> {
     let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
-    if content.trim_ascii().is_empty() {
-        return Ok(());
+    // Where each document ends is found first: to ask the reader behind each whether it was the last takes it over all before.
+    let mut documents = serde_json::Deserializer::from_slice(content).into_iter::<IgnoredAny>();
+    let mut from = 0;
+    while let Some(document) = documents.next() {
+        document.map_err(|_| FormFault::Json)?;
+        let to = documents.byte_offset();
+        let members = Members {
+            found,
+            lists: 1,
+            asked: false,
+        };
+        let mut reader = serde_json::Deserializer::from_slice(&content[from..to]);
+        members.deserialize(&mut reader).map_err(|_| FormFault::Json)?;
+        from = to;
     }
-    let mut reader = serde_json::Deserializer::from_slice(content);
-    loop {
-        let document = Members { found, lists: 1 };
-        document.deserialize(&mut reader).map_err(|_| FormFault::Json)?;
-        if reader.end().is_ok() {
-            return Ok(());
-        }
-    }
+    Ok(())
 }
 
 /// The members of an object, or of those in a list.
@@ -223,6 +272,17 @@ struct Members<'f, 'a> {
     found: &'f mut Found<'a>,
     /// How many lists deep objects are looked for.
     lists: u8,
+    /// Whether it is the value of a member that is asked for.
+    asked: bool,
+}
+
+impl Members<'_, '_> {
+    /// A value that is no object and no list.
+    fn plain(self, value: Option<&str>) {
+        if self.asked {
+            self.found.value(value.map(str::to_owned));
+        }
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Members<'_, '_> {
@@ -241,21 +301,29 @@ impl<'de> Visitor<'de> for Members<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        if self.asked {
+            self.found.value(None);
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            return Ok(());
+        }
         while let Some(name) = map.next_key::<String>()? {
             if !(self.found.is_asked)(&name) {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            self.found.values.push(match map.next_value()? {
-                serde_json::Value::String(text) => Some(text),
-                serde_json::Value::Null => Some(String::new()),
-                _ => None,
-            });
+            map.next_value_seed(Members {
+                found: &mut *self.found,
+                lists: 0,
+                asked: true,
+            })?;
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        if self.asked {
+            self.found.value(None);
+        }
         if self.lists == 0 {
             while list.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(());
@@ -264,6 +332,7 @@ impl<'de> Visitor<'de> for Members<'_, '_> {
             let inner = Members {
                 found: &mut *self.found,
                 lists: self.lists - 1,
+                asked: false,
             };
             if list.next_element_seed(inner)?.is_none() {
                 return Ok(());
@@ -272,33 +341,69 @@ impl<'de> Visitor<'de> for Members<'_, '_> {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        self.plain(None);
         Ok(())
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        self.plain(None);
         Ok(())
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        self.plain(None);
         Ok(())
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        self.plain(None);
         Ok(())
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.plain(Some(text));
         Ok(())
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
+        self.plain(Some(""));
         Ok(())
     }
 }
 
 const CHARSETS: [&str; 5] = ["utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1"];
+/// Types of files, packages and messages that are read by no name of a member.
+const BINARY: [&str; 23] = [
+    "octet-stream",
+    "cbor",
+    "gzip",
+    "java-archive",
+    "msgpack",
+    "ogg",
+    "pdf",
+    "protobuf",
+    "vnd.debian.binary-package",
+    "vnd.google.protobuf",
+    "vnd.rar",
+    "wasm",
+    "x-7z-compressed",
+    "x-bzip2",
+    "x-compressed",
+    "x-gzip",
+    "x-msgpack",
+    "x-protobuf",
+    "x-rpm",
+    "x-tar",
+    "x-xz",
+    "zip",
+    "zstd",
+];
+/// The same, of families: gRPC streams, and what git sends.
+const BINARY_BEGINNINGS: [&str; 2] = ["grpc", "x-git-"];
 /// `Content-Disposition` and white space.
 const LONGEST_NAME: usize = 32;
+/// More values of what is looked for are not kept.
+const MOST_VALUES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -317,7 +422,7 @@ mod tests {
         if let Some(coding) = coding {
             fields.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
         }
-        FormKind::of(&Method::POST, &fields)
+        FormKind::of(&fields)
     }
 
     #[test]
@@ -332,18 +437,27 @@ mod tests {
             ("multipart/mixed", Some(FormKind::Parts)),
             ("application/vnd.api+json", Some(FormKind::Json)),
             ("application/octet-stream", None),
+            ("Application/Octet-Stream; x=y", None),
             ("image/png", None),
+            ("application/grpc+proto", None),
+            ("text/plain", Some(FormKind::Pairs)),
+            ("text/html;charset=UTF-8", Some(FormKind::Pairs)),
+            ("application/graphql", Some(FormKind::Pairs)),
+            ("x", Some(FormKind::Pairs)),
+            ("application/octet-stream, text/plain", Some(FormKind::Pairs)),
+            ("image/png, application/json", Some(FormKind::Json)),
+            ("application/octet-streams", Some(FormKind::Pairs)),
         ] {
             assert_eq!(kind(text, None), Ok(expected), "{text}");
         }
-        assert_eq!(FormKind::of(&Method::PUT, &HeaderMap::new()), Ok(None));
         assert_eq!(kind("application/json", Some("gzip")), Err(FormFault::Coded));
         assert_eq!(kind("application/octet-stream", Some("gzip")), Ok(None));
         assert_eq!(
             kind("application/json;charset=utf-16", None),
             Err(FormFault::Charset)
         );
-        assert_eq!(kind("text/x; charset=utf-16", None), Ok(None));
+        assert_eq!(kind("text/x; charset=utf-16", None), Err(FormFault::Charset));
+        assert_eq!(kind("", Some("gzip")), Err(FormFault::Coded));
     }
 
     #[test]
@@ -356,11 +470,31 @@ mod tests {
             "a\r\ntoken=x",
             "token",
             "%74oken=&a",
+            r#"{"token":"x"}"#,
+            " \r\n[{\"token\":1}]",
+            "\u{feff}{\"token\":1}",
+            "{\"a\":\"&token=x\"}",
         ] {
             assert_eq!(found(FormKind::Pairs, text), 1, "{text}");
         }
-        for text in ["", "a=token", "tokens=x", "a=%26token=x"] {
+        for text in [
+            "",
+            "a=token",
+            "tokens=x",
+            "a=%26token=x",
+            r#"{"a":1}"#,
+            "PK\u{3}{",
+        ] {
             assert_eq!(found(FormKind::Pairs, text), 0, "{text}");
+        }
+        for text in [
+            &b"{token:1}"[..],
+            b"{\0\"\0t\0",
+            b"\xff\xfe{\0\"\0t\0",
+            b"\0\0\0{",
+        ] {
+            let refused = FormKind::Pairs.values(text, |_| false);
+            assert_eq!(refused, Err(FormFault::Json), "{text:?}");
         }
     }
 
@@ -397,6 +531,79 @@ mod tests {
         let file =
             "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n<input name=\"token\">\r\n--b--";
         assert_eq!(found(FormKind::Parts, file), 0);
+    }
+
+    #[test]
+    fn a_value_that_readers_end_in_different_places_is_refused() {
+        for name in ["name=a=b", "name=name=token", "name==?utf-8?B?dG9rZW4=?="] {
+            let text = format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\nx");
+            let refused = FormKind::Parts.values(text.as_bytes(), |_| false);
+            assert_eq!(refused, Err(FormFault::Name), "{name}");
+        }
+    }
+
+    #[test]
+    fn content_is_looked_through_in_time_that_grows_as_it_does() {
+        let begun = std::time::Instant::now();
+        let is_token = |name: &str| name == "token";
+        let line = |piece: &str| {
+            let pieces = piece.repeat((1 << 20) / piece.len());
+            format!("--b\r\nContent-Disposition: form-data; {pieces}\r\n\r\nx\r\n--b--\r\n")
+        };
+        for piece in [
+            "name=",
+            "name= ",
+            "name=x",
+            "name=x;",
+            "name=\"",
+            "name=\"\\\"",
+            "name=\\\"",
+            "name =\t",
+            "name *",
+            "name*='",
+            "name",
+            "name ",
+            " ",
+            "\\",
+            "\"",
+            "x\r\n ",
+            "x\r\nContent-Disposition: name=",
+            "x\r\nContent-ID: <",
+        ] {
+            let _either = FormKind::Parts.values(line(piece).as_bytes(), is_token);
+            assert!(begun.elapsed().as_secs() < 60, "{piece:?} {:?}", begun.elapsed());
+        }
+        for piece in [
+            "{}",
+            "1 ",
+            "[] ",
+            "[[",
+            "{\"a\":",
+            "{\"token\":1}\n",
+            "{\"token\":[",
+            "\"x\"",
+            "\n",
+        ] {
+            let content = piece.repeat((1 << 20) / piece.len());
+            let _either = FormKind::Json.values(content.as_bytes(), is_token);
+            assert!(begun.elapsed().as_secs() < 60, "{piece:?} {:?}", begun.elapsed());
+        }
+        for piece in ["token=x&", "token", "=", "&", "%", "+", "token[", "$"] {
+            let content = piece.repeat((1 << 20) / piece.len());
+            let _either = FormKind::Pairs.values(content.as_bytes(), is_token);
+            assert!(begun.elapsed().as_secs() < 60, "{piece:?} {:?}", begun.elapsed());
+        }
+    }
+
+    #[test]
+    fn a_member_that_stands_there_very_often_is_kept_a_few_times() {
+        let often = FormKind::Pairs.values("token=x&".repeat(1 << 16).as_bytes(), |name| name == "token");
+        let values = often.unwrap();
+        assert_eq!(values.len(), MOST_VALUES + 1);
+        assert_eq!(values.last(), Some(&None));
+        let list = format!("{{\"token\":[{}1]}}", "1,".repeat(1 << 16));
+        let values = FormKind::Json.values(list.as_bytes(), |name| name == "token");
+        assert_eq!(values.unwrap(), [None]);
     }
 
     #[test]

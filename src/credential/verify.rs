@@ -151,9 +151,7 @@ impl Credentials {
     /// Looks for foreign credentials in content that may be a form.
     async fn watched(&self, mut authorized: Authorized) -> Result<Authorized, Error> {
         let unreadable = |why| Error::Misplaced(CredentialRefusal::Unreadable { why });
-        let Some(kind) =
-            FormKind::of(&authorized.head().method, &authorized.head().fields).map_err(unreadable)?
-        else {
+        let Some(kind) = FormKind::of(&authorized.head().fields).map_err(unreadable)? else {
             return Ok(authorized);
         };
         authorized = self.hold(authorized).await?;

@@ -60,7 +60,7 @@ impl Bindings {
         }
         search.target()?;
         search.always()?;
-        search.use_of_none()?;
+        search.unsigned_by_any()?;
         search.found.watch = search.form();
         Ok(search.found)
     }
@@ -224,7 +224,7 @@ impl<'a> Search<'a> {
         }
         for (at, (name, value)) in target.query_pairs().enumerate() {
             self.clean(name.as_bytes(), Part::Query)?;
-            if !lent.contains(&at) {
+            if lent.binary_search(&at).is_err() {
                 self.clean(value.as_bytes(), Part::Query)?;
             }
         }

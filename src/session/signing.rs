@@ -251,13 +251,13 @@ impl SigV4 {
         })
     }
 
-    /// Refuses a request with which no credential of the session is used, at a host for which this one signs: no pin holds for
+    /// Refuses a request that no credential of the session signs, at a host for which this one signs: no pin holds for
     /// it. Where resources are pinned, that goes for every host of AWS at which nobody else's credential is used
     /// (`managed` says that), for its customers answer there.
     ///
     /// # Errors
     /// [`OutOfScope::NotSigned`].
-    pub(super) fn permits_use_of_none(&self, origin: &Origin, managed: bool) -> Result<(), Unsignable> {
+    pub(super) fn permits_unsigned_by_any(&self, origin: &Origin, managed: bool) -> Result<(), Unsignable> {
         let named = self.unsigned.iter().any(|pattern| pattern.matches(origin));
         let of_customers = || self.endpoints.is_empty() && !managed && !self.scope.is_for_any_resource();
         let held = self.endpoint(origin).is_some() || of_customers();

@@ -150,6 +150,7 @@ fn a_foreign_credential_is_known_wherever_its_service_takes_one(rig: &Rig) {
 fn a_foreign_credential_in_content_is_known_in_every_format(rig: &Rig) {
     let form = "Content-Type: application/x-www-form-urlencoded";
     let json = "Content-Type: application/json; charset=utf-8";
+    let plain = "Content-Type: text/plain";
     let parts = "Content-Type: multipart/form-data; boundary=b";
     let part =
         |name: &str| format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\nattackers\r\n--b--\r\n");
@@ -171,6 +172,15 @@ fn a_foreign_credential_in_content_is_known_in_every_format(rig: &Rig) {
             (form, "TOKEN[]=attackers".to_owned()),
             ("", "token=attackers".to_owned()),
             ("Accept: */*", "a=b&token=attackers".to_owned()),
+            ("", "{\"token\":\"attackers\"}".to_owned()),
+            (plain, "token=attackers".to_owned()),
+            (plain, "{\"token\":\"attackers\"}".to_owned()),
+            (plain, "\r\n [{\"token\":\"attackers\"}]".to_owned()),
+            ("Content-Type: x/unknown", "a=b&token=attackers".to_owned()),
+            (
+                "Content-Type: application/octet-stream, text/plain",
+                "token=attackers".to_owned(),
+            ),
             (json, "{\"channel\":\"C\",\"token\":\"attackers\"}".to_owned()),
             (json, "{\"\\u0074oken\":\"attackers\"}".to_owned()),
             (parts, part("name=\"token\"")),
@@ -187,6 +197,8 @@ fn a_foreign_credential_in_content_is_known_in_every_format(rig: &Rig) {
             "POST {target} HTTP/1.1\r\nHost: {{H}}\r\n{form}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na=b&t\r\n9\r\noken=atta\r\n0\r\n\r\n"
         );
         refused_everywhere(rig, &Way::SECURE, host, &chunked, 403, "foreign_credential");
+        let put = post(target, "", "{\"token\":\"attackers\"}").replacen("POST", "PUT", 1);
+        refused_everywhere(rig, &Way::SECURE, host, &put, 403, "foreign_credential");
     }
 }
 
@@ -195,7 +207,8 @@ fn a_foreign_credential_over_http2_is_known_alike(rig: &Rig) {
     type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str, &'a str);
     let form = ("content-type", "application/x-www-form-urlencoded");
     let json = ("content-type", "application/json");
-    let cases: [Case<'_>; 7] = [
+    let plain = ("content-type", "text/plain;charset=UTF-8");
+    let cases: [Case<'_>; 11] = [
         (
             SLACK,
             "/api/x",
@@ -204,6 +217,16 @@ fn a_foreign_credential_over_http2_is_known_alike(rig: &Rig) {
             "foreign_credential",
         ),
         (SLACK, "/api/x", &[json], "[{\"token\":1}]", "foreign_credential"),
+        (SLACK, "/api/x", &[plain], "token=attackers", "foreign_credential"),
+        (
+            SLACK,
+            "/api/x",
+            &[plain],
+            "{\"token\":\"x\"}",
+            "foreign_credential",
+        ),
+        (SLACK, "/api/x", &[plain], "{token:1}", "content_unreadable"),
+        (SLACK, "/api/x", &[], "{\"token\":\"x\"}", "foreign_credential"),
         (SLACK, "/api/x", &[json], "{", "content_unreadable"),
         (
             SLACK,
@@ -299,6 +322,8 @@ fn content_that_is_looked_at_arrives_as_it_was_sent(rig: &Rig) {
                 "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nname=\"token\"\r\n--b--\r\n",
             ),
             ("application/octet-stream", "token=x"),
+            ("text/plain", "a letter; of a token, and = {\r\n[brackets]"),
+            ("text/plain", "{\"channel\":\"C\"}"),
         ] {
             let fields = format!("{bearer}\r\nContent-Type: {kind}");
             allowed(rig, way, SLACK, &post("/api/chat.postMessage", &fields, content));

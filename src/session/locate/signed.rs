@@ -8,7 +8,7 @@ use super::Search;
 use crate::message::RequestHead;
 use crate::session::binding::Bound;
 use crate::session::phantom::Phantom;
-use crate::session::presented::Spot;
+use crate::session::presented::{Lend, Spot};
 use crate::session::refusal::{CredentialRefusal, Part};
 use crate::session::signing::{SIGV4_PARTS, SigV4, Signer, Signing};
 use crate::signature::recipe::Recipe;
@@ -159,10 +159,12 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// A request to a host for which a credential signs uses one of the session's, or is refused: it is anonymous, or signed in
-    /// a way that is not read here, by whomever (J05, J06).
-    pub(super) fn use_of_none(&self) -> Result<(), CredentialRefusal> {
-        if !self.found.lends.is_empty() {
+    /// A request to a host for which a credential signs is signed with one of the session's, or is refused: it is anonymous, or
+    /// signed in a way that is not read here, by whomever (J05, J06). A credential in a place signs nothing: to a service
+    /// that does not read that place, the request is anonymous.
+    pub(super) fn unsigned_by_any(&self) -> Result<(), CredentialRefusal> {
+        let signs = |lend: &Lend| matches!(lend.spot(), Spot::SigV4(_));
+        if self.found.lends.iter().any(signs) {
             return Ok(());
         }
         let origin = &self.head.origin;
@@ -170,7 +172,7 @@ impl<'a> Search<'a> {
             if let Some(Signer::SigV4(signer)) = bound.binding.signing().map(|signing| &signing.signer) {
                 let credential = bound.binding.credential.clone();
                 signer
-                    .permits_use_of_none(origin, !self.bound.is_empty())
+                    .permits_unsigned_by_any(origin, !self.bound.is_empty())
                     .map_err(|why| CredentialRefusal::Unsignable { credential, why })?;
             }
         }

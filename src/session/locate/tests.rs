@@ -9,6 +9,9 @@ use super::*;
 use crate::body::FormKind;
 use crate::credential::preset;
 use crate::message::Host;
+use crate::session::Role;
+use crate::session::signing::{OwnEndpoint, SigV4, Signer, Signing};
+use crate::signature::sigv4::Scope;
 
 #[test]
 fn h01_h02_a_phantom_to_an_origin_to_which_it_is_not_bound_is_out_of_scope() {
@@ -785,4 +788,62 @@ fn f14_a_credential_for_some_requests_is_not_lent_to_many_in_one() {
     let asana = &preset::named("asana").unwrap().credentials[0];
     let (stage, origin) = of_preset(asana);
     assert!(stage.locate(&head(&origin, "/api/1.0/batch", &[])).unwrap().batch);
+}
+
+#[test]
+fn j06_a_credential_in_a_place_is_no_signature() {
+    let stage = |unsigned: &[&str]| {
+        let endpoint = OwnEndpoint {
+            origin: "https://store.example".parse().unwrap(),
+            service: "s3".to_owned(),
+            region: "here".to_owned(),
+            exact_paths: false,
+        };
+        let unsigned = unsigned.iter().map(|origin| origin.parse().unwrap()).collect();
+        let signing = Signing {
+            signer: Signer::SigV4(Box::new(SigV4::new(Scope::default(), vec![endpoint], unsigned))),
+            parts: Vec::new(),
+        };
+        let signer = Binding {
+            role: Role::Signs(Arc::new(signing)),
+            ..binding(
+                "github",
+                &["https://store.example"],
+                &["header:authorization:AWS4"],
+            )
+        };
+        let always = Binding {
+            when: When::Always,
+            paths: vec!["/always".into()],
+            ..binding("other", &["https://store.example"], &["header:x-always-key"])
+        };
+        let place = binding(
+            "gemini",
+            &["https://store.example"],
+            &["header:x-goog-api-key", "query:key"],
+        );
+        stage_of(vec![signer, always, place])
+    };
+    let asked = |stage: &Stage, target: &str, fields: &[(&str, &str)]| {
+        let found = stage.locate(&head("https://store.example", target, fields));
+        found
+            .map(|found| found.lends().len())
+            .map_err(|refused| refused.reason())
+    };
+    let (closed, open) = (stage(&[]), stage(&["https://store.example"]));
+    let key = closed.of("gemini");
+    for (target, fields, lent) in [
+        ("/bucket/key", vec![], 0),
+        ("/always/key", vec![], 1),
+        ("/bucket/key", vec![("x-goog-api-key", key.as_str())], 1),
+        (&*format!("/bucket/key?key={key}"), vec![], 1),
+        ("/always/key", vec![("x-goog-api-key", key.as_str())], 2),
+    ] {
+        assert_eq!(
+            asked(&closed, target, &fields),
+            Err("sigv4_absent"),
+            "{target} {fields:?}"
+        );
+        assert_eq!(asked(&open, target, &fields), Ok(lent), "{target} {fields:?}");
+    }
 }

@@ -27,7 +27,9 @@ pub enum Fault {
     #[error("the field `{0}` is not signed")]
     Unsigned(HeaderName),
     /// A field is said to be signed and is not there; the client must leave fields unsigned that end at a proxy.
-    #[error("the field `{0}` is said to be signed and is not there")]
+    #[error(
+        "the field `{0}` is said to be signed and is not there; cookies go on where the credential's `cookies` names them"
+    )]
     Absent(HeaderName),
     /// The scope's date is not the day of the signing time (J09).
     #[error("the date in the credential scope is not the day of `X-Amz-Date`")]

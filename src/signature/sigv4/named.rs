@@ -18,9 +18,9 @@ pub(super) use text::arn_account;
 
 use crate::message::RequestTarget;
 
-/// Content that says whom it names only to who can read it, and we cannot.
+/// A request that says whom it names only to who can read it, and we cannot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the content is in a form in which the accounts and buckets that it names cannot be found")]
+#[error("it is in a form in which the accounts and buckets that it names cannot be found")]
 pub struct Unreadable;
 
 /// Whom a request may name.
@@ -60,8 +60,16 @@ pub(super) enum Form {
 }
 
 /// The first in path or query; without data it is an object store, whose paths are keys.
-pub(super) fn in_target(target: &RequestTarget, data: Option<Data>, allowed: Allowed<'_>) -> Option<Named> {
-    let mut watch = Watch::new(allowed, data.unwrap_or(Data::Nothing));
+///
+/// # Errors
+/// [`Unreadable`] where one form stands inside of another more often than is looked through.
+pub(super) fn in_target(
+    target: &RequestTarget,
+    data: Option<Data>,
+    allowed: Allowed<'_>,
+) -> Result<Option<Named>, Unreadable> {
+    let length = target.path().len() + target.query().map_or(0, str::len);
+    let mut watch = Watch::new(allowed, data.unwrap_or(Data::Nothing), length);
     if data == Some(Data::Whole) {
         // Its content is what is passed on; where it goes is searched.
         watch.data = Data::Nothing;
@@ -76,16 +84,20 @@ pub(super) fn in_target(target: &RequestTarget, data: Option<Data>, allowed: All
             watch.value(&name, &value);
         }
     }
-    watch.found
+    watch.ended()
 }
 
 /// The first in AWS's own fields. What a client keeps with an object says nothing to S3.
-pub(super) fn in_fields(fields: &HeaderMap, allowed: Allowed<'_>) -> Option<Named> {
-    let mut watch = Watch::new(allowed, Data::Nothing);
+///
+/// # Errors
+/// As [`in_target`].
+pub(super) fn in_fields(fields: &HeaderMap, allowed: Allowed<'_>) -> Result<Option<Named>, Unreadable> {
+    let length = fields.values().map(http::HeaderValue::len).sum();
+    let mut watch = Watch::new(allowed, Data::Nothing, length);
     for (name, value) in fields.iter().filter(|(name, _)| is_plain(name.as_str())) {
         watch.value(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
     }
-    watch.found
+    watch.ended()
 }
 
 /// The first in content, but for what is data in it.
@@ -102,7 +114,7 @@ pub(super) fn in_content(
     if content.is_empty() || data == Data::Whole {
         return Ok(None);
     }
-    let mut watch = Watch::new(allowed, data);
+    let mut watch = Watch::new(allowed, data, content.len());
     let content = std::str::from_utf8(content).map_err(|_| Unreadable)?;
     // The type is the client's word, and a service may take JSON whatever it is called: what is read must be of the type.
     match form {
@@ -133,16 +145,22 @@ pub(super) struct Watch<'a> {
     data: Data,
     /// How deep one form stands inside of another.
     depth: usize,
+    /// How many bytes may still be looked at: the forms in a form each hold the text again, and branch.
+    left: usize,
     found: Option<Named>,
+    /// Whether something could not be looked at, which refuses the request as what is found does.
     lost: bool,
 }
 
 impl<'a> Watch<'a> {
-    fn new(allowed: Allowed<'a>, data: Data) -> Watch<'a> {
+    fn new(allowed: Allowed<'a>, data: Data, length: usize) -> Watch<'a> {
         Watch {
             allowed,
             data,
             depth: 0,
+            left: length
+                .saturating_mul(MOST_READINGS)
+                .saturating_add(LEAST_LOOKED_AT),
             found: None,
             lost: false,
         }
@@ -153,6 +171,11 @@ impl<'a> Watch<'a> {
             return Err(Unreadable);
         }
         Ok(self.found)
+    }
+
+    /// Whether it is refused whatever else it says.
+    fn is_over(&self) -> bool {
+        self.lost || self.found.is_some()
     }
 
     fn note(&mut self, named: Named) {
@@ -170,7 +193,7 @@ impl<'a> Watch<'a> {
     fn value(&mut self, name: &str, value: &str) {
         // One name stands over many values, and a longer one is none that says anything.
         let name = if name.len() > LONGEST_NAME { "" } else { name };
-        if self.data.holds(name) {
+        if self.is_over() || self.data.holds(name) {
             return;
         }
         if text::lets_everybody_in(name, value) {
@@ -200,6 +223,14 @@ impl<'a> Watch<'a> {
 
     /// A text, and what is written inside of it: JSON in a string, escapes in a form's value.
     fn inner(&mut self, value: &str) {
+        if self.is_over() {
+            return;
+        }
+        let Some(left) = self.left.checked_sub(value.len()) else {
+            self.lost = true;
+            return;
+        };
+        self.left = left;
         self.text(value);
         let nested = value.trim_start().starts_with(['{', '[', '"']);
         let escaped = value.contains('%') || value.contains("\\u") || value.contains("&#");
@@ -287,6 +318,10 @@ fn decoded(text: &str) -> String {
 
 /// No client writes a form in a form in a form more often.
 const DEEPEST: usize = 6;
+/// How often a text is looked at, in the forms in which it stands: a policy of a template in a form is looked at five times.
+const MOST_READINGS: usize = 8;
+/// Short texts may stand in more.
+const LEAST_LOOKED_AT: usize = 64 << 10;
 /// Those of forms have the names above them in front.
 const LONGEST_NAME: usize = 256;
 

@@ -156,10 +156,10 @@ impl Scope {
         let data = Data::of(action.api(), action.operation());
         let data = action.s3().is_none().then_some(data);
         self.searching(endpoint, action, |allowed| {
-            if let Some(found) = named::in_target(&head.target, data, allowed) {
+            if let Some(found) = named::in_target(&head.target, data, allowed)? {
                 return Err(OutOfScope::named(found, Where::Target));
             }
-            let found = named::in_fields(&head.fields, allowed);
+            let found = named::in_fields(&head.fields, allowed)?;
             found.map_or(Ok(()), |found| Err(OutOfScope::named(found, Where::Field)))
         })
     }

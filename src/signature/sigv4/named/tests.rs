@@ -42,7 +42,7 @@ fn shown(found: Result<Option<Named>, Unreadable>) -> String {
 
 fn target(text: &str) -> String {
     let target = RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep).unwrap();
-    shown(Ok(in_target(&target, Some(Data::Nothing), ACCOUNTS)))
+    shown(in_target(&target, Some(Data::Nothing), ACCOUNTS))
 }
 
 fn content(kind: &str, text: &str) -> String {
@@ -299,6 +299,68 @@ fn content_is_looked_through_in_time_that_grows_as_it_does() {
         assert_eq!(json(&format!(r#"{{"x":"{}"}}"#, word.repeat(1 << 16))), "");
     }
     assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn escapes_that_never_end_are_looked_through_in_time_that_grows_as_they_do() {
+    let begun = std::time::Instant::now();
+    for piece in ["&#", "&#x", "&#1", "&", "\\\\u", "%", "%2", "%25", "{", "\\\""] {
+        let length = if piece == "&#" { 4 << 20 } else { 1 << 20 };
+        let _either = json(&format!(r#"{{"x":"{}"}}"#, piece.repeat(length / piece.len())));
+        assert!(begun.elapsed().as_secs() < 60, "{piece} {:?}", begun.elapsed());
+    }
+    for piece in ["&#", "&amp;", "<a>", "<a b='&#49;'>", "</a"] {
+        let _either = content(
+            "text/xml",
+            &format!("<a>{}", piece.repeat((1 << 20) / piece.len())),
+        );
+        assert!(begun.elapsed().as_secs() < 60, "{piece} {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn a_reference_is_read_however_long_its_number_is_written() {
+    for digit in ["&#57;", "&#x39;", "&#X39;", "&#00000000000000000000057;"] {
+        let text = json(&format!(r#"{{"x":"{}99999999999"}}"#, digit));
+        assert_eq!(text, STRANGER, "{digit}");
+    }
+    for text in ["&#", "&#;", "&#5", "&#g;", "&#\u{e9};", "a&#x"] {
+        assert_eq!(json(&format!(r#"{{"x":"{text}"}}"#)), "", "{text}");
+    }
+}
+
+#[test]
+fn a_text_in_many_forms_is_looked_at_a_few_times_and_refused() {
+    let mut text = format!("%{}41{}", "25".repeat(6), "A".repeat(1 << 20));
+    for _ in 0..5 {
+        text = serde_json::to_string(&[text]).unwrap();
+    }
+    assert_eq!(
+        json(&format!(r#"{{"x":{}}}"#, serde_json::to_string(&text).unwrap())),
+        "unreadable"
+    );
+    // What a template says in a form, escaped as its tools do, is none of it.
+    let policy = format!(
+        r#"{{"Effect":"Deny","Text":"\\u003c{}%20"}}"#,
+        "a".repeat(1 << 20)
+    );
+    let template = format!(
+        "TemplateBody={}",
+        percent_encoding::utf8_percent_encode(&policy, percent_encoding::NON_ALPHANUMERIC)
+    );
+    assert_eq!(form(&template), "");
+}
+
+#[test]
+fn a_query_that_cannot_be_looked_through_hides_nothing_behind_it() {
+    let mut deep = "x".to_owned();
+    for _ in 0..8 {
+        deep = serde_json::to_string(&[deep]).unwrap();
+    }
+    let deep = percent_encoding::utf8_percent_encode(&deep, percent_encoding::NON_ALPHANUMERIC);
+    assert_eq!(target(&format!("/?x={deep}")), "unreadable");
+    assert_eq!(target(&format!("/?x={deep}&y={STRANGER}")), "unreadable");
+    assert_eq!(target(&format!("/?y={STRANGER}&x={deep}")), STRANGER);
 }
 
 #[test]

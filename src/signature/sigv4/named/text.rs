@@ -118,7 +118,9 @@ pub(super) fn unescaped(text: &str) -> String {
         Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, &rest[4..]))
     });
     pieces(&plain, "&#", |rest| {
-        let (number, after) = rest.split_once(';')?;
+        // No further than a number goes, so that no two are looked for in the same text.
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric())?;
+        let (number, after) = (&rest[..end], rest[end..].strip_prefix(';')?);
         let code = match number.strip_prefix(['x', 'X']) {
             Some(hex) => u32::from_str_radix(hex, 16).ok()?,
             None => number.parse().ok()?,
