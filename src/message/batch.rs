@@ -21,7 +21,9 @@ pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
             .query_pairs()
             .any(|(name, value)| value.eq_ignore_ascii_case("batch") && folded_parameter(&name) == "comp")
     };
-    segments(path).any(known) || google() || azure()
+    // Most paths have none of the characters with which these segments begin.
+    let may_be = path.bytes().any(|byte| matches!(byte, b'$' | b'%' | b'_'));
+    (may_be && segments(path).any(known)) || google() || azure()
 }
 
 const SEGMENTS: [&str; 9] = [

@@ -117,7 +117,8 @@ pub fn check_names(fields: &HeaderMap, underscores: bool) -> Result<(), FieldsMa
 
 /// Whether `name` reads as `other` to an origin that turns `_` and kin into `-`, as CGI and WSGI do.
 pub fn reads_as(name: &HeaderName, other: &HeaderName) -> bool {
-    folded_name(name.as_str()) == folded_name(other.as_str())
+    let (name, other) = (name.as_str(), other.as_str());
+    name.len() == other.len() && folded_name(name) == folded_name(other)
 }
 
 /// A field's name as an origin reads it to which all that is no letter or digit is `-`.

@@ -126,6 +126,11 @@ pub fn folded_parameter(name: &str) -> String {
 /// A list of names is never whole, so the last words of the name decide: `x-anything-token` is one. What ends so and is none
 /// is listed.
 pub fn sounds_like_credential(name: &str) -> bool {
+    let start = name.bytes().rposition(|byte| !byte.is_ascii_alphanumeric());
+    let last = &name[start.map_or(0, |at| at + 1)..];
+    if !LAST_WORDS.contains(&last) && !OTHER_LAST_WORDS.contains(&last) {
+        return false;
+    }
     let name = folded_name(name);
     let mut words = name.rsplit('-');
     let last = words.next().unwrap_or_default();
@@ -176,6 +181,9 @@ const LAST_WORDS: [&str; 14] = [
     "credential",
     "credentials",
 ];
+
+/// Those of what is known by more than its last word.
+const OTHER_LAST_WORDS: [&str; 3] = ["key", "assertion", "id"];
 
 /// Before `key`.
 const KEY_WORDS: [&str; 14] = [
@@ -346,6 +354,11 @@ mod tests {
         for text in ["", "graphql-transport-ws", "realtime, openai-beta.realtime-v1"] {
             assert_eq!(credential_protocol(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn every_listed_name_ends_in_a_word_that_is_looked_for() {
+        assert!(CREDENTIALS.iter().all(|name| sounds_like_credential(name)));
     }
 
     #[test]
