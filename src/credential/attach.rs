@@ -303,8 +303,9 @@ impl Credentials {
             lent: &fetched,
             strict: lends || self.bindings.manages(&head.origin),
             signs: proof.is_some(),
+            signed_for: self.bindings.signs_for(&head.origin),
         };
-        let lent = self.look_for(&session, &wanted)?;
+        let mut lent = self.look_for(&session, &wanted)?;
         for grant in grants.iter().enumerate().filter(|(at, _)| Some(*at) != signs) {
             let lend = grant.1.lend();
             let ready = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.ready;
@@ -339,8 +340,8 @@ impl Credentials {
             // Last of all: what is signed is what goes out.
             let budget = session.part_of(&self.holding.budget);
             let made = sign(&mut head, &mut content, proof, lend, &fetched, (last, budget))?;
-            if let Some(lent) = &lent {
-                lent.lending.signatures.keep(made);
+            if let Some(lent) = &mut lent {
+                lent.made = lent.lending.signatures.keep(made);
             }
         }
         let upgrades = upgrade.is_some();

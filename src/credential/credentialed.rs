@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 
 use super::attach::Error;
-use super::lending::Lending;
+use super::lending::{Lending, Text};
 use super::mint::Minting;
 use super::scrub::{Echoes, Guessed, ScrubBody, ScrubFrames, Scrubber};
 use crate::body::{Content, Meter, Share};
@@ -35,6 +35,10 @@ pub struct Lent {
     pub(super) lending: Arc<Lending>,
     /// What is looked for, where it is more than in other answers of the session.
     pub(super) echoes: Option<Arc<Echoes>>,
+    /// The signatures that were made for the request.
+    pub(super) made: Vec<Text>,
+    /// Whether a credential signs for the origin, which could then repeat a signature.
+    pub(super) signed_for: bool,
     pub(super) strict: bool,
     pub(super) signed: bool,
 }
@@ -52,10 +56,10 @@ impl Lent {
     /// # Errors
     /// [`Error::Unscrubbable`], where one of them cannot be looked for.
     pub fn of_failure(self) -> Result<Self, Error> {
-        if self.lending.signatures.are_none() {
+        if !self.signed_for || self.lending.signatures.are_none() {
             return Ok(self);
         }
-        let echoes = Some(self.lending.with_signatures()?);
+        let echoes = Some(self.lending.with_signatures(&self.made)?);
         Ok(Self {
             echoes,
             // An answer that fails is short, and nobody needs it in a coding.

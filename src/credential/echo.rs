@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use zeroize::Zeroizing;
 
-use super::part::Part;
+use super::part::{LEAST_DIGITS, Part};
 use super::scrub::Unscrubbable;
 
 /// One spelling of a secret and what stands in its place; both are equally long.
@@ -33,6 +33,28 @@ pub(super) struct Piece {
     pub(super) least: usize,
     /// How many of those must differ from the phantom's.
     pub(super) differing: usize,
+    /// Where no letter stands whole but digits.
+    digits: Vec<Range<usize>>,
+    /// How many bytes make a piece there.
+    least_of_digits: usize,
+}
+
+impl Piece {
+    pub(super) fn longest_that_is_none(&self) -> usize {
+        match self.digits.is_empty() {
+            true => self.least - 1,
+            false => self.least.max(self.least_of_digits) - 1,
+        }
+    }
+
+    /// How many bytes a row must have that stands here.
+    pub(super) fn least_in(&self, row: &Range<usize>) -> usize {
+        let holds = |digits: &Range<usize>| digits.start <= row.start && row.end <= digits.end;
+        match self.digits.iter().any(holds) {
+            true => self.least_of_digits,
+            false => self.least,
+        }
+    }
 }
 
 /// The base64 character after the interior of a form, which holds bits of the secret's last byte and of what follows it.
@@ -61,6 +83,23 @@ impl Tail {
 /// # Errors
 /// [`Unscrubbable`] by cause.
 pub(super) fn forms(secret: &[u8], stand_in: &[u8], part: Option<&Part>) -> Result<Vec<Form>, Unscrubbable> {
+    forms_in(spellings, secret, stand_in, part)
+}
+
+/// The forms in which services repeat a text that they were sent; the text is looked for as a whole.
+///
+/// # Errors
+/// As [`forms`].
+pub(super) fn usual_forms(text: &[u8], mask: &[u8]) -> Result<Vec<Form>, Unscrubbable> {
+    forms_in(usual_spellings, text, mask, None)
+}
+
+fn forms_in(
+    spellings: impl Fn(&[u8]) -> Vec<Spelled>,
+    secret: &[u8],
+    stand_in: &[u8],
+    part: Option<&Part>,
+) -> Result<Vec<Form>, Unscrubbable> {
     if secret.len() < SHORTEST {
         return Err(Unscrubbable::TooShort);
     }
@@ -115,11 +154,16 @@ fn sextets_of(part: &Part, shift: usize, length: usize) -> Piece {
     let at = |letter: usize| 8 * (shift + letter);
     let start = at(part.letters.start).div_ceil(6).saturating_sub(first);
     let end = (at(part.letters.end) / 6).saturating_sub(first);
+    let touched = |row: &Range<usize>| {
+        at(row.start).div_ceil(6).saturating_sub(first)..(at(row.end) / 6).saturating_sub(first)
+    };
     Piece {
         within: start..end.min(length),
         // Fewer by one where the letters begin within a character.
         least: 8 * part.least / 6 - 1,
         differing: part.least - 2,
+        digits: part.digits.iter().map(touched).collect(),
+        least_of_digits: 8 * LEAST_DIGITS / 6,
     }
 }
 
@@ -181,13 +225,25 @@ impl Spelled {
     fn piece(&self, part: &Part) -> Piece {
         let bytes = &self.bytes[part.letters.clone()];
         let length = |row: &[Range<usize>]| row[row.len() - 1].end - row[0].start;
+        let least = |bytes: &[Range<usize>], count: usize| bytes.windows(count).map(length).min();
+        // Up to where the letters around them are not whole.
+        let alone = |row: &Range<usize>| {
+            let before = row.start.checked_sub(1).map_or(0, |at| self.bytes[at].start + 1);
+            let behind = self
+                .bytes
+                .get(row.end)
+                .map_or(self.text.len(), |byte| byte.end - 1);
+            before..behind
+        };
+        let digits = part.digits.iter();
+        let least_of_digits = digits
+            .clone()
+            .filter_map(|row| least(&self.bytes[row.clone()], LEAST_DIGITS));
         Piece {
             within: bytes[0].start..bytes[bytes.len() - 1].end,
-            least: bytes
-                .windows(part.least)
-                .map(length)
-                .min()
-                .unwrap_or(self.text.len()),
+            least: least(bytes, part.least).unwrap_or(self.text.len()),
+            least_of_digits: least_of_digits.min().unwrap_or(self.text.len()),
+            digits: digits.map(alone).collect(),
             // By chance a phantom has a letter of its secret's at the same place; a constant of all tokens of a kind is more.
             differing: part.least - 2,
         }
@@ -196,14 +252,11 @@ impl Spelled {
 
 /// The spellings byte for byte, always as many and in the same order.
 fn spellings(bytes: &[u8]) -> Vec<Spelled> {
-    let mut all = vec![spell(bytes, b"", |byte, out| out.push(byte))];
+    let mut all = usual_spellings(bytes);
     for digits in [LOWER, UPPER] {
         all.push(spell(bytes, b"", |byte, out| hex(byte, digits, out)));
         for between in BETWEEN_HEX {
             all.push(spell(bytes, between, |byte, out| hex(byte, digits, out)));
-        }
-        for kept in KEPT_IN_PERCENT {
-            all.push(spell(bytes, b"", |byte, out| percent(byte, kept, digits, out)));
         }
         for (before, after) in AROUND_HEX {
             all.push(spell(bytes, b"", |byte, out| {
@@ -212,10 +265,23 @@ fn spellings(bytes: &[u8]) -> Vec<Spelled> {
                 out.extend_from_slice(after);
             }));
         }
+        all.push(spell(bytes, b"", |byte, out| json_unicode(byte, digits, out)));
+    }
+    // UTF-16 in either order of bytes, but for the NUL before or behind the whole.
+    all.push(spell(bytes, b"\0", |byte, out| out.push(byte)));
+    all
+}
+
+/// Those in which letters and digits stand for themselves.
+fn usual_spellings(bytes: &[u8]) -> Vec<Spelled> {
+    let mut all = vec![spell(bytes, b"", |byte, out| out.push(byte))];
+    for digits in [LOWER, UPPER] {
+        for kept in KEPT_IN_PERCENT {
+            all.push(spell(bytes, b"", |byte, out| percent(byte, kept, digits, out)));
+        }
         for escaped in ESCAPED_IN_JSON {
             all.push(spell(bytes, b"", |byte, out| json(byte, escaped, digits, out)));
         }
-        all.push(spell(bytes, b"", |byte, out| json_unicode(byte, digits, out)));
     }
     for entities in ENTITIES {
         all.push(spell(bytes, b"", |byte, out| {
@@ -225,8 +291,6 @@ fn spellings(bytes: &[u8]) -> Vec<Spelled> {
             }
         }));
     }
-    // UTF-16 in either order of bytes, but for the NUL before or behind the whole.
-    all.push(spell(bytes, b"\0", |byte, out| out.push(byte)));
     all
 }
 

@@ -22,11 +22,15 @@ use crate::session::phantom::{Issue, Phantom};
 /// What a session's answers are searched for.
 pub(super) struct Lending {
     known: Vec<Known>,
+    /// All that is searched for: what is known, and what was minted.
+    searched: Vec<Known>,
     /// Something was lent: the answers of all origins are searched, for the workload may have carried it on.
     lent: bool,
     pub(super) echoes: Arc<Echoes>,
     guesses: Arc<Guesses>,
     pub(super) signatures: Arc<Signatures>,
+    /// The search that looks for signatures, too, and up to the how manieth.
+    with_signatures: Mutex<Option<(u64, Arc<Echoes>)>>,
 }
 
 /// A secret that an origin could know.
@@ -50,6 +54,8 @@ pub(super) struct Wanted<'r> {
     pub(super) strict: bool,
     /// Whether the request is signed.
     pub(super) signs: bool,
+    /// Whether a credential signs for its origin.
+    pub(super) signed_for: bool,
 }
 
 impl Credentials {
@@ -112,6 +118,8 @@ impl Credentials {
             return Ok(Some(Lent {
                 lending,
                 echoes: None,
+                made: Vec::new(),
+                signed_for: wanted.signed_for,
                 strict: wanted.strict,
                 signed: !wanted.strict && (wanted.signs || !lends && !wanted.bound.is_empty()),
             }));
@@ -190,9 +198,11 @@ impl Credentials {
         Ok(Arc::new(Lending {
             echoes: Arc::new(search(&all, &[], guesses.clone()).map_err(Error::Unscrubbable)?),
             known,
+            searched: all,
             lent,
             guesses,
             signatures: before.map_or_else(Arc::default, |before| before.signatures.clone()),
+            with_signatures: Mutex::default(),
         }))
     }
 
@@ -224,14 +234,34 @@ impl Credentials {
 }
 
 impl Lending {
-    /// The search of an answer to a request that failed, in which services repeat signatures.
-    pub(super) fn with_signatures(&self) -> Result<Arc<Echoes>, Error> {
-        let signatures = self.signatures.that_hold();
-        if signatures.is_empty() {
+    /// The search of an answer to a request that failed, in which services repeat signatures: what was made for the request, and
+    /// the latest of the session.
+    pub(super) fn with_signatures(&self, made: &[Text]) -> Result<Arc<Echoes>, Error> {
+        let (number, mut signatures) = self.signatures.that_hold();
+        let is_late = |text: &&Text| !signatures.iter().any(|late| Arc::ptr_eq(late, text));
+        let older: Vec<Text> = made.iter().filter(is_late).cloned().collect();
+        if signatures.is_empty() && older.is_empty() {
             return Ok(self.echoes.clone());
         }
-        let echoes = search(&self.known, &signatures, self.guesses.clone());
-        Ok(Arc::new(echoes.map_err(Error::Unscrubbable)?))
+        let kept = || {
+            self.with_signatures
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some((of, echoes)) = &*kept()
+            && *of == number
+            && older.is_empty()
+        {
+            return Ok(echoes.clone());
+        }
+        let is_usual = older.is_empty();
+        signatures.extend(older);
+        let echoes = search(&self.searched, &signatures, self.guesses.clone());
+        let echoes = Arc::new(echoes.map_err(Error::Unscrubbable)?);
+        if is_usual {
+            *kept() = Some((number, echoes.clone()));
+        }
+        Ok(echoes)
     }
 }
 
@@ -260,35 +290,46 @@ fn search(known: &[Known], signatures: &[Text], guesses: Arc<Guesses>) -> Result
 }
 
 /// A signature as it was written.
-type Text = Arc<Zeroizing<Vec<u8>>>;
+pub(super) type Text = Arc<Zeroizing<Vec<u8>>>;
 
 /// The signatures that were made for a session. Each is good for its request for some minutes, from wherever that is sent.
 #[derive(Default)]
-pub(super) struct Signatures(Mutex<VecDeque<(Instant, Text)>>);
+pub(super) struct Signatures(Mutex<Late>);
+
+/// The latest signatures.
+#[derive(Default)]
+struct Late {
+    texts: VecDeque<(Instant, Text)>,
+    /// How many there were at all.
+    number: u64,
+}
 
 impl Signatures {
-    /// Keeps a signature's texts for as long as it is good.
-    pub(super) fn keep(&self, texts: Vec<Vec<u8>>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for text in texts {
-            kept.push_back((Instant::now(), Arc::new(Zeroizing::new(text))));
-        }
-        let surplus = kept.len().saturating_sub(MOST_SIGNATURES);
-        kept.drain(..surplus);
+    /// Keeps a signature's texts for as long as it is good, and gives those that can be looked for.
+    pub(super) fn keep(&self, texts: Vec<Vec<u8>>) -> Vec<Text> {
+        let texts = texts.into_iter().map(|text| Arc::new(Zeroizing::new(text)));
+        // A mask of what is masked already would be the same.
+        let hides = |text: &Text| text.len() >= echo::SHORTEST && mask(text)[..] != text[..];
+        let texts: Vec<Text> = texts.filter(hides).collect();
+        let mut late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        late.number += texts.len() as u64;
+        let now = Instant::now();
+        late.texts.extend(texts.iter().map(|text| (now, text.clone())));
+        let surplus = late.texts.len().saturating_sub(MOST_SIGNATURES);
+        late.texts.drain(..surplus);
+        texts
     }
 
     pub(super) fn are_none(&self) -> bool {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.is_empty()
+        let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        late.texts.is_empty()
     }
 
-    fn that_hold(&self) -> Vec<Text> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let hold = kept.iter().filter(|(made, _)| made.elapsed() < HOLDS_FOR);
-        let mut texts: Vec<Text> = hold.map(|(_, text)| text.clone()).collect();
-        // A mask of what is masked already would be the same.
-        texts.retain(|text| text.len() >= echo::SHORTEST && mask(text)[..] != text[..]);
-        texts
+    /// The latest that are still good, and how many there were at all.
+    fn that_hold(&self) -> (u64, Vec<Text>) {
+        let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hold = late.texts.iter().filter(|(made, _)| made.elapsed() < HOLDS_FOR);
+        (late.number, hold.map(|(_, text)| text.clone()).collect())
     }
 }
 
@@ -355,6 +396,7 @@ mod tests {
                 lent: &lent,
                 strict: self.credentials.bindings().manages(&origin),
                 signs: false,
+                signed_for: true,
             };
             self.credentials.look_for(session, &wanted)
         }
@@ -460,8 +502,34 @@ mod tests {
         for at in 0..100 {
             signatures.keep(vec![format!("signature/{at}+=").into_bytes()]);
         }
-        assert_eq!(signatures.that_hold().len(), MOST_SIGNATURES);
-        signatures.keep(vec![b"xxxxxxxxxx".to_vec(), b"short".to_vec()]);
-        assert_eq!(signatures.that_hold().len(), MOST_SIGNATURES - 2);
+        assert_eq!(signatures.that_hold().1.len(), MOST_SIGNATURES);
+        let none = signatures.keep(vec![b"xxxxxxxxxx".to_vec(), b"short".to_vec()]);
+        assert!(none.is_empty() && signatures.that_hold().0 == 100);
+    }
+
+    #[tokio::test]
+    async fn answers_that_fail_share_a_search_until_something_is_signed() {
+        let stage = github();
+        stage.store.put(STORED, GITHUB.as_bytes(), None).unwrap();
+        let session = stage.session("ours", 1).await;
+        let lent = stage
+            .asks(&session, "https://good.example")
+            .await
+            .unwrap()
+            .unwrap();
+        let lending = lent.lending;
+        let first = lending.signatures.keep(vec![b"signature/1+=".to_vec()]);
+        let one = lending.with_signatures(&first).unwrap();
+        assert!(Arc::ptr_eq(&one, &lending.with_signatures(&[]).unwrap()));
+        for at in 0..MOST_SIGNATURES {
+            lending
+                .signatures
+                .keep(vec![format!("signature/{at}/+=").into_bytes()]);
+        }
+        let other = lending.with_signatures(&[]).unwrap();
+        assert!(!Arc::ptr_eq(&one, &other) && other.scrub(&first[0]).is_none());
+        // What was made for the request itself is looked for however late its answer comes.
+        let own = lending.with_signatures(&first).unwrap();
+        assert!(own.scrub(&first[0]).is_some());
     }
 }

@@ -9,6 +9,8 @@ pub(super) struct Part {
     pub(super) letters: Range<usize>,
     /// How many in a row are looked for: six of a token of letters and digits.
     pub(super) least: usize,
+    /// Where digits alone stand in a row, nearly as many as make a piece or more: of those it takes [`LEAST_DIGITS`].
+    pub(super) digits: Vec<Range<usize>>,
 }
 
 impl Part {
@@ -18,6 +20,12 @@ impl Part {
     /// so little to guess that to learn two pieces of it would be to know it.
     pub(super) fn of(secret: &[u8], phantom: &[u8]) -> Option<Self> {
         let letters = unshared(secret, phantom);
+        // Numbers name an account or a time, and pages are full of their like. Where they are needed, they are no words.
+        let unnumbered = without(secret, letters.clone(), |text| is_word(text) || is_number(text));
+        Self::in_letters(secret, unnumbered).or_else(|| Self::in_letters(secret, letters))
+    }
+
+    fn in_letters(secret: &[u8], letters: Range<usize>) -> Option<Self> {
         let text = &secret[letters.clone()];
         let kinds = Kinds::of(text);
         let bits = kinds.bits()?;
@@ -25,7 +33,15 @@ impl Part {
             return None;
         }
         let least = (BITS_OF_A_PIECE / bits).ceil() as usize;
-        Some(Self { letters, least })
+        let digits = match least < LEAST_DIGITS {
+            true => rows_of_digits(secret, &letters, least),
+            false => Vec::new(),
+        };
+        Some(Self {
+            letters,
+            least,
+            digits,
+        })
     }
 }
 
@@ -43,19 +59,20 @@ fn unshared(secret: &[u8], phantom: &[u8]) -> Range<usize> {
         true => behind.take_while(same).count(),
         false => 0,
     };
-    without_words(secret, first..secret.len() - last)
+    // The words that name a service or an environment before or behind what is drawn: `sk-live-`, `-v1`.
+    without(secret, first..secret.len() - last, is_word)
 }
 
-/// Without the words that name a service or an environment before or behind what is drawn: `sk-live-`, `-v1`.
-fn without_words(secret: &[u8], mut letters: Range<usize>) -> Range<usize> {
+/// Without what of such a kind stands before or behind what is drawn.
+fn without(secret: &[u8], mut letters: Range<usize>, is_other: impl Fn(&[u8]) -> bool) -> Range<usize> {
     let parts = |byte: &u8| b"-_.:/+=".contains(byte);
     while let Some(at) = secret[letters.clone()].iter().position(parts)
-        && is_word(&secret[letters.start..letters.start + at])
+        && is_other(&secret[letters.start..letters.start + at])
     {
         letters.start += at + 1;
     }
     while let Some(at) = secret[letters.clone()].iter().rposition(parts)
-        && is_word(&secret[letters.start + at + 1..letters.end])
+        && is_other(&secret[letters.start + at + 1..letters.end])
     {
         letters.end = letters.start + at;
     }
@@ -66,6 +83,25 @@ fn without_words(secret: &[u8], mut letters: Range<usize>) -> Range<usize> {
 fn is_word(text: &[u8]) -> bool {
     let one_case = !text.iter().any(u8::is_ascii_uppercase) || !text.iter().any(u8::is_ascii_lowercase);
     text.len() <= LONGEST_WORD && one_case && (text.is_empty() || !text.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// As in `xoxb-1690481729063-` and `7123456789:`.
+fn is_number(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_digit)
+}
+
+/// The rows of digits in which a piece could stand, or all of it but a few bits.
+fn rows_of_digits(secret: &[u8], letters: &Range<usize>, least: usize) -> Vec<Range<usize>> {
+    let mut start = letters.start;
+    let mut rows = Vec::new();
+    let text = &secret[letters.clone()];
+    for row in text.chunk_by(|one, two| one.is_ascii_digit() == two.is_ascii_digit()) {
+        if is_number(row) && row.len() + 1 >= least {
+            rows.push(start..start + row.len());
+        }
+        start += row.len();
+    }
+    rows
 }
 
 /// Of which kinds the letters are, in numbers.
@@ -128,6 +164,9 @@ impl Kinds {
 
 const LONGEST_WORD: usize = 8;
 
+/// So many digits say as much as a piece must, whatever stands around them.
+pub(super) const LEAST_DIGITS: usize = 11;
+
 /// Met by chance once in 17 thousand million letters of the same kind.
 const BITS_OF_A_PIECE: f64 = 34.0;
 
@@ -149,6 +188,33 @@ mod tests {
         assert_eq!(least("0f9e8d7c6b5a49382716051423324150"), Some((0..32, 9)));
         assert_eq!(least("a1z2y3x4w5v6u7t8s9r0q1p2"), Some((0..24, 7)));
         assert_eq!(least("314159265358979323846264338327950288"), Some((0..36, 11)));
+    }
+
+    #[test]
+    fn numbers_before_and_behind_what_is_drawn_are_no_part_of_it() {
+        for (secret, letters) in [
+            (
+                "xoxb-1690481729063-1719384472105-A1b2C3d4E5f6G7h8I9j0K1l2",
+                33..57,
+            ),
+            (
+                "xoxp-1690481729063-1719384472105-0f9e8d7c6b5a49382716051423324150",
+                33..65,
+            ),
+            ("7123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawA", 11..46),
+            ("A1b2C3d4E5f6G7h8I9j0K1l2.1690481729", 0..24),
+            // Without them too little would be left.
+            ("16904817-6b5a-4938-a716-051423324150", 0..36),
+        ] {
+            assert_eq!(
+                least(secret).map(|(letters, _)| letters),
+                Some(letters),
+                "{secret}"
+            );
+        }
+        let secret = b"A1b2C3d4E5f6123456789K12345l2M3n4";
+        let part = Part::of(secret, &vec![b'!'; secret.len()]).unwrap();
+        assert_eq!(part.digits, [11..21, 22..27]);
     }
 
     #[test]

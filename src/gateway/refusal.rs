@@ -212,7 +212,7 @@ impl Refusal {
                 "The service answered with credentials, which are not given on; ask the operator to look at the gateway's log."
             }
             Self::Credential(credential::Error::Guessed(_)) => {
-                "Begin another session; the gateway's log says what happened in this one."
+                "Begin another session: of `gateway serve` with a restart. The gateway's log says what happened in this one."
             }
             Self::Credential(_) => "Ask the operator to look at the gateway's log; the request was not sent.",
             Self::Audit(audit::Error::OverRate) => {

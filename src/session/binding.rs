@@ -234,6 +234,15 @@ impl Bindings {
             .reduce(|one, other| if one == other { one } else { EncodedSlash::Keep })
     }
 
+    /// Whether a credential signs for an origin.
+    pub(crate) fn signs_for(&self, origin: &Origin) -> bool {
+        self.signs
+            && self
+                .of(origin)
+                .iter()
+                .any(|bound| bound.binding.signing().is_some())
+    }
+
     /// The bindings that hold for an origin, in the order of the configuration.
     pub(super) fn of(&self, origin: &Origin) -> Vec<&Arc<Bound>> {
         let mut found = self.of_host(&origin.authority.host);

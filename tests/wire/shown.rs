@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::echoes::{accept, ask, got};
-use super::signing::{put, send};
+use super::signing::{assumed, new_key, put, send, until};
 use crate::rig::canary::hex;
 use crate::rig::origin::{Answer, Step, ok};
 use crate::rig::sigv4::mac;
@@ -18,6 +18,8 @@ rows![
     an_echo_of_which_a_stream_breaks_off_shows_nothing,
     an_echo_in_the_forms_that_services_print_is_found,
     a_signature_that_was_made_is_no_answer,
+    a_signature_is_no_answer_however_many_were_made_since,
+    what_was_minted_is_shown_by_no_answer_that_fails,
 ];
 
 /// How many letters of a secret stand in a row in a text, at the most.
@@ -303,5 +305,74 @@ fn a_signature_that_was_made_is_no_answer(rig: &Rig) {
         let bytes = asked.write(S3, &rig.key(way, "aws"), "");
         hidden(&send(rig, way, S3, &bytes));
         rig.record(way);
+    }
+}
+
+/// J, I01: the answers come when many more were signed.
+fn a_signature_is_no_answer_however_many_were_made_since(rig: &Rig) {
+    const PARALLEL: usize = 24;
+    rig.origins.on("/late", |seen| {
+        let signature = seen.target.split("signature=").nth(1).unwrap();
+        let head = format!(
+            "HTTP/1.1 403 Forbidden\r\nContent-Length: {}\r\n\r\n",
+            signature.len()
+        );
+        vec![
+            Step::Pause(1500),
+            Step::Bytes([head.as_bytes(), signature.as_bytes()].concat()),
+        ]
+    });
+    let way = Way::Connect;
+    let key = rig.key(way, "exchange");
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    let mut wires: Vec<_> = (0..PARALLEL)
+        .map(|at| {
+            let query = format!("symbol=BTC{at}&timestamp={now}");
+            let signature = hex(&mac(key.secret.as_bytes(), &query));
+            let request = format!(
+                "GET /late?{query}&signature={signature} HTTP/1.1\r\nHost: {EXCHANGE}\r\nX-MBX-APIKEY: {}\r\n\r\n",
+                key.id
+            );
+            (rig.open(way, EXCHANGE), request)
+        })
+        .collect();
+    for (wire, request) in &mut wires {
+        wire.send(request.as_bytes());
+    }
+    let shown: Vec<_> = wires.iter_mut().map(|(wire, _)| wire.response()).collect();
+    rig.records(way, PARALLEL);
+    let made: Vec<_> = rig
+        .seen()
+        .iter()
+        .map(|seen| seen.target.split("signature=").nth(1).unwrap().to_owned())
+        .collect();
+    assert_eq!(made.len(), PARALLEL);
+    for answer in shown {
+        assert_eq!((answer.status, answer.body.len()), (403, 64), "{answer:?}");
+        assert!(!made.contains(&answer.text()), "{answer:?}");
+    }
+}
+
+/// I07: services repeat in errors what they refuse.
+fn what_was_minted_is_shown_by_no_answer_that_fails(rig: &Rig) {
+    for way in [Way::Connect, Way::Transparent] {
+        let real = new_key(rig);
+        let (ours, _) = assumed(rig, way, &real, &until(3600));
+        let written = |key: &crate::rig::sigv4::Key| {
+            format!("<Error>{} {}</Error>", key.id, key.token.as_deref().unwrap())
+        };
+        let content = written(&real);
+        rig.origins.on("/bucket/key", move |_| {
+            let head = format!(
+                "HTTP/1.1 400 Bad Request\r\nContent-Length: {}\r\n\r\n",
+                content.len()
+            );
+            vec![Step::Bytes([head.as_bytes(), content.as_bytes()].concat())]
+        });
+        let answer = send(rig, way, S3, &put(b"x").write(S3, &ours, ""));
+        rig.record(way);
+        rig.seen();
+        assert_eq!((answer.status, answer.text()), (400, written(&ours)), "{way:?}");
+        rig.origins.on("/bucket/key", |_| ok("", b""));
     }
 }

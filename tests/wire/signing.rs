@@ -493,7 +493,7 @@ pub fn new_key(rig: &Rig) -> Key {
 }
 
 /// Has `temp` assume a role; gives what the client got.
-fn assumed(rig: &Rig, way: Way, real: &Key, until: &str) -> (Key, Response) {
+pub fn assumed(rig: &Rig, way: Way, real: &Key, until: &str) -> (Key, Response) {
     let answer = sts_answer(real, until);
     rig.origins
         .on("/", move |_| ok("Content-Type: text/xml\r\n", answer.as_bytes()));

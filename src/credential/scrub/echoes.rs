@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::beginnings::Beginnings;
 use super::index::{Entry, Index};
 use super::{Guessed, Unscrubbable};
-use crate::credential::echo::{Form, forms};
+use crate::credential::echo::{Form, Piece, forms, usual_forms};
 use crate::credential::guesses::Guesses;
 use crate::credential::part::Part;
 
@@ -91,7 +91,7 @@ impl Echoes {
         Self::of(sought, [], Arc::new(Guesses::new(None)))
     }
 
-    /// The same for one session, whose guesses are counted; and for texts that are looked for as a whole alone, each with its mask.
+    /// The same for one session, whose guesses are counted; and for texts that services repeat as they are, each with its mask.
     ///
     /// # Errors
     /// As [`Echoes::new`].
@@ -106,7 +106,7 @@ impl Echoes {
             all.append(&mut forms(one.secret, one.stand_in, part.as_ref())?);
         }
         for (text, mask) in whole {
-            all.append(&mut forms(text, mask, None)?);
+            all.append(&mut usual_forms(text, mask)?);
         }
         Ok(Self::index(all, guesses))
     }
@@ -268,18 +268,24 @@ impl Echoes {
         }
     }
 
-    fn index(forms: Vec<Form>, guesses: Arc<Guesses>) -> Self {
-        let all: Vec<Entry> = forms.iter().enumerate().map(whole_of).collect();
-        let parts: Vec<Entry> = forms.iter().enumerate().map(pieces_of).collect();
+    /// By what whole forms are found, and by what pieces are, too.
+    pub(super) fn indices(forms: &[Form]) -> (Index, Option<Index>) {
         let in_pieces = forms.iter().any(|form| form.piece.is_some());
-        let least = parts.iter().map(|entry| entry.least);
+        let all: Vec<Entry> = forms.iter().enumerate().map(whole_of).collect();
+        let pieces = || forms.iter().enumerate().map(pieces_of).collect::<Vec<Entry>>();
+        (Index::new(&all), in_pieces.then(|| Index::new(&pieces())))
+    }
+
+    fn index(forms: Vec<Form>, guesses: Arc<Guesses>) -> Self {
+        let least = forms.iter().enumerate().map(|one| pieces_of(one).least);
         let pieces = forms.iter().filter_map(|form| form.piece.as_ref());
+        let (whole, in_pieces) = Self::indices(&forms);
         Self {
-            whole: Index::new(&all),
-            pieces: in_pieces.then(|| Index::new(&parts)),
+            whole,
+            pieces: in_pieces,
             beginnings: Beginnings::of(&forms),
             shortest: least.min().unwrap_or(usize::MAX),
-            reach: pieces.map(|piece| piece.least - 1).max().unwrap_or(0),
+            reach: pieces.map(Piece::longest_that_is_none).max().unwrap_or(0),
             forms,
             guesses,
         }
@@ -292,6 +298,7 @@ fn whole_of((at, form): (usize, &Form)) -> Entry<'_> {
         within: 0..form.secret.len(),
         least: form.secret.len(),
         bytes: &form.secret,
+        others: &form.phantom,
     }
 }
 
@@ -374,7 +381,8 @@ impl Search<'_> {
             .iter()
             .zip(&form.phantom[within.clone()]);
         if length == form.secret.len()
-            || within.len() >= piece.least && letters.filter(|(s, p)| s != p).count() >= piece.differing
+            || within.len() >= piece.least_in(&within)
+                && letters.filter(|(s, p)| s != p).count() >= piece.differing
         {
             self.note(start, index, from, length);
         }

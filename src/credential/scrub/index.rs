@@ -20,9 +20,39 @@ pub(super) struct Index {
 pub(super) struct Entry<'f> {
     pub(super) form: usize,
     pub(super) bytes: &'f [u8],
+    /// As long, of another secret of its shape: where both are alike, all text of that spelling is.
+    pub(super) others: &'f [u8],
     pub(super) within: std::ops::Range<usize>,
     /// So many bytes of it in a row hold a block that is looked at.
     pub(super) least: usize,
+}
+
+impl Entry<'_> {
+    /// Where blocks stand that begin at one place of a stride, one in every least row of bytes.
+    fn chosen(&self, place: usize, stride: usize, width: usize) -> Vec<usize> {
+        let mut chosen = Vec::new();
+        let (mut from, row) = (self.within.start, self.least - width + 1);
+        while from + row + width <= self.within.end + 1 {
+            let starts = (from..from + row).filter(|at| (at - self.within.start) % stride == place);
+            // What is alike in every letter's spelling would be met all the time. Of the best, the last is the farthest.
+            let Some(best) = starts.max_by_key(|at| self.telling(*at, width)) else {
+                break;
+            };
+            chosen.push(best);
+            from = best + 1;
+        }
+        chosen
+    }
+
+    /// How many bytes of a block hang on the secret.
+    fn telling(&self, at: usize, width: usize) -> usize {
+        let (bytes, others) = (&self.bytes[at..at + width], &self.others[at..at + width]);
+        bytes
+            .iter()
+            .zip(others)
+            .filter(|(one, other)| one != other)
+            .count()
+    }
 }
 
 impl Index {
@@ -34,18 +64,9 @@ impl Index {
         let stride = (shortest - width + 1).min(LONGEST_STRIDE);
         let mut all = Zeroizing::new(Vec::new());
         for entry in entries {
-            // As many blocks in a row as the stride is long, again and again: one of each row is looked at, whatever stands before,
-            // and the least row of bytes holds one such row.
-            let starts = entry
-                .within
-                .clone()
-                .take((entry.within.len() + 1).saturating_sub(width));
-            let period = match entry.within.len() == entry.least {
-                // Found as a whole alone, so the first row is enough.
-                true => usize::MAX,
-                false => entry.least - width + 2 - stride,
-            };
-            for at in starts.filter(|at| (at - entry.within.start) % period < stride) {
+            // Whatever stands before, the blocks that are looked at are a stride apart: so for each place in the stride, every least
+            // row of bytes holds a block of that place.
+            for at in (0..stride).flat_map(|place| entry.chosen(place, stride, width)) {
                 let block = match width {
                     WIDE => block::<WIDE>(entry.bytes, at),
                     _ => block::<NARROW>(entry.bytes, at),
@@ -151,3 +172,29 @@ const WIDE_FROM: usize = 20;
 
 /// A longer stride gains nothing: every cache line is touched anyway.
 const LONGEST_STRIDE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use crate::credential::echo::forms;
+    use crate::credential::part::Part;
+    use crate::credential::scrub::Echoes;
+
+    /// What writers put around each letter stands in every letter's spelling, and is no reason to look further.
+    #[test]
+    fn text_in_escapes_is_looked_up_seldom() {
+        let (secret, phantom) = (b"ghp_A1b2C3d4E5f6G7h8I9j0K1l2", b"ghp_Z9y8X7w6V5u4T3s2R1q0P9o8");
+        let part = Part::of(secret, phantom);
+        let forms = forms(secret, phantom, part.as_ref()).unwrap();
+        let (whole, pieces) = Echoes::indices(&forms);
+        for (before, after) in [("\\u00", ""), ("&#x", ";"), ("\\x", ""), ("%", ""), ("", ", 0x")] {
+            let text: String = (0..4096_u32)
+                .map(|at| format!("{before}{:02x}{after}", b'G' + (at * 7 % 50) as u8))
+                .collect();
+            for index in [&whole].into_iter().chain(&pieces) {
+                let mut hits = 0;
+                index.each(text.as_bytes(), |_, _, _| hits += 1);
+                assert!(hits < 2 * 4096, "{before}..{after}: {hits} hits in 4096 letters");
+            }
+        }
+    }
+}

@@ -1,10 +1,11 @@
-//! Whatever an origin makes of a secret, and wherever it cuts it: no six letters in a row come through.
+//! Whatever an origin makes of a secret, and wherever it cuts it: no six letters in a row come through, and of digits no eleven.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::body::{Coding, DecodeBody, Decoder, Script};
 use crate::credential::guesses::Guesses;
+use crate::credential::part::LEAST_DIGITS;
 use bytes::Bytes;
 use compression_codecs::brotli::params::EncoderParams;
 use compression_codecs::core::Level;
@@ -19,7 +20,10 @@ const SIX: usize = 6;
 
 /// Secrets as services draw them; nothing of one is in another but by chance.
 fn secret() -> impl Strategy<Value = String> {
-    ("(ghp_|sk-|glpat-|)", "[a-zA-Z0-9]{24,60}")
+    (
+        "(ghp_|sk-|glpat-|xoxb-[0-9]{13}-[0-9]{13}-|[0-9]{10}:|)",
+        "[a-zA-Z0-9]{12,30}([0-9]{5,13}|)[a-zA-Z0-9]{12,30}",
+    )
         .prop_filter("reads as words, by chance", |(_, text)| {
             Part::of(text.as_bytes(), phantom_of(text).as_bytes()).is_some_and(|part| part.least == SIX)
         })
@@ -105,16 +109,24 @@ fn render(written: &[Written], secrets: &[String]) -> Vec<u8> {
     content
 }
 
-/// The first six letters in a row of a secret that can be seen, in whatever spelling.
+/// The first six letters in a row of a secret that can be seen, or eleven digits, in whatever spelling. The numbers before what
+/// is drawn are no secret.
 fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
     let separators: [&[u8]; 8] = [b"", b" ", b":", b"-", b", 0x", b",0x", b" 0x", b"\0"];
     let holds = |needle: &[u8]| out.windows(needle.len()).any(|text| text == needle);
     for (secret, phantom) in secrets.iter().zip(phantoms) {
-        for at in 0..=secret.len() - SIX {
-            let letters = &secret.as_bytes()[at..at + SIX];
-            let theirs = &phantom.as_bytes()[at..at + SIX];
+        let drawn = secret.rfind(['_', '-', ':']).map_or(0, |at| at + 1);
+        for at in drawn..=secret.len() - SIX {
+            let length = match secret.as_bytes()[at..at + SIX].iter().all(u8::is_ascii_digit) {
+                true => LEAST_DIGITS,
+                false => SIX,
+            };
+            let Some(letters) = secret.as_bytes().get(at..at + length) else {
+                continue;
+            };
+            let theirs = &phantom.as_bytes()[at..at + length];
             // What the phantom has too is no secret.
-            if letters.iter().zip(theirs).filter(|(s, p)| s != p).count() < SIX {
+            if letters.iter().zip(theirs).filter(|(s, p)| s != p).count() < length {
                 continue;
             }
             let hex: Vec<String> = letters.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -126,7 +138,7 @@ fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
                 letters
                     .iter()
                     .flat_map(|letter| [*letter, 0])
-                    .take(2 * SIX - 1)
+                    .take(2 * length - 1)
                     .collect(),
             );
             needles.extend(separators[..7].iter().flat_map(|between| {
@@ -140,7 +152,7 @@ fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
             // The characters of base64 that are made of these letters alone.
             for shift in 0..3 {
                 let coded = STANDARD.encode([&vec![0; shift], letters].concat());
-                let (first, end) = ((8 * shift).div_ceil(6), 8 * (shift + SIX) / 6);
+                let (first, end) = ((8 * shift).div_ceil(6), 8 * (shift + length) / 6);
                 needles.push(coded.as_bytes()[first..end].to_vec());
             }
             if let Some(needle) = needles.iter().find(|needle| holds(needle)) {
@@ -456,4 +468,77 @@ fn a_name_of_a_field_is_searched_in_lower_case() {
     );
     assert_eq!(github().scrub_fields(&mut fields), Ok(1));
     assert!(fields.is_empty());
+}
+
+/// Numbers that come one after another, as the times of messages do.
+fn page_of_numbers(length: usize) -> String {
+    let mut state = 7_u64;
+    let mut number = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut page = String::new();
+    while page.len() < length {
+        let (second, micro) = (1_690_000_000 + number(100_000_000), number(1_000_000));
+        page += &format!(
+            "{{\"ts\":\"{second}.{micro:06}\",\"id\":{}}}\n",
+            number(10_000_000_000)
+        );
+    }
+    page
+}
+
+#[test]
+fn pages_of_numbers_stay_as_they_are_though_a_token_holds_numbers() {
+    let page = page_of_numbers(128 << 10);
+    for secret in [
+        "xoxb-1690481729063-1719384472105-A1b2C3d4E5f6G7h8I9j0K1l2",
+        "xoxp-1690481729063-1719384472105-0f9e8d7c6b5a49382716051423324150",
+        "7123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawA",
+        "A1b2C3d4E5f6G7h8169048172K1l2M3n4",
+    ] {
+        let echoes = echoes(&[(secret, &phantom_of(secret))]);
+        let numbers: Vec<&str> = secret
+            .split(|letter: char| !letter.is_ascii_digit())
+            .filter(|row| (9..14).contains(&row.len()))
+            .collect();
+        let mut shown = String::new();
+        for piece in page.as_bytes().chunks(4 << 10) {
+            shown += &text(scrub(&echoes, [piece]).0);
+        }
+        for number in numbers {
+            for length in 6..=number.len() {
+                shown += &text(scrub(&echoes, [format!("[{}]", &number[..length]).as_bytes()]).0);
+            }
+        }
+        assert!(shown.starts_with(&page), "{secret}");
+        assert!(!echoes.guesses().are_spent(), "{secret}");
+        // Whole it is found, and so is what is no number.
+        assert_eq!(scrub(&echoes, [secret.as_bytes()]).1, 1, "{secret}");
+        let end = &secret[secret.len() - 12..];
+        assert_eq!(scrub(&echoes, [end.as_bytes()]).1, 1, "{secret}");
+    }
+}
+
+#[test]
+fn eleven_digits_in_a_row_are_a_piece_and_ten_are_none() {
+    let secret = "A1b2C3d4E5f6123456789012K1l2M3n4";
+    let echoes = echoes(&[(secret, &phantom_of(secret))]);
+    for how in 0..SPELLINGS {
+        for (length, found) in [(10, 0), (11, 1)] {
+            let row = spell(&secret[12..12 + length], how);
+            // Base64 of the row by itself may end in bits of another letter.
+            let row = row.split(|byte| *byte == b'=').next().unwrap();
+            let (_, count) = scrub(&echoes, [b"<", row, b">"]);
+            assert_eq!(
+                count,
+                found,
+                "{} digits, {}",
+                length,
+                String::from_utf8_lossy(row)
+            );
+        }
+    }
 }
