@@ -287,6 +287,84 @@ fn a_nested_repositorys_settings_are_not_written() {
 }
 
 #[test]
+fn a_forged_worktree_opens_no_other_directory() {
+    let forms = [
+        // A worktree's own files, wherever they lie.
+        "echo gitdir: ../fake > sub/.git; mkdir fake; echo $PWD/sub/.git > fake/gitdir; echo $VICTIM > fake/commondir",
+        "mkdir -p x/worktrees/a; echo gitdir: ../x/worktrees/a > sub/.git; echo $PWD/sub/.git > x/worktrees/a/gitdir; echo $VICTIM > x/worktrees/a/commondir",
+        // Where git puts them, but in a link.
+        "mkdir -p x/a; ln -s $VICTIM v; ln -s ../x w; mkdir y; ln -s ../x y/worktrees; echo gitdir: ../y/worktrees/a > sub/.git; echo $PWD/sub/.git > x/a/gitdir; echo ../../v > x/a/commondir",
+        // The project above, as a repository of its own.
+        "git init -q --bare b; mv b/HEAD b/objects b/refs .; mkdir -p worktrees/a; echo gitdir: ../worktrees/a > sub/.git; echo $PWD/sub/.git > worktrees/a/gitdir; echo ../.. > worktrees/a/commondir",
+        // A submodule that names its folder.
+        "echo gitdir: .. > sub/.git; printf '[core]\n\tworktree = sub\n' > config; git init -q --bare b; mv b/HEAD b/objects b/refs .",
+        "ln -s $VICTIM fake; echo gitdir: ../fake > sub/.git",
+    ];
+    for form in forms {
+        let host = Host::new();
+        host.sh("work", "mkdir victim project/sub; echo mine > victim/diary; echo mine > project/diary; printf '[core]\n\tworktree = /nowhere\n' > victim/config");
+        let victim = host.at("work/victim");
+        // As if a command had made it that was killed before anything was set aside.
+        host.sh(
+            "work/project",
+            &form.replace("$VICTIM", &victim.display().to_string()),
+        );
+        let script = format!(
+            "for d in {} {}; do cat $d/diary; echo bad > $d/diary; done",
+            victim.display(),
+            host.at("work/project").display()
+        );
+        let said = host.inside("work/project/sub", &[], &script);
+        assert!(!said.contains("mine\n"), "{form}: {said}");
+        assert_eq!(
+            host.sh("work", "cat victim/diary project/diary"),
+            "mine\nmine\n",
+            "{form}"
+        );
+    }
+}
+
+#[test]
+fn a_repository_beside_the_working_directory_is_told() {
+    let host = Host::with_repository();
+    host.sh("work/project", "git worktree add -q ../wt");
+    let said = host.inside("work/wt", &[], "git status");
+    let expected = format!(
+        "{} (too; changes persist)",
+        host.at("work/project/.git").display()
+    );
+    assert!(said.contains(&expected), "{said}");
+}
+
+#[test]
+fn what_is_no_file_of_gits_is_not_read() {
+    for form in [
+        "mkfifo .git",
+        "ln -s /dev/zero .git",
+        "git init -q; rm .git/config; mkfifo .git/config",
+        "mkdir -p .git/objects .git/refs; echo x > .git/HEAD; ln -s /dev/zero .git/config",
+        "truncate -s 8G .git",
+    ] {
+        let host = Host::new();
+        host.sh("work/project", form);
+        let mut child = host
+            .exec("work/project", &[], "true")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
+        while child.try_wait().unwrap().is_none() {
+            if std::time::Instant::now() > until {
+                child.kill().unwrap();
+                panic!("{form}: it still reads");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
 fn settings_of_a_worktree_alone_do_not_come() {
     let host = Host::with_repository();
     host.sh("work/project", "git config extensions.worktreeConfig true");

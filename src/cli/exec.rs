@@ -274,6 +274,14 @@ fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         "gateway  project ",
         format!("{} ({persists})", summary.working_directory.display()),
     );
+    for further in &summary.projects {
+        if *further != summary.working_directory {
+            note(
+                "gateway  project ",
+                format!("{} (too; changes persist)", further.display()),
+            );
+        }
+    }
     note("gateway  home    ", home(summary));
     if !summary.seen.is_empty() {
         let seen: Vec<String> = summary

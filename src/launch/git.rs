@@ -6,12 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
 use super::after::survey::{Kind, Survey};
@@ -60,27 +60,69 @@ pub fn guard(layout: &Layout) -> Result<(), Failure> {
 
 /// Gives the directory that a file `.git` names: that of a linked worktree or of a submodule.
 pub fn directory_named_by(file: &Path) -> Option<PathBuf> {
-    let content = fs::read_to_string(file).ok()?;
+    let content = line_of(file)?;
     let named = content.strip_prefix("gitdir:")?.trim();
     fs::canonicalize(file.parent()?.join(named)).ok()
 }
 
-/// Gives the repository outside `project` that its file `.git` belongs to, if that repository itself says so, too.
+/// Gives the repository outside the `projects` that the file `.git` of one belongs to, if that repository itself says so, too.
 ///
-/// The command could have written the file, but not what it names.
-pub fn outside(project: &Path) -> Option<PathBuf> {
+/// The command could have written the file, and whatever else lies where a command once could write. So what the file names
+/// counts only in the place where git itself puts it: in the `worktrees` or the `modules` of a repository, which is what is
+/// given, and which holds none of the projects.
+pub fn outside(project: &Path, projects: &[&Path]) -> Option<PathBuf> {
     let file = project.join(".git");
     let directory = directory_named_by(&file)?;
-    if directory.starts_with(project) {
-        return None;
+    let given = match line_of(&directory.join("gitdir")) {
+        Some(back) => {
+            let common =
+                fs::canonicalize(directory.join(line_of(&directory.join("commondir"))?.trim())).ok()?;
+            let is_ours =
+                fs::canonicalize(directory.join(back.trim())).ok()? == fs::canonicalize(&file).ok()?;
+            let is_in_place = directory.parent()? == common.join("worktrees");
+            (is_ours && is_in_place && is_repository(&common)).then_some(common)?
+        }
+        None => {
+            let back = settings(&directory).ok()?;
+            let back = &back.iter().find(|(key, _)| key == "worktree")?.1;
+            let is_ours = fs::canonicalize(directory.join(back)).ok()? == project;
+            let is_in_place = directory.ancestors().any(|above| {
+                above.ends_with("modules") && above != directory && above.parent().is_some_and(is_repository)
+            });
+            (is_ours && is_in_place && is_repository(&directory)).then_some(directory.clone())?
+        }
+    };
+    let is_apart = |project: &&Path| !directory.starts_with(project) && !project.starts_with(&given);
+    projects.iter().all(is_apart).then_some(given)
+}
+
+/// Whether git takes a directory for a repository (`is_git_directory` in git's setup.c).
+fn is_repository(directory: &Path) -> bool {
+    has_head(directory)
+        && ["objects", "refs"]
+            .iter()
+            .all(|name| directory.join(name).is_dir())
+}
+
+/// Reads a file that a command may have made: a regular one, no link, and no more than a bound.
+///
+/// # Errors
+/// What opening it says, or that it is no such file.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let mut content = Vec::new();
+    if file.metadata()?.is_file() {
+        file.take(FILE_BYTES + 1).read_to_end(&mut content)?;
+        if content.len() as u64 <= FILE_BYTES {
+            return Ok(content);
+        }
     }
-    if let Ok(back) = fs::read_to_string(directory.join("gitdir")) {
-        let common = fs::read_to_string(directory.join("commondir")).ok()?;
-        let is_ours = fs::canonicalize(directory.join(back.trim())).ok()? == fs::canonicalize(file).ok()?;
-        return is_ours.then(|| fs::canonicalize(directory.join(common.trim())).ok())?;
-    }
-    let back = settings(&directory).find(|(key, _)| key == "worktree")?.1;
-    (fs::canonicalize(directory.join(back)).ok()? == project).then_some(directory)
+    Err(ErrorKind::InvalidData.into())
+}
+
+fn line_of(path: &Path) -> Option<String> {
+    String::from_utf8(read(path).ok()?).ok()
 }
 
 /// Guards a repository's directory, and those of the submodules and of the `used` worktrees in it.
@@ -96,7 +138,7 @@ fn guard_directory(
         .into_iter()
         .map(Place::take)
         .collect::<Result<_, Failure>>()?;
-    let named = named_by_settings(git, layout);
+    let named = named_by_settings(git, layout)?;
     bind(git, git, false)?;
     for guarded in GUARDED.iter().filter(|guarded| !is_linked || guarded.in_linked) {
         let path = git.join(guarded.name);
@@ -150,9 +192,10 @@ fn inner_directories(git: &Path, used: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
 }
 
 /// What the settings name by a path in the projects: hooks, included settings, filters.
-fn named_by_settings(git: &Path, layout: &Layout) -> BTreeSet<PathBuf> {
+fn named_by_settings(git: &Path, layout: &Layout) -> Result<BTreeSet<PathBuf>, Failure> {
     let top = git.parent().unwrap_or(git);
-    let mut words: Vec<PathBuf> = settings(git)
+    let mut words: Vec<PathBuf> = settings(git)?
+        .into_iter()
         .filter(|(key, _)| !UNOBEYED.contains(&key.as_str()))
         .filter_map(|(_, value)| Some(value.split_whitespace().next()?.trim_matches('"').into()))
         .collect();
@@ -182,20 +225,25 @@ fn named_by_settings(git: &Path, layout: &Layout) -> BTreeSet<PathBuf> {
             }
         }
     }
-    found
+    Ok(found)
 }
 
 /// The keys and values of a repository's settings, as far as they stand on one line each.
-fn settings(git: &Path) -> impl Iterator<Item = (String, String)> {
-    let text = ["config", "config.worktree"]
-        .map(|name| fs::read(git.join(name)).unwrap_or_default())
-        .concat();
-    let lines: Vec<(String, String)> = String::from_utf8_lossy(&text)
-        .lines()
-        .filter_map(|line| line.rsplit(']').next()?.split_once('='))
-        .map(|(key, value)| (key.trim().to_ascii_lowercase(), value.trim().to_owned()))
-        .collect();
-    lines.into_iter()
+fn settings(git: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let mut found = Vec::new();
+    for path in ["config", "config.worktree"].map(|name| git.join(name)) {
+        let text = match read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            text => text.at(Step::Git, path.display().to_string())?,
+        };
+        found.extend(
+            String::from_utf8_lossy(&text)
+                .lines()
+                .filter_map(|line| line.rsplit(']').next()?.split_once('='))
+                .map(|(key, value)| (key.trim().to_ascii_lowercase(), value.trim().to_owned())),
+        );
+    }
+    Ok(found)
 }
 
 /// Where a repository would be made by `git init` in the working directory; `None` if a project's own holds it.
@@ -410,6 +458,8 @@ pub const GUARDED: &[Guarded] = &[
 
 /// The directory in a new `.git` that the command sees as `.git`.
 pub const APART: &str = "gateway";
+/// How much of a file is read: settings are smaller, and what is larger is none.
+const FILE_BYTES: u64 = 1 << 20;
 /// Settings whose values may name a folder of the project that git does not obey.
 const UNOBEYED: &[&str] = &[
     "url", "pushurl", "worktree", "fetch", "push", "merge", "remote", "name", "email",

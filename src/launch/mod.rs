@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
@@ -362,7 +362,7 @@ fn prepare(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedF
 }
 
 /// The path of a name in its real directory; the name itself may be a link. `None` where there is no such directory.
-fn named(path: &std::path::Path) -> Option<PathBuf> {
+fn named(path: &Path) -> Option<PathBuf> {
     Some(
         std::fs::canonicalize(path.parent()?)
             .ok()?
@@ -413,10 +413,14 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
     let projects = real(&launch.projects)?;
     let see = real(&launch.see)?;
     let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
-    let repositories = projects
+    let shared: Vec<&Path> = projects
         .iter()
         .chain([&working_directory])
-        .filter_map(|project| git::outside(project))
+        .map(PathBuf::as_path)
+        .collect();
+    let repositories = shared
+        .iter()
+        .filter_map(|project| git::outside(project, &shared))
         .collect();
     let variables: Vec<_> = std::env::vars_os().collect();
     // By the name in its real directory, and by where that leads, if it is a link.

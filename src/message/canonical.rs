@@ -163,9 +163,13 @@ fn read_loosely(bytes: &[u8]) -> String {
         let (byte, behind) = match rest {
             [0xc0 | 0xc1, last @ 0x80..=0xbf, behind @ ..] => (overlong(*first, *last), behind),
             [0xe0, middle @ (0x80 | 0x81), last @ 0x80..=0xbf, behind @ ..]
-            | [0xf0, 0x80, middle @ (0x80 | 0x81), last @ 0x80..=0xbf, behind @ ..] => {
-                (overlong(*middle, *last), behind)
-            }
+            | [
+                0xf0,
+                0x80,
+                middle @ (0x80 | 0x81),
+                last @ 0x80..=0xbf,
+                behind @ ..,
+            ] => (overlong(*middle, *last), behind),
             _ => (*first, after),
         };
         text.push(byte);
