@@ -248,13 +248,14 @@ fn a_worktrees_file_stays_what_it_is() {
         "echo 2 >> file; git commit -qam inside && git log --format=%s",
     );
     assert!(status.contains("inside\n"), "{status}");
-    held(
+    let said = held(
         &host,
         "work/project",
         "cp -r ../main.git own; arm own/config; rm -f .git; echo gitdir: own > .git; echo gitdir: own > g; mv -f g .git
          common=$(git rev-parse --git-common-dir); here=$(git rev-parse --git-dir)
-         arm $common/config; hook $common/hooks/pre-commit; echo own > $here/commondir; arm $here/config.worktree; mkdir $common/worktrees/x",
+         arm $common/config; hook $common/hooks/pre-commit; echo own > $here/commondir; echo /srv > $here/gitdir && echo MOVED; arm $here/config.worktree; mkdir $common/worktrees/x",
     );
+    assert!(!said.contains("MOVED"), "{said}");
     assert!(host.sh("work/project", "git log --format=%s").contains("inside"));
 }
 
@@ -501,10 +502,67 @@ fn what_the_settings_name_in_the_project_is_not_written() {
             "echo '#!/bin/sh' > clean; chmod +x clean; git config filter.x.clean ./clean; echo '* filter=x' > .gitattributes",
             "hook clean; rm -f clean; hook clean; touch file",
         ),
+        (
+            "mkdir s; echo '#!/bin/sh' > s/mon.sh; git config core.fsmonitor 'sh s/mon.sh'",
+            "hook s/mon.sh; rm -f s/mon.sh; mv s gone; mkdir -p s; hook s/mon.sh",
+        ),
+        (
+            "mkdir tools; echo cat > tools/strip; git config filter.x.clean 'sh tools/strip %f'; echo '* filter=x' > .gitattributes",
+            "hook tools/strip; rm -rf tools; mkdir -p tools; hook tools/strip; touch file",
+        ),
+        (
+            "mkdir s; echo '#!/bin/sh' > s/d; chmod +x s/d; git config diff.external 'env A=b \"./s/d\"'",
+            "hook s/d; rm -rf s; mkdir -p s; hook s/d; echo 3 > file",
+        ),
+        (
+            "mkdir 'my hooks'; touch 'my hooks/x'; git config core.hooksPath 'my hooks'",
+            "hook 'my hooks/pre-commit'; mv 'my hooks' gone; cp -r evil-hooks 'my hooks'",
+        ),
+        (
+            "git config core.hooksPath .githooks",
+            "mkdir .githooks; hook .githooks/pre-commit; hook .githooks/post-index-change",
+        ),
+        (
+            "git config include.path ../local.gitconfig",
+            "arm local.gitconfig",
+        ),
+        (
+            "git config include.path ../a; printf '[core]\nhooksPath = hh\n' > a; mkdir hh; touch hh/x",
+            "hook hh/pre-commit; mv hh g; cp -r evil-hooks hh",
+        ),
+        (
+            "git config --global core.hooksPath .own; mkdir .own; touch .own/x",
+            "hook .own/pre-commit; mv .own g; cp -r evil-hooks .own",
+        ),
+        ("git config --global include.path $PWD/mine", "arm mine"),
     ] {
         let host = Host::with_repository();
         host.sh("work/project", before);
         held(&host, "work/project", script);
+    }
+}
+
+#[test]
+fn what_the_repository_above_names_in_the_project_is_not_written() {
+    for (before, script) in [
+        (
+            "mkdir sub/.husky; touch sub/.husky/x; git config core.hooksPath sub/.husky",
+            "hook .husky/pre-commit; mv .husky gone; cp -r evil-hooks .husky",
+        ),
+        ("git config core.hooksPath sub/.husky", "cp -r evil-hooks .husky"),
+        (
+            "touch sub/own; git config include.path ../sub/own",
+            "arm own; rm -f own; arm own",
+        ),
+        ("git config include.path ../sub/own", "arm own"),
+        (
+            "mkdir sub/s; echo '#!/bin/sh' > sub/s/m; git config core.fsmonitor 'sh sub/s/m'",
+            "hook s/m; mv s gone; mkdir s; hook s/m",
+        ),
+    ] {
+        let host = Host::with_repository();
+        host.sh("work/project", &format!("mkdir sub; {before}"));
+        held(&host, "work/project/sub", script);
     }
 }
 

@@ -42,6 +42,7 @@ mod identity;
 mod init;
 mod layout;
 mod mounts;
+mod named;
 mod netlink;
 pub mod network;
 mod overlay;
@@ -362,7 +363,7 @@ fn prepare(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedF
 }
 
 /// The path of a name in its real directory; the name itself may be a link. `None` where there is no such directory.
-fn named(path: &Path) -> Option<PathBuf> {
+fn by_name(path: &Path) -> Option<PathBuf> {
     Some(
         std::fs::canonicalize(path.parent()?)
             .ok()?
@@ -424,7 +425,7 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
         .collect();
     let variables: Vec<_> = std::env::vars_os().collect();
     // By the name in its real directory, and by where that leads, if it is a link.
-    let both = |path: &PathBuf| [named(path), canonical(path.clone())];
+    let both = |path: &PathBuf| [by_name(path), canonical(path.clone())];
     let mut hide: Vec<PathBuf> = launch.hide.iter().flat_map(both).flatten().collect();
     hide.extend(environment::relocated(&variables, hide::IN_HOME));
     hide.sort();
@@ -441,7 +442,7 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
         see_home: launch.see_home.clone(),
         sets: launch.sets.clone(),
         hide,
-        own: launch.own.iter().filter_map(|path| named(path)).collect(),
+        own: launch.own.iter().filter_map(|path| by_name(path)).collect(),
         own_folders: launch.own_folders.clone(),
         repositories,
         guard_tools: launch.guard_tools,
@@ -449,6 +450,9 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
     };
     let mut layout = Layout::plan(wishes)?;
     layout.forget_what_is_not_there();
+    if layout.guard_git {
+        layout.named_above = git::present_above(&layout.projects)?;
+    }
     for path in launch.see.iter().chain(&launch.projects).chain(&launch.hide) {
         if let Some(link) = layout.link_in_a_project(path) {
             let why = format!(

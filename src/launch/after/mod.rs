@@ -92,7 +92,14 @@ impl Watch {
     pub fn adopt(file: impl AsFd) -> Option<Self> {
         let record = Record::read(file)?;
         let projects = record.projects();
-        let before = Before::Looking(std::thread::spawn(move || Survey::of(&projects)));
+        let guard_git = record.guard_git;
+        let before = Before::Looking(std::thread::spawn(move || {
+            let mut survey = Survey::of(&projects);
+            if guard_git {
+                survey.absent = git::absent(&projects, &survey);
+            }
+            survey
+        }));
         Some(Self { record, before })
     }
 
@@ -164,6 +171,7 @@ impl<'a> Ending<'a> {
         }
         self.unlink(&now);
         self.compare(&now);
+        self.set_named_aside();
         Aftermath {
             found: self.found.into_iter().collect(),
             missed: now.missed.or_else(|| self.before.missed.clone()),
@@ -212,7 +220,15 @@ impl<'a> Ending<'a> {
                 false => Found::LeadsOut,
                 true => match disarm::unlink(&project, path) {
                     Ok(()) => Found::Unlinked,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    // It went with what was set aside, or is a link no more.
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput
+                        ) =>
+                    {
+                        continue;
+                    }
                     Err(error) => Found::Armed(error.to_string()),
                 },
             };
@@ -269,6 +285,18 @@ impl<'a> Ending<'a> {
                 Some(project) => disarm::set_aside(&project, path)
                     .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside),
             };
+            self.found.insert(path.clone(), found);
+        }
+    }
+
+    /// Sets aside what came where git's settings named something that was not there.
+    fn set_named_aside(&mut self) {
+        for path in &self.before.absent {
+            let Some(project) = self.project_of(path).filter(|_| std::fs::metadata(path).is_ok()) else {
+                continue;
+            };
+            let found = disarm::set_aside(&project, path)
+                .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside);
             self.found.insert(path.clone(), found);
         }
     }
