@@ -692,7 +692,23 @@ fn a_launcher_that_is_killed_leaves_nothing_armed() {
 
 #[test]
 fn a_sandbox_that_ends_does_not_uncover_another_in_the_same_project() {
+    another_is_not_uncovered("home");
+}
+
+#[test]
+fn a_sandbox_of_another_home_does_not_uncover_one_in_the_same_project() {
+    another_is_not_uncovered("other-home");
+}
+
+#[track_caller]
+fn another_is_not_uncovered(home: &str) {
     let host = Host::with_repository();
+    host.sh("work", "mkdir other-home");
+    let home = if home == "home" {
+        host.at("home")
+    } else {
+        host.at("work/other-home")
+    };
     host.sh("work/project", "mkfifo go");
     let script = "echo ready; read line < go; arm .git/config; echo ../evil > .git/commondir; arm .git/config.worktree; mkdir .git/modules/x";
     let mut first = host
@@ -707,7 +723,12 @@ fn a_sandbox_that_ends_does_not_uncover_another_in_the_same_project() {
         &mut line,
     )
     .unwrap();
-    host.inside("work/project", &[], "true");
+    let second = host
+        .exec("work/project", &[], "true")
+        .env("HOME", home)
+        .output()
+        .unwrap();
+    assert!(second.status.success(), "{}", said(&second));
     assert!(
         host.at("work/project/.git/commondir").exists(),
         "the other sandbox's mount lies on it"

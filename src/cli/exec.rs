@@ -348,7 +348,7 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
             .coded(launch::LAUNCHER_FAILED)
     })?;
     let running = state::directory().map(|state| state.join("running"));
-    let announced = after::announce(&launch, running.as_deref()).map_err(not_launched)?;
+    let (announced, locks) = after::announce(&launch, running.as_deref()).map_err(not_launched)?;
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     arguments.insert(0, GATEWAY_PROCESS.into());
     Command::new("/proc/self/exe")
@@ -363,6 +363,7 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
                 .because(error.to_string())
                 .coded(launch::LAUNCHER_FAILED)
         })?;
+    drop(locks);
     let error = launch::reexec(launch, launcher);
     Err(Failure::new("the launcher cannot be started")
         .because(error.to_string())

@@ -138,10 +138,8 @@ fn guard_directory(
         }
         read_only(&path)?;
     }
-    if is_linked {
-        // It tells git which folder is the worktree.
-        read_only(&git.join("gitdir"))?;
-    }
+    // It tells git which folder is the worktree, where this directory is one's.
+    read_only(&git.join("gitdir"))?;
     for place in &inner {
         place.put()?;
     }

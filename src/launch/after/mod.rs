@@ -26,6 +26,7 @@ use survey::{Kind, Mark, Survey};
 #[derive(Debug)]
 pub struct Watch {
     record: Record,
+    locks: Vec<OwnedFd>,
     before: Before,
 }
 
@@ -67,30 +68,35 @@ pub enum Found {
 
 /// Tells others that a sandbox for this launch begins, before anything of it exists.
 ///
-/// The file is for [`Watch::adopt`] in the process that outlives the sandbox.
+/// The file is for [`Watch::adopt`] in the process that outlives the sandbox, which inherits the locks. Whoever announces
+/// lets go of them when that process has been started.
 ///
 /// # Errors
-/// As [`super::summary`], or that there can be no such file.
-pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<OwnedFd, Error> {
+/// As [`super::summary`], that there can be no such file, or that a project is locked.
+pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<OwnedFd>), Error> {
     use super::error::{At, Step};
     let (_, layout) = super::plan(launch)?;
     let working_directory = layout.persistent.then_some(layout.working_directory.as_path());
-    let record = Record::new(
+    let mut record = Record::new(
         &layout.projects,
         working_directory,
         layout.guard_git,
         layout.guard_tools,
     );
+    let locks = record
+        .lock_projects()
+        .at(Step::Prepare, "a project is locked by another program")?;
     let file = record
         .enter(folder)
         .at(Step::Prepare, "the list of running sandboxes")?;
-    Ok(file)
+    Ok((file, locks))
 }
 
 impl Watch {
     /// Begins to look at what is there; `None` if the file is not one of [`announce`].
     pub fn adopt(file: impl AsFd) -> Option<Self> {
         let record = Record::read(file)?;
+        let locks = record.adopt_locks();
         let projects = record.projects();
         let guard_git = record.guard_git;
         let before = Before::Looking(std::thread::spawn(move || {
@@ -100,7 +106,11 @@ impl Watch {
             }
             survey
         }));
-        Some(Self { record, before })
+        Some(Self {
+            record,
+            locks,
+            before,
+        })
     }
 
     /// Waits until all has been looked at. Before that the command may not run.
@@ -117,12 +127,17 @@ impl Watch {
         self.seen();
         let Self {
             record,
+            locks,
             before: Before::Seen(before),
         } = self
         else {
             return Aftermath::default();
         };
-        record.end(|alone| Ending::new(&record, &before, alone).settle())
+        record.end(|alone| {
+            // The record tells of nested projects, the locks of other users and homes.
+            let alone = alone && record.has_locks_alone(&locks);
+            Ending::new(&record, &before, alone).settle()
+        })
     }
 }
 
@@ -260,8 +275,13 @@ impl<'a> Ending<'a> {
         };
         let found = done
             .map(|()| Found::Disarmed)
-            .or_else(|_| disarm::set_aside(&project, &name).map(Found::SetAside))
-            .unwrap_or_else(|error| Found::Armed(error.to_string()));
+            .or_else(|_| disarm::set_aside(&project, &name).map(Found::SetAside));
+        let found = match found {
+            Ok(found) => found,
+            // It went with what was set aside around it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => Found::Armed(error.to_string()),
+        };
         self.found.insert(path.to_owned(), found);
     }
 
