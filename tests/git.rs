@@ -248,13 +248,14 @@ fn a_worktrees_file_stays_what_it_is() {
         "echo 2 >> file; git commit -qam inside && git log --format=%s",
     );
     assert!(status.contains("inside\n"), "{status}");
-    held(
+    let said = held(
         &host,
         "work/project",
         "cp -r ../main.git own; arm own/config; rm -f .git; echo gitdir: own > .git; echo gitdir: own > g; mv -f g .git
          common=$(git rev-parse --git-common-dir); here=$(git rev-parse --git-dir)
-         arm $common/config; hook $common/hooks/pre-commit; echo own > $here/commondir; arm $here/config.worktree; mkdir $common/worktrees/x",
+         arm $common/config; hook $common/hooks/pre-commit; echo own > $here/commondir; echo /srv > $here/gitdir && echo MOVED; arm $here/config.worktree; mkdir $common/worktrees/x",
     );
+    assert!(!said.contains("MOVED"), "{said}");
     assert!(host.sh("work/project", "git log --format=%s").contains("inside"));
 }
 
@@ -284,6 +285,84 @@ fn a_nested_repositorys_settings_are_not_written() {
         "arm sub/deeper/.git/config; hook sub/deeper/.git/hooks/pre-commit; echo ../x > sub/deeper/.git/commondir
          mv sub gone; mv sub/deeper sub/gone; mkdir -p sub/deeper; git init -q sub/deeper; arm sub/deeper/.git/config",
     );
+}
+
+#[test]
+fn a_forged_worktree_opens_no_other_directory() {
+    let forms = [
+        // A worktree's own files, wherever they lie.
+        "echo gitdir: ../fake > sub/.git; mkdir fake; echo $PWD/sub/.git > fake/gitdir; echo $VICTIM > fake/commondir",
+        "mkdir -p x/worktrees/a; echo gitdir: ../x/worktrees/a > sub/.git; echo $PWD/sub/.git > x/worktrees/a/gitdir; echo $VICTIM > x/worktrees/a/commondir",
+        // Where git puts them, but in a link.
+        "mkdir -p x/a; ln -s $VICTIM v; ln -s ../x w; mkdir y; ln -s ../x y/worktrees; echo gitdir: ../y/worktrees/a > sub/.git; echo $PWD/sub/.git > x/a/gitdir; echo ../../v > x/a/commondir",
+        // The project above, as a repository of its own.
+        "git init -q --bare b; mv b/HEAD b/objects b/refs .; mkdir -p worktrees/a; echo gitdir: ../worktrees/a > sub/.git; echo $PWD/sub/.git > worktrees/a/gitdir; echo ../.. > worktrees/a/commondir",
+        // A submodule that names its folder.
+        "echo gitdir: .. > sub/.git; printf '[core]\n\tworktree = sub\n' > config; git init -q --bare b; mv b/HEAD b/objects b/refs .",
+        "ln -s $VICTIM fake; echo gitdir: ../fake > sub/.git",
+    ];
+    for form in forms {
+        let host = Host::new();
+        host.sh("work", "mkdir victim project/sub; echo mine > victim/diary; echo mine > project/diary; printf '[core]\n\tworktree = /nowhere\n' > victim/config");
+        let victim = host.at("work/victim");
+        // As if a command had made it that was killed before anything was set aside.
+        host.sh(
+            "work/project",
+            &form.replace("$VICTIM", &victim.display().to_string()),
+        );
+        let script = format!(
+            "for d in {} {}; do cat $d/diary; echo bad > $d/diary; done",
+            victim.display(),
+            host.at("work/project").display()
+        );
+        let said = host.inside("work/project/sub", &[], &script);
+        assert!(!said.contains("mine\n"), "{form}: {said}");
+        assert_eq!(
+            host.sh("work", "cat victim/diary project/diary"),
+            "mine\nmine\n",
+            "{form}"
+        );
+    }
+}
+
+#[test]
+fn a_repository_beside_the_working_directory_is_told() {
+    let host = Host::with_repository();
+    host.sh("work/project", "git worktree add -q ../wt");
+    let said = host.inside("work/wt", &[], "git status");
+    let expected = format!(
+        "{} (too; changes persist)",
+        host.at("work/project/.git").display()
+    );
+    assert!(said.contains(&expected), "{said}");
+}
+
+#[test]
+fn what_is_no_file_of_gits_is_not_read() {
+    for form in [
+        "mkfifo .git",
+        "ln -s /dev/zero .git",
+        "git init -q; rm .git/config; mkfifo .git/config",
+        "mkdir -p .git/objects .git/refs; echo x > .git/HEAD; ln -s /dev/zero .git/config",
+        "truncate -s 8G .git",
+    ] {
+        let host = Host::new();
+        host.sh("work/project", form);
+        let mut child = host
+            .exec("work/project", &[], "true")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
+        while child.try_wait().unwrap().is_none() {
+            if std::time::Instant::now() > until {
+                child.kill().unwrap();
+                panic!("{form}: it still reads");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
 }
 
 #[test]
@@ -423,10 +502,67 @@ fn what_the_settings_name_in_the_project_is_not_written() {
             "echo '#!/bin/sh' > clean; chmod +x clean; git config filter.x.clean ./clean; echo '* filter=x' > .gitattributes",
             "hook clean; rm -f clean; hook clean; touch file",
         ),
+        (
+            "mkdir s; echo '#!/bin/sh' > s/mon.sh; git config core.fsmonitor 'sh s/mon.sh'",
+            "hook s/mon.sh; rm -f s/mon.sh; mv s gone; mkdir -p s; hook s/mon.sh",
+        ),
+        (
+            "mkdir tools; echo cat > tools/strip; git config filter.x.clean 'sh tools/strip %f'; echo '* filter=x' > .gitattributes",
+            "hook tools/strip; rm -rf tools; mkdir -p tools; hook tools/strip; touch file",
+        ),
+        (
+            "mkdir s; echo '#!/bin/sh' > s/d; chmod +x s/d; git config diff.external 'env A=b \"./s/d\"'",
+            "hook s/d; rm -rf s; mkdir -p s; hook s/d; echo 3 > file",
+        ),
+        (
+            "mkdir 'my hooks'; touch 'my hooks/x'; git config core.hooksPath 'my hooks'",
+            "hook 'my hooks/pre-commit'; mv 'my hooks' gone; cp -r evil-hooks 'my hooks'",
+        ),
+        (
+            "git config core.hooksPath .githooks",
+            "mkdir .githooks; hook .githooks/pre-commit; hook .githooks/post-index-change",
+        ),
+        (
+            "git config include.path ../local.gitconfig",
+            "arm local.gitconfig",
+        ),
+        (
+            "git config include.path ../a; printf '[core]\nhooksPath = hh\n' > a; mkdir hh; touch hh/x",
+            "hook hh/pre-commit; mv hh g; cp -r evil-hooks hh",
+        ),
+        (
+            "git config --global core.hooksPath .own; mkdir .own; touch .own/x",
+            "hook .own/pre-commit; mv .own g; cp -r evil-hooks .own",
+        ),
+        ("git config --global include.path $PWD/mine", "arm mine"),
     ] {
         let host = Host::with_repository();
         host.sh("work/project", before);
         held(&host, "work/project", script);
+    }
+}
+
+#[test]
+fn what_the_repository_above_names_in_the_project_is_not_written() {
+    for (before, script) in [
+        (
+            "mkdir sub/.husky; touch sub/.husky/x; git config core.hooksPath sub/.husky",
+            "hook .husky/pre-commit; mv .husky gone; cp -r evil-hooks .husky",
+        ),
+        ("git config core.hooksPath sub/.husky", "cp -r evil-hooks .husky"),
+        (
+            "touch sub/own; git config include.path ../sub/own",
+            "arm own; rm -f own; arm own",
+        ),
+        ("git config include.path ../sub/own", "arm own"),
+        (
+            "mkdir sub/s; echo '#!/bin/sh' > sub/s/m; git config core.fsmonitor 'sh sub/s/m'",
+            "hook s/m; mv s gone; mkdir s; hook s/m",
+        ),
+    ] {
+        let host = Host::with_repository();
+        host.sh("work/project", &format!("mkdir sub; {before}"));
+        held(&host, "work/project/sub", script);
     }
 }
 
@@ -556,7 +692,23 @@ fn a_launcher_that_is_killed_leaves_nothing_armed() {
 
 #[test]
 fn a_sandbox_that_ends_does_not_uncover_another_in_the_same_project() {
+    another_is_not_uncovered("home");
+}
+
+#[test]
+fn a_sandbox_of_another_home_does_not_uncover_one_in_the_same_project() {
+    another_is_not_uncovered("other-home");
+}
+
+#[track_caller]
+fn another_is_not_uncovered(home: &str) {
     let host = Host::with_repository();
+    host.sh("work", "mkdir other-home");
+    let home = if home == "home" {
+        host.at("home")
+    } else {
+        host.at("work/other-home")
+    };
     host.sh("work/project", "mkfifo go");
     let script = "echo ready; read line < go; arm .git/config; echo ../evil > .git/commondir; arm .git/config.worktree; mkdir .git/modules/x";
     let mut first = host
@@ -571,7 +723,12 @@ fn a_sandbox_that_ends_does_not_uncover_another_in_the_same_project() {
         &mut line,
     )
     .unwrap();
-    host.inside("work/project", &[], "true");
+    let second = host
+        .exec("work/project", &[], "true")
+        .env("HOME", home)
+        .output()
+        .unwrap();
+    assert!(second.status.success(), "{}", said(&second));
     assert!(
         host.at("work/project/.git/commondir").exists(),
         "the other sandbox's mount lies on it"

@@ -274,6 +274,14 @@ fn summarise(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         "gateway  project ",
         format!("{} ({persists})", summary.working_directory.display()),
     );
+    for further in &summary.projects {
+        if *further != summary.working_directory {
+            note(
+                "gateway  project ",
+                format!("{} (too; changes persist)", further.display()),
+            );
+        }
+    }
     note("gateway  home    ", home(summary));
     if !summary.seen.is_empty() {
         let seen: Vec<String> = summary
@@ -340,7 +348,7 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
             .coded(launch::LAUNCHER_FAILED)
     })?;
     let running = state::directory().map(|state| state.join("running"));
-    let announced = after::announce(&launch, running.as_deref()).map_err(not_launched)?;
+    let (announced, locks) = after::announce(&launch, running.as_deref()).map_err(not_launched)?;
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     arguments.insert(0, GATEWAY_PROCESS.into());
     Command::new("/proc/self/exe")
@@ -355,6 +363,7 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
                 .because(error.to_string())
                 .coded(launch::LAUNCHER_FAILED)
         })?;
+    drop(locks);
     let error = launch::reexec(launch, launcher);
     Err(Failure::new("the launcher cannot be started")
         .because(error.to_string())

@@ -4,7 +4,7 @@
 //! projects becomes a read-only mount; where there is no such name yet, an empty stand-in is made for the mount to lie on,
 //! which [`super::after`] takes away again. What a commit writes stays writable.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
@@ -18,6 +18,7 @@ use super::after::survey::{Kind, Survey};
 use super::error::{At, Failure, Step};
 use super::layout::Layout;
 use super::mounts::bind;
+use super::named::{self, Named};
 
 /// Guards every repository of the projects, and the place of one that the working directory does not have yet.
 ///
@@ -39,17 +40,16 @@ pub fn guard(layout: &Layout) -> Result<(), Failure> {
                 Kind::Link => return Err(replaceable(path)),
             }
         }
-        let used: BTreeSet<PathBuf> = survey
-            .repositories
-            .iter()
-            .filter(|(_, found)| found.kind == Kind::File)
-            .filter_map(|(path, _)| directory_named_by(path))
-            .collect();
+        let used = used(&survey);
         directories
             .into_iter()
             .try_for_each(|path| guard_directory(path, false, &used, layout))?;
         if let Some(place) = new {
             set_apart(&place)?;
+        }
+        for path in &layout.named_above {
+            pin_above(path, &layout.projects)?;
+            read_only(path)?;
         }
     }
     if layout.guard_tools {
@@ -60,27 +60,52 @@ pub fn guard(layout: &Layout) -> Result<(), Failure> {
 
 /// Gives the directory that a file `.git` names: that of a linked worktree or of a submodule.
 pub fn directory_named_by(file: &Path) -> Option<PathBuf> {
-    let content = fs::read_to_string(file).ok()?;
+    let content = line_of(file)?;
     let named = content.strip_prefix("gitdir:")?.trim();
     fs::canonicalize(file.parent()?.join(named)).ok()
 }
 
-/// Gives the repository outside `project` that its file `.git` belongs to, if that repository itself says so, too.
+/// Gives the repository outside the `projects` that the file `.git` of one belongs to, if that repository itself says so, too.
 ///
-/// The command could have written the file, but not what it names.
-pub fn outside(project: &Path) -> Option<PathBuf> {
+/// The command could have written the file, and whatever else lies where a command once could write. So what the file names
+/// counts only in the place where git itself puts it: in the `worktrees` or the `modules` of a repository, which is what is
+/// given, and which holds none of the projects.
+pub fn outside(project: &Path, projects: &[&Path]) -> Option<PathBuf> {
     let file = project.join(".git");
     let directory = directory_named_by(&file)?;
-    if directory.starts_with(project) {
-        return None;
-    }
-    if let Ok(back) = fs::read_to_string(directory.join("gitdir")) {
-        let common = fs::read_to_string(directory.join("commondir")).ok()?;
-        let is_ours = fs::canonicalize(directory.join(back.trim())).ok()? == fs::canonicalize(file).ok()?;
-        return is_ours.then(|| fs::canonicalize(directory.join(common.trim())).ok())?;
-    }
-    let back = settings(&directory).find(|(key, _)| key == "worktree")?.1;
-    (fs::canonicalize(directory.join(back)).ok()? == project).then_some(directory)
+    let given = match line_of(&directory.join("gitdir")) {
+        Some(back) => {
+            let common =
+                fs::canonicalize(directory.join(line_of(&directory.join("commondir"))?.trim())).ok()?;
+            let is_ours =
+                fs::canonicalize(directory.join(back.trim())).ok()? == fs::canonicalize(&file).ok()?;
+            let is_in_place = directory.parent()? == common.join("worktrees");
+            (is_ours && is_in_place && is_repository(&common)).then_some(common)?
+        }
+        None => {
+            let settings = named::settings(&directory.join("config")).ok()?;
+            let back = settings.iter().find(|setting| setting.key == "worktree")?;
+            let is_ours = fs::canonicalize(directory.join(&back.value)).ok()? == project;
+            let is_in_place = directory.ancestors().any(|above| {
+                above.ends_with("modules") && above != directory && above.parent().is_some_and(is_repository)
+            });
+            (is_ours && is_in_place && is_repository(&directory)).then_some(directory.clone())?
+        }
+    };
+    let is_apart = |project: &&Path| !directory.starts_with(project) && !project.starts_with(&given);
+    projects.iter().all(is_apart).then_some(given)
+}
+
+/// Whether git takes a directory for a repository (`is_git_directory` in git's setup.c).
+fn is_repository(directory: &Path) -> bool {
+    has_head(directory)
+        && ["objects", "refs"]
+            .iter()
+            .all(|name| directory.join(name).is_dir())
+}
+
+fn line_of(path: &Path) -> Option<String> {
+    String::from_utf8(named::read(path).ok()?).ok()
 }
 
 /// Guards a repository's directory, and those of the submodules and of the `used` worktrees in it.
@@ -89,14 +114,16 @@ pub fn outside(project: &Path) -> Option<PathBuf> {
 fn guard_directory(
     git: &Path,
     is_linked: bool,
-    used: &BTreeSet<PathBuf>,
+    used: &BTreeMap<PathBuf, PathBuf>,
     layout: &Layout,
 ) -> Result<(), Failure> {
     let inner: Vec<Place> = inner_directories(git, used)
         .into_iter()
         .map(Place::take)
         .collect::<Result<_, Failure>>()?;
-    let named = named_by_settings(git, layout);
+    let kept = [git.parent().unwrap_or(git), git].map(Path::to_owned);
+    let mut named = named::present(&named_by(git, used)?, &layout.projects, &kept);
+    named.retain(|path| !path.starts_with(git));
     bind(git, git, false)?;
     for guarded in GUARDED.iter().filter(|guarded| !is_linked || guarded.in_linked) {
         let path = git.join(guarded.name);
@@ -111,6 +138,8 @@ fn guard_directory(
         }
         read_only(&path)?;
     }
+    // It tells git which folder is the worktree, where this directory is one's.
+    read_only(&git.join("gitdir"))?;
     for place in &inner {
         place.put()?;
     }
@@ -126,7 +155,7 @@ fn guard_directory(
 }
 
 /// The repositories in a repository's directory that stay writable: submodules', and worktrees that the projects have.
-fn inner_directories(git: &Path, used: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
+fn inner_directories(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut stack = vec![git.join("modules")];
     while let Some(directory) = stack.pop() {
@@ -142,60 +171,100 @@ fn inner_directories(git: &Path, used: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     }
     let worktrees = git.join("worktrees");
     found.extend(
-        used.iter()
+        used.keys()
             .filter(|path| path.parent() == Some(&worktrees))
             .cloned(),
     );
     found
 }
 
-/// What the settings name by a path in the projects: hooks, included settings, filters.
-fn named_by_settings(git: &Path, layout: &Layout) -> BTreeSet<PathBuf> {
-    let top = git.parent().unwrap_or(git);
-    let mut words: Vec<PathBuf> = settings(git)
-        .filter(|(key, _)| !UNOBEYED.contains(&key.as_str()))
-        .filter_map(|(_, value)| Some(value.split_whitespace().next()?.trim_matches('"').into()))
+/// What the settings of a repository's directory name, and its hooks that are links to programs of the project.
+fn named_by(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Named>, Failure> {
+    let trees = used.iter().filter(|(directory, _)| directory.starts_with(git));
+    let bases: Vec<PathBuf> = [git.parent().unwrap_or(git), git]
+        .into_iter()
+        .chain(trees.map(|(_, tree)| tree.as_path()))
+        .map(Path::to_owned)
         .collect();
-    // A hook may be a link to a program of the project.
+    let files = ["config", "config.worktree"].map(|name| git.join(name));
+    let mut found = named::named(&files, &bases)?;
     let hooks = fs::read_dir(git.join("hooks")).into_iter().flatten().flatten();
-    words.extend(
-        hooks
-            .filter(|hook| hook.path().is_symlink())
-            .map(|hook| hook.path()),
-    );
-    let mut found = BTreeSet::new();
-    for word in words {
-        for base in [top, git] {
-            let Ok(path) = fs::canonicalize(base.join(&word)) else {
-                continue;
-            };
-            // husky's hooks in `.husky/_` run those beside that folder.
-            let path = match path.parent() {
-                Some(above) if path.ends_with("_") => above.to_owned(),
-                _ => path,
-            };
-            let in_project = layout.projects.iter().any(|project| {
-                path.starts_with(project) && !top.starts_with(&path) && !git.starts_with(&path)
-            });
-            if in_project && !path.starts_with(git) {
-                found.insert(path);
-            }
-        }
-    }
-    found
+    found.extend(hooks.filter(|hook| hook.path().is_symlink()).map(|hook| Named {
+        path: hook.path(),
+        is_whole: true,
+    }));
+    Ok(found)
 }
 
-/// The keys and values of a repository's settings, as far as they stand on one line each.
-fn settings(git: &Path) -> impl Iterator<Item = (String, String)> {
-    let text = ["config", "config.worktree"]
-        .map(|name| fs::read(git.join(name)).unwrap_or_default())
-        .concat();
-    let lines: Vec<(String, String)> = String::from_utf8_lossy(&text)
-        .lines()
-        .filter_map(|line| line.rsplit(']').next()?.split_once('='))
-        .map(|(key, value)| (key.trim().to_ascii_lowercase(), value.trim().to_owned()))
+/// What settings from outside name: those of repositories above the projects, and the user's own for every repository.
+fn named_above(projects: &[PathBuf]) -> Result<Vec<Named>, Failure> {
+    let mut found = Vec::new();
+    let mut tops: BTreeSet<PathBuf> = projects.iter().cloned().collect();
+    for top in projects.iter().flat_map(|project| project.ancestors().skip(1)) {
+        let file = top.join(".git");
+        let mut directories: Vec<PathBuf> = match fs::metadata(&file) {
+            Ok(found) if found.is_dir() => vec![file],
+            Ok(_) => directory_named_by(&file).into_iter().collect(),
+            Err(_) => continue,
+        };
+        tops.insert(top.to_owned());
+        let common = directories
+            .first()
+            .and_then(|directory| Some(directory.join(line_of(&directory.join("commondir"))?.trim())));
+        directories.extend(common);
+        let used = directories
+            .iter()
+            .map(|directory| (directory.clone(), top.to_owned()));
+        let used: BTreeMap<PathBuf, PathBuf> = used.collect();
+        for directory in &directories {
+            found.extend(named_by(directory, &used)?);
+        }
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let own = home
+        .iter()
+        .flat_map(|home| OWN_SETTINGS.map(|name| home.join(name)));
+    let files: Vec<PathBuf> = own.chain([PathBuf::from("/etc/gitconfig")]).collect();
+    let tops: Vec<PathBuf> = tops.into_iter().collect();
+    found.extend(named::named(&files, &tops)?);
+    Ok(found)
+}
+
+/// What is in the projects already and named by settings outside, which the sandbox itself does not see.
+///
+/// # Errors
+/// A [`Step::Git`] failure if such settings cannot be read.
+pub fn present_above(projects: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure> {
+    Ok(named::present(&named_above(projects)?, projects, &[]))
+}
+
+/// What settings name that is not there yet: what comes there is not to be obeyed.
+pub fn absent(projects: &[PathBuf], survey: &Survey) -> BTreeSet<PathBuf> {
+    // What cannot be read here has kept the command from being started.
+    let mut found = named_above(projects).unwrap_or_default();
+    let used = used(survey);
+    let is_directory = |kind| matches!(kind, Kind::Directory | Kind::Bare);
+    let mut stack: Vec<PathBuf> = survey
+        .repositories
+        .iter()
+        .filter(|(_, found)| is_directory(found.kind))
+        .map(|(path, _)| path.clone())
         .collect();
-    lines.into_iter()
+    while let Some(git) = stack.pop() {
+        found.extend(named_by(&git, &used).unwrap_or_default());
+        stack.extend(inner_directories(&git, &used));
+    }
+    named::absent(&found, projects)
+}
+
+/// The directories that files `.git` in the projects name, each with the folder of that file.
+fn used(survey: &Survey) -> BTreeMap<PathBuf, PathBuf> {
+    survey
+        .repositories
+        .iter()
+        .filter(|(_, found)| found.kind == Kind::File)
+        .filter_map(|(path, _)| Some((directory_named_by(path)?, path.parent()?.to_owned())))
+        .collect()
 }
 
 /// Where a repository would be made by `git init` in the working directory; `None` if a project's own holds it.
@@ -410,7 +479,5 @@ pub const GUARDED: &[Guarded] = &[
 
 /// The directory in a new `.git` that the command sees as `.git`.
 pub const APART: &str = "gateway";
-/// Settings whose values may name a folder of the project that git does not obey.
-const UNOBEYED: &[&str] = &[
-    "url", "pushurl", "worktree", "fetch", "push", "merge", "remote", "name", "email",
-];
+/// Where a user's own settings are, in the home.
+const OWN_SETTINGS: [&str; 2] = [".gitconfig", ".config/git/config"];

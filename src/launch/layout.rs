@@ -1,5 +1,6 @@
 //! The plan of the sandbox's file system, made before anything is cloned: pure decisions over paths.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::error::{Failure, Step};
@@ -63,6 +64,8 @@ pub struct Layout {
     pub persistent: bool,
     /// Whether what git obeys in the projects' repositories becomes read-only.
     pub guard_git: bool,
+    /// Files and folders of the projects that become read-only, since git's settings outside name them.
+    pub named_above: BTreeSet<PathBuf>,
     /// Whether files that tools run by themselves become read-only.
     pub guard_tools: bool,
 }
@@ -141,6 +144,7 @@ impl Layout {
             seen_in_home,
             persistent: false,
             guard_git: !writable_git,
+            named_above: BTreeSet::new(),
             guard_tools,
             working_directory,
         };

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
@@ -42,6 +42,7 @@ mod identity;
 mod init;
 mod layout;
 mod mounts;
+mod named;
 mod netlink;
 pub mod network;
 mod overlay;
@@ -368,7 +369,7 @@ fn prepare(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedF
 }
 
 /// The path of a name in its real directory; the name itself may be a link. `None` where there is no such directory.
-fn named(path: &std::path::Path) -> Option<PathBuf> {
+fn by_name(path: &Path) -> Option<PathBuf> {
     Some(
         std::fs::canonicalize(path.parent()?)
             .ok()?
@@ -419,14 +420,18 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
     let projects = real(&launch.projects)?;
     let see = real(&launch.see)?;
     let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
-    let repositories = projects
+    let shared: Vec<&Path> = projects
         .iter()
         .chain([&working_directory])
-        .filter_map(|project| git::outside(project))
+        .map(PathBuf::as_path)
+        .collect();
+    let repositories = shared
+        .iter()
+        .filter_map(|project| git::outside(project, &shared))
         .collect();
     let variables: Vec<_> = std::env::vars_os().collect();
     // By the name in its real directory, and by where that leads, if it is a link.
-    let both = |path: &PathBuf| [named(path), canonical(path.clone())];
+    let both = |path: &PathBuf| [by_name(path), canonical(path.clone())];
     let mut hide: Vec<PathBuf> = launch.hide.iter().flat_map(both).flatten().collect();
     hide.extend(environment::relocated(&variables, hide::IN_HOME));
     hide.sort();
@@ -443,7 +448,7 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
         see_home: launch.see_home.clone(),
         sets: launch.sets.clone(),
         hide,
-        own: launch.own.iter().filter_map(|path| named(path)).collect(),
+        own: launch.own.iter().filter_map(|path| by_name(path)).collect(),
         own_folders: launch.own_folders.clone(),
         repositories,
         guard_tools: launch.guard_tools,
@@ -451,6 +456,9 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
     };
     let mut layout = Layout::plan(wishes)?;
     layout.forget_what_is_not_there();
+    if layout.guard_git {
+        layout.named_above = git::present_above(&layout.projects)?;
+    }
     for path in launch.see.iter().chain(&launch.projects).chain(&launch.hide) {
         if let Some(link) = layout.link_in_a_project(path) {
             let why = format!(

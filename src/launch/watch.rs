@@ -76,7 +76,7 @@ pub fn refuse_files(layout: &Layout) -> Result<(), Failure> {
         layout
             .own
             .iter()
-            .any(|own| path == own || super::named(own).as_deref() == Some(path))
+            .any(|own| path == own || super::by_name(own).as_deref() == Some(path))
     };
     for path in hidden_in_projects(layout).filter(|path| !own(path)) {
         if !path.is_dir() {

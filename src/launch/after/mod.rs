@@ -26,6 +26,7 @@ use survey::{Kind, Mark, Survey};
 #[derive(Debug)]
 pub struct Watch {
     record: Record,
+    locks: Vec<OwnedFd>,
     before: Before,
 }
 
@@ -67,33 +68,49 @@ pub enum Found {
 
 /// Tells others that a sandbox for this launch begins, before anything of it exists.
 ///
-/// The file is for [`Watch::adopt`] in the process that outlives the sandbox.
+/// The file is for [`Watch::adopt`] in the process that outlives the sandbox, which inherits the locks. Whoever announces
+/// lets go of them when that process has been started.
 ///
 /// # Errors
-/// As [`super::summary`], or that there can be no such file.
-pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<OwnedFd, Error> {
+/// As [`super::summary`], that there can be no such file, or that a project is locked.
+pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<OwnedFd>), Error> {
     use super::error::{At, Step};
     let (_, layout) = super::plan(launch)?;
     let working_directory = layout.persistent.then_some(layout.working_directory.as_path());
-    let record = Record::new(
+    let mut record = Record::new(
         &layout.projects,
         working_directory,
         layout.guard_git,
         layout.guard_tools,
     );
+    let locks = record
+        .lock_projects()
+        .at(Step::Prepare, "a project is locked by another program")?;
     let file = record
         .enter(folder)
         .at(Step::Prepare, "the list of running sandboxes")?;
-    Ok(file)
+    Ok((file, locks))
 }
 
 impl Watch {
     /// Begins to look at what is there; `None` if the file is not one of [`announce`].
     pub fn adopt(file: impl AsFd) -> Option<Self> {
         let record = Record::read(file)?;
+        let locks = record.adopt_locks();
         let projects = record.projects();
-        let before = Before::Looking(std::thread::spawn(move || Survey::of(&projects)));
-        Some(Self { record, before })
+        let guard_git = record.guard_git;
+        let before = Before::Looking(std::thread::spawn(move || {
+            let mut survey = Survey::of(&projects);
+            if guard_git {
+                survey.absent = git::absent(&projects, &survey);
+            }
+            survey
+        }));
+        Some(Self {
+            record,
+            locks,
+            before,
+        })
     }
 
     /// Waits until all has been looked at. Before that the command may not run.
@@ -110,12 +127,17 @@ impl Watch {
         self.seen();
         let Self {
             record,
+            locks,
             before: Before::Seen(before),
         } = self
         else {
             return Aftermath::default();
         };
-        record.end(|alone| Ending::new(&record, &before, alone).settle())
+        record.end(|alone| {
+            // The record tells of nested projects, the locks of other users and homes.
+            let alone = alone && record.has_locks_alone(&locks);
+            Ending::new(&record, &before, alone).settle()
+        })
     }
 }
 
@@ -164,6 +186,7 @@ impl<'a> Ending<'a> {
         }
         self.unlink(&now);
         self.compare(&now);
+        self.set_named_aside();
         Aftermath {
             found: self.found.into_iter().collect(),
             missed: now.missed.or_else(|| self.before.missed.clone()),
@@ -212,7 +235,15 @@ impl<'a> Ending<'a> {
                 false => Found::LeadsOut,
                 true => match disarm::unlink(&project, path) {
                     Ok(()) => Found::Unlinked,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    // It went with what was set aside, or is a link no more.
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput
+                        ) =>
+                    {
+                        continue;
+                    }
                     Err(error) => Found::Armed(error.to_string()),
                 },
             };
@@ -244,8 +275,13 @@ impl<'a> Ending<'a> {
         };
         let found = done
             .map(|()| Found::Disarmed)
-            .or_else(|_| disarm::set_aside(&project, &name).map(Found::SetAside))
-            .unwrap_or_else(|error| Found::Armed(error.to_string()));
+            .or_else(|_| disarm::set_aside(&project, &name).map(Found::SetAside));
+        let found = match found {
+            Ok(found) => found,
+            // It went with what was set aside around it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => Found::Armed(error.to_string()),
+        };
         self.found.insert(path.to_owned(), found);
     }
 
@@ -269,6 +305,18 @@ impl<'a> Ending<'a> {
                 Some(project) => disarm::set_aside(&project, path)
                     .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside),
             };
+            self.found.insert(path.clone(), found);
+        }
+    }
+
+    /// Sets aside what came where git's settings named something that was not there.
+    fn set_named_aside(&mut self) {
+        for path in &self.before.absent {
+            let Some(project) = self.project_of(path).filter(|_| std::fs::metadata(path).is_ok()) else {
+                continue;
+            };
+            let found = disarm::set_aside(&project, path)
+                .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside);
             self.found.insert(path.clone(), found);
         }
     }

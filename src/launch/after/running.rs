@@ -3,12 +3,15 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, MemfdFlags};
 use serde::{Deserialize, Serialize};
+
+use super::super::syscall;
 
 /// What one sandbox is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +22,8 @@ pub struct Record {
     projects: Vec<OsString>,
     /// The working directory, where it persists.
     pub working_directory: Option<OsString>,
+    /// The numbers of the open, locked projects; they are passed on with the record.
+    locks: Vec<RawFd>,
     /// Whether git is guarded.
     pub guard_git: bool,
     /// Whether files that tools run by themselves are guarded.
@@ -38,6 +43,7 @@ impl Record {
             name: String::new(),
             projects: projects.iter().map(Into::into).collect(),
             working_directory: working_directory.map(Into::into),
+            locks: Vec::new(),
             guard_git,
             guard_tools,
         }
@@ -46,6 +52,45 @@ impl Record {
     /// The projects.
     pub fn projects(&self) -> Vec<PathBuf> {
         self.projects.iter().map(PathBuf::from).collect()
+    }
+
+    /// Locks the projects, together with every other sandbox in them, whosever it is.
+    ///
+    /// The next program that is started inherits the locks.
+    ///
+    /// # Errors
+    /// `WouldBlock` if another keeps one for itself, for longer than an ending does.
+    pub fn lock_projects(&mut self) -> io::Result<Vec<OwnedFd>> {
+        let mut locks = Vec::new();
+        for project in self.projects() {
+            // Who may not list a directory tidies nothing in it either.
+            let Ok(file) = File::open(&project) else {
+                continue;
+            };
+            let until = Instant::now() + PATIENCE;
+            while let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+                if error != rustix::io::Errno::WOULDBLOCK || Instant::now() > until {
+                    return Err(error.into());
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty())?;
+            self.locks.push(file.as_raw_fd());
+            locks.push(file.into());
+        }
+        Ok(locks)
+    }
+
+    /// Takes over the locks that were passed on.
+    pub fn adopt_locks(&self) -> Vec<OwnedFd> {
+        let locks = self.locks.iter().filter(|number| **number > 2);
+        locks.filter_map(|number| syscall::adopt(*number).ok()).collect()
+    }
+
+    /// Whether no other sandbox keeps a lock on the projects; none begins in them while `locks` are open.
+    pub fn has_locks_alone(&self, locks: &[OwnedFd]) -> bool {
+        let alone = |lock| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        locks.len() == self.projects.len() && locks.iter().all(alone)
     }
 
     /// Writes the record where others look for it, and locks it for as long as the file is open anywhere.
@@ -152,6 +197,8 @@ fn lock_folder(folder: &Path) -> io::Result<File> {
 }
 
 const LOCK: &str = "lock";
+/// How long an ending may take that a start waits for.
+const PATIENCE: Duration = Duration::from_secs(10);
 const RECORD_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What lies in the projects at one moment: git repositories, and files that tools outside run by themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -18,6 +18,8 @@ pub struct Survey {
     pub files: BTreeMap<PathBuf, (Mark, &'static str)>,
     /// Links in the directories of repositories, and others that lead out of the projects.
     pub links: BTreeMap<PathBuf, Mark>,
+    /// What git's settings name in the projects and is not there; [`super::Watch`] looks for it.
+    pub absent: BTreeSet<PathBuf>,
     /// The first directory that was not searched, for its bound or because it cannot be read.
     pub missed: Option<PathBuf>,
     left: usize,
