@@ -246,10 +246,11 @@ pub fn drive(settings: &str) -> ExitCode {
         .args(["__gateway", &number.to_string(), &manner])
         .env_clear()
         .stdin(Stdio::null());
-    child.stdout(match launch::after::announce(&launch, None) {
-        Ok(announced) => Stdio::from(announced),
-        Err(_) => Stdio::null(), // The launch fails for the same reason, and says it.
-    });
+    let (announced, locks) = match launch::after::announce(&launch, None) {
+        Ok((announced, locks)) => (Stdio::from(announced), locks),
+        Err(_) => (Stdio::null(), Vec::new()), // The launch fails for the same reason, and says it.
+    };
+    child.stdout(announced);
     // SAFETY: both calls are async-signal-safe, and touch no memory.
     unsafe {
         child.pre_exec(move || {
@@ -259,6 +260,7 @@ pub fn drive(settings: &str) -> ExitCode {
         })
     };
     let child = child.spawn().unwrap();
+    drop(locks);
     if let Some(path) = std::env::var_os("TEST_GATEWAY_PID_FILE") {
         std::fs::File::create(path)
             .unwrap()
