@@ -7,17 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::CWD;
-use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
 use super::after::survey::{Kind, Survey};
 use super::error::{At, Failure, Step};
 use super::layout::Layout;
-use super::mounts::bind;
+use super::mounts::{Tree, bind};
 use super::named::{self, Named};
 
 /// Guards every repository of the projects, and the place of one that the working directory does not have yet.
@@ -117,9 +113,9 @@ fn guard_directory(
     used: &BTreeMap<PathBuf, PathBuf>,
     layout: &Layout,
 ) -> Result<(), Failure> {
-    let inner: Vec<Place> = inner_directories(git, used)
-        .into_iter()
-        .map(Place::take)
+    let inner: Vec<Tree> = inner_directories(git, used)
+        .iter()
+        .map(|path| take(path, path))
         .collect::<Result<_, Failure>>()?;
     let kept = [git.parent().unwrap_or(git), git].map(Path::to_owned);
     let mut named = named::present(&named_by(git, used)?, &layout.projects, &kept);
@@ -140,15 +136,13 @@ fn guard_directory(
     }
     // It tells git which folder is the worktree, where this directory is one's.
     read_only(&git.join("gitdir"))?;
-    for place in &inner {
-        place.put()?;
-    }
+    inner.iter().try_for_each(put)?;
     for path in &named {
         pin_above(path, &layout.projects)?;
         read_only(path)?;
     }
     let worktrees = git.join("worktrees");
-    inner.iter().try_for_each(|Place { path, .. }| {
+    inner.iter().map(Tree::path).try_for_each(|path| {
         let is_linked = path.parent() == Some(&worktrees);
         guard_directory(path, is_linked, used, layout)
     })
@@ -316,11 +310,7 @@ fn set_apart(git: &Path) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    Place {
-        path: git.to_owned(),
-        ..Place::take(apart)?
-    }
-    .put()
+    put(&take(&apart, git)?)
 }
 
 /// Makes the directories above a repository mount points: they could be moved away, and others put in their places.
@@ -335,9 +325,7 @@ fn pin_above(path: &Path, projects: &[PathBuf]) -> Result<(), Failure> {
         .collect();
     above.reverse();
     above.retain(|above| !is_mount_point(above));
-    above
-        .into_iter()
-        .try_for_each(|above| Place::take(above.to_owned())?.put())
+    above.into_iter().try_for_each(|above| put(&take(above, above)?))
 }
 
 /// Whether something is mounted there already; where that cannot be told, one mount more does no harm.
@@ -354,26 +342,14 @@ fn is_mount_point(path: &Path) -> bool {
     }
 }
 
-/// A copy of a mount tree, and where it belongs.
-struct Place {
-    tree: OwnedFd,
-    path: PathBuf,
+/// Takes what is at a path, with all that is mounted below it, to be put where it belongs.
+fn take(from: &Path, path: &Path) -> Result<Tree, Failure> {
+    Tree::take_from(from, path).at(Step::Git, from.display().to_string())
 }
 
-impl Place {
-    /// Takes what is at `path`, with all that is mounted below it.
-    fn take(path: PathBuf) -> Result<Self, Failure> {
-        let flags =
-            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-        let tree = rustix::mount::open_tree(CWD, &path, flags).at(Step::Git, path.display().to_string())?;
-        Ok(Self { tree, path })
-    }
-
-    fn put(&self) -> Result<(), Failure> {
-        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        rustix::mount::move_mount(&self.tree, c"", CWD, &self.path, flags)
-            .at(Step::Git, self.path.display().to_string())
-    }
+fn put(tree: &Tree) -> Result<(), Failure> {
+    tree.put(Path::new("/"))
+        .at(Step::Git, tree.path().display().to_string())
 }
 
 /// Makes what is at `path` read-only, and its place its own. What a link names is meant: a link itself holds nothing.

@@ -56,6 +56,11 @@ impl Tree {
         })
     }
 
+    /// Where it belongs.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Takes rights away from the whole tree, for as long as it is mounted.
     ///
     /// # Errors
