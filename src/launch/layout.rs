@@ -176,17 +176,32 @@ impl Layout {
         } else if !layout.is_there(&directory) {
             layout.working_directory = layout.home.path().to_owned();
         }
+        layout.give(repositories);
+        layout.keep_to_itself(own_folders)?;
+        layout.sockets = sockets
+            .into_iter()
+            .filter(|path| !layout.in_project(path))
+            .collect();
+        Ok(layout)
+    }
+
+    /// Adds the repositories outside that those of the projects are parts of.
+    fn give(&mut self, repositories: Vec<PathBuf>) {
         for repository in repositories {
-            let has_it = layout
+            let has_it = self
                 .projects
                 .iter()
                 .any(|project| repository.starts_with(project));
-            if layout.persistent && !has_it && layout.why_no_project(&repository).is_none() {
-                layout.projects.push(repository);
+            if self.persistent && !has_it && self.why_no_project(&repository).is_none() {
+                self.projects.push(repository);
             }
         }
+    }
+
+    /// Hides the folders in which the gateway looks for files of its own.
+    fn keep_to_itself(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
         for folder in own_folders {
-            if layout.projects.contains(&folder) {
+            if self.projects.contains(&folder) {
                 return Err(Failure::new(
                     Step::Prepare,
                     format!(
@@ -195,16 +210,12 @@ impl Layout {
                     ),
                 ));
             }
-            if layout.may_be_hidden(&folder) {
-                layout.own.push(folder.clone());
-                layout.hidden.push(folder);
+            if self.may_be_hidden(&folder) {
+                self.own.push(folder.clone());
+                self.hidden.push(folder);
             }
         }
-        layout.sockets = sockets
-            .into_iter()
-            .filter(|path| !layout.in_project(path))
-            .collect();
-        Ok(layout)
+        Ok(())
     }
 
     /// Leaves out what is to be seen of the home and is not there, or was put there by a command.
