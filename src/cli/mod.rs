@@ -20,6 +20,7 @@ mod journal;
 mod logs;
 mod policy;
 mod presets;
+mod report;
 mod screen;
 mod secret;
 mod serve;

@@ -155,11 +155,12 @@ impl Credentials {
             return Ok(authorized);
         };
         authorized = self.hold(authorized).await?;
-        if let (Some(watch), Some(held)) = (authorized.watch(), authorized.content().held()) {
-            watch
-                .judge(kind, &held.whole(), authorized.session().phantoms())
-                .map_err(Error::Misplaced)?;
-        }
+        let (Some(watch), Some(held)) = (authorized.watch(), authorized.content().held()) else {
+            return Err(Error::Unknown);
+        };
+        watch
+            .judge(kind, &held.whole(), authorized.session().phantoms())
+            .map_err(Error::Misplaced)?;
         Ok(authorized)
     }
 
