@@ -1,6 +1,8 @@
-//! What the credential room costs a request: finding what it presents, and having the secret at hand.
+//! What the credential room costs a request: finding what it presents, and having the secret at
+//! hand.
 //!
-//! Compare `locate/*` with the whole budget of a request, about 15 µs on the machine of docs/benchmarks.md.
+//! Compare `locate/*` with the whole budget of a request, about 15 µs on the machine of
+//! docs/benchmarks.md.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -140,7 +142,12 @@ fn resolve(c: &mut Criterion) {
         .unwrap();
     let source = stage.stores.source(&Reference::env("S0"));
     c.bench_function("resolve/from_memory", |b| {
-        b.iter(|| runtime.block_on(black_box(&source).resolve()).unwrap().expires);
+        b.iter(|| {
+            runtime
+                .block_on(black_box(&source).resolve())
+                .unwrap()
+                .expires
+        });
     });
 }
 

@@ -1,4 +1,5 @@
-//! What one record costs: to be compared with a bare `write(2)` of as many bytes on the same file system.
+//! What one record costs: to be compared with a bare `write(2)` of as many bytes on the same file
+//! system.
 
 use std::fs::{File, Permissions};
 use std::hint::black_box;
@@ -25,7 +26,11 @@ struct Three([Finder<'static>; 3]);
 impl Conceal for Three {
     fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
         for finder in &self.0 {
-            places.extend(finder.find_iter(text).map(|at| at..at + finder.needle().len()));
+            places.extend(
+                finder
+                    .find_iter(text)
+                    .map(|at| at..at + finder.needle().len()),
+            );
         }
     }
 }
@@ -52,7 +57,11 @@ fn fill(trail: &mut Trail, fixed: &Fixed) {
 }
 
 fn exchange(log: &Log, fixed: &Fixed, runtime: &tokio::runtime::Runtime) {
-    let mut trail = Trail::begin(log, black_box(ExchangeId::from_bytes([7; 10])), "transparent");
+    let mut trail = Trail::begin(
+        log,
+        black_box(ExchangeId::from_bytes([7; 10])),
+        "transparent",
+    );
     fill(&mut trail, fixed);
     runtime
         .block_on(trail.answer(black_box(200), Length::Known(0)))

@@ -1,7 +1,9 @@
-//! What a whole exchange costs: a client, the gateway and an origin in one thread, over loopback, in clear text.
+//! What a whole exchange costs: a client, the gateway and an origin in one thread, over loopback,
+//! in clear text.
 //!
-//! Compare with `relay`, the same client and origin without the gateway: the difference is the gateway's, with two more
-//! crossings of the loopback. The audit log is kept in memory; `benches/audit.rs` tells what a file costs.
+//! Compare with `relay`, the same client and origin without the gateway: the difference is the
+//! gateway's, with two more crossings of the loopback. The audit log is kept in memory;
+//! `benches/audit.rs` tells what a file costs.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -40,7 +42,8 @@ async fn origin() -> SocketAddr {
                 Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(&CONTENT))))
             });
             tokio::spawn(
-                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
+                hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service),
             );
         }
     });
@@ -67,7 +70,11 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
     let session = SessionId::new("bench").unwrap();
     let shared = Arc::new(Shared {
         sessions: Sessions::default(),
-        policies: Policies::load(&[Source::new("bench", quick::permit_host(None, HOST, Some(80)))]).unwrap(),
+        policies: Policies::load(&[Source::new(
+            "bench",
+            quick::permit_host(None, HOST, Some(80)),
+        )])
+        .unwrap(),
         credentials: Credentials::new(bindings.clone(), &Stores::new([])),
         log: Log::memory(Sync::Batch).unwrap().0,
         limits: Limits::default(),
@@ -108,7 +115,11 @@ fn measure(criterion: &mut Criterion, name: &str, through: bool, target: &str) {
         .unwrap();
     let mut sender = runtime.block_on(async {
         let origin = origin().await;
-        let address = if through { gateway(origin).await } else { origin };
+        let address = if through {
+            gateway(origin).await
+        } else {
+            origin
+        };
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -125,7 +136,15 @@ fn measure(criterion: &mut Criterion, name: &str, through: bool, target: &str) {
                 sender.ready().await.unwrap();
                 let response = sender.send_request(request).await.unwrap();
                 assert_eq!(response.status(), 200);
-                black_box(response.into_body().collect().await.unwrap().to_bytes().len())
+                black_box(
+                    response
+                        .into_body()
+                        .collect()
+                        .await
+                        .unwrap()
+                        .to_bytes()
+                        .len(),
+                )
             })
         });
     });

@@ -1,6 +1,7 @@
 //! Leaves: what one more host name costs at its first handshake, and at each later one.
 //!
-//! To compare with: a P-256 signature alone (the floor of any mint), and a whole handshake (benchmarks.md).
+//! To compare with: a P-256 signature alone (the floor of any mint), and a whole handshake
+//! (benchmarks.md).
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
-//! How many bytes a second pass the scrubber where nothing is found: 16 KiB chunks, 1 and 5 secrets, by kind of content.
+//! How many bytes a second pass the scrubber where nothing is found: 16 KiB chunks, 1 and 5
+//! secrets, by kind of content.
 //!
-//! To be compared with `one_memmem` (one needle, one form, the same chunks): the scrubber looks for all forms at once.
+//! To be compared with `one_memmem` (one needle, one form, the same chunks): the scrubber looks for
+//! all forms at once.
 
 use std::{hint::black_box, sync::Arc};
 

@@ -1,7 +1,9 @@
-//! What signing costs: a request verified and signed again, and content that streams in signed chunks.
+//! What signing costs: a request verified and signed again, and content that streams in signed
+//! chunks.
 //!
-//! Compare `head/*` with the whole budget of a request, about 15 µs on the machine of docs/benchmarks.md, and `chunks/*` with
-//! `sha256/*`: each byte must be hashed once, so that is the bound.
+//! Compare `head/*` with the whole budget of a request, about 15 µs on the machine of
+//! docs/benchmarks.md, and `chunks/*` with `sha256/*`: each byte must be hashed once, so that is
+//! the bound.
 
 use std::hint::black_box;
 use std::time::{Duration, SystemTime};
@@ -36,7 +38,8 @@ fn head(method: Method, host: &str, target: &str, fields: &[(&str, &str)]) -> Re
     }
 }
 
-/// Amazon S3 API Reference, "Authenticating Requests: Using the Authorization Header", GET object; and a client's usual fields.
+/// Amazon S3 API Reference, "Authenticating Requests: Using the Authorization Header", GET object;
+/// and a client's usual fields.
 fn in_fields() -> RequestHead {
     head(
         Method::GET,
@@ -112,7 +115,10 @@ fn with(now: SystemTime) -> With<'static> {
 fn again(head: &mut RequestHead, phantom: &[u8], content: Option<&[u8; 32]>, now: SystemTime) {
     let claim = Claim::read(head).unwrap().unwrap();
     let verified = claim.verify(head, phantom, content).unwrap();
-    let with = With { content, ..with(now) };
+    let with = With {
+        content,
+        ..with(now)
+    };
     sign(head, &claim, verified, &with).unwrap();
 }
 
@@ -146,7 +152,8 @@ fn heads(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// 65,536 bytes of `a` and 1,024 more: the published chunked example, at the cut that a connection gives.
+/// 65,536 bytes of `a` and 1,024 more: the published chunked example, at the cut that a connection
+/// gives.
 fn chunked() -> (RequestHead, Vec<Bytes>) {
     let head = head(
         Method::PUT,

@@ -1,9 +1,10 @@
 //! The launcher's protocol: what the launcher hands to the gateway, and what the sandbox gets back.
 //!
-//! Two messages over one `SOCK_SEQPACKET` socket pair: the launcher's [`Hello`] with the listening sockets that it made
-//! inside the sandbox, and the gateway's answer, [`Ready`] or a refusal. A packet is one JSON object; what may be larger
-//! than a packet travels in a sealed memory file beside it. After that the socket carries nothing: its end of file
-//! tells each side that the other has gone. All calls block.
+//! Two messages over one `SOCK_SEQPACKET` socket pair: the launcher's [`Hello`] with the listening
+//! sockets that it made inside the sandbox, and the gateway's answer, [`Ready`] or a refusal. A
+//! packet is one JSON object; what may be larger than a packet travels in a sealed memory file
+//! beside it. After that the socket carries nothing: its end of file tells each side that the other
+//! has gone. All calls block.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Write};
@@ -13,8 +14,8 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -56,11 +57,13 @@ pub enum Error {
     },
 }
 
-/// How the sandbox's TCP connections reach the listener, hence where the original destination is found.
+/// How the sandbox's TCP connections reach the listener, hence where the original destination is
+/// found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Capture {
-    /// nftables TPROXY: the original destination is the accepted socket's own local address (`getsockname`).
+    /// nftables TPROXY: the original destination is the accepted socket's own local address
+    /// (`getsockname`).
     Tproxy,
     /// nftables REDIRECT: the original destination is `SO_ORIGINAL_DST` of the accepted socket.
     Redirect,
@@ -77,7 +80,8 @@ pub struct Hello {
     pub uid: u32,
     /// How TCP is captured.
     pub capture: Capture,
-    /// Whether the sockets are dual-stack IPv6 sockets (else the kernel has no IPv6, and they are IPv4 sockets).
+    /// Whether the sockets are dual-stack IPv6 sockets (else the kernel has no IPv6, and they are
+    /// IPv4 sockets).
     pub ipv6: bool,
 }
 
@@ -88,8 +92,8 @@ pub struct Listeners {
     pub tcp: OwnedFd,
     /// Accepts TCP connections to port 53 of any loopback address, for DNS over TCP.
     pub dns_tcp: OwnedFd,
-    /// Receives DNS questions for port 53 of any address; packet-info is on, and an answer must be sent from the address
-    /// that was asked, with interface index 0.
+    /// Receives DNS questions for port 53 of any address; packet-info is on, and an answer must be
+    /// sent from the address that was asked, with interface index 0.
     pub dns_udp: OwnedFd,
 }
 
@@ -152,11 +156,12 @@ impl LauncherEnd {
         send_packet(self.0.as_fd(), hello, &fds)
     }
 
-    /// Waits for the gateway's answer and gives what it is ready with, still in its sealed memory file.
+    /// Waits for the gateway's answer and gives what it is ready with, still in its sealed memory
+    /// file.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the gateway's reason; [`Error::Gone`] if it died; the others if the answer is not of
-    /// this protocol.
+    /// [`Error::Refused`] with the gateway's reason; [`Error::Gone`] if it died; the others if the
+    /// answer is not of this protocol.
     pub fn answer(&self) -> Result<SealedReady, Error> {
         let (answer, mut fds) = receive_packet::<Answer>(self.0.as_fd())?;
         match answer {
@@ -170,11 +175,12 @@ impl LauncherEnd {
 impl GatewayEnd {
     /// Waits for the launcher's hello and the sandbox's sockets.
     ///
-    /// The caller judges the sockets (their network namespace must not be its own) and then answers by
-    /// [`GatewayEnd::ready`] or [`GatewayEnd::refuse`].
+    /// The caller judges the sockets (their network namespace must not be its own) and then answers
+    /// by [`GatewayEnd::ready`] or [`GatewayEnd::refuse`].
     ///
     /// # Errors
-    /// [`Error::Gone`] if the launcher gave up, [`Error::Version`] if it is another version (it has then been told so).
+    /// [`Error::Gone`] if the launcher gave up, [`Error::Version`] if it is another version (it has
+    /// then been told so).
     pub fn hello(&self) -> Result<(Hello, Listeners), Error> {
         let (hello, fds) = receive_packet::<Hello>(self.0.as_fd())?;
         if hello.version != VERSION {
@@ -207,7 +213,8 @@ impl GatewayEnd {
         send_packet(self.0.as_fd(), &Answer::Ready, &[file.0.as_fd()])
     }
 
-    /// Tells the launcher that its sandbox will not be served. The message reaches the person at the terminal.
+    /// Tells the launcher that its sandbox will not be served. The message reaches the person at
+    /// the terminal.
     ///
     /// # Errors
     /// [`Error::Gone`] if the launcher has died meanwhile, [`Error::Io`] otherwise.
@@ -224,7 +231,8 @@ impl GatewayEnd {
     /// Waits until the launcher, and with it the sandbox, has ended.
     ///
     /// # Errors
-    /// [`Error::Io`] if the socket cannot be read; [`Error::Malformed`] if the launcher speaks out of turn.
+    /// [`Error::Io`] if the socket cannot be read; [`Error::Malformed`] if the launcher speaks out
+    /// of turn.
     pub fn ended(&self) -> Result<(), Error> {
         match receive_bytes(self.0.as_fd()) {
             Err(Error::Gone) => Ok(()),
@@ -283,15 +291,24 @@ impl SealedReady {
     /// Reads the content.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if the file is not sealed or its parts do not add up, [`Error::TooLarge`] over the limit.
+    /// [`Error::Malformed`] if the file is not sealed or its parts do not add up,
+    /// [`Error::TooLarge`] over the limit.
     pub fn open(&self) -> Result<Ready, Error> {
         // A seal is what lets us check first and read afterwards.
-        let seals = rustix::fs::fcntl_get_seals(&self.0).map_err(|e| failed("read the answer's seals", e))?;
+        let seals = rustix::fs::fcntl_get_seals(&self.0)
+            .map_err(|e| failed("read the answer's seals", e))?;
         if !seals.contains(SEALS) {
             return Err(Error::Malformed("the answer's file is not sealed"));
         }
-        let file = File::from(self.0.try_clone().map_err(|e| failed("read the answer", e))?);
-        let bytes = file.metadata().map_err(|e| failed("read the answer", e))?.len();
+        let file = File::from(
+            self.0
+                .try_clone()
+                .map_err(|e| failed("read the answer", e))?,
+        );
+        let bytes = file
+            .metadata()
+            .map_err(|e| failed("read the answer", e))?
+            .len();
         if bytes > MEMORY_FILE_BYTES {
             return Err(Error::TooLarge { bytes });
         }
@@ -316,11 +333,13 @@ impl Ready {
             set: self.set.clone(),
             unset: self.unset.clone(),
         };
-        let head = serde_json::to_vec(&head).map_err(|_| Error::Malformed("the answer cannot be encoded"))?;
-        let head_bytes = u32::try_from(head.len()).map_err(|_| Error::Malformed("too many variables"))?;
+        let head = serde_json::to_vec(&head)
+            .map_err(|_| Error::Malformed("the answer cannot be encoded"))?;
+        let head_bytes =
+            u32::try_from(head.len()).map_err(|_| Error::Malformed("too many variables"))?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd =
-            rustix::fs::memfd_create("gateway-ready", flags).map_err(|e| failed("make a memory file", e))?;
+        let fd = rustix::fs::memfd_create("gateway-ready", flags)
+            .map_err(|e| failed("make a memory file", e))?;
         let mut file = File::from(fd);
         for part in [
             &head_bytes.to_be_bytes()[..],
@@ -328,7 +347,8 @@ impl Ready {
             &self.ca_bundle_pem,
             &self.ca_pem,
         ] {
-            file.write_all(part).map_err(|e| failed("write the answer", e))?;
+            file.write_all(part)
+                .map_err(|e| failed("write the answer", e))?;
         }
         rustix::fs::fcntl_add_seals(&file, SEALS).map_err(|e| failed("seal the answer", e))?;
         Ok(SealedReady(file.into()))
@@ -377,13 +397,15 @@ pub fn packet_pair() -> Result<(OwnedFd, OwnedFd), Error> {
 /// Sends one message and up to [`PACKET_FDS`] file descriptors as one packet.
 ///
 /// # Errors
-/// [`Error::Gone`] if the peer has closed, [`Error::Malformed`] if it does not fit, [`Error::Io`] otherwise.
+/// [`Error::Gone`] if the peer has closed, [`Error::Malformed`] if it does not fit, [`Error::Io`]
+/// otherwise.
 pub fn send_packet<M: Serialize>(
     socket: BorrowedFd<'_>,
     message: &M,
     fds: &[BorrowedFd<'_>],
 ) -> Result<(), Error> {
-    let bytes = serde_json::to_vec(message).map_err(|_| Error::Malformed("the message cannot be encoded"))?;
+    let bytes = serde_json::to_vec(message)
+        .map_err(|_| Error::Malformed("the message cannot be encoded"))?;
     if bytes.len() > PACKET_BYTES {
         return Err(Error::Malformed("the message is larger than a packet"));
     }
@@ -393,7 +415,12 @@ pub fn send_packet<M: Serialize>(
         return Err(Error::Malformed("too many files for one packet"));
     }
     loop {
-        match rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
+        match rustix::net::sendmsg(
+            socket,
+            &[IoSlice::new(&bytes)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        ) {
             Ok(_) => return Ok(()),
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Err(Error::Gone),
@@ -406,10 +433,12 @@ pub fn send_packet<M: Serialize>(
 ///
 /// # Errors
 /// [`Error::Gone`] at end of file, [`Error::Malformed`] if the packet is cut or not such a message.
-pub fn receive_packet<M: DeserializeOwned>(socket: BorrowedFd<'_>) -> Result<(M, Vec<OwnedFd>), Error> {
+pub fn receive_packet<M: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+) -> Result<(M, Vec<OwnedFd>), Error> {
     let (bytes, fds) = receive_bytes(socket)?;
-    let message =
-        serde_json::from_slice(&bytes).map_err(|_| Error::Malformed("not a message of this protocol"))?;
+    let message = serde_json::from_slice(&bytes)
+        .map_err(|_| Error::Malformed("not a message of this protocol"))?;
     Ok((message, fds))
 }
 
@@ -456,7 +485,9 @@ fn failed(doing: &'static str, source: impl Into<io::Error>) -> Error {
 pub const PACKET_FDS: usize = 4;
 const PACKET_BYTES: usize = 32 * 1024;
 const MEMORY_FILE_BYTES: u64 = 16 * 1024 * 1024;
-const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
+const SEALS: SealFlags = SealFlags::WRITE
+    .union(SealFlags::SHRINK)
+    .union(SealFlags::GROW);
 
 #[cfg(test)]
 mod tests {
@@ -513,7 +544,9 @@ mod tests {
     fn a_refusal_carries_its_reason() {
         let (launcher, gateway) = pair().unwrap();
         gateway.refuse("no such policy").unwrap();
-        assert!(matches!(launcher.answer(), Err(Error::Refused(reason)) if reason == "no such policy"));
+        assert!(
+            matches!(launcher.answer(), Err(Error::Refused(reason)) if reason == "no such policy")
+        );
     }
 
     #[test]
@@ -528,7 +561,10 @@ mod tests {
                 &listeners(),
             )
             .unwrap();
-        assert!(matches!(gateway.hello(), Err(Error::Version { theirs: 99 })));
+        assert!(matches!(
+            gateway.hello(),
+            Err(Error::Version { theirs: 99 })
+        ));
         assert!(matches!(launcher.answer(), Err(Error::Refused(_))));
     }
 
@@ -543,7 +579,10 @@ mod tests {
     fn a_dead_peer_is_reported_as_gone_on_both_ends() {
         let (launcher, gateway) = pair().unwrap();
         drop(gateway);
-        assert!(matches!(launcher.hello(&hello(), &listeners()), Err(Error::Gone)));
+        assert!(matches!(
+            launcher.hello(&hello(), &listeners()),
+            Err(Error::Gone)
+        ));
         let (launcher, gateway) = pair().unwrap();
         drop(launcher);
         assert!(matches!(gateway.hello(), Err(Error::Gone)));

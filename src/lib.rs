@@ -1,7 +1,8 @@
 //! `gateway`: a transparent L7 egress gateway that injects credentials.
 //!
-//! The map of the house, rooms in floor order; a room may use the rooms above it in this list and the ground floor,
-//! never one below. `docs/architecture.md` tells the path of one request, `tests/architecture.rs` guards the floors.
+//! The map of the house, rooms in floor order; a room may use the rooms above it in this list and
+//! the ground floor, never one below. `docs/architecture.md` tells the path of one request,
+//! `tests/architecture.rs` guards the floors.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
@@ -21,7 +22,8 @@ pub mod origin;
 pub mod policy;
 pub mod session;
 
-// The top: what a person types, and the launcher, which shares nothing with the data path but `enroll`.
+// The top: what a person types, and the launcher, which shares nothing with the data path but
+// `enroll`.
 pub mod cli;
 pub mod config;
 pub mod launch;

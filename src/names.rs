@@ -1,11 +1,13 @@
-//! The names that every room uses: sessions, exchanges, credentials, policies; and where the system's certificates are.
+//! The names that every room uses: sessions, exchanges, credentials, policies; and where the
+//! system's certificates are.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A map on the path of a request: its hash is keyed at random and costs a tenth of the standard library's. It resists
-/// guessing less, so what a client makes up may be looked for in such a map, and put into it only up to a small bound.
+/// A map on the path of a request: its hash is keyed at random and costs a tenth of the standard
+/// library's. It resists guessing less, so what a client makes up may be looked for in such a map,
+/// and put into it only up to a small bound.
 pub type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Names one session: one workload, one CA, one set of phantoms.
@@ -22,8 +24,8 @@ pub struct ExchangeId([u8; 10]);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct CredentialName(Arc<str>);
 
-/// In whose name a connection to an origin is used: the session, and the credentials lent on it. Connections and TLS
-/// sessions are never shared across identities (threats P01, K07).
+/// In whose name a connection to an origin is used: the session, and the credentials lent on it.
+/// Connections and TLS sessions are never shared across identities (threats P01, K07).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Identity {
     /// The session.

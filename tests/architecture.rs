@@ -1,5 +1,6 @@
-//! The floors of `docs/architecture.md`, kept true: no room uses one that stands above it, and what a room may not touch
-//! it does not name. Reads the source text; tests are free to use what they like.
+//! The floors of `docs/architecture.md`, kept true: no room uses one that stands above it, and what
+//! a room may not touch it does not name. Reads the source text; tests are free to use what they
+//! like.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,14 @@ const ROOMS: [(&str, &[&str]); 16] = [
     ("intercept", &["names", "message", "body", "audit"]),
     (
         "session",
-        &["names", "signature", "message", "body", "audit", "intercept"],
+        &[
+            "names",
+            "signature",
+            "message",
+            "body",
+            "audit",
+            "intercept",
+        ],
     ),
     (
         "policy",
@@ -120,11 +128,18 @@ fn no_room_uses_one_above_it() {
         let allowed = allowed(&file.room);
         for (room, line) in file.rooms_used() {
             if room != file.room && !allowed.contains(&room.as_str()) {
-                climbs.push(format!("{}:{line}: `{}` uses `{room}`", file.path, file.room));
+                climbs.push(format!(
+                    "{}:{line}: `{}` uses `{room}`",
+                    file.path, file.room
+                ));
             }
         }
     }
-    assert!(climbs.is_empty(), "these climb a floor:\n{}", climbs.join("\n"));
+    assert!(
+        climbs.is_empty(),
+        "these climb a floor:\n{}",
+        climbs.join("\n")
+    );
 }
 
 #[test]
@@ -227,7 +242,11 @@ fn the_reader_sees_through_comments_strings_and_tests() {
         depth: 2,
         code,
     };
-    let rooms: Vec<String> = file.rooms_used().into_iter().map(|(room, _)| room).collect();
+    let rooms: Vec<String> = file
+        .rooms_used()
+        .into_iter()
+        .map(|(room, _)| room)
+        .collect();
     assert_eq!(rooms, ["a", "f", "g", "j"]);
 }
 
@@ -265,7 +284,8 @@ impl Source {
     }
 }
 
-/// The first names of a path, or of each path in a group: `a::X` gives `a`, `{b::Y, c}` gives `b` and `c`.
+/// The first names of a path, or of each path in a group: `a::X` gives `a`, `{b::Y, c}` gives `b`
+/// and `c`.
 fn firsts(text: &str) -> Vec<String> {
     let name = |text: &str| {
         text.trim_start()
@@ -297,7 +317,9 @@ fn allowed(room: &str) -> &'static [&'static str] {
     ROOMS
         .iter()
         .find(|(name, _)| *name == room)
-        .unwrap_or_else(|| panic!("`{room}` stands on no floor: add it here and to docs/architecture.md"))
+        .unwrap_or_else(|| {
+            panic!("`{room}` stands on no floor: add it here and to docs/architecture.md")
+        })
         .1
 }
 
@@ -377,7 +399,10 @@ fn test_modules(path: &Path) -> Vec<PathBuf> {
                         .with_extension(""),
                 );
             } else if !line.starts_with("#[") {
-                if let Some((_, module)) = line.strip_suffix(';').and_then(|line| line.split_once("mod ")) {
+                if let Some((_, module)) = line
+                    .strip_suffix(';')
+                    .and_then(|line| line.split_once("mod "))
+                {
                     modules.push(named.unwrap_or_else(|| inside.join(module)));
                 }
                 break;
@@ -431,7 +456,10 @@ fn without_words(text: &str) -> String {
 fn raw_string(rest: &str, before: &str) -> Option<usize> {
     let after = rest.strip_prefix('r')?;
     let hashes = after.bytes().take_while(|byte| *byte == b'#').count();
-    let begins = before.chars().next_back().is_none_or(|c| !is_word(c) || c == 'b');
+    let begins = before
+        .chars()
+        .next_back()
+        .is_none_or(|c| !is_word(c) || c == 'b');
     (begins && after[hashes..].starts_with('"')).then_some(hashes)
 }
 

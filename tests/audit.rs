@@ -1,6 +1,8 @@
-//! The log as processes meet it: killed in mid-write, on a full disk, two at once, rotated, taken away, checked by Python.
+//! The log as processes meet it: killed in mid-write, on a full disk, two at once, rotated, taken
+//! away, checked by Python.
 //!
-//! A test that needs a process of its own starts this program again for the same test, with `AUDIT_CHILD` set.
+//! A test that needs a process of its own starts this program again for the same test, with
+//! `AUDIT_CHILD` set.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gateway::audit::{Error, Event, Expected, Length, Log, Report, Settings, Sync, Trail, find, verify};
+use gateway::audit::{
+    Error, Event, Expected, Length, Log, Report, Settings, Sync, Trail, find, verify,
+};
 use gateway::names::ExchangeId;
 
 fn wait<T>(work: impl Future<Output = T>) -> T {
@@ -118,8 +122,13 @@ fn whatever_was_acknowledged_survives_kill_9() {
         let reader = std::thread::spawn(move || {
             let lines = BufReader::new(out).split(b'\n').map_while(Result::ok);
             // A line cut by the kill lost its end, and its number with it: its length tells.
-            let numbers =
-                lines.filter_map(|line| String::from_utf8(line).ok()?.strip_prefix("ack ")?.parse().ok());
+            let numbers = lines.filter_map(|line| {
+                String::from_utf8(line)
+                    .ok()?
+                    .strip_prefix("ack ")?
+                    .parse()
+                    .ok()
+            });
             numbers.collect::<Vec<u64>>()
         });
         std::thread::sleep(Duration::from_micros(40_000 + round * 7919 % 61_000));
@@ -129,8 +138,13 @@ fn whatever_was_acknowledged_survives_kill_9() {
         held.pop();
         acknowledged.extend(held);
     }
-    assert!(acknowledged.len() > 1000, "only {} answers", acknowledged.len());
-    let log = Log::open(&Settings::at(&path)).expect("the log opens again, healed where it was torn");
+    assert!(
+        acknowledged.len() > 1000,
+        "only {} answers",
+        acknowledged.len()
+    );
+    let log =
+        Log::open(&Settings::at(&path)).expect("the log opens again, healed where it was torn");
     let head = log.head();
     drop(log);
     let report = verify(&files(&path), Expected { base: None, head }).expect("readable");
@@ -174,8 +188,9 @@ fn on_a_small_disk(test: &str, size: &str, words: &str) {
     } else {
         "-rm"
     };
-    let script =
-        format!("mount -t tmpfs -o size={size},mode=700 none \"$AUDIT_CHILD\" && exec \"$0\" \"$@\"");
+    let script = format!(
+        "mount -t tmpfs -o size={size},mode=700 none \"$AUDIT_CHILD\" && exec \"$0\" \"$@\""
+    );
     let done = Command::new("unshare")
         .args([namespaces, "sh", "-c", &script])
         .arg(test.get_program())
@@ -183,7 +198,11 @@ fn on_a_small_disk(test: &str, size: &str, words: &str) {
         .env("AUDIT_CHILD", &disk)
         .output()
         .expect("unshare");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     assert!(
         String::from_utf8_lossy(&done.stdout).contains(words),
         "the child did its part"
@@ -210,10 +229,14 @@ fn fill_and_free(disk: &Path) {
     fs::remove_file(&ballast).expect("ours");
     drop(filling);
     answer(&log, 101).expect("room again");
-    Trail::begin(&log, id(102), "t").reserve().expect("room again");
+    Trail::begin(&log, id(102), "t")
+        .reserve()
+        .expect("room again");
     drop(log);
     let report = checked(&path);
-    assert!(!report.recoveries.is_empty() && report.recoveries.iter().any(|recovery| recovery.lost > 0));
+    assert!(
+        !report.recoveries.is_empty() && report.recoveries.iter().any(|recovery| recovery.lost > 0)
+    );
     assert!(find(&[path], id(101)).expect("readable").is_some());
     println!("refused and recovered");
 }
@@ -257,7 +280,8 @@ fn a_second_process_is_refused() {
         .expect("a child");
     let told = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(
-        told.contains("child: the audit log `") && told.contains("belongs to another running process"),
+        told.contains("child: the audit log `")
+            && told.contains("belongs to another running process"),
         "{told}"
     );
     drop(log);
@@ -366,7 +390,10 @@ fn a_chain_goes_on_where_the_process_ended_between_two_files() {
         drop(log);
         let older = path.with_extension(format!("jsonl.{:020}", 0));
         fs::rename(&path, &older).expect("ours");
-        let held = fs::OpenOptions::new().write(true).open(&older).expect("ours");
+        let held = fs::OpenOptions::new()
+            .write(true)
+            .open(&older)
+            .expect("ours");
         held.set_len(held.metadata().expect("ours").len() - tear)
             .expect("ours");
         let log = Log::open(&Settings::at(&path)).expect("a log");
@@ -455,8 +482,9 @@ fn an_answer_on_a_synced_log_is_shared_by_threads() {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let log = log.clone();
-            scope
-                .spawn(move || (0..25).for_each(|number| answer(&log, thread << 32 | number).expect("room")));
+            scope.spawn(move || {
+                (0..25).for_each(|number| answer(&log, thread << 32 | number).expect("room"))
+            });
         }
     });
     drop(log);
@@ -501,7 +529,10 @@ fn peak_kib() -> u64 {
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:"))
         .expect("a peak");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .expect("a number")
 }
 
 #[test]
@@ -533,8 +564,13 @@ fn an_event_is_recorded_in_the_chain() {
 /// The script between the fences of `docs/audit.md`.
 fn python_verifier() -> String {
     let text = include_str!("../docs/audit.md");
-    let (_, rest) = text.split_once("```python\n").expect("a script in the document");
-    rest.split_once("```").expect("an end of the script").0.to_owned()
+    let (_, rest) = text
+        .split_once("```python\n")
+        .expect("a script in the document");
+    rest.split_once("```")
+        .expect("an end of the script")
+        .0
+        .to_owned()
 }
 
 fn python(script: &Path, files: &[PathBuf]) -> (bool, String) {
@@ -564,8 +600,13 @@ fn the_documented_python_script_agrees() {
         answer(&log, number).expect("room");
         drop(log);
         if number % 50 == 10 {
-            let file = fs::OpenOptions::new().append(true).open(&path).expect("ours");
-            (&file).write_all(b"{\"v\":1,\"seq\":\xff\n torn").expect("room");
+            let file = fs::OpenOptions::new()
+                .append(true)
+                .open(&path)
+                .expect("ours");
+            (&file)
+                .write_all(b"{\"v\":1,\"seq\":\xff\n torn")
+                .expect("room");
         }
     }
     let files = files(&path);
@@ -601,7 +642,9 @@ fn the_document_names_every_key() {
     fs::File::open(path)
         .and_then(|mut file| file.read_to_string(&mut source))
         .expect("readable");
-    let (_, rest) = source.split_once("pub struct Record {").expect("the record");
+    let (_, rest) = source
+        .split_once("pub struct Record {")
+        .expect("the record");
     let (keys, _) = rest.split_once("\n}").expect("its end");
     let keys: Vec<&str> = keys
         .lines()

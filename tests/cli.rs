@@ -77,7 +77,9 @@ fn log_a_denial_of(path: &Path, target: &str) {
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(trail.answer(403, Length::Known(0))).unwrap();
+    runtime
+        .block_on(trail.answer(403, Length::Known(0)))
+        .unwrap();
 }
 
 #[test]
@@ -122,8 +124,17 @@ fn logs_are_found_by_a_named_configuration_and_in_the_state_directory() {
     log_a_denial(&at.join(".local/state/gateway/audit/agent-1.jsonl"));
     let id = ExchangeId::from_bytes(ID).to_string();
     ends_with(&["why", &id], at, 0, &["policy_forbids"]);
-    ends_with(&["audit", "verify"], at, 0, &["holds: 3 records, 1 exchanges"]);
-    fs::write(at.join("gateway.toml"), "[audit]\npath = \"logs/audit.jsonl\"\n").unwrap();
+    ends_with(
+        &["audit", "verify"],
+        at,
+        0,
+        &["holds: 3 records, 1 exchanges"],
+    );
+    fs::write(
+        at.join("gateway.toml"),
+        "[audit]\npath = \"logs/audit.jsonl\"\n",
+    )
+    .unwrap();
     let named = ["why", &id, "--config", "gateway.toml"];
     ends_with(&named, at, 1, &["logs"]);
     log_a_denial(&at.join("logs/audit.jsonl"));
@@ -146,7 +157,11 @@ fn plant(at: &Path) {
          [[credential]]\nname = \"TOKEN\"\nfrom = \"env:TOKEN\"\norigins = [\"https://api.example.com\"]\n",
     )
     .unwrap();
-    fs::write(at.join("planted.cedar"), "permit(principal, action, resource);\n").unwrap();
+    fs::write(
+        at.join("planted.cedar"),
+        "permit(principal, action, resource);\n",
+    )
+    .unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::new(vec![])
         .unwrap()
@@ -196,7 +211,12 @@ fn env_prints_no_variable_that_the_configuration_does_not_know() {
     let at = folder.path();
     plant(at);
     let arguments = ["env", "--config", "gateway.toml"];
-    let said = ends_with(&arguments, at, 1, &["`LD_PRELOAD`, which no credential has"]);
+    let said = ends_with(
+        &arguments,
+        at,
+        1,
+        &["`LD_PRELOAD`, which no credential has"],
+    );
     assert!(!said.contains("export") && !said.contains("evil"), "{said}");
     fs::write(at.join("planted.env"), "TOKEN=phantom\n").unwrap();
     ends_with(
@@ -242,7 +262,9 @@ fn a_log_that_turned_over_is_verified_and_searched_as_a_whole_by_its_name() {
         id[..8].copy_from_slice(&count.to_be_bytes());
         let mut trail = Trail::begin(&log, ExchangeId::from_bytes(id), "proxy");
         trail.path(format!("/{count}"));
-        runtime.block_on(trail.answer(200, Length::Known(0))).unwrap();
+        runtime
+            .block_on(trail.answer(200, Length::Known(0)))
+            .unwrap();
     }
     drop(log);
     let files = fs::read_dir(at.join("logs")).unwrap().count();
@@ -261,7 +283,12 @@ fn a_log_that_turned_over_is_verified_and_searched_as_a_whole_by_its_name() {
     first[..8].fill(0);
     let first = ExchangeId::from_bytes(first).to_string();
     let why = ["why", &first, "--audit", "logs/audit.jsonl"];
-    ends_with(&why, at, 0, &["/0", "logs/audit.jsonl.00000000000000000000:"]);
+    ends_with(
+        &why,
+        at,
+        0,
+        &["/0", "logs/audit.jsonl.00000000000000000000:"],
+    );
     // An older file that was changed is noticed by the name of the newest.
     let oldest = at.join("logs/audit.jsonl.00000000000000000000");
     let text = fs::read_to_string(&oldest).unwrap();
@@ -299,7 +326,12 @@ fn nothing_is_proposed_after_a_log_that_does_not_hold() {
         text.replacen(first, &first.replace("\"pid\":", "\"pid\":1"), 1),
     )
     .unwrap();
-    let said = ends_with(&arguments, at, 1, &["does not hold", "gateway audit verify"]);
+    let said = ends_with(
+        &arguments,
+        at,
+        1,
+        &["does not hold", "gateway audit verify"],
+    );
     assert!(!said.contains("permit"), "{said}");
 }
 
@@ -315,16 +347,30 @@ fn exec_refuses_an_audit_log_that_its_command_could_reach() {
     for (log, why) in [
         (path("project/log/audit.jsonl"), "is the command's"),
         (path("project/audit.jsonl"), "is the command's"),
-        (String::from("not-there/yet/audit.jsonl"), "is the command's"),
+        (
+            String::from("not-there/yet/audit.jsonl"),
+            "is the command's",
+        ),
         (path("link/audit.jsonl"), "is the command's"),
-        (path("shared/../project/log/audit.jsonl"), "is the command's"),
+        (
+            path("shared/../project/log/audit.jsonl"),
+            "is the command's",
+        ),
         (path("project/deep/../log/audit.jsonl"), "is the command's"),
         (path("shared/audit.jsonl"), "could change"),
         (path("shared/new/audit.jsonl"), "could change"),
         (path("audit.jsonl"), "cannot be hidden"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
-            .args(["exec", "--audit", &log, "--write", &path("shared"), "--", "true"])
+            .args([
+                "exec",
+                "--audit",
+                &log,
+                "--write",
+                &path("shared"),
+                "--",
+                "true",
+            ])
             .current_dir(at.join("project"))
             .env("HOME", at.join("home"))
             .output()
@@ -405,7 +451,13 @@ fn policy_check_reports_every_problem_and_counts_what_holds() {
     .unwrap();
     fs::write(at.join("worse.cedar"), "permit(\n").unwrap();
     ends_with(
-        &["policy", "check", "bad.cedar", "worse.cedar", "missing.cedar"],
+        &[
+            "policy",
+            "check",
+            "bad.cedar",
+            "worse.cedar",
+            "missing.cedar",
+        ],
         at,
         1,
         &["missing.cedar: error:"],
@@ -449,7 +501,12 @@ fn policy_test_judges_decision_files_by_the_policies_beside_them() {
     };
     let file = at.join("policies/decisions/reads.toml");
     fs::write(&file, decision("GET", "allow") + &decision("POST", "deny")).unwrap();
-    ends_with(&["policy", "test"], at, 0, &["2 of 2 decisions as expected"]);
+    ends_with(
+        &["policy", "test"],
+        at,
+        0,
+        &["2 of 2 decisions as expected"],
+    );
     fs::write(&file, decision("GET", "allow") + &decision("POST", "allow")).unwrap();
     ends_with(
         &["policy", "test"],
@@ -461,7 +518,12 @@ fn policy_test_judges_decision_files_by_the_policies_beside_them() {
     ends_with(&["policy", "test"], at, 2, &["cannot be run"]);
     fs::write(at.join("none.cedar"), "").unwrap();
     fs::write(&file, decision("GET", "deny")).unwrap();
-    ends_with(&["policy", "test", "--policy", "none.cedar"], at, 0, &["1 of 1"]);
+    ends_with(
+        &["policy", "test", "--policy", "none.cedar"],
+        at,
+        0,
+        &["1 of 1"],
+    );
 }
 
 #[test]
@@ -484,7 +546,12 @@ fn policy_why_proposes_the_policy_that_would_allow_it() {
         &arguments,
         at,
         0,
-        &["guard/no-writes", "now  policy_default_deny", "`reads`", "permit"],
+        &[
+            "guard/no-writes",
+            "now  policy_default_deny",
+            "`reads`",
+            "permit",
+        ],
     );
     log_a_denial(&at.join("odd/audit.jsonl"));
     let odd = [
@@ -538,8 +605,14 @@ fn exec_says_which_buckets_a_signing_key_reaches() {
         lends(tells, &[])
     );
     assert!(lends(tells_not, &[]).contains("EVERY bucket of S3"));
-    let named = lends(tells_not, &["--bucket", "reports", "--bucket", "shared/in/"]);
-    assert!(named.contains("aws (signs)") && !named.contains("S3"), "{named}");
+    let named = lends(
+        tells_not,
+        &["--bucket", "reports", "--bucket", "shared/in/"],
+    );
+    assert!(
+        named.contains("aws (signs)") && !named.contains("S3"),
+        "{named}"
+    );
     let arguments = ["exec", "--bucket", "reports", "--", "true"];
     ends_with(
         &arguments,
@@ -567,7 +640,12 @@ fn the_help_names_every_command_and_no_hidden_one() {
 fn presets_are_listed_and_told_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    ends_with(&["presets"], at, 0, &["github", "GITHUB_TOKEN", "anthropic"]);
+    ends_with(
+        &["presets"],
+        at,
+        0,
+        &["github", "GITHUB_TOKEN", "anthropic"],
+    );
     ends_with(
         &["presets", "github"],
         at,
@@ -660,7 +738,8 @@ fn the_command_gets_harmless_variables_and_those_that_are_named() {
 
 #[test]
 fn a_log_to_which_the_command_appends_is_out_of_its_hands() {
-    let spoil = ": > /proc/self/fd/1; : > /dev/stderr; echo said; echo erred >&2; cat < /proc/self/fd/0";
+    let spoil =
+        ": > /proc/self/fd/1; : > /dev/stderr; echo said; echo erred >&2; cat < /proc/self/fd/0";
     let (folder, mut command) = exec(&[], &["-q", "--", "sh", "-c", spoil]);
     let (log, input) = (folder.path().join("log"), folder.path().join("input"));
     for (path, content) in [(&log, "earlier\n"), (&input, "given\n")] {
@@ -674,7 +753,10 @@ fn a_log_to_which_the_command_appends_is_out_of_its_hands() {
         .stderr(file)
         .status()
         .unwrap();
-    assert_eq!(fs::read_to_string(&log).unwrap(), "earlier\nsaid\nerred\ngiven\n");
+    assert_eq!(
+        fs::read_to_string(&log).unwrap(),
+        "earlier\nsaid\nerred\ngiven\n"
+    );
     assert!(status.success());
 }
 
@@ -687,7 +769,8 @@ fn a_command_that_cannot_be_run_has_the_shells_exit_codes() {
     }
 }
 
-/// A user's home and project, and a directory of tools elsewhere; run as that user, whom no system has.
+/// A user's home and project, and a directory of tools elsewhere; run as that user, whom no system
+/// has.
 struct Desk {
     folder: tempfile::TempDir,
 }
@@ -714,9 +797,16 @@ impl Desk {
             let path = desk.at(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, content).unwrap();
-            let mode = if content.starts_with("#!") { 0o755 } else { 0o600 };
+            let mode = if content.starts_with("#!") {
+                0o755
+            } else {
+                0o600
+            };
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            for own in path.ancestors().take_while(|own| *own != desk.folder.path()) {
+            for own in path
+                .ancestors()
+                .take_while(|own| *own != desk.folder.path())
+            {
                 std::os::unix::fs::chown(own, Some(Self::USER), Some(Self::USER)).unwrap();
             }
         }
@@ -761,7 +851,10 @@ fn exec_shows_what_is_named_and_nothing_else() {
     );
     let (_, said) = desk.exec(&["-q", "--", "sh", "-c", &look]);
     assert!(said.starts_with("projectthe tool ran\n"), "{said}");
-    assert!(!said.contains("SECRET") && !said.contains("vimdata"), "{said}");
+    assert!(
+        !said.contains("SECRET") && !said.contains("vimdata"),
+        "{said}"
+    );
     let named = [
         "-q",
         "--see",
@@ -786,7 +879,15 @@ fn exec_shows_what_is_named_and_nothing_else() {
     )
     .unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let (_, said) = desk.exec(&["-q", "--config", file.to_str().unwrap(), "--", "sh", "-c", &look]);
+    let (_, said) = desk.exec(&[
+        "-q",
+        "--config",
+        file.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        &look,
+    ]);
     assert!(
         said.starts_with("projectvimdatathe tool ran\n") && !said.contains("SECRET"),
         "{said}"

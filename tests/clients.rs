@@ -1,8 +1,9 @@
 //! Real clients through the gateway: the matrix of `tests/clients`, which docs/clients.md shows.
 //!
-//! `GATEWAY_CLIENTS` names the directory of the installed clients; without it they are installed below the target
-//! directory (by root: in /var/cache), once (minutes, and the system's package manager for what is missing). Nothing is skipped: where namespaces
-//! are refused or a client is missing, this fails.
+//! `GATEWAY_CLIENTS` names the directory of the installed clients; without it they are installed
+//! below the target directory (by root: in /var/cache), once (minutes, and the system's package
+//! manager for what is missing). Nothing is skipped: where namespaces are refused or a client is
+//! missing, this fails.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,8 @@ fn doctor_tells_a_client_that_gets_through_from_one_that_does_not_and_why() {
         .current_dir(folder.path())
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        // Elsewhere: a project that is the home is private to the sandbox, which would not see the file.
+        // Elsewhere: a project that is the home is private to the sandbox, which would not see the
+        // file.
         .env("HOME", "/nonexistent")
         .env("CURL_HOME", folder.path())
         .output()
@@ -42,7 +44,10 @@ fn doctor_tells_a_client_that_gets_through_from_one_that_does_not_and_why() {
     }
     assert_eq!(of("curl")["verdict"], "fails", "{said}");
     assert!(
-        of("curl")["why"].as_str().unwrap().contains("/etc/hostname"),
+        of("curl")["why"]
+            .as_str()
+            .unwrap()
+            .contains("/etc/hostname"),
         "{said}"
     );
     assert!(
@@ -52,7 +57,8 @@ fn doctor_tells_a_client_that_gets_through_from_one_that_does_not_and_why() {
     assert_eq!(output.status.code(), Some(1), "{said}");
 }
 
-/// Where clients are installed unless somebody says otherwise: as root, where users without privileges reach them.
+/// Where clients are installed unless somebody says otherwise: as root, where users without
+/// privileges reach them.
 fn installed() -> PathBuf {
     match rustix::process::geteuid().is_root() {
         true => PathBuf::from("/var/cache/gateway-clients"),

@@ -1,6 +1,7 @@
-//! What the compiler must refuse: each file of `tests/compile_fail/` is a crime, and `NAME.stderr` beside it has the words
-//! in which the compiler refuses it. `COMPILE_FAIL=overwrite` writes them anew. No crime may compile, and none may fail for
-//! a reason of its own, so that file `an_honest_caller.rs` has to compile.
+//! What the compiler must refuse: each file of `tests/compile_fail/` is a crime, and `NAME.stderr`
+//! beside it has the words in which the compiler refuses it. `COMPILE_FAIL=overwrite` writes them
+//! anew. No crime may compile, and none may fail for a reason of its own, so that file
+//! `an_honest_caller.rs` has to compile.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,19 +10,29 @@ use std::process::Command;
 #[test]
 fn every_crime_is_refused_in_the_expected_words() {
     let overwrite = std::env::var_os("COMPILE_FAIL").is_some_and(|wish| wish == "overwrite");
-    let crimes: Vec<PathBuf> = cases().into_iter().filter(|case| !is_honest(case)).collect();
+    let crimes: Vec<PathBuf> = cases()
+        .into_iter()
+        .filter(|case| !is_honest(case))
+        .collect();
     assert!(crimes.len() >= 15, "where are the cases?");
     let mut wrong = Vec::new();
     for case in crimes {
         let words = errors(&case);
         let expected = case.with_extension("stderr");
-        assert!(!words.is_empty(), "{} compiles, and must not", case.display());
+        assert!(
+            !words.is_empty(),
+            "{} compiles, and must not",
+            case.display()
+        );
         if overwrite {
             std::fs::write(&expected, &words).unwrap();
         }
         let told = std::fs::read_to_string(&expected).unwrap_or_default();
         if told != words {
-            wrong.push(format!("{}\nexpected:\n{told}said:\n{words}", case.display()));
+            wrong.push(format!(
+                "{}\nexpected:\n{told}said:\n{words}",
+                case.display()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

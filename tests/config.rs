@@ -1,4 +1,5 @@
-//! `gateway.toml` from outside: what is refused and with which words, what is documented, and that no secret is repeated.
+//! `gateway.toml` from outside: what is refused and with which words, what is documented, and that
+//! no secret is repeated.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -53,7 +54,11 @@ fn refused(text: &str, expected: &[&str]) {
 #[test]
 fn an_empty_file_opens_nothing() {
     let config = read("").unwrap();
-    assert!(config.listeners.is_empty() && config.credentials.is_empty() && config.policy.files.is_empty());
+    assert!(
+        config.listeners.is_empty()
+            && config.credentials.is_empty()
+            && config.policy.files.is_empty()
+    );
     assert!(config.allow.is_empty() && !config.sandbox.allow_userns);
 }
 
@@ -202,7 +207,9 @@ fn syntax_errors_stand_beside_the_other_mistakes() {
         "{mistakes:?}"
     );
     assert!(
-        mistakes.iter().any(|mistake| mistake.starts_with("4:8: `sync`")),
+        mistakes
+            .iter()
+            .any(|mistake| mistake.starts_with("4:8: `sync`")),
         "{mistakes:?}"
     );
 }
@@ -309,7 +316,9 @@ fn places_that_a_service_takes_are_read_strictly() {
     assert_eq!(read.credentials[0].takes.as_ref().unwrap().len(), 5);
     assert_eq!(read.credentials[0].cookies, ["lang", "*"]);
     refused(
-        &format!("{credential}takes = [\"body:x\", \"query:\", \"path:in\"]\ncookies = [\"a=b\"]\n"),
+        &format!(
+            "{credential}takes = [\"body:x\", \"query:\", \"path:in\"]\ncookies = [\"a=b\"]\n"
+        ),
         &[
             "4:10: `takes` of [[credential]] is `body:x`",
             "4:20: `takes` of [[credential]] is `query:`",
@@ -352,7 +361,8 @@ fn weak_and_contradictory_origins_are_refused() {
 #[test]
 fn the_bounds_of_the_sandbox_are_read_and_within_reason() {
     let config =
-        read("[sandbox]\nmemory_files = \"2GiB\"\nprocesses = 512\npass_env = [\"MY_*\"]\n").unwrap();
+        read("[sandbox]\nmemory_files = \"2GiB\"\nprocesses = 512\npass_env = [\"MY_*\"]\n")
+            .unwrap();
     assert_eq!(config.sandbox.memory_files, Some(Size::mib(2048)));
     assert_eq!(config.sandbox.processes, Some(512));
     assert_eq!(config.sandbox.pass_env, ["MY_*"]);
@@ -429,12 +439,20 @@ fn several_sessions_have_a_phantoms_file_and_a_certificate_each() {
         &format!("{listeners}[phantoms]\nfile = \"p.env\"\n"),
         &["8:1: one phantoms file stands for several sessions"],
     );
-    assert!(read(&format!("{listeners}[phantoms]\nfile = \"{{session}}.env\"\n")).is_ok());
+    assert!(
+        read(&format!(
+            "{listeners}[phantoms]\nfile = \"{{session}}.env\"\n"
+        ))
+        .is_ok()
+    );
     refused(
         &format!("{listeners}[ca]\ncertificate = \"ca.pem\"\n"),
         &["8:1: one CA certificate file stands for several sessions"],
     );
-    let config = read(&format!("{listeners}[ca]\ncertificate = \"{{session}}.pem\"\n")).unwrap();
+    let config = read(&format!(
+        "{listeners}[ca]\ncertificate = \"{{session}}.pem\"\n"
+    ))
+    .unwrap();
     let of = |listener: usize| {
         config
             .ca
@@ -480,8 +498,7 @@ fn a_private_key_is_taken_as_a_part_and_what_nobody_could_sign_with_is_warned_of
         ["no variable holds the phantom of key, secret"]
     );
     assert_eq!(warnings(&text("env = [\"ID\", \"KEY\"]\n")), [""; 0]);
-    let pasted =
-        "-----BEGIN PRIVATE KEY-----\\nCANARYCANARYCANARYCANARYCANARYCANARY\\n-----END PRIVATE KEY-----";
+    let pasted = "-----BEGIN PRIVATE KEY-----\\nCANARYCANARYCANARYCANARYCANARYCANARY\\n-----END PRIVATE KEY-----";
     let text = text("").replace("keyring:gateway/key", pasted);
     let told = read(&text).unwrap_err().join("\n");
     assert!(
@@ -492,10 +509,14 @@ fn a_private_key_is_taken_as_a_part_and_what_nobody_could_sign_with_is_warned_of
 
 #[test]
 fn a_preset_fills_in_what_is_left_out_and_only_what_it_knows() {
-    let config = read("[[credential]]\nname = \"hub\"\nfrom = \"env:X\"\npreset = \"github\"\n").unwrap();
+    let config =
+        read("[[credential]]\nname = \"hub\"\nfrom = \"env:X\"\npreset = \"github\"\n").unwrap();
     let credential = &config.credentials[0];
     assert!(credential.env.contains(&"GITHUB_TOKEN".to_owned()) && credential.origins.is_empty());
-    assert_eq!(credential.places_or_common(), credential.known().unwrap().places);
+    assert_eq!(
+        credential.places_or_common(),
+        credential.known().unwrap().places
+    );
     let own = read("[[credential]]\nname = \"GH_TOKEN\"\npreset = \"github\"\n").unwrap();
     assert_eq!(own.credentials[0].env, ["GH_TOKEN"]);
     refused(
@@ -655,10 +676,14 @@ fn the_documentation_has_exactly_the_keys_of_the_code() {
 #[test]
 fn a_literal_secret_anywhere_is_refused_and_never_repeated() {
     let places = [
-        format!("[[credential]]\nname = \"A\"\nfrom = \"{CANARY}\"\norigins = [\"https://a.test\"]\n"),
+        format!(
+            "[[credential]]\nname = \"A\"\nfrom = \"{CANARY}\"\norigins = [\"https://a.test\"]\n"
+        ),
         format!("[[credential]]\nname = \"A\"\nfrom = \"env:{CANARY}\"\n"),
         format!("[[credential]]\nname = \"{CANARY}\"\n"),
-        format!("[[credential]]\nname = \"A\"\nfrom = {{ command = [\"/bin/echo\", \"{CANARY}\"] }}\n"),
+        format!(
+            "[[credential]]\nname = \"A\"\nfrom = {{ command = [\"/bin/echo\", \"{CANARY}\"] }}\n"
+        ),
         format!("[[credential]]\nname = \"A\"\norigins = [\"https://u:{CANARY}@a.test\"]\n"),
         format!(
             "[[credential]]\nname = \"A\"\nenv = [\"{CANARY}\"]\nplaces = [\"{CANARY}\"]\nshape = \"{CANARY}\"\npath = \"{CANARY}\"\n"
@@ -676,7 +701,8 @@ fn a_literal_secret_anywhere_is_refused_and_never_repeated() {
         format!("[sandbox]\npass_env = [\"{CANARY}\"]\n"),
     ];
     for text in places {
-        let refused = Config::from_str(&text, Path::new("/nonexistent/gateway.toml")).expect_err(&text);
+        let refused =
+            Config::from_str(&text, Path::new("/nonexistent/gateway.toml")).expect_err(&text);
         let told = format!("{refused}\n{refused:?}\n{refused:#?}");
         assert!(!told.contains("CANARY"), "{text}\n{told}");
     }
@@ -727,7 +753,11 @@ fn exit_codes_are_those_that_the_help_promises() {
     );
     ends_with(&["ca"], at, 2, "--config FILE");
     ends_with(&["env", "--config", "none.toml"], at, 2, "none.toml");
-    fs::write(at.join("bad.toml"), format!("[ca]\ncertifcate = \"{CANARY}\"\n")).unwrap();
+    fs::write(
+        at.join("bad.toml"),
+        format!("[ca]\ncertifcate = \"{CANARY}\"\n"),
+    )
+    .unwrap();
     ends_with(
         &["ca", "--config", "bad.toml"],
         at,
@@ -747,10 +777,25 @@ fn a_secret_on_the_command_line_is_refused_and_not_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let simple = "CANARY-hunter2";
-    ends_with(&["secret", "set", "NAME", simple], at, 2, "never an argument");
+    ends_with(
+        &["secret", "set", "NAME", simple],
+        at,
+        2,
+        "never an argument",
+    );
     ends_with(&["secret", "set", CANARY], at, 2, "");
-    ends_with(&["why", "00112233445566778899", simple], at, 2, "(not shown)");
-    ends_with(&["why", "00112233445566778899", CANARY], at, 2, "(not shown)");
+    ends_with(
+        &["why", "00112233445566778899", simple],
+        at,
+        2,
+        "(not shown)",
+    );
+    ends_with(
+        &["why", "00112233445566778899", CANARY],
+        at,
+        2,
+        "(not shown)",
+    );
     ends_with(&["--color", CANARY, "ca"], at, 2, "(not shown)");
     ends_with(&["--color", simple, "ca"], at, 2, "(not shown)");
     ends_with(&[CANARY], at, 2, "");
@@ -768,14 +813,24 @@ fn the_certificate_and_the_variables_of_a_running_gateway_are_printed() {
     ends_with(&["ca", "--config", "gateway.toml"], at, 1, "no certificate");
     fs::write(at.join("ca.pem"), &pem).unwrap();
     ends_with(&["ca", "--config", "gateway.toml"], at, 0, pem.trim());
-    ends_with(&["ca", "--config", "gateway.toml", "--path"], at, 0, "ca.pem");
+    ends_with(
+        &["ca", "--config", "gateway.toml", "--path"],
+        at,
+        0,
+        "ca.pem",
+    );
     ends_with(
         &["ca", "--config", "gateway.toml", "--json"],
         at,
         0,
         "\"sha256\":",
     );
-    ends_with(&["env", "--config", "gateway.toml"], at, 1, "is it running?");
+    ends_with(
+        &["env", "--config", "gateway.toml"],
+        at,
+        1,
+        "is it running?",
+    );
     fs::write(at.join("p.env"), "TOKEN=phantom'x\n").unwrap();
     ends_with(
         &["env", "--config", "gateway.toml"],

@@ -1,4 +1,5 @@
-//! What a person runs afterwards outside is not the workload's: `gateway exec` by an ordinary user, then that user's git.
+//! What a person runs afterwards outside is not the workload's: `gateway exec` by an ordinary user,
+//! then that user's git.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -9,7 +10,8 @@ use std::process::{Command, Output, Stdio};
 /// An ordinary user. The number belongs to nobody.
 const ANN: u32 = 12345;
 
-/// A user's home with a project in it, and a mark that the workload's program leaves where it runs outside.
+/// A user's home with a project in it, and a mark that the workload's program leaves where it runs
+/// outside.
 struct Host {
     folder: tempfile::TempDir,
 }
@@ -80,7 +82,10 @@ impl Host {
 
     fn exec(&self, folder: &str, flags: &[&str], script: &str) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_gateway"), folder);
-        command.arg("exec").args(flags).args(["--", "/bin/sh", "-c"]);
+        command
+            .arg("exec")
+            .args(flags)
+            .args(["--", "/bin/sh", "-c"]);
         command.arg(format!(
             "MARK={}; {EVIL}\n{script}",
             self.at("work/project/ran").display()
@@ -100,7 +105,8 @@ impl Host {
         said(&output)
     }
 
-    /// What a prompt, an editor and a person do in these folders; nothing of the workload's may run.
+    /// What a prompt, an editor and a person do in these folders; nothing of the workload's may
+    /// run.
     #[track_caller]
     fn git_runs_nothing_of_the_workloads(&self, folders: &[&str]) {
         for folder in folders {
@@ -118,7 +124,11 @@ impl Host {
                 &["-C", "sub", "status", "--short"],
             ] {
                 // It may refuse what it finds; it must not run it.
-                let output = self.command("/usr/bin/git", folder).args(words).output().unwrap();
+                let output = self
+                    .command("/usr/bin/git", folder)
+                    .args(words)
+                    .output()
+                    .unwrap();
                 assert!(
                     !self.at("work/project/ran").exists(),
                     "{folder}: git {words:?}\n{}",
@@ -135,7 +145,8 @@ fn said(output: &Output) -> String {
         .concat()
 }
 
-/// Shell functions of the workload: `arm CONFIG` writes a setting by which git runs a program, `hook FILE` a hook.
+/// Shell functions of the workload: `arm CONFIG` writes a setting by which git runs a program,
+/// `hook FILE` a hook.
 const EVIL: &str = r#"
     evil() { printf '#!/bin/sh\ntouch %s\n' "$MARK"; }
     arm() { printf '[core]\n\tfsmonitor = touch %s;:\n\thooksPath = %s/evil-hooks\n' "$MARK" "$PWD" >> "$1"; }
@@ -143,7 +154,8 @@ const EVIL: &str = r#"
     mkdir -p evil-hooks; for h in pre-commit post-checkout post-index-change; do hook evil-hooks/$h; done
 "#;
 
-/// A way to have git run something, with what the host has before; and in which folders git is run afterwards.
+/// A way to have git run something, with what the host has before; and in which folders git is run
+/// afterwards.
 #[track_caller]
 fn held(host: &Host, folder: &str, script: &str) -> String {
     let said = host.inside(folder, &[], script);
@@ -216,8 +228,14 @@ fn a_repository_that_the_workload_makes_runs_nothing() {
         "work/project",
         "git init -q; echo 1 > f; git add f; git commit -q -m inside; arm .git/config; hook .git/hooks/pre-commit",
     );
-    assert!(said.contains("its settings and hooks are set aside"), "{said}");
-    assert!(host.sh("work/project", "git log --format=%s").contains("inside"));
+    assert!(
+        said.contains("its settings and hooks are set aside"),
+        "{said}"
+    );
+    assert!(
+        host.sh("work/project", "git log --format=%s")
+            .contains("inside")
+    );
     // The next sandbox takes what is there for the user's own, and guards it.
     held(
         &host,
@@ -256,7 +274,10 @@ fn a_worktrees_file_stays_what_it_is() {
          arm $common/config; hook $common/hooks/pre-commit; echo own > $here/commondir; echo /srv > $here/gitdir && echo MOVED; arm $here/config.worktree; mkdir $common/worktrees/x",
     );
     assert!(!said.contains("MOVED"), "{said}");
-    assert!(host.sh("work/project", "git log --format=%s").contains("inside"));
+    assert!(
+        host.sh("work/project", "git log --format=%s")
+            .contains("inside")
+    );
 }
 
 #[test]
@@ -271,14 +292,20 @@ fn a_submodules_settings_are_not_written() {
          mv .git/modules/sub .git/modules/gone; rm -f sub/.git; cp -r .git/modules/sub own; arm own/config; echo gitdir: ../own > sub/.git
          mv sub elsewhere; mkdir sub; git init -q sub; arm sub/.git/config; arm .git/modules/sub/config.worktree",
     );
-    assert!(said.contains("inside\n") && !said.contains("NO\n"), "{said}");
+    assert!(
+        said.contains("inside\n") && !said.contains("NO\n"),
+        "{said}"
+    );
     assert!(!host.at("work/project/.git/modules/sub/commondir").exists());
 }
 
 #[test]
 fn a_nested_repositorys_settings_are_not_written() {
     let host = Host::with_repository();
-    host.sh("work/project", "mkdir -p sub/deeper; git init -q sub/deeper");
+    host.sh(
+        "work/project",
+        "mkdir -p sub/deeper; git init -q sub/deeper",
+    );
     held(
         &host,
         "work/project",
@@ -549,7 +576,10 @@ fn what_the_repository_above_names_in_the_project_is_not_written() {
             "mkdir sub/.husky; touch sub/.husky/x; git config core.hooksPath sub/.husky",
             "hook .husky/pre-commit; mv .husky gone; cp -r evil-hooks .husky",
         ),
-        ("git config core.hooksPath sub/.husky", "cp -r evil-hooks .husky"),
+        (
+            "git config core.hooksPath sub/.husky",
+            "cp -r evil-hooks .husky",
+        ),
         (
             "touch sub/own; git config include.path ../sub/own",
             "arm own; rm -f own; arm own",
@@ -572,13 +602,21 @@ fn a_link_in_a_guarded_place_is_refused() {
     host.sh("work/project", "mv .git/hooks h; ln -s ../h .git/hooks");
     let output = host.exec("work/project", &[], "true").output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{}", said(&output));
-    assert!(said(&output).contains("--writable-git"), "{}", said(&output));
+    assert!(
+        said(&output).contains("--writable-git"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
 fn a_name_left_by_one_sandbox_does_not_weaken_the_next() {
     let host = Host::with_repository();
-    held(&host, "work/project", "touch .git/gitdir; mkdir .git/gateway");
+    held(
+        &host,
+        "work/project",
+        "touch .git/gitdir; mkdir .git/gateway",
+    );
     held(
         &host,
         "work/project",
@@ -632,7 +670,10 @@ fn git_works_inside_and_leaves_nothing_of_ours() {
         "again\nthree\ntwo\none\n"
     );
     host.sh("work/project", "git fsck --strict; git config a.b c; rm -f .git/ORIG_HEAD .git/gc.log .git/packed-refs .git/AUTO_MERGE");
-    assert_eq!(host.sh("work/project", "ls -A .git | sort; ls -A | sort"), before);
+    assert_eq!(
+        host.sh("work/project", "ls -A .git | sort; ls -A | sort"),
+        before
+    );
 }
 
 #[test]
@@ -651,7 +692,8 @@ fn a_project_without_a_repository_has_none_afterwards() {
 #[test]
 fn a_launcher_that_is_killed_leaves_nothing_armed() {
     let host = Host::new();
-    let script = "git init -q; arm .git/config; git init -q sub; arm sub/.git/config; echo armed; sleep 60";
+    let script =
+        "git init -q; arm .git/config; git init -q sub; arm sub/.git/config; echo armed; sleep 60";
     let mut child = host
         .exec("work/project", &["-q"], script)
         .stdout(Stdio::piped())
@@ -677,7 +719,10 @@ fn a_launcher_that_is_killed_leaves_nothing_armed() {
     assert!(!host.at("work/project/ran").exists());
     child.kill().unwrap();
     child.wait().unwrap();
-    let settled = || host.at("work/project/sub/.git/set-aside-by-gateway-0").exists();
+    let settled = || {
+        host.at("work/project/sub/.git/set-aside-by-gateway-0")
+            .exists()
+    };
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while !settled() {
         assert!(
@@ -765,7 +810,11 @@ fn files_that_tools_run_are_told_at_the_end() {
     assert!(!said.contains("which"), "{said}");
     let said = host.inside("work/project", &["-q"], "echo x >> Makefile");
     assert_eq!(said, "");
-    let said = host.inside("work/project", &[], "for i in $(seq 50); do echo > $i.mk; done");
+    let said = host.inside(
+        "work/project",
+        &[],
+        "for i in $(seq 50); do echo > $i.mk; done",
+    );
     assert!(said.contains("30 more files"), "{said}");
 }
 

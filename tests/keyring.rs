@@ -1,4 +1,5 @@
-//! The key ring against a real Secret Service: gnome-keyring on a bus of its own. Fails where they are not installed.
+//! The key ring against a real Secret Service: gnome-keyring on a bus of its own. Fails where they
+//! are not installed.
 
 use std::process::Command;
 
@@ -35,7 +36,10 @@ fn on_a_private_bus(test: &str) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
     assert!(!text.contains("CANARY"), "{text}");
 }
 
@@ -104,7 +108,10 @@ fn without_a_bus_the_key_ring_is_unreachable_and_says_so() {
         return;
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "without_a_bus_the_key_ring_is_unreachable_and_says_so"])
+        .args([
+            "--exact",
+            "without_a_bus_the_key_ring_is_unreachable_and_says_so",
+        ])
         .env(INNER, "1")
         .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent/bus")
         .output()

@@ -1,4 +1,5 @@
-//! A million host names in one session: bounded memory, bounded minting. Alone in its process, so that RSS means something.
+//! A million host names in one session: bounded memory, bounded minting. Alone in its process, so
+//! that RSS means something.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +17,12 @@ fn resident_bytes() -> usize {
 #[test]
 fn a_million_names_neither_fill_memory_nor_burn_the_processor() {
     let settings = CaSettings::default();
-    let ca = SessionCa::new(&SessionId::new("s-flood").unwrap(), &settings, Arc::new(|_| true)).unwrap();
+    let ca = SessionCa::new(
+        &SessionId::new("s-flood").unwrap(),
+        &settings,
+        Arc::new(|_| true),
+    )
+    .unwrap();
     // Each kind of allocation once, before the measure.
     let mut pool = Synthetic::default();
     for n in 0..64 {
@@ -27,7 +33,8 @@ fn a_million_names_neither_fill_memory_nor_burn_the_processor() {
     let (before, start) = (resident_bytes(), Instant::now());
     let mut minted = 0;
     for n in 0..1_000_000_u32 {
-        // Those that are kept are as long as names get, so that the bound holds for the worst of them.
+        // Those that are kept are as long as names get, so that the bound holds for the worst of
+        // them.
         let name = match n {
             ..20_000 => format!(
                 "{}.{}.{}.{n:07}.test",
@@ -48,7 +55,8 @@ fn a_million_names_neither_fill_memory_nor_burn_the_processor() {
         grown / 1024
     );
 
-    let allowance = f64::from(settings.mint_burst) + f64::from(settings.mint_per_second) * seconds + 1.0;
+    let allowance =
+        f64::from(settings.mint_burst) + f64::from(settings.mint_per_second) * seconds + 1.0;
     assert!(minted as f64 <= allowance, "{minted} leaves in {seconds} s");
     assert!(ca.leaves().0 <= settings.leaves_kept);
     assert_eq!(pool.len(), 16_384);

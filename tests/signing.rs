@@ -1,8 +1,8 @@
-//! Real AWS clients that sign with phantoms, before origins that verify every signature: the rig of `tests/signing`, which
-//! docs/signing.md shows.
+//! Real AWS clients that sign with phantoms, before origins that verify every signature: the rig of
+//! `tests/signing`, which docs/signing.md shows.
 //!
-//! `GATEWAY_CLIENTS` names the directory of the installed clients, as for `tests/clients.rs`. Nothing is skipped: where a client or
-//! an origin is missing, this fails.
+//! `GATEWAY_CLIENTS` names the directory of the installed clients, as for `tests/clients.rs`.
+//! Nothing is skipped: where a client or an origin is missing, this fails.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,8 +17,8 @@ fn every_client_gets_through_with_phantoms_and_every_origin_verifies_the_real_ke
     judge(&["--gateway", env!("CARGO_BIN_EXE_gateway")]);
 }
 
-/// The origins' own verifier before the published vectors, which stand in the source of `aws-sigv4`, so that they are wherever this
-/// builds; `GATEWAY_SIGV4_VECTORS` names another copy.
+/// The origins' own verifier before the published vectors, which stand in the source of
+/// `aws-sigv4`, so that they are wherever this builds; `GATEWAY_SIGV4_VECTORS` names another copy.
 #[test]
 fn the_verifier_agrees_with_the_published_vectors() {
     let (rig, home) = installed();
@@ -27,8 +27,9 @@ fn the_verifier_agrees_with_the_published_vectors() {
         .arg(vectors("v4")));
 }
 
-/// All of them, v4 and v4a, in the header and in the query: signed with phantoms by the client, and at the origin as they are published. Both
-/// programs run at the vectors' time, by Debian's `libfaketime`.
+/// All of them, v4 and v4a, in the header and in the query: signed with phantoms by the client, and
+/// at the origin as they are published. Both programs run at the vectors' time, by Debian's
+/// `libfaketime`.
 #[test]
 fn the_published_vectors_go_through_the_whole_gateway() {
     let (rig, home) = installed();

@@ -1,6 +1,7 @@
 //! The services' own libraries, live: what they sign now verifies, and what we sign they verify.
 //!
-//! `GATEWAY_CLIENTS` names the directory into which `tests/signing_recipes/setup` installed them; `.ci/install` does that.
+//! `GATEWAY_CLIENTS` names the directory into which `tests/signing_recipes/setup` installed them;
+//! `.ci/install` does that.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -74,7 +75,14 @@ impl Record {
             counter: 1 << 52,
         };
         let signed = recipe
-            .sign(verified, &mut head, held, &secrets, SystemTime::now(), &nonce)
+            .sign(
+                verified,
+                &mut head,
+                held,
+                &secrets,
+                SystemTime::now(),
+                &nonce,
+            )
             .unwrap_or_else(|fault| panic!("{}: {fault}", self.judge));
         let content = signed.content.unwrap_or(content);
         let host = self.url.split('/').nth(2).unwrap();
@@ -101,8 +109,10 @@ fn what_the_services_libraries_sign_now_verifies_and_what_we_sign_they_verify() 
     let mut records: Vec<Record> = json(Command::new(&python).arg(here.join("judge.py")), &[]);
     std::fs::copy(here.join("judge.mjs"), dir.join("judge.mjs")).unwrap();
     records.extend::<Vec<Record>>(json(Command::new("node").arg(dir.join("judge.mjs")), &[]));
-    let recipes: std::collections::BTreeSet<&str> =
-        records.iter().map(|record| record.recipe.as_str()).collect();
+    let recipes: std::collections::BTreeSet<&str> = records
+        .iter()
+        .map(|record| record.recipe.as_str())
+        .collect();
     assert!(recipes.len() >= 33, "{recipes:?}");
     let mut ours: Vec<Record> = Vec::new();
     for record in &records {
@@ -112,7 +122,8 @@ fn what_the_services_libraries_sign_now_verifies_and_what_we_sign_they_verify() 
         }
     }
     let input = serde_json::to_vec(&ours).unwrap();
-    let verdict: BTreeMap<String, usize> = json(Command::new(&python).arg(here.join("verdict.py")), &input);
+    let verdict: BTreeMap<String, usize> =
+        json(Command::new(&python).arg(here.join("verdict.py")), &input);
     assert_eq!(verdict.values().sum::<usize>(), ours.len());
     let verified: Vec<&str> = verdict.keys().map(String::as_str).collect();
     assert_eq!(verified, VERIFIED);
@@ -134,10 +145,15 @@ fn libraries_sign_with_phantom_keys_through_the_gateway_and_others_verify_what_a
 }
 
 fn texts(parts: &BTreeMap<String, String>) -> Parts<'_> {
-    Parts::new(parts.iter().map(|(name, text)| (name.as_str(), text.as_bytes())))
+    Parts::new(
+        parts
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_bytes())),
+    )
 }
 
-/// The same credential with other texts: letters moved, keys of other seeds, another record's RSA key.
+/// The same credential with other texts: letters moved, keys of other seeds, another record's RSA
+/// key.
 fn others(record: &Record, records: &[Record]) -> BTreeMap<String, String> {
     let recipe = recipe::preset(&record.recipe).unwrap();
     let moved = |text: &str| {
@@ -145,7 +161,11 @@ fn others(record: &Record, records: &[Record]) -> BTreeMap<String, String> {
             .replace(['A', 'B', 'C', 'D'], "E")
     };
     let parts = record.parts.iter().map(|(name, text)| {
-        let part = recipe.parts().iter().find(|part| part.name == *name).unwrap();
+        let part = recipe
+            .parts()
+            .iter()
+            .find(|part| part.name == *name)
+            .unwrap();
         let other = match part.key_of {
             None => moved(text),
             Some(_) if record.recipe.contains("rsa") => {

@@ -1,5 +1,5 @@
-//! aws-chunked content: the decoder never panics, keeps the length of what it passes, passes nothing that is not verified, and
-//! does not care for cuts.
+//! aws-chunked content: the decoder never panics, keeps the length of what it passes, passes
+//! nothing that is not verified, and does not care for cuts.
 #![no_main]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,8 @@ use gateway_fuzz::signature::sigv4::{Claim, Fault, Rechain, With, sign};
 use gateway_fuzz::{SECRET, head};
 use libfuzzer_sys::fuzz_target;
 
-// Fuzzed content is an unsigned stream as it is, or the parts of a signed one, signed and then changed in one byte or none.
+// Fuzzed content is an unsigned stream as it is, or the parts of a signed one, signed and then
+// changed in one byte or none.
 fuzz_target!(|input: (bool, Vec<u8>, Vec<u16>, Option<(u32, u8)>, u16)| {
     let (signed, content, sizes, change, decoded) = input;
     if signed {

@@ -1,4 +1,5 @@
-//! Heads: reading a claim never panics; and what AWS's own signer signs is verified, and signed again as AWS would.
+//! Heads: reading a claim never panics; and what AWS's own signer signs is verified, and signed
+//! again as AWS would.
 #![no_main]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -58,7 +59,8 @@ fuzz_target!(|input: Input<'_>| {
 
 fn signed_by_aws(s3: bool, presigned: bool, segments: &[&str], pairs: &[(&str, &str)], values: &[&str]) {
     let encode = |text: &str| utf8_percent_encode(text, SEGMENT).to_string();
-    // Dot and empty segments have readings of their own, which the gateway settles before; a NUL or a break it refuses.
+    // Dot and empty segments have readings of their own, which the gateway settles before; a NUL or
+    // a break it refuses.
     let odd = |text: &&&str| {
         !matches!(**text, "" | "." | "..")
             && !text.contains(|c: char| c.is_ascii_control() || c == '\\' || c == '/' || c == '%')

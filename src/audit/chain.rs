@@ -1,7 +1,8 @@
 //! One line of the chain: how it is sealed with its hash, and how it is checked.
 //!
-//! A line is `{"v":1,"seq":N,"prev":"H",` … `,"hash":"H"}` and a line feed. Its hash is the SHA-256 of every byte of the
-//! line that stands before `,"hash":"`, and so covers `prev`, and so everything before it.
+//! A line is `{"v":1,"seq":N,"prev":"H",` … `,"hash":"H"}` and a line feed. Its hash is the SHA-256
+//! of every byte of the line that stands before `,"hash":"`, and so covers `prev`, and so
+//! everything before it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +17,8 @@ pub const MAX_LINE_BYTES: usize = 128 * 1024;
 /// A SHA-256 as the 64 lower-case hexadecimal digits that stand in the file.
 pub(super) type HexHash = [u8; 64];
 
-/// Names one record by its number and hash: keep one elsewhere, and nothing before it can change or go unseen.
+/// Names one record by its number and hash: keep one elsewhere, and nothing before it can change or
+/// go unseen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     pub(super) seq: u64,
@@ -120,7 +122,10 @@ pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
     if line.last() != Some(&b'\n') {
         return Err(LinkBroken::Unterminated);
     }
-    let content = line.len().checked_sub(TAIL_BYTES).map(|at| line.split_at(at));
+    let content = line
+        .len()
+        .checked_sub(TAIL_BYTES)
+        .map(|at| line.split_at(at));
     let (content, tail) = content.ok_or(LinkBroken::Malformed)?;
     let hash = tail
         .strip_prefix(HASH)
@@ -132,7 +137,9 @@ pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
     }
     let rest = content.strip_prefix(OPENING).ok_or(LinkBroken::Version)?;
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit());
-    let (digits, rest) = digits.map(|at| rest.split_at(at)).ok_or(LinkBroken::Malformed)?;
+    let (digits, rest) = digits
+        .map(|at| rest.split_at(at))
+        .ok_or(LinkBroken::Malformed)?;
     let seq = std::str::from_utf8(digits)
         .ok()
         .and_then(|text| text.parse().ok())
@@ -145,14 +152,19 @@ pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
         .position(|&byte| byte == b'"')
         .ok_or(LinkBroken::Malformed)?;
     Ok(Link {
-        head: Head { seq, hash: computed },
+        head: Head {
+            seq,
+            hash: computed,
+        },
         prev,
         kind: &rest[..end],
     })
 }
 
 fn hex_hash(text: &[u8]) -> Option<HexHash> {
-    let digits = text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let digits = text
+        .iter()
+        .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     text.try_into().ok().filter(|_| digits)
 }
 

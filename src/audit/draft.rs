@@ -107,7 +107,8 @@ impl Draft {
     /// Keeps a text, up to the length beyond which no part of it can be shown.
     pub(super) fn keep(&mut self, text: &[u8]) -> Span {
         let start = self.texts.len();
-        self.texts.extend_from_slice(&text[..text.len().min(MOST_KEPT)]);
+        self.texts
+            .extend_from_slice(&text[..text.len().min(MOST_KEPT)]);
         Span {
             start,
             end: self.texts.len(),
@@ -127,7 +128,10 @@ impl Draft {
     pub(super) fn query(&mut self, query: &[u8]) {
         self.names.clear();
         self.more_names = 0;
-        for pair in query.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()) {
+        for pair in query
+            .split(|&byte| byte == b'&')
+            .filter(|pair| !pair.is_empty())
+        {
             if self.names.len() == MOST_NAMES {
                 self.more_names += 1;
                 continue;
@@ -138,7 +142,8 @@ impl Draft {
         }
     }
 
-    /// More bytes than this exchange's records will have, healing included, if little more becomes known.
+    /// More bytes than this exchange's records will have, healing included, if little more becomes
+    /// known.
     pub(super) fn most_bytes(&self) -> u64 {
         let lists = self.policies().len().min(MOST_LISTED) + 2 * self.lent.len().min(MOST_LISTED);
         (6 * self.texts.len().min(2 * MOST_PATH) + 160 * lists + 4096) as u64
@@ -146,7 +151,8 @@ impl Draft {
 
     /// Whether the record made at the answer already tells this end.
     pub(super) fn said_all(&self, length: Length, end: &End) -> bool {
-        let as_announced = |said: Option<u64>, counted: Option<u64>| counted.is_none() || counted == said;
+        let as_announced =
+            |said: Option<u64>, counted: Option<u64>| counted.is_none() || counted == said;
         matches!(length, Length::Known(_))
             && end.outcome == Outcome::Whole
             && end.scrubbed == self.scrubbed
@@ -160,7 +166,8 @@ impl Draft {
 
     /// Forgets the exchange; `false` where the buffers grew too large to be kept.
     pub(super) fn clear(&mut self) -> bool {
-        // Every field by name, so that none that is added is forgotten here; in place, for most are empty.
+        // Every field by name, so that none that is added is forgotten here; in place, for most are
+        // empty.
         let Self {
             id: _,
             entry: _,
@@ -233,7 +240,12 @@ impl Draft {
 }
 
 /// Writes the fields of an `exchange` record.
-pub(super) fn write_exchange(out: &mut Vec<u8>, draft: &Draft, status: Option<u16>, outcome: Outcome) {
+pub(super) fn write_exchange(
+    out: &mut Vec<u8>,
+    draft: &Draft,
+    status: Option<u16>,
+    outcome: Outcome,
+) {
     out.extend_from_slice(b"\"kind\":\"exchange\"");
     word(out, name!("id"), &draft.id.to_hex());
     time(out, draft.at);
@@ -301,7 +313,11 @@ fn write_target(out: &mut Vec<u8>, draft: &Draft) {
     optional(out, name!("port"), draft.port);
     client_text(out, draft, name!("path"), draft.path, MOST_PATH);
     if draft.text(draft.path).len() > MOST_PATH {
-        number(out, name!("path_bytes"), draft.text(draft.path).len() as u64);
+        number(
+            out,
+            name!("path_bytes"),
+            draft.text(draft.path).len() as u64,
+        );
     }
     if !draft.names.is_empty() {
         list(out, name!("query"), &draft.names, |out, &name| {
@@ -510,7 +526,8 @@ struct Bounded<'a>(&'a mut Vec<u8>, usize);
 impl fmt::Write for Bounded<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.1.saturating_sub(self.0.len());
-        self.0.extend_from_slice(&text.as_bytes()[..text.len().min(room)]);
+        self.0
+            .extend_from_slice(&text.as_bytes()[..text.len().min(room)]);
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! Writes JSON into a buffer: every text becomes printable ASCII, so that a record is one line on any screen.
+//! Writes JSON into a buffer: every text becomes printable ASCII, so that a record is one line on
+//! any screen.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -6,12 +7,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Appends text as a JSON string of printable ASCII alone.
 ///
-/// Everything else is escaped: line ends, escape sequences, bidi controls, any letter beyond ASCII. What is not UTF-8
-/// becomes U+FFFD. RFC 8259 §7.
+/// Everything else is escaped: line ends, escape sequences, bidi controls, any letter beyond ASCII.
+/// What is not UTF-8 becomes U+FFFD. RFC 8259 §7.
 pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     // Without an early end, so that many bytes are looked at at once: nearly every text is plain.
-    if text.iter().fold(true, |plain, &byte| plain & is_plain(byte)) {
+    if text
+        .iter()
+        .fold(true, |plain, &byte| plain & is_plain(byte))
+    {
         out.extend_from_slice(text);
         out.push(b'"');
         return;
@@ -27,7 +31,10 @@ pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
         if rest.is_empty() {
             break;
         }
-        let odd = rest.iter().position(|&byte| is_plain(byte)).unwrap_or(rest.len());
+        let odd = rest
+            .iter()
+            .position(|&byte| is_plain(byte))
+            .unwrap_or(rest.len());
         escape(out, &rest[..odd]);
         rest = &rest[odd..];
     }
@@ -42,7 +49,8 @@ macro_rules! name {
 }
 pub(super) use name;
 
-/// Appends a [`name!`]. Inlined, as those below are: a copy of known length is a few stores, and a record has some 30.
+/// Appends a [`name!`]. Inlined, as those below are: a copy of known length is a few stores, and a
+/// record has some 30.
 #[inline(always)]
 pub(super) fn key(out: &mut Vec<u8>, name: &'static [u8]) {
     out.extend_from_slice(name);
@@ -54,7 +62,8 @@ pub(super) fn text(out: &mut Vec<u8>, name: &'static [u8], value: &[u8]) {
     string(out, value);
 }
 
-/// Appends `,"name":"word"`, for the words of this program and for checked names, which need no escape.
+/// Appends `,"name":"word"`, for the words of this program and for checked names, which need no
+/// escape.
 #[inline(always)]
 pub(super) fn word(out: &mut Vec<u8>, name: &'static [u8], value: &[u8]) {
     debug_assert!(value.iter().all(|&byte| is_plain(byte)), "only plain words");
@@ -164,7 +173,8 @@ pub(super) fn time(out: &mut Vec<u8>, at: SystemTime) {
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * from_march + 2) / 5 + 1;
@@ -228,17 +238,32 @@ mod tests {
     fn hostile_text_stays_on_one_printable_line() {
         let hostile = "a\r\n\u{1b}[31m\0\u{7f}\u{202e}\u{2066}\u{85}\u{9b}\u{2028}\u{feff}\"\\é😀";
         let line = written(hostile.as_bytes());
-        assert!(line.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{line}");
-        assert_eq!(serde_json::from_str::<String>(&line).expect("JSON"), hostile);
+        assert!(
+            line.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
+            "{line}"
+        );
+        assert_eq!(
+            serde_json::from_str::<String>(&line).expect("JSON"),
+            hostile
+        );
         assert_eq!(written(b"a\xff\xc3(").as_str(), "\"a\\ufffd\\ufffd(\"");
     }
 
     #[test]
     fn time_is_rfc_3339_in_utc() {
         assert_eq!(dated(0), ",\"time\":\"1970-01-01T00:00:00.000001Z\"");
-        assert_eq!(dated(951_827_696), ",\"time\":\"2000-02-29T12:34:56.000001Z\"");
-        assert_eq!(dated(4_107_542_399), ",\"time\":\"2100-02-28T23:59:59.000001Z\"");
-        assert_eq!(dated(1_795_252_517), ",\"time\":\"2026-11-21T09:15:17.000001Z\"");
+        assert_eq!(
+            dated(951_827_696),
+            ",\"time\":\"2000-02-29T12:34:56.000001Z\""
+        );
+        assert_eq!(
+            dated(4_107_542_399),
+            ",\"time\":\"2100-02-28T23:59:59.000001Z\""
+        );
+        assert_eq!(
+            dated(1_795_252_517),
+            ",\"time\":\"2026-11-21T09:15:17.000001Z\""
+        );
     }
 
     proptest! {

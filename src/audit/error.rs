@@ -43,8 +43,11 @@ pub enum Error {
     /// The device did not take what was written; the log refuses until it does.
     #[error("the audit log did not reach the disk")]
     Unsynced,
-    /// The session has written more than its rate allows; the exchange is counted, and has no record of its own.
-    #[error("the session writes more to the audit log than `session_burst` and `session_rate` allow")]
+    /// The session has written more than its rate allows; the exchange is counted, and has no
+    /// record of its own.
+    #[error(
+        "the session writes more to the audit log than `session_burst` and `session_rate` allow"
+    )]
     OverRate,
     /// The disk is nearly full, and the session has had its share of what is left; counted, too.
     #[error("the session has had its share of the room that is left for the audit log")]
@@ -64,9 +67,9 @@ impl Error {
     /// Sorts a failed write by its cause.
     pub(super) fn from_write(source: io::Error) -> Self {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                Self::Full(source)
-            }
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => Self::Full(source),
             _ => Self::Write(source),
         }
     }

@@ -1,4 +1,5 @@
-//! The log's file: who may reach it, its lock, what it held before, room for what comes, and its successor.
+//! The log's file: who may reach it, its lock, what it held before, room for what comes, and its
+//! successor.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -42,8 +43,8 @@ impl Place {
     /// Opens or makes the log, and reads where its chain ends.
     ///
     /// # Errors
-    /// [`Error::Exposed`] where others can reach it, [`Error::Locked`] where another process has it,
-    /// [`Error::Foreign`] where the file is something else, [`Error::Open`] for the rest.
+    /// [`Error::Exposed`] where others can reach it, [`Error::Locked`] where another process has
+    /// it, [`Error::Foreign`] where the file is something else, [`Error::Open`] for the rest.
     pub(super) fn open(path: &Path, rotate_bytes: u64) -> Result<(Self, Past), Error> {
         let directory = private_directory(folder_of(path))?;
         let lock = lock(path)?;
@@ -56,7 +57,8 @@ impl Place {
             None
         };
         if let Some(older) = older {
-            let past = private_file(&older).and_then(|file| survey(&file).map_err(opening(&older)))?;
+            let past =
+                private_file(&older).and_then(|file| survey(&file).map_err(opening(&older)))?;
             if past.torn.is_some() {
                 // The power went while the files changed places: the older one is not finished yet.
                 fs::rename(&older, path).map_err(opening(path))?;
@@ -116,7 +118,8 @@ impl Place {
         })
     }
 
-    /// Moves the full file to a name that says its first record, and makes the next; or leaves all as it was.
+    /// Moves the full file to a name that says its first record, and makes the next; or leaves all
+    /// as it was.
     fn replace_full(&self) -> io::Result<File> {
         let older = with_suffix(&self.path, self.first_seq);
         if fs::symlink_metadata(&older).is_ok() {
@@ -144,7 +147,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Closing alone would leave the lock to a child that was forked in between and has not yet executed.
+        // Closing alone would leave the lock to a child that was forked in between and has not yet
+        // executed.
         let _ = self.lock.unlock();
     }
 }
@@ -152,7 +156,9 @@ impl Drop for Place {
 impl Sink for Place {
     fn append(&mut self, bytes: &[u8]) -> Result<(), Short> {
         let done = write_counted(&*self.file, bytes);
-        self.position += done.as_ref().map_or_else(|short| short.written, |()| bytes.len()) as u64;
+        self.position += done
+            .as_ref()
+            .map_or_else(|short| short.written, |()| bytes.len()) as u64;
         done
     }
 
@@ -208,7 +214,8 @@ impl Sink for Place {
         self.retired
             .push(Arc::new(Directory(Arc::clone(&self.directory))));
         self.file = Arc::new(made);
-        (self.position, self.first_seq, self.due_at, self.reserved_to) = (0, seq, self.rotate_bytes, 0);
+        (self.position, self.first_seq, self.due_at, self.reserved_to) =
+            (0, seq, self.rotate_bytes, 0);
         Ok(())
     }
 
@@ -229,7 +236,9 @@ impl Durable for OnDisk {
     }
 
     fn is_moved(&self) -> bool {
-        let same = |ours: &Metadata, there: &Metadata| (ours.dev(), ours.ino()) == (there.dev(), there.ino());
+        let same = |ours: &Metadata, there: &Metadata| {
+            (ours.dev(), ours.ino()) == (there.dev(), there.ino())
+        };
         match (self.file.metadata(), fs::symlink_metadata(&self.path)) {
             (Ok(ours), Ok(there)) => !same(&ours, &there),
             (_, Err(cause)) => cause.kind() == io::ErrorKind::NotFound,
@@ -290,7 +299,8 @@ fn private_file(path: &Path) -> Result<File, Error> {
     })
 }
 
-/// Opens for reading and appending; never through a symbolic link, never waiting for a pipe's other end.
+/// Opens for reading and appending; never through a symbolic link, never waiting for a pipe's other
+/// end.
 fn options() -> OpenOptions {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut options = OpenOptions::new();
@@ -317,7 +327,10 @@ fn lock(path: &Path) -> Result<File, Error> {
         Err(TryLockError::WouldBlock) => Err(Error::Locked {
             path: path.to_owned(),
         }),
-        Err(TryLockError::Error(source)) => Err(Error::Open { path: beside, source }),
+        Err(TryLockError::Error(source)) => Err(Error::Open {
+            path: beside,
+            source,
+        }),
     }
 }
 
@@ -327,7 +340,8 @@ fn with_suffix(path: &Path, first_seq: u64) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The files of the log at `path` in the order of the chain: those that were full, then the present one.
+/// The files of the log at `path` in the order of the chain: those that were full, then the present
+/// one.
 ///
 /// # Errors
 /// [`Error::Open`] where the directory cannot be read, or nothing is there.
@@ -351,7 +365,8 @@ fn siblings(path: &Path) -> io::Result<Vec<PathBuf>> {
             .as_encoded_bytes()
             .strip_prefix(name)
             .and_then(|rest| rest.strip_prefix(b"."));
-        if number.is_some_and(|number| number.len() == 20 && number.iter().all(u8::is_ascii_digit)) {
+        if number.is_some_and(|number| number.len() == 20 && number.iter().all(u8::is_ascii_digit))
+        {
             found.push(path.with_file_name(entry));
         }
     }
@@ -365,10 +380,12 @@ fn folder_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-/// Whether a file without any record can be a first record that was cut short: one line at most, not yet ended.
+/// Whether a file without any record can be a first record that was cut short: one line at most,
+/// not yet ended.
 fn is_torn_beginning(file: &File, len: u64) -> io::Result<bool> {
     use std::os::unix::fs::FileExt;
-    let mut content = vec![0; usize::try_from(len).map_or(MAX_LINE_BYTES, |len| len.min(MAX_LINE_BYTES))];
+    let mut content =
+        vec![0; usize::try_from(len).map_or(MAX_LINE_BYTES, |len| len.min(MAX_LINE_BYTES))];
     file.read_exact_at(&mut content, 0)?;
     let expected = b"{\"v\":1,\"seq\":0";
     let ours = content

@@ -31,7 +31,8 @@ pub struct Settings {
     /// When a record must survive a loss of power. Default: `batch`.
     #[serde(default)]
     pub sync: Sync,
-    /// The size in bytes from which the next record begins a new file. Default: 256 MiB; at least 64 KiB.
+    /// The size in bytes from which the next record begins a new file. Default: 256 MiB; at least
+    /// 64 KiB.
     #[serde(default = "rotate_bytes")]
     pub rotate_bytes: u64,
     /// What one session may write. Default: 256 MiB at once, 256 KiB a second.
@@ -73,7 +74,8 @@ pub(super) struct Shared {
     pub(super) writer: Mutex<Writer>,
     /// Bytes that are promised to exchanges under way.
     promised: AtomicU64,
-    /// What may be promised in all without a look at the writer, whose lock is held while it writes.
+    /// What may be promised in all without a look at the writer, whose lock is held while it
+    /// writes.
     room: AtomicU64,
     pub(super) wake: Condvar,
     pub(super) lasting: watch::Sender<Lasting>,
@@ -106,9 +108,17 @@ impl Log {
     /// # Errors
     /// Every cause for which a log cannot be trusted to keep records; see [`Error`].
     pub fn open(settings: &Settings) -> Result<Self, Error> {
-        let (place, past) = Place::open(&settings.path, settings.rotate_bytes.max(LEAST_ROTATE_BYTES))?;
+        let (place, past) = Place::open(
+            &settings.path,
+            settings.rotate_bytes.max(LEAST_ROTATE_BYTES),
+        )?;
         let disk = Disk::of(Some(place.directory()));
-        Self::begin(Box::new(place), past, settings.sync, (settings.allowance, disk))
+        Self::begin(
+            Box::new(place),
+            past,
+            settings.sync,
+            (settings.allowance, disk),
+        )
     }
 
     /// A log on standard error, for a gateway without a file; what reads it keeps it.
@@ -190,12 +200,15 @@ impl Log {
         account.charge(bytes, &self.0.shared.disk);
     }
 
-    /// Writes how many exchanges of a session were refused without a record since this was called last, if any were.
+    /// Writes how many exchanges of a session were refused without a record since this was called
+    /// last, if any were.
     ///
-    /// To be called once a second, and at the end: the records are the gateway's own, and no session makes more of them.
+    /// To be called once a second, and at the end: the records are the gateway's own, and no
+    /// session makes more of them.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the number is kept for the next call.
+    /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the number is kept for the next
+    /// call.
     pub fn tell_suppressed(&self, session: &SessionId, account: &Account) -> Result<(), Error> {
         let count = account.take_suppressed();
         if count == 0 {
@@ -216,7 +229,8 @@ impl Log {
         self.0.shared.append(fields)
     }
 
-    /// Waits until the record `seq` survives a loss of power, where the settings ask for that before an answer.
+    /// Waits until the record `seq` survives a loss of power, where the settings ask for that
+    /// before an answer.
     pub(super) async fn settle(&self, seq: u64) -> Result<(), Error> {
         if self.0.shared.sync == Sync::Batch {
             return Ok(());
@@ -228,7 +242,8 @@ impl Log {
         }
     }
 
-    /// Makes sure that so many bytes find room later, and that the log works now; given back by [`Log::release`].
+    /// Makes sure that so many bytes find room later, and that the log works now; given back by
+    /// [`Log::release`].
     pub(super) fn promise(&self, bytes: u64) -> Result<(), Error> {
         let shared = &self.0.shared;
         let promised = shared.promised.fetch_add(bytes, Ordering::SeqCst) + bytes;
@@ -278,7 +293,11 @@ impl Log {
         });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("audit-sync".to_owned());
-        let syncing = Some(thread.spawn(move || keep_synced(&theirs)).map_err(Error::Start)?);
+        let syncing = Some(
+            thread
+                .spawn(move || keep_synced(&theirs))
+                .map_err(Error::Start)?,
+        );
         let log = Self(Arc::new(Handle { shared, syncing }));
         log.0.shared.append_own(kind)?;
         Ok(log)
@@ -294,7 +313,8 @@ impl fmt::Debug for Log {
 }
 
 impl Shared {
-    /// Takes the lock; a thread that panicked under it left a chain that is whole, or torn and known to be.
+    /// Takes the lock; a thread that panicked under it left a chain that is whole, or torn and
+    /// known to be.
     pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -332,7 +352,8 @@ impl Shared {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Best effort: without this record the chain is as valid, and says that the end was not orderly.
+        // Best effort: without this record the chain is as valid, and says that the end was not
+        // orderly.
         let _ = self.shared.append_own("stop");
         self.shared.lock().closing = true;
         self.shared.wake.notify_one();
@@ -355,7 +376,8 @@ impl Past {
 
 fn random_id() -> Result<String, Error> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|source| Error::Start(io::Error::other(source.to_string())))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|source| Error::Start(io::Error::other(source.to_string())))?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 

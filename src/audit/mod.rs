@@ -1,8 +1,9 @@
-//! Writes one record for each exchange: JSON lines, hash-chained, in the file before the answer leaves.
+//! Writes one record for each exchange: JSON lines, hash-chained, in the file before the answer
+//! leaves.
 //!
-//! A [`Trail`] gathers what is known of one exchange and hands it to the [`Log`], which alone knows the chain.
-//! [`verify()`] and [`find`] read what was written, offline. The keys, the promise about durability and an
-//! independent verifier are in `docs/audit.md`.
+//! A [`Trail`] gathers what is known of one exchange and hands it to the [`Log`], which alone knows
+//! the chain. [`verify()`] and [`find`] read what was written, offline. The keys, the promise about
+//! durability and an independent verifier are in `docs/audit.md`.
 
 mod chain;
 mod draft;

@@ -198,7 +198,8 @@ pub struct Found {
 
 /// Searches the files for an exchange; a line that does not match its hash is not believed.
 ///
-/// Reads in the order of `paths` and stops at the end of the files, since an `end` record may come hours later.
+/// Reads in the order of `paths` and stops at the end of the files, since an `end` record may come
+/// hours later.
 ///
 /// # Errors
 /// [`Error::Open`] for the first file that cannot be read.

@@ -111,7 +111,8 @@ impl Torn {
 
 /// Finds where a file's chain begins and ends.
 ///
-/// Looks at the first and the last line; only where the last is no record does it read the whole file.
+/// Looks at the first and the last line; only where the last is no record does it read the whole
+/// file.
 ///
 /// # Errors
 /// What the file says when it cannot be read.
@@ -151,7 +152,9 @@ fn beginning(file: &File) -> io::Result<(Option<String>, Option<u64>)> {
     let mut lines = Lines::new(rewound(file, 0)?);
     let mut first_seq = None;
     while let Some(piece) = lines.next()? {
-        let Ok(link) = unseal(piece.bytes) else { continue };
+        let Ok(link) = unseal(piece.bytes) else {
+            continue;
+        };
         first_seq.get_or_insert(link.head.seq);
         let chain = serde_json::from_slice::<Record>(piece.bytes)
             .ok()
@@ -166,7 +169,9 @@ fn beginning(file: &File) -> io::Result<(Option<String>, Option<u64>)> {
 fn last_line(file: &File, len: u64) -> io::Result<Option<Head>> {
     let from = len.saturating_sub(MAX_LINE_BYTES as u64);
     let mut window = Vec::new();
-    rewound(file, from)?.take(len - from).read_to_end(&mut window)?;
+    rewound(file, from)?
+        .take(len - from)
+        .read_to_end(&mut window)?;
     let ends = window.strip_suffix(b"\n").unwrap_or(&window);
     let start = memchr::memrchr(b'\n', ends).map_or(0, |at| at + 1);
     Ok(unseal(&window[start..]).ok().map(|link| link.head))
@@ -177,6 +182,7 @@ fn rewound(mut file: &File, to: u64) -> io::Result<&File> {
     Ok(file)
 }
 
-/// What a recovery puts behind torn bytes: a line feed alone would complete a record that lacks just that.
+/// What a recovery puts behind torn bytes: a line feed alone would complete a record that lacks
+/// just that.
 pub(super) const TORN_END: &[u8] = b"~\n";
 const READ_BYTES: usize = 256 * 1024;

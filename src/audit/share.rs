@@ -1,4 +1,5 @@
-//! What one session may write: a burst, a rate, and of a disk that is nearly full no more than it leaves to the others.
+//! What one session may write: a burst, a rate, and of a disk that is nearly full no more than it
+//! leaves to the others.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,8 @@ impl Default for Allowance {
     }
 }
 
-/// What one session has written, and how many of its exchanges were refused without a record of their own.
+/// What one session has written, and how many of its exchanges were refused without a record of
+/// their own.
 #[derive(Debug, Default)]
 pub struct Account {
     written: Mutex<Written>,
@@ -50,9 +52,14 @@ impl Account {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the session may write one more record. One at the brink may pass, so a burst ends by as many records more as
-    /// the session has exchanges under way.
-    pub(super) fn admit(&self, allowance: Allowance, disk: &Disk, now: Instant) -> Result<(), Error> {
+    /// Whether the session may write one more record. One at the brink may pass, so a burst ends by
+    /// as many records more as the session has exchanges under way.
+    pub(super) fn admit(
+        &self,
+        allowance: Allowance,
+        disk: &Disk,
+        now: Instant,
+    ) -> Result<(), Error> {
         let mut written = self.written();
         written.drain(allowance, now);
         if written.level >= allowance.burst {
@@ -93,7 +100,10 @@ impl Written {
     fn drain(&mut self, allowance: Allowance, now: Instant) {
         let passed = self.drained.map(|then| now.saturating_duration_since(then));
         let drained = passed.map_or(0, |passed| {
-            passed.as_nanos().saturating_mul(u128::from(allowance.per_second)) / 1_000_000_000
+            passed
+                .as_nanos()
+                .saturating_mul(u128::from(allowance.per_second))
+                / 1_000_000_000
         });
         // Time too short for a byte is left to the next look.
         if self.drained.is_none() || drained > 0 {
@@ -238,7 +248,10 @@ mod tests {
         assert_eq!(fill(&modest, &mut free), 25);
         assert!(greedy.admit(plenty, &disk, now).is_err());
         disk.saw(10_000, size);
-        assert!(greedy.admit(plenty, &disk, now).is_ok(), "there is room again");
+        assert!(
+            greedy.admit(plenty, &disk, now).is_ok(),
+            "there is room again"
+        );
         disk.saw(900, size);
         assert!(
             greedy.admit(plenty, &disk, now).is_ok(),

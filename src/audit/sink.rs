@@ -1,4 +1,5 @@
-//! Where sealed lines go: what the writer asks of a file, of standard error, and of the memory that tests read.
+//! Where sealed lines go: what the writer asks of a file, of standard error, and of the memory that
+//! tests read.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -18,7 +19,8 @@ pub(super) trait Sink: Send {
         Ok(())
     }
 
-    /// How many further bytes surely find room as things are; nothing where that is known only by [`Sink::reserve`].
+    /// How many further bytes surely find room as things are; nothing where that is known only by
+    /// [`Sink::reserve`].
     fn room(&self) -> u64 {
         0
     }
@@ -84,7 +86,9 @@ pub(super) struct Stderr {
 impl Sink for Stderr {
     fn append(&mut self, bytes: &[u8]) -> Result<(), Short> {
         let done = write_counted(io::stderr().lock(), bytes);
-        self.written += done.as_ref().map_or_else(|short| short.written, |()| bytes.len()) as u64;
+        self.written += done
+            .as_ref()
+            .map_or_else(|short| short.written, |()| bytes.len()) as u64;
         done
     }
 

@@ -1,4 +1,5 @@
-//! Brings the log to the disk from a thread of its own, so that no exchange waits for a sync but by choice.
+//! Brings the log to the disk from a thread of its own, so that no exchange waits for a sync but by
+//! choice.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use super::log::{Shared, Sync};
 pub(super) struct Lasting {
     /// The first record that no sync has kept.
     until: u64,
-    /// The records that a failed sync was to keep: a later one that succeeds does not vouch for them.
+    /// The records that a failed sync was to keep: a later one that succeeds does not vouch for
+    /// them.
     failed: (u64, u64),
 }
 
@@ -40,7 +42,8 @@ impl Lasting {
 
 /// Syncs whatever was written, until the log closes.
 ///
-/// With [`Sync::Always`] one round takes all the records that were written during the round before it.
+/// With [`Sync::Always`] one round takes all the records that were written during the round before
+/// it.
 pub(super) fn keep_synced(shared: &Shared) {
     let mut writer = shared.lock();
     loop {
@@ -70,7 +73,9 @@ pub(super) fn keep_synced(shared: &Shared) {
         // After a turn the question was about the file before.
         writer.moved |= moved && writer.turns == turns;
         shared.tell_room(&writer);
-        shared.lasting.send_modify(|lasting| lasting.synced(until, well));
+        shared
+            .lasting
+            .send_modify(|lasting| lasting.synced(until, well));
         if closing {
             return;
         }

@@ -99,9 +99,11 @@ pub struct End {
 /// The address that was connected to.
 pub type Dialled = std::net::SocketAddr;
 
-/// What the log must know of a session: what must not stand in a record, its phantoms, and what it has written.
+/// What the log must know of a session: what must not stand in a record, its phantoms, and what it
+/// has written.
 ///
-/// The session's room implements it; each text that comes from the client passes through it before it is written.
+/// The session's room implements it; each text that comes from the client passes through it before
+/// it is written.
 pub trait Conceal: Send + Sync {
     /// What the session has written; without an account it may write without bound.
     fn account(&self) -> Option<&Account> {
@@ -112,7 +114,8 @@ pub trait Conceal: Send + Sync {
     fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>);
 }
 
-/// Accumulates the record of one exchange; dropped unanswered, it writes that the exchange was aborted.
+/// Accumulates the record of one exchange; dropped unanswered, it writes that the exchange was
+/// aborted.
 pub struct Trail {
     log: Log,
     draft: Kept,
@@ -120,7 +123,8 @@ pub struct Trail {
     promised: u64,
 }
 
-/// A draft whose buffers the next exchange takes over, so that a steady gateway allocates nothing for its trail.
+/// A draft whose buffers the next exchange takes over, so that a steady gateway allocates nothing
+/// for its trail.
 struct Kept(Option<Box<Draft>>);
 
 impl Kept {
@@ -139,13 +143,17 @@ impl Deref for Kept {
 
 impl DerefMut for Kept {
     fn deref_mut(&mut self) -> &mut Draft {
-        self.0.as_deref_mut().expect("it is given back by drop alone")
+        self.0
+            .as_deref_mut()
+            .expect("it is given back by drop alone")
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let Some(mut draft) = self.0.take() else { return };
+        let Some(mut draft) = self.0.take() else {
+            return;
+        };
         if draft.clear() {
             SPARE.with_borrow_mut(|spare| {
                 if spare.len() < MOST_SPARE {
@@ -171,7 +179,8 @@ enum Stage {
 }
 
 impl Trail {
-    /// Begins the trail of an exchange, now, at the listener's `entry` (`transparent`, `connect`, `socks5` …).
+    /// Begins the trail of an exchange, now, at the listener's `entry` (`transparent`, `connect`,
+    /// `socks5` …).
     #[must_use]
     pub fn begin(log: &Log, id: ExchangeId, entry: &'static str) -> Self {
         let mut draft = Kept::take();
@@ -201,22 +210,31 @@ impl Trail {
         self.draft.reach(phase);
     }
 
-    /// Notes whose exchange it is, and what must not be written of it; to be called as early as the session is known.
+    /// Notes whose exchange it is, and what must not be written of it; to be called as early as the
+    /// session is known.
     ///
-    /// Works on everything noted before and after, since texts are concealed when the record is written.
+    /// Works on everything noted before and after, since texts are concealed when the record is
+    /// written.
     pub fn session(&mut self, session: &SessionId, conceal: Arc<dyn Conceal>) {
         self.draft.session = Some(session.clone());
         self.draft.conceal = Some(conceal);
     }
 
-    /// Whether the session may have one more record; to be asked once its session is noted, before anything is done for it.
+    /// Whether the session may have one more record; to be asked once its session is noted, before
+    /// anything is done for it.
     ///
-    /// Where it errs, the exchange is counted for the session, and this trail writes no record of it: refuse it.
+    /// Where it errs, the exchange is counted for the session, and this trail writes no record of
+    /// it: refuse it.
     ///
     /// # Errors
     /// [`Error::OverRate`] and [`Error::OverShare`].
     pub fn admit(&mut self) -> Result<(), Error> {
-        let Some(account) = self.draft.conceal.as_ref().and_then(|session| session.account()) else {
+        let Some(account) = self
+            .draft
+            .conceal
+            .as_ref()
+            .and_then(|session| session.account())
+        else {
             return Ok(());
         };
         let admitted = self.log.admit(account);
@@ -308,12 +326,14 @@ impl Trail {
         self.draft.scrubbed = echoes;
     }
 
-    /// Makes sure that this exchange's record will find room: to be asked before the first byte goes to the origin.
+    /// Makes sure that this exchange's record will find room: to be asked before the first byte
+    /// goes to the origin.
     ///
     /// Where it errs, nothing may be sent: answer 503 `audit_unavailable`.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the log would not take a record now.
+    /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the log would not take a record
+    /// now.
     pub fn reserve(&mut self) -> Result<(), Error> {
         if self.promised == 0 {
             let bytes = self.draft.most_bytes();
@@ -325,9 +345,10 @@ impl Trail {
 
     /// Writes the record; once this returns `Ok`, the answer's head may be released.
     ///
-    /// Where it errs, the head must not be released: answer 503 `audit_unavailable`, whether or not a second call for that
-    /// errs too; a trail without a record tries once more when it is dropped. The record is written at the first poll,
-    /// and stays written where the future is dropped while it waits for the disk. Once it stands, a call does nothing.
+    /// Where it errs, the head must not be released: answer 503 `audit_unavailable`, whether or not
+    /// a second call for that errs too; a trail without a record tries once more when it is
+    /// dropped. The record is written at the first poll, and stays written where the future is
+    /// dropped while it waits for the disk. Once it stands, a call does nothing.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the record is not kept.
@@ -348,10 +369,12 @@ impl Trail {
             .inspect_err(|_| self.stage = Stage::Unsettled)
     }
 
-    /// Ends the trail, with an `end` record where the answer's record does not already say everything.
+    /// Ends the trail, with an `end` record where the answer's record does not already say
+    /// everything.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the end is not recorded, and counted as lost.
+    /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the end is not recorded, and
+    /// counted as lost.
     pub fn end(&mut self, end: End) -> Result<(), Error> {
         let stage = std::mem::replace(&mut self.stage, Stage::Closed);
         let done = match stage {
@@ -401,7 +424,12 @@ impl Trail {
 
     fn append(&self, fields: &[u8]) -> Result<u64, Error> {
         let seq = self.log.append(fields)?;
-        if let Some(account) = self.draft.conceal.as_ref().and_then(|session| session.account()) {
+        if let Some(account) = self
+            .draft
+            .conceal
+            .as_ref()
+            .and_then(|session| session.account())
+        {
             self.log.charge(account, fields.len() as u64 + FRAME_BYTES);
         }
         Ok(seq)

@@ -55,7 +55,10 @@ impl Conceal for Hide {
 fn an_answer_writes_all_that_is_known() {
     let (log, memory) = log();
     let mut trail = begin(&log);
-    trail.session(&SessionId::new("s1").expect("a name"), Arc::new(Hide(b"PHANTOM")));
+    trail.session(
+        &SessionId::new("s1").expect("a name"),
+        Arc::new(Hide(b"PHANTOM")),
+    );
     trail.protocol(Version::HTTP_2);
     trail.method("GET");
     trail.scheme("https");
@@ -142,7 +145,10 @@ fn an_end_that_was_announced_needs_no_record() {
     let mut empty = begin(&log);
     wait(empty.answer(204, Length::Known(0))).expect("room");
     drop(empty);
-    assert_eq!((of(&memory, "exchange").len(), of(&memory, "end").len()), (2, 0));
+    assert_eq!(
+        (of(&memory, "exchange").len(), of(&memory, "end").len()),
+        (2, 0)
+    );
 }
 
 #[test]
@@ -205,7 +211,10 @@ fn a_dropped_exchange_is_recorded_once_as_aborted() {
         (Some("open"), None)
     );
     let ends = of(&memory, "end");
-    assert_eq!((ends.len(), ends[0].outcome.as_deref()), (1, Some("aborted")));
+    assert_eq!(
+        (ends.len(), ends[0].outcome.as_deref()),
+        (1, Some("aborted"))
+    );
 }
 
 #[test]
@@ -250,7 +259,10 @@ fn what_must_be_concealed_stands_in_no_text() {
     ));
     trail.query("PHANTOM&a=PHANTOM&bPHANTOMc=1");
     trail.note("phantom_in_text", None, Some(&"field x-PHANTOM"));
-    trail.session(&SessionId::new("s1").expect("a name"), Arc::new(Hide(b"PHANTOM")));
+    trail.session(
+        &SessionId::new("s1").expect("a name"),
+        Arc::new(Hide(b"PHANTOM")),
+    );
     wait(trail.answer(200, Length::Known(0))).expect("room");
     let text = String::from_utf8(memory.bytes()).expect("ASCII");
     assert!(!text.contains("PHANT"), "{text}");
@@ -285,12 +297,22 @@ fn a_record_stays_bounded_however_much_is_noted() {
     trail.decide(Decision::Allow, &policies.into(), u64::MAX);
     for _ in 0..999 {
         trail.lend(&name(&"c".repeat(128)), &"\u{7f}".repeat(9999));
-        trail.note("x", Some(&name(&"c".repeat(128))), Some(&"\u{7f}".repeat(9999)));
+        trail.note(
+            "x",
+            Some(&name(&"c".repeat(128))),
+            Some(&"\u{7f}".repeat(9999)),
+        );
     }
     wait(trail.answer(200, Length::Known(0))).expect("a record that fits");
     let record = &of(&memory, "exchange")[0];
-    assert_eq!((record.policies.len(), record.policies_more), (16, Some(983)));
-    assert_eq!((record.lent_more, record.notes_more), (Some(983), Some(983)));
+    assert_eq!(
+        (record.policies.len(), record.policies_more),
+        (16, Some(983))
+    );
+    assert_eq!(
+        (record.lent_more, record.notes_more),
+        (Some(983), Some(983))
+    );
     assert!(record.query_more.is_some() && record.path_bytes.is_some());
     assert!(memory.bytes().len() < crate::audit::MAX_LINE_BYTES);
 }
@@ -303,7 +325,10 @@ fn a_full_disk_refuses_the_answer_and_recovers_by_itself() {
         let mut trail = begin(&log);
         trail.path("/kept");
         assert!(
-            matches!(wait(trail.answer(200, Length::Known(4))), Err(Error::Full(_))),
+            matches!(
+                wait(trail.answer(200, Length::Known(4))),
+                Err(Error::Full(_))
+            ),
             "room {room}"
         );
         memory.leave_room(None);
@@ -412,7 +437,9 @@ fn a_failed_sync_refuses_until_one_succeeds_and_is_accounted_for() {
             .iter()
             .any(|record| record.cause.as_deref() == Some("unsynced"))
     );
-    let end = of(&memory, "end").pop().expect("the refused exchange's end");
+    let end = of(&memory, "end")
+        .pop()
+        .expect("the refused exchange's end");
     assert_eq!(
         (end.status, end.reason.as_deref()),
         (Some(503), Some("audit_unavailable"))

@@ -123,7 +123,8 @@ impl fmt::Display for Problem {
 /// Without [`Expected::head`] records that are missing at the very end cannot be noticed.
 ///
 /// # Errors
-/// [`Error::Open`] for the first file that cannot be read. What is wrong inside a file is in the report.
+/// [`Error::Open`] for the first file that cannot be read. What is wrong inside a file is in the
+/// report.
 pub fn verify(paths: &[PathBuf], expected: Expected) -> Result<Report, Error> {
     let mut check = Check {
         before: expected.base,
@@ -242,7 +243,11 @@ impl Check {
             _ => false,
         };
         if !accounted {
-            self.problem(path, gap.map_or(piece.number, |gap| gap.line), Fault::Unaccounted);
+            self.problem(
+                path,
+                gap.map_or(piece.number, |gap| gap.line),
+                Fault::Unaccounted,
+            );
         }
         let recovery = Recovery {
             file: path.to_owned(),
@@ -457,7 +462,10 @@ mod tests {
     fn every_cut_of_the_end_is_found_by_the_head() {
         let (bytes, head) = sample();
         for len in 0..bytes.len() {
-            assert!(!check(&[&bytes[..len]], expecting(head)).holds(), "cut to {len}");
+            assert!(
+                !check(&[&bytes[..len]], expecting(head)).holds(),
+                "cut to {len}"
+            );
         }
     }
 
@@ -514,7 +522,10 @@ mod tests {
 
     #[test]
     fn a_file_without_a_record_does_not_hold() {
-        assert_eq!(check(&[b""], Expected::default()).problems[0].fault, Fault::Empty);
+        assert_eq!(
+            check(&[b""], Expected::default()).problems[0].fault,
+            Fault::Empty
+        );
         assert!(!check(&[b"hello\n"], Expected::default()).holds());
         assert!(!check(&[&vec![0; 300_000]], Expected::default()).holds());
     }
@@ -545,7 +556,10 @@ mod tests {
         std::fs::write(&paths[0], &bytes).expect("room");
         let id = ExchangeId::from_bytes([3; 10]);
         let found = find(&paths, id).expect("readable").expect("an exchange");
-        assert_eq!((found.exchange.id, found.end), (Some("03".repeat(10)), None));
+        assert_eq!(
+            (found.exchange.id, found.end),
+            (Some("03".repeat(10)), None)
+        );
         assert!(
             find(&paths, ExchangeId::from_bytes([50; 10]))
                 .expect("readable")

@@ -1,4 +1,5 @@
-//! Holds the end of the chain: seals each record, writes it, and heals what a failed write left behind.
+//! Holds the end of the chain: seals each record, writes it, and heals what a failed write left
+//! behind.
 
 use std::mem;
 use std::time::SystemTime;
@@ -43,7 +44,12 @@ pub(super) enum Cause {
 }
 
 impl Writer {
-    pub(super) fn new(sink: Box<dyn Sink>, chain: String, head: Option<Head>, torn: Option<Torn>) -> Self {
+    pub(super) fn new(
+        sink: Box<dyn Sink>,
+        chain: String,
+        head: Option<Head>,
+        torn: Option<Torn>,
+    ) -> Self {
         let failed = torn.is_some().then_some(Cause::Unclean);
         Self {
             sink,
@@ -67,7 +73,8 @@ impl Writer {
         self.head
     }
 
-    /// Seals and writes one record, after those that the chain needs before it, and gives its number.
+    /// Seals and writes one record, after those that the chain needs before it, and gives its
+    /// number.
     pub(super) fn append(&mut self, fields: &[u8]) -> Result<u64, Error> {
         if fields.len() + FRAME_BYTES > MAX_LINE_BYTES {
             return Err(Error::Oversize {
@@ -77,13 +84,15 @@ impl Writer {
         self.write(Some(fields))
     }
 
-    /// Writes one of the records that tell of the log itself: `start`, `resume`, `continue`, `stop`.
+    /// Writes one of the records that tell of the log itself: `start`, `resume`, `continue`,
+    /// `stop`.
     pub(super) fn append_own(&mut self, kind: &'static str) -> Result<u64, Error> {
         let fields = self.own(kind);
         self.append(&fields)
     }
 
-    /// Makes sure that so many bytes, all that is promised, find room later, and that the log works now.
+    /// Makes sure that so many bytes, all that is promised, find room later, and that the log works
+    /// now.
     pub(super) fn promise(&mut self, promised: u64) -> Result<(), Error> {
         if self.unsynced {
             return Err(Error::Unsynced);
@@ -116,7 +125,8 @@ impl Writer {
         self.unsynced = !well;
     }
 
-    /// Writes what the chain needs first, each as a record and a write of its own, then the record asked for.
+    /// Writes what the chain needs first, each as a record and a write of its own, then the record
+    /// asked for.
     fn write(&mut self, fields: Option<&[u8]>) -> Result<u64, Error> {
         if self.unsynced {
             return Err(Error::Unsynced);
@@ -218,5 +228,6 @@ impl Cause {
     }
 }
 
-/// What a line has beside its fields: more than braces, version, number, two hashes and the line feed need.
+/// What a line has beside its fields: more than braces, version, number, two hashes and the line
+/// feed need.
 const FRAME_BYTES: usize = 256;

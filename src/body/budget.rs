@@ -7,7 +7,8 @@ use super::coding::{asked_for, written};
 use super::{Coding, Share};
 
 impl Coding {
-    /// The most that undoing it takes, in bytes: its window and tables, and the pieces on their way through it.
+    /// The most that undoing it takes, in bytes: its window and tables, and the pieces on their way
+    /// through it.
     #[must_use]
     pub const fn memory(self) -> usize {
         match self {
@@ -21,8 +22,9 @@ impl Coding {
     }
 }
 
-/// Takes room to undo the costliest coding that is asked for. Where there is none, that coding is asked for no more, and
-/// in the end none at all, so that a session that has used its share is answered all the same.
+/// Takes room to undo the costliest coding that is asked for. Where there is none, that coding is
+/// asked for no more, and in the end none at all, so that a session that has used its share is
+/// answered all the same.
 ///
 /// With `known_alone` the codings that cannot be undone go from the list in any case.
 pub fn ask_for_affordable(fields: &mut HeaderMap, share: &mut Share, known_alone: bool) {
@@ -68,11 +70,15 @@ mod tests {
         );
         assert_eq!(ask(), "gzip, deflate, zstd");
         let cheap = (0..1000).map(|_| ask()).collect::<Vec<_>>();
-        let gzip = cheap.iter().filter(|asked| *asked == "gzip, deflate").count();
+        let gzip = cheap
+            .iter()
+            .filter(|asked| *asked == "gzip, deflate")
+            .count();
         assert!((10..100).contains(&gzip), "{gzip}");
         assert_eq!(cheap.last().unwrap(), "identity");
         assert!(all.taken() <= 32 << 20, "{}", all.taken());
-        let mut fields = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("zstd"))]);
+        let mut fields =
+            HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("zstd"))]);
         let mut other = Share::of(all.part());
         ask_for_affordable(&mut fields, &mut other, true);
         assert_eq!(

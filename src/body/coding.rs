@@ -14,7 +14,8 @@ use super::Error;
 pub enum Coding {
     /// `gzip` and its old name `x-gzip`: RFC 1952, several members allowed.
     Gzip,
-    /// `deflate`: RFC 1950 (zlib), or the bare RFC 1951 form that some servers send under this name.
+    /// `deflate`: RFC 1950 (zlib), or the bare RFC 1951 form that some servers send under this
+    /// name.
     Deflate,
     /// `br`: RFC 7932, windows up to 16 MiB; the large-window form is not this coding.
     Brotli,
@@ -49,12 +50,14 @@ impl Coding {
         .find_map(|(known, coding)| name.eq_ignore_ascii_case(known).then_some(coding))
     }
 
-    /// The codings of a message in the order in which they were applied; `identity` and empty elements count for nothing.
+    /// The codings of a message in the order in which they were applied; `identity` and empty
+    /// elements count for nothing.
     ///
     /// RFC 9110 §8.4: all fields of the name form one list.
     ///
     /// # Errors
-    /// [`Error::UnknownCoding`] for any other name, [`Error::TooManyCodings`] above [`Coding::MOST`].
+    /// [`Error::UnknownCoding`] for any other name, [`Error::TooManyCodings`] above
+    /// [`Coding::MOST`].
     pub fn parse_list(fields: &HeaderMap) -> Result<Vec<Self>, Error> {
         let mut codings = Vec::new();
         for field in fields.get_all(CONTENT_ENCODING) {
@@ -111,8 +114,8 @@ pub(super) fn asked_for(fields: &HeaderMap) -> Vec<(Coding, Weight)> {
     wanted
 }
 
-/// The `Accept-Encoding` for the origin. Where nothing remains it says `identity`; it is never absent, because absence would
-/// admit any coding. A refusal of `identity` is not passed on.
+/// The `Accept-Encoding` for the origin. Where nothing remains it says `identity`; it is never
+/// absent, because absence would admit any coding. A refusal of `identity` is not passed on.
 pub(super) fn written(asked: &[(Coding, Weight)]) -> HeaderValue {
     let listed: Vec<String> = asked
         .iter()
@@ -199,7 +202,10 @@ mod tests {
     fn codings_are_listed_over_fields_and_commas_in_any_case() {
         assert_eq!(list(&[]), Ok(vec![]));
         assert_eq!(list(&["GZip"]), Ok(vec![Coding::Gzip]));
-        assert_eq!(list(&["x-gzip , BR"]), Ok(vec![Coding::Gzip, Coding::Brotli]));
+        assert_eq!(
+            list(&["x-gzip , BR"]),
+            Ok(vec![Coding::Gzip, Coding::Brotli])
+        );
         assert_eq!(
             list(&["deflate,, identity", "\tzstd "]),
             Ok(vec![Coding::Deflate, Coding::Zstd])

@@ -1,4 +1,5 @@
-//! The content of a request on its way from the client to the origin: streamed and metered; held and recoded where a signature needs it.
+//! The content of a request on its way from the client to the origin: streamed and metered; held
+//! and recoded where a signature needs it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use hyper::body::Incoming;
 
 use super::{ContentFault, Held, HoldBudget, HoldFault, Limit, Recode, RecodeFault};
 
-/// What moved in one exchange, in bytes of content; shared between the two directions and the watch over them.
+/// What moved in one exchange, in bytes of content; shared between the two directions and the watch
+/// over them.
 #[derive(Debug, Default)]
 pub struct Meter {
     up: AtomicU64,
@@ -59,7 +61,8 @@ impl Meter {
     }
 }
 
-/// Holds a request's content back until the origin asks for it (`Expect: 100-continue`, RFC 9110 §10.1.1).
+/// Holds a request's content back until the origin asks for it (`Expect: 100-continue`, RFC 9110
+/// §10.1.1).
 #[derive(Default)]
 pub struct Gate {
     open: AtomicBool,
@@ -70,7 +73,12 @@ impl Gate {
     /// Lets the content flow.
     pub fn open(&self) {
         self.open.store(true, Ordering::Release);
-        if let Some(waker) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(waker) = self
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
             waker.wake();
         }
     }
@@ -145,8 +153,8 @@ impl Content {
         }
     }
 
-    /// Collects all of it, if it is not longer than `limit` and the budget has room. A client that waits for 100 is told to
-    /// continue by the first read.
+    /// Collects all of it, if it is not longer than `limit` and the budget has room. A client that
+    /// waits for 100 is told to continue by the first read.
     ///
     /// # Errors
     /// [`HoldFault`] by cause; what was collected is gone then.
@@ -158,7 +166,9 @@ impl Content {
             return Err(HoldFault::TooLong(limit));
         }
         let mut held = Held::new(budget.clone());
-        while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut *inner).poll_frame(cx)).await {
+        while let Some(frame) =
+            std::future::poll_fn(|cx| Pin::new(&mut *inner).poll_frame(cx)).await
+        {
             match frame.map_err(HoldFault::Client)?.into_data() {
                 Ok(data) => {
                     self.meter.moved.store(true, Ordering::Relaxed);
@@ -205,7 +215,10 @@ impl Content {
         }));
     }
 
-    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ContentFault>>> {
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ContentFault>>> {
         match &mut self.source {
             Source::Client(inner) => {
                 let mut frame = std::task::ready!(Pin::new(inner).poll_frame(cx));
@@ -219,12 +232,18 @@ impl Content {
             }
             Source::Held(held) => Poll::Ready(match held.pieces.pop_front() {
                 Some(piece) => Some(Ok(Frame::data(piece))),
-                None => held.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))),
+                None => held
+                    .trailers
+                    .take()
+                    .map(|trailers| Ok(Frame::trailers(trailers))),
             }),
         }
     }
 
-    fn poll_recoded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ContentFault>>> {
+    fn poll_recoded(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ContentFault>>> {
         loop {
             let Some(recoding) = &mut self.recoding else {
                 return self.poll_source(cx);
@@ -312,7 +331,9 @@ impl Body for Content {
         match (&self.recoding, &self.source) {
             // Over only where the recoding has agreed to the end.
             (Some(recoding), _) => {
-                recoding.over && recoding.given == recoding.ready.len() && recoding.trailers.is_none()
+                recoding.over
+                    && recoding.given == recoding.ready.len()
+                    && recoding.trailers.is_none()
             }
             (None, Source::Client(inner)) => inner.is_end_stream(),
             (None, Source::Held(held)) => held.pieces.is_empty() && held.trailers.is_none(),
@@ -322,7 +343,12 @@ impl Body for Content {
     fn size_hint(&self) -> SizeHint {
         match &self.source {
             // What a recoding holds back has been counted off already by what is below it.
-            Source::Client(_) if self.recoding.as_ref().is_some_and(|recoding| recoding.begun) => {
+            Source::Client(_)
+                if self
+                    .recoding
+                    .as_ref()
+                    .is_some_and(|recoding| recoding.begun) =>
+            {
                 SizeHint::new()
             }
             Source::Client(inner) => inner.size_hint(),

@@ -11,7 +11,8 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::{Decoder, Error, Step};
 
-/// A body whose content codings are undone, one piece a poll, with the reader's back-pressure on the wire.
+/// A body whose content codings are undone, one piece a poll, with the reader's back-pressure on
+/// the wire.
 ///
 /// The caller takes `Content-Encoding` and `Content-Length` off the head.
 pub struct DecodeBody<B> {
@@ -76,7 +77,11 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
                 }
                 Ok(Step::End) => {
                     this.stage = Stage::Done;
-                    return Poll::Ready(this.trailers.take().map(|fields| Ok(Frame::trailers(fields))));
+                    return Poll::Ready(
+                        this.trailers
+                            .take()
+                            .map(|fields| Ok(Frame::trailers(fields))),
+                    );
                 }
                 Err(error) => {
                     this.stage = Stage::Done;
@@ -120,8 +125,8 @@ mod tests {
 
     /// `hello` as gzip.
     const HELLO: &[u8] = &[
-        0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x86, 0xa6, 0x10, 0x36,
-        5, 0, 0, 0,
+        0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x86, 0xa6,
+        0x10, 0x36, 5, 0, 0, 0,
     ];
 
     fn gunzip<B: Body<Data = Bytes>>(body: B) -> DecodeBody<B> {
@@ -134,7 +139,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_coded_body_reads_as_its_identity_form_with_its_trailers() {
-        let fields = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("\"x\""))]);
+        let fields =
+            HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("\"x\""))]);
         let frames = HELLO
             .chunks(1)
             .map(data)

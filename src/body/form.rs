@@ -9,8 +9,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 /// How content that an origin may read as a form is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormKind {
-    /// `application/x-www-form-urlencoded`, and every type that no other kind is for, or none: services take forms by them,
-    /// and JSON that begins as such (Slack takes `text/plain`).
+    /// `application/x-www-form-urlencoded`, and every type that no other kind is for, or none:
+    /// services take forms by them, and JSON that begins as such (Slack takes `text/plain`).
     Pairs,
     /// `multipart/*` (RFC 7578).
     Parts,
@@ -36,7 +36,8 @@ pub enum FormFault {
 }
 
 impl FormKind {
-    /// The format of the content that these fields announce; `None` for what is declared to be none that holds members.
+    /// The format of the content that these fields announce; `None` for what is declared to be none
+    /// that holds members.
     ///
     /// # Errors
     /// [`FormFault::Coded`] and [`FormFault::Charset`].
@@ -69,7 +70,8 @@ impl FormKind {
         }
     }
 
-    /// The values of the members that are asked for by name; `None` for one that is no text, or is not read.
+    /// The values of the members that are asked for by name; `None` for one that is no text, or is
+    /// not read.
     ///
     /// Closed on doubt: a member that some reader may see is one, even if others do not see it.
     ///
@@ -104,7 +106,8 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// A value of what is looked for. What stands there more often than anybody writes it is no text.
+    /// A value of what is looked for. What stands there more often than anybody writes it is no
+    /// text.
     fn value(&mut self, value: Option<String>) {
         match self.values.len() {
             0..MOST_VALUES => self.values.push(value),
@@ -139,7 +142,8 @@ fn is_binary(kind: &str) -> bool {
     listed && kind.bytes().all(plain)
 }
 
-/// Whether a reader that tells the format by the content would take it for JSON, in whatever charset.
+/// Whether a reader that tells the format by the content would take it for JSON, in whatever
+/// charset.
 fn begins_as_json(content: &[u8]) -> bool {
     let skipped = |b: &&u8| !(b.is_ascii_control() || b" \xef\xbb\xbf\xfe\xff".contains(b));
     matches!(content.iter().find(skipped), Some(b'{' | b'['))
@@ -156,11 +160,15 @@ fn pairs(content: &[u8], found: &mut Found<'_>) {
 }
 
 fn decoded(raw: &[u8]) -> String {
-    let spaced: Vec<u8> = raw.iter().map(|b| if *b == b'+' { b' ' } else { *b }).collect();
+    let spaced: Vec<u8> = raw
+        .iter()
+        .map(|b| if *b == b'+' { b' ' } else { *b })
+        .collect();
     percent_decode(&spaced).decode_utf8_lossy().into_owned()
 }
 
-/// Every line that may be the head of a part, wherever the borders are: readers disagree about those.
+/// Every line that may be the head of a part, wherever the borders are: readers disagree about
+/// those.
 fn parts(content: &[u8], found: &mut Found<'_>) -> Result<(), FormFault> {
     let lines = content.split(|b| matches!(b, b'\r' | b'\n'));
     let mut lines = lines.filter(|line| !line.is_empty()).peekable();
@@ -189,7 +197,8 @@ fn parts(content: &[u8], found: &mut Found<'_>) -> Result<(), FormFault> {
     Ok(())
 }
 
-/// Each `name` and `filename` of a disposition: some readers take the second where the first is missing.
+/// Each `name` and `filename` of a disposition: some readers take the second where the first is
+/// missing.
 fn parameters(value: &str, found: &mut Found<'_>) -> Result<(), FormFault> {
     let lower = value.to_ascii_lowercase();
     for (at, word) in lower.match_indices("name") {
@@ -212,7 +221,11 @@ fn parameters(value: &str, found: &mut Found<'_>) -> Result<(), FormFault> {
         }
         // RFC 8187 §3.2.1: `UTF-8'en'name`.
         let tail = bare.rsplit('\'').next().unwrap_or_default();
-        let percent = |text: &str| percent_decode(text.as_bytes()).decode_utf8_lossy().into_owned();
+        let percent = |text: &str| {
+            percent_decode(text.as_bytes())
+                .decode_utf8_lossy()
+                .into_owned()
+        };
         for reading in [&percent(&bare), &percent(tail), &unescaped, &bare] {
             found.part(reading);
         }
@@ -222,8 +235,9 @@ fn parameters(value: &str, found: &mut Found<'_>) -> Result<(), FormFault> {
 
 /// A parameter's value as it stands, and with its escapes undone.
 ///
-/// No two values are read over the same text, so that all of a line take time in proportion to it: what is quoted ends at the
-/// next value's quotation mark, and what is not quoted at its `=`, which a token cannot hold (RFC 2045 §5.1).
+/// No two values are read over the same text, so that all of a line take time in proportion to it:
+/// what is quoted ends at the next value's quotation mark, and what is not quoted at its `=`, which
+/// a token cannot hold (RFC 2045 §5.1).
 fn written(text: &str) -> Result<(String, String), FormFault> {
     let Some(inner) = text.strip_prefix('"') else {
         let end = text.find([';', ' ', '\t', ',', '=']).unwrap_or(text.len());
@@ -249,7 +263,8 @@ fn written(text: &str) -> Result<(String, String), FormFault> {
 
 fn json(content: &[u8], found: &mut Found<'_>) -> Result<(), FormFault> {
     let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
-    // Where each document ends is found first: to ask the reader behind each whether it was the last takes it over all before.
+    // Where each document ends is found first: to ask the reader behind each whether it was the
+    // last takes it over all before.
     let mut documents = serde_json::Deserializer::from_slice(content).into_iter::<IgnoredAny>();
     let mut from = 0;
     while let Some(document) = documents.next() {
@@ -261,7 +276,9 @@ fn json(content: &[u8], found: &mut Found<'_>) -> Result<(), FormFault> {
             asked: false,
         };
         let mut reader = serde_json::Deserializer::from_slice(&content[from..to]);
-        members.deserialize(&mut reader).map_err(|_| FormFault::Json)?;
+        members
+            .deserialize(&mut reader)
+            .map_err(|_| FormFault::Json)?;
         from = to;
     }
     Ok(())
@@ -444,19 +461,28 @@ mod tests {
             ("text/html;charset=UTF-8", Some(FormKind::Pairs)),
             ("application/graphql", Some(FormKind::Pairs)),
             ("x", Some(FormKind::Pairs)),
-            ("application/octet-stream, text/plain", Some(FormKind::Pairs)),
+            (
+                "application/octet-stream, text/plain",
+                Some(FormKind::Pairs),
+            ),
             ("image/png, application/json", Some(FormKind::Json)),
             ("application/octet-streams", Some(FormKind::Pairs)),
         ] {
             assert_eq!(kind(text, None), Ok(expected), "{text}");
         }
-        assert_eq!(kind("application/json", Some("gzip")), Err(FormFault::Coded));
+        assert_eq!(
+            kind("application/json", Some("gzip")),
+            Err(FormFault::Coded)
+        );
         assert_eq!(kind("application/octet-stream", Some("gzip")), Ok(None));
         assert_eq!(
             kind("application/json;charset=utf-16", None),
             Err(FormFault::Charset)
         );
-        assert_eq!(kind("text/x; charset=utf-16", None), Err(FormFault::Charset));
+        assert_eq!(
+            kind("text/x; charset=utf-16", None),
+            Err(FormFault::Charset)
+        );
         assert_eq!(kind("", Some("gzip")), Err(FormFault::Coded));
     }
 
@@ -511,7 +537,8 @@ mod tests {
             "name=\"a\"; name=\"token\"",
             "name=\"%74oken\"",
         ] {
-            let text = format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\nx\r\n--b--\r\n");
+            let text =
+                format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\nx\r\n--b--\r\n");
             assert!(found(FormKind::Parts, &text) > 0, "{name}");
         }
         assert!(
@@ -528,8 +555,7 @@ mod tests {
             assert_eq!(refused, Err(FormFault::Name), "{name}");
         }
         // The text of a file is none.
-        let file =
-            "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n<input name=\"token\">\r\n--b--";
+        let file = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n<input name=\"token\">\r\n--b--";
         assert_eq!(found(FormKind::Parts, file), 0);
     }
 
@@ -571,7 +597,11 @@ mod tests {
             "x\r\nContent-ID: <",
         ] {
             let _either = FormKind::Parts.values(line(piece).as_bytes(), is_token);
-            assert!(begun.elapsed().as_secs() < 60, "{piece:?} {:?}", begun.elapsed());
+            assert!(
+                begun.elapsed().as_secs() < 60,
+                "{piece:?} {:?}",
+                begun.elapsed()
+            );
         }
         for piece in [
             "{}",
@@ -586,18 +616,28 @@ mod tests {
         ] {
             let content = piece.repeat((1 << 20) / piece.len());
             let _either = FormKind::Json.values(content.as_bytes(), is_token);
-            assert!(begun.elapsed().as_secs() < 60, "{piece:?} {:?}", begun.elapsed());
+            assert!(
+                begun.elapsed().as_secs() < 60,
+                "{piece:?} {:?}",
+                begun.elapsed()
+            );
         }
         for piece in ["token=x&", "token", "=", "&", "%", "+", "token[", "$"] {
             let content = piece.repeat((1 << 20) / piece.len());
             let _either = FormKind::Pairs.values(content.as_bytes(), is_token);
-            assert!(begun.elapsed().as_secs() < 60, "{piece:?} {:?}", begun.elapsed());
+            assert!(
+                begun.elapsed().as_secs() < 60,
+                "{piece:?} {:?}",
+                begun.elapsed()
+            );
         }
     }
 
     #[test]
     fn a_member_that_stands_there_very_often_is_kept_a_few_times() {
-        let often = FormKind::Pairs.values("token=x&".repeat(1 << 16).as_bytes(), |name| name == "token");
+        let often = FormKind::Pairs.values("token=x&".repeat(1 << 16).as_bytes(), |name| {
+            name == "token"
+        });
         let values = often.unwrap();
         assert_eq!(values.len(), MOST_VALUES + 1);
         assert_eq!(values.last(), Some(&None));

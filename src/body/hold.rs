@@ -1,4 +1,5 @@
-//! What is held in memory for exchanges, content as a whole or what undoes a coding: bounded each, and all together.
+//! What is held in memory for exchanges, content as a whole or what undoes a coding: bounded each,
+//! and all together.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -55,8 +56,9 @@ impl HoldBudget {
         })
     }
 
-    /// One session's part of this budget: it may have no more than what it leaves free. So the first takes at most a half, and
-    /// however many take what they can, there is room for one more (the dynamic thresholds of Choudhury and Hahne, 1998).
+    /// One session's part of this budget: it may have no more than what it leaves free. So the
+    /// first takes at most a half, and however many take what they can, there is room for one more
+    /// (the dynamic thresholds of Choudhury and Hahne, 1998).
     #[must_use]
     pub fn part(self: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self {
@@ -72,7 +74,8 @@ impl HoldBudget {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Takes so many bytes more; they are taken, and to be given back, also where there was no room for them.
+    /// Takes so many bytes more; they are taken, and to be given back, also where there was no room
+    /// for them.
     fn take(&self, bytes: usize) -> Result<(), HoldFault> {
         let taken = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let free = match &self.all {
@@ -174,8 +177,8 @@ impl Held {
         Ok(())
     }
 
-    /// Adds a small piece to the one before it. A piece takes more than its bytes, and keeps the buffer in which it came: content
-    /// that comes byte by byte would take many times its length.
+    /// Adds a small piece to the one before it. A piece takes more than its bytes, and keeps the
+    /// buffer in which it came: content that comes byte by byte would take many times its length.
     fn push(&mut self, piece: Bytes) {
         if piece.len() >= SMALL {
             self.pieces.push_back(piece);
@@ -233,7 +236,8 @@ impl Held {
         }
     }
 
-    /// Puts other content in its place: what is signed may be another form of what came, and is not refused for its length.
+    /// Puts other content in its place: what is signed may be another form of what came, and is not
+    /// refused for its length.
     pub fn replace(&mut self, content: Bytes) {
         self.budget.give_back(self.length);
         self.length = content.len();
@@ -268,14 +272,19 @@ mod tests {
     #[test]
     fn content_that_comes_byte_by_byte_is_held_in_few_pieces() {
         let budget = HoldBudget::new(Limit::mib(1));
-        let came = Bytes::from((0..300_000_u32).map(|n| n.to_le_bytes()[0]).collect::<Vec<u8>>());
+        let came = Bytes::from(
+            (0..300_000_u32)
+                .map(|n| n.to_le_bytes()[0])
+                .collect::<Vec<u8>>(),
+        );
         let mut held = Held::new(budget);
         let (small, large) = came.split_at(200_000);
         for at in 0..small.len() {
             held.take(came.slice(at..=at), Limit::mib(1)).unwrap();
         }
         for at in (small.len()..came.len()).step_by(10_000) {
-            held.take(came.slice(at..at + 10_000), Limit::mib(1)).unwrap();
+            held.take(came.slice(at..at + 10_000), Limit::mib(1))
+                .unwrap();
         }
         assert_eq!(
             held.pieces().count(),
@@ -288,7 +297,8 @@ mod tests {
     fn held_content_is_bounded_each_and_all_together_and_gives_its_room_back() {
         let budget = HoldBudget::new(Limit::bytes(10));
         let mut one = Held::new(budget.clone());
-        one.take(Bytes::from_static(b"123456"), Limit::bytes(6)).unwrap();
+        one.take(Bytes::from_static(b"123456"), Limit::bytes(6))
+            .unwrap();
         let over = one.take(Bytes::from_static(b"7"), Limit::bytes(6));
         assert!(matches!(over, Err(HoldFault::TooLong(_))));
         let mut two = Held::new(budget.clone());
@@ -323,7 +333,10 @@ mod tests {
         drop(over);
         let mut other = Held::new(modest.clone());
         other.take(piece(25), Limit::mib(1)).unwrap();
-        assert!(matches!(Share::of(modest.clone()).set(1), Err(HoldFault::Busy)));
+        assert!(matches!(
+            Share::of(modest.clone()).set(1),
+            Err(HoldFault::Busy)
+        ));
         let mut third = Share::of(all.part());
         third.set(12).unwrap();
         assert_eq!((greedy.taken(), modest.taken(), all.taken()), (50, 25, 87));

@@ -53,9 +53,12 @@ pub struct LimitSyntax;
 impl FromStr for Limit {
     type Err = LimitSyntax;
 
-    /// Reads digits and an optional `KiB`, `MiB` or `GiB` (powers of two only, so that nobody has to guess).
+    /// Reads digits and an optional `KiB`, `MiB` or `GiB` (powers of two only, so that nobody has
+    /// to guess).
     fn from_str(text: &str) -> Result<Self, LimitSyntax> {
-        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let split = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
         let (digits, unit) = text.split_at(split);
         let shift = match unit.trim_start_matches(' ') {
             "" | "B" | "bytes" => 0,

@@ -1,4 +1,5 @@
-//! Room: body. Content as it streams: its codings undone, its length limited and counted; held only where a signature or a form needs it.
+//! Room: body. Content as it streams: its codings undone, its length limited and counted; held only
+//! where a signature or a form needs it.
 
 mod budget;
 mod coding;
@@ -35,7 +36,8 @@ pub enum Error {
     /// More codings are stacked than are undone ([`Coding::MOST`]).
     #[error("more than {} content codings are stacked", Coding::MOST)]
     TooManyCodings,
-    /// The content is not what its label says, or damaged, or asks for a window above the coding's bound.
+    /// The content is not what its label says, or damaged, or asks for a window above the coding's
+    /// bound.
     #[error("content is not valid {0}")]
     Corrupt(Coding),
     /// The content ended inside the coded form.

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 /// Changes or checks content as it streams.
 ///
-/// What is given out must end only where [`Recode::end`] has agreed: a fault cuts the stream, so that the origin never
-/// takes what was sent for the whole.
+/// What is given out must end only where [`Recode::end`] has agreed: a fault cuts the stream, so
+/// that the origin never takes what was sent for the whole.
 pub trait Recode: Send + Sync {
     /// Takes a piece, and gives out what may go on by now.
     ///

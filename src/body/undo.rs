@@ -1,4 +1,5 @@
-//! The decoder of content codings: bounded input, bounded output, bounded work a step, whatever the ratio.
+//! The decoder of content codings: bounded input, bounded output, bounded work a step, whatever the
+//! ratio.
 
 use bytes::{Bytes, BytesMut};
 use compression_codecs::{
@@ -11,8 +12,8 @@ use super::{Coding, Error, HoldFault, Limit, Share};
 
 /// Undoes up to [`Coding::MOST`] stacked codings as the bytes come.
 ///
-/// Memory does not depend on the content: the windows of the codings (32 KiB deflate, 16 MiB brotli, 8 MiB zstd), one
-/// piece a coding, and the chunk that was fed last.
+/// Memory does not depend on the content: the windows of the codings (32 KiB deflate, 16 MiB
+/// brotli, 8 MiB zstd), one piece a coding, and the chunk that was fed last.
 pub struct Decoder {
     /// In the order of undoing: the first reads the wire.
     stages: Vec<Stage>,
@@ -29,7 +30,8 @@ pub struct Decoder {
 /// What one [`Decoder::step`] gives.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The next bytes of the identity form; at most [`Decoder::PIECE`] unless no coding was to be undone.
+    /// The next bytes of the identity form; at most [`Decoder::PIECE`] unless no coding was to be
+    /// undone.
     Piece(Bytes),
     /// Nothing yet, but there is more to do: let others run, then step again.
     Busy,
@@ -43,7 +45,8 @@ impl Decoder {
     /// The most bytes of one piece.
     pub const PIECE: usize = 32 << 10;
 
-    /// A decoder for codings in the order in which they were applied, as [`Coding::parse_list`] gives them.
+    /// A decoder for codings in the order in which they were applied, as [`Coding::parse_list`]
+    /// gives them.
     ///
     /// # Errors
     /// [`Error::TooManyCodings`] above [`Coding::MOST`].
@@ -52,7 +55,11 @@ impl Decoder {
             return Err(Error::TooManyCodings);
         }
         Ok(Self {
-            stages: codings.iter().rev().map(|&coding| Stage::new(coding)).collect(),
+            stages: codings
+                .iter()
+                .rev()
+                .map(|&coding| Stage::new(coding))
+                .collect(),
             plain: Bytes::new(),
             ended: false,
             limit: None,
@@ -105,7 +112,8 @@ impl Decoder {
     /// Does a bounded piece of work.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Truncated`], [`Error::Trailing`] or [`Error::TooLong`]; the decoder is of no use then.
+    /// [`Error::Corrupt`], [`Error::Truncated`], [`Error::Trailing`] or [`Error::TooLong`]; the
+    /// decoder is of no use then.
     pub fn step(&mut self) -> Result<Step, Error> {
         self.refills = 0;
         let step = match self.stages.len() {
@@ -132,7 +140,8 @@ impl Decoder {
             let step = match index {
                 0 if self.ended => Step::End,
                 0 => Step::Starved,
-                // A stage can eat without end and give nothing (empty gzip members, skippable zstd frames).
+                // A stage can eat without end and give nothing (empty gzip members, skippable zstd
+                // frames).
                 _ if self.refills == REFILLS => Step::Busy,
                 _ => {
                     self.refills += 1;
@@ -189,7 +198,11 @@ impl Stage {
             Coding::Deflate => Codec::Unsure(None),
             Coding::Brotli => Codec::Brotli(BrotliDecoder::new()),
             // RFC 9659 §3: a decoder for the content coding needs no window above 8 MiB.
-            Coding::Zstd => Codec::Zstd(ZstdDecoder::new_with_params(&[DParameter::window_log_max(23)])),
+            Coding::Zstd => {
+                Codec::Zstd(ZstdDecoder::new_with_params(&[DParameter::window_log_max(
+                    23,
+                )]))
+            }
         };
         Self {
             coding,
@@ -213,14 +226,16 @@ impl Stage {
         Ok(None)
     }
 
-    /// Prepares for the next byte of input: a new member after a complete one, and the checks of a first byte.
+    /// Prepares for the next byte of input: a new member after a complete one, and the checks of a
+    /// first byte.
     fn enter(&mut self) -> Result<(), Error> {
         let Some(&first) = self.input.first() else {
             return Ok(());
         };
         match (self.place, &mut self.codec) {
             (Place::Inside, _) => {}
-            // RFC 7932 §9.1 has no window code 0010001; it opens the large-window form, with windows up to 1 GiB.
+            // RFC 7932 §9.1 has no window code 0010001; it opens the large-window form, with
+            // windows up to 1 GiB.
             (Place::Start, Codec::Brotli(_)) if first & 0x7f == 0x11 => {
                 return Err(Error::Corrupt(self.coding));
             }
@@ -243,7 +258,8 @@ impl Stage {
         let mut output = WriteBuffer::new_initialized(&mut self.scratch);
         let drain = self.input.is_empty();
         let done = match &mut self.codec {
-            // The flate decoders call an empty input an error; `flush` is how they give what they hold.
+            // The flate decoders call an empty input an error; `flush` is how they give what they
+            // hold.
             Codec::Gzip(codec) if drain => codec.flush(&mut output).map(|_| false),
             Codec::Zlib(codec) if drain => codec.flush(&mut output).map(|_| false),
             Codec::Deflate(codec) if drain => codec.flush(&mut output).map(|_| false),
@@ -267,7 +283,8 @@ impl Stage {
         Ok(written)
     }
 
-    /// Decides between zlib and bare deflate by the two bytes of RFC 1950 §2.2, then puts them back in front.
+    /// Decides between zlib and bare deflate by the two bytes of RFC 1950 §2.2, then puts them back
+    /// in front.
     fn sniff(&mut self, held: Option<u8>) {
         let (cmf, flg) = match (held, &self.input[..]) {
             (None, &[cmf, flg, ..]) | (Some(cmf), &[flg, ..]) => (cmf, flg),
@@ -293,7 +310,8 @@ impl Stage {
         }
     }
 
-    /// Checks that the content ended where its coded form did; empty content is complete under every label.
+    /// Checks that the content ended where its coded form did; empty content is complete under
+    /// every label.
     fn finish(&mut self) -> Result<(), Error> {
         if self.place != Place::Inside {
             return Ok(());

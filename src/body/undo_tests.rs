@@ -55,7 +55,10 @@ fn bare_deflate(plain: &[u8]) -> Vec<u8> {
 }
 
 /// Decodes chunks to the end; checks that no piece is longer than it may be.
-fn decode<'a>(codings: &[Coding], chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8>, Error> {
+fn decode<'a>(
+    codings: &[Coding],
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Vec<u8>, Error> {
     let mut decoder = Decoder::new(codings)?;
     let mut plain = Vec::new();
     let mut chunks = chunks.into_iter();
@@ -253,9 +256,25 @@ fn empty_content_is_complete_under_every_label() {
 
 #[test]
 fn a_window_above_the_codings_bound_is_refused() {
-    // RFC 8878 §3.1.1.1.2: exponent 14 of the window descriptor is 16 MiB; 13 is the 8 MiB that RFC 9659 admits.
-    let frame = |exponent: u8| [0x28, 0xb5, 0x2f, 0xfd, 0x00, exponent << 3, 0x01, 0x00, 0x00];
-    assert_eq!(decode(&[Coding::Zstd], [&frame(13)[..]]).as_deref(), Ok(&b""[..]));
+    // RFC 8878 §3.1.1.1.2: exponent 14 of the window descriptor is 16 MiB; 13 is the 8 MiB that RFC
+    // 9659 admits.
+    let frame = |exponent: u8| {
+        [
+            0x28,
+            0xb5,
+            0x2f,
+            0xfd,
+            0x00,
+            exponent << 3,
+            0x01,
+            0x00,
+            0x00,
+        ]
+    };
+    assert_eq!(
+        decode(&[Coding::Zstd], [&frame(13)[..]]).as_deref(),
+        Ok(&b""[..])
+    );
     assert_eq!(
         decode(&[Coding::Zstd], [&frame(14)[..]]),
         Err(Error::Corrupt(Coding::Zstd))
@@ -294,7 +313,9 @@ fn a_bomb_comes_in_pieces_and_stops_at_the_limit() {
             }
         };
         assert_eq!(error, Error::TooLong(limit));
-        assert!(produced <= limit.as_bytes() && produced + Decoder::PIECE as u64 > limit.as_bytes());
+        assert!(
+            produced <= limit.as_bytes() && produced + Decoder::PIECE as u64 > limit.as_bytes()
+        );
     }
 }
 

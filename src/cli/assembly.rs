@@ -87,27 +87,39 @@ impl Assembly {
         })
     }
 
-    /// Opens a session: its phantoms are issued, its CA is made, and its requests are known from now on.
+    /// Opens a session: its phantoms are issued, its CA is made, and its requests are known from
+    /// now on.
     ///
     /// # Errors
-    /// A [`Failure`] where a secret that must be looked at cannot be had, or its shape leaves no room for a phantom.
+    /// A [`Failure`] where a secret that must be looked at cannot be had, or its shape leaves no
+    /// room for a phantom.
     pub async fn open(
         &self,
         id: &SessionId,
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
         let credentials = &self.shared.credentials;
-        // A key for each session: with one for all, a phantom would be as good in another session (threats H11).
+        // A key for each session: with one for all, a phantom would be as good in another session
+        // (threats H11).
         let key = PhantomKey::random().map_err(no_randomness)?;
         let phantoms: Phantoms = credentials.issue(&key, |_| true).await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
                 .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
         })?;
-        let groups: Vec<Arc<str>> = groups.iter().map(|group| Arc::from(group.as_str())).collect();
+        let groups: Vec<Arc<str>> = groups
+            .iter()
+            .map(|group| Arc::from(group.as_str()))
+            .collect();
         let ends = Instant::now() + self.config.ca.lifetime;
         let bindings = credentials.bindings().clone();
-        let session = Arc::new(Session::new(id.clone(), groups, bindings, phantoms, Some(ends)));
+        let session = Arc::new(Session::new(
+            id.clone(),
+            groups,
+            bindings,
+            phantoms,
+            Some(ends),
+        ));
         let ca = self.ca(&session)?;
         self.shared.sessions.enter(session.clone());
         Ok((session, ca))
@@ -132,8 +144,9 @@ impl Assembly {
         Ok(Arc::new(ca))
     }
 
-    /// The hosts that policy can ever permit, where that list is closed. Policies that are read from files may change
-    /// while the session lives, so only a set that is fixed for its life constrains the CA.
+    /// The hosts that policy can ever permit, where that list is closed. Policies that are read
+    /// from files may change while the session lives, so only a set that is fixed for its life
+    /// constrains the CA.
     fn constraints(&self) -> Option<Vec<Host>> {
         if !self.config.policy.files.is_empty() {
             return None;
@@ -190,19 +203,24 @@ fn sources(config: &Config, flags: &str) -> Result<Vec<Source>, Failure> {
     Ok(sources)
 }
 
-/// Flags and presets as Cedar: what is allowed, and what is lent where it is bound. Where policies come from files,
-/// those say which credential is lent to whom.
+/// Flags and presets as Cedar: what is allowed, and what is lent where it is bound. Where policies
+/// come from files, those say which credential is lent to whom.
 fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindings) -> String {
     let mut permits = BTreeSet::new();
     for one in allowed {
-        permits.insert(quick::permit_host(None, &one.host.to_string(), Some(one.port)));
+        permits.insert(quick::permit_host(
+            None,
+            &one.host.to_string(),
+            Some(one.port),
+        ));
     }
     if config.policy.files.is_empty() {
         let lendable = |binding: &&Binding| !matches!(binding.role, Role::Part(_));
         for binding in bindings.all().filter(lendable) {
             for origin in &binding.origins {
                 let host = origin.hosts.to_string();
-                // Below a domain of a cloud strangers have names, too: only what is signed may go there.
+                // Below a domain of a cloud strangers have names, too: only what is signed may go
+                // there.
                 permits.insert(match (binding.signing(), &origin.hosts) {
                     (Some(_), HostPattern::Below(_)) => {
                         quick::permit_with(None, &binding.credential, &host, Some(origin.port))
@@ -239,9 +257,12 @@ fn log(config: &Config) -> Result<Log, Failure> {
         ..audit::Settings::at(&path)
     };
     Log::open(&settings).map_err(|error| {
-        Failure::new(format!("the audit log `{}` cannot be opened", path.display()))
-            .because(chain(&error))
-            .next("name another file with `--audit FILE` or `[audit] path`")
+        Failure::new(format!(
+            "the audit log `{}` cannot be opened",
+            path.display()
+        ))
+        .because(chain(&error))
+        .next("name another file with `--audit FILE` or `[audit] path`")
     })
 }
 
@@ -293,13 +314,17 @@ fn limits(config: &Config) -> Limits {
 /// # Errors
 /// A [`Failure`] for a file of roots or an identity that cannot be read.
 pub fn origins(config: &Config) -> Result<OriginSettings, Failure> {
-    // The first rule that covers an origin holds, and the one of the very host, else of the longest domain, must be it.
+    // The first rule that covers an origin holds, and the one of the very host, else of the longest
+    // domain, must be it.
     let mut ordered: Vec<&config::OriginRule> = config.origins.iter().collect();
     ordered.sort_by_key(|rule| match &rule.matches.hosts {
         HostPattern::Exact(_) => (0, 0),
         HostPattern::Below(domain) => (1, usize::MAX - domain.as_str().len()),
     });
-    let rules = ordered.into_iter().map(origin).collect::<Result<Vec<_>, _>>()?;
+    let rules = ordered
+        .into_iter()
+        .map(origin)
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(OriginSettings {
         rules,
         resolver: ResolverSettings {

@@ -22,7 +22,8 @@ pub(super) enum Audit {
 /// Checks audit logs.
 #[derive(Args)]
 pub(super) struct Verify {
-    /// The files of one log, in any order, with what they were rotated into [default: that of `--config`, or those of your state directory]
+    /// The files of one log, in any order, with what they were rotated into [default: that of
+    /// `--config`, or those of your state directory]
     files: Vec<PathBuf>,
     /// A record that must be there, as `gateway audit verify` printed it earlier: finds a cut end
     #[arg(long, value_name = "SEQ:HASH")]
@@ -60,10 +61,10 @@ impl Verify {
             logs::chains(&self.files, config.as_ref())?
         };
         if chains.len() > 1 && (expected.base.is_some() || expected.head.is_some()) {
-            return Err(
-                Failure::usage("`--head` and `--base` are about one log, and there are several")
-                    .next("name its files"),
-            );
+            return Err(Failure::usage(
+                "`--head` and `--base` are about one log, and there are several",
+            )
+            .next("name its files"));
         }
         let mut holds = true;
         let mut documents = Vec::new();

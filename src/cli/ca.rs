@@ -64,13 +64,18 @@ impl Ca {
         });
         match sessions[..] {
             [session] => Ok(session),
-            [] => Err(Failure::usage("no listener has that session").next("name one of a [[listener]]")),
-            _ => Err(Failure::usage("several sessions have a listener").next("name one: `--session NAME`")),
+            [] => {
+                Err(Failure::usage("no listener has that session")
+                    .next("name one of a [[listener]]"))
+            }
+            _ => Err(Failure::usage("several sessions have a listener")
+                .next("name one: `--session NAME`")),
         }
     }
 }
 
-/// The file that the configuration names for a session, and its content, which is a certificate and nothing else.
+/// The file that the configuration names for a session, and its content, which is a certificate and
+/// nothing else.
 ///
 /// # Errors
 /// A [`Failure`] where none is named, it is not there, or it is no certificate.
@@ -80,7 +85,9 @@ pub(super) fn certificate(
 ) -> Result<(std::path::PathBuf, Vec<u8>), Failure> {
     let path = config.ca.certificate_of(session).ok_or_else(|| {
         Failure::usage("the configuration writes no CA certificate")
-            .because("`certificate` of [ca] is not set, and the CA lives in the gateway's memory alone")
+            .because(
+                "`certificate` of [ca] is not set, and the CA lives in the gateway's memory alone",
+            )
             .next("add `[ca]` with `certificate = \"ca.pem\"` and start `gateway serve` again")
     })?;
     let pem = std::fs::read(&path).map_err(|error| {

@@ -85,18 +85,24 @@ impl Demo {
 /// A [`Failure`] where the system gives no random bytes.
 pub(super) fn secret() -> Result<String, Failure> {
     let mut bytes = [0; 36];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::new("the system gives no random bytes").because(error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Failure::new("the system gives no random bytes").because(error.to_string())
+    })?;
     let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let letter = |byte: &u8| char::from(letters[usize::from(*byte) % letters.len()]);
     Ok(bytes
         .iter()
         .map(letter)
-        .fold(String::from("demo_"), |text, letter| text + &letter.to_string()))
+        .fold(String::from("demo_"), |text, letter| {
+            text + &letter.to_string()
+        }))
 }
 
 /// What the origin saw, and its answer, which echoes the credential as a debugging page would.
-fn answer(screen: &Screen, request: &http::Request<hyper::body::Incoming>) -> Response<Full<Bytes>> {
+fn answer(
+    screen: &Screen,
+    request: &http::Request<hyper::body::Incoming>,
+) -> Response<Full<Bytes>> {
     let seen = request
         .headers()
         .get(AUTHORIZATION)
@@ -106,7 +112,9 @@ fn answer(screen: &Screen, request: &http::Request<hyper::body::Incoming>) -> Re
         screen.paint(Paint::Bold, "origin  "),
         screen.paint(Paint::Red, &safe(seen))
     ));
-    Response::new(Full::new(Bytes::from(format!("{{\"you_sent\":\"{seen}\"}}\n"))))
+    Response::new(Full::new(Bytes::from(format!(
+        "{{\"you_sent\":\"{seen}\"}}\n"
+    ))))
 }
 
 /// What runs inside: a plain HTTPS client that knows nothing of a gateway.
@@ -114,9 +122,10 @@ fn answer(screen: &Screen, request: &http::Request<hyper::body::Incoming>) -> Re
 /// # Errors
 /// A [`Failure`] where what the demo is to show does not hold.
 pub fn client(screen: &Screen) -> Result<Code, Failure> {
-    let phantom =
-        std::env::var(VARIABLE).map_err(|_| Failure::usage(format!("`{CLIENT}` is for the demo itself")))?;
-    let say = |text: String| screen.note(format!("{} {text}", screen.paint(Paint::Bold, "sandbox ")));
+    let phantom = std::env::var(VARIABLE)
+        .map_err(|_| Failure::usage(format!("`{CLIENT}` is for the demo itself")))?;
+    let say =
+        |text: String| screen.note(format!("{} {text}", screen.paint(Paint::Bold, "sandbox ")));
     say(format!(
         "holds {VARIABLE}={}",
         screen.paint(Paint::Green, &phantom)
@@ -141,12 +150,16 @@ pub fn client(screen: &Screen) -> Result<Code, Failure> {
         .unwrap_or_default();
     say(format!("got   {status} {}", safe(&reason)));
     if status != 403 {
-        return Err(Failure::new("the demo failed").because("a misplaced phantom should be refused"));
+        return Err(
+            Failure::new("the demo failed").because("a misplaced phantom should be refused")
+        );
     }
     say(format!("asks  https://{OTHER_HOST}/, which nothing allows"));
     match (OTHER_HOST, 443).to_socket_addrs() {
         Ok(_) => {
-            return Err(Failure::new("the demo failed").because("a name that nothing allows was resolved"));
+            return Err(
+                Failure::new("the demo failed").because("a name that nothing allows was resolved")
+            );
         }
         Err(_) => say(String::from("got   no such name")),
     }
@@ -155,11 +168,16 @@ pub fn client(screen: &Screen) -> Result<Code, Failure> {
 
 fn get(host: &str, target: &str, token: &str) -> Result<(u16, String), Failure> {
     exchange(host, target, token).map_err(|error| {
-        Failure::new(format!("the sandbox's client could not ask {host}")).because(error.to_string())
+        Failure::new(format!("the sandbox's client could not ask {host}"))
+            .because(error.to_string())
     })
 }
 
-fn exchange(host: &str, target: &str, token: &str) -> Result<(u16, String), Box<dyn std::error::Error>> {
+fn exchange(
+    host: &str,
+    target: &str,
+    token: &str,
+) -> Result<(u16, String), Box<dyn std::error::Error>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(trust::CERTIFICATE)? {
         roots.add(certificate?)?;
@@ -170,7 +188,8 @@ fn exchange(host: &str, target: &str, token: &str) -> Result<(u16, String), Box<
         .with_no_client_auth();
     let stream = TcpStream::connect((host, 443))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let connection = ClientConnection::new(Arc::new(config), ServerName::try_from(host.to_owned())?)?;
+    let connection =
+        ClientConnection::new(Arc::new(config), ServerName::try_from(host.to_owned())?)?;
     let mut stream = StreamOwned::new(connection, stream);
     let mut request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
     if !token.is_empty() {
@@ -180,7 +199,9 @@ fn exchange(host: &str, target: &str, token: &str) -> Result<(u16, String), Box<
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
-    let (head, content) = answer.split_once("\r\n\r\n").ok_or("the answer has no head")?;
+    let (head, content) = answer
+        .split_once("\r\n\r\n")
+        .ok_or("the answer has no head")?;
     let status = head
         .split(' ')
         .nth(1)

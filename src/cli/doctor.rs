@@ -34,8 +34,8 @@ const HOST: &str = "doctor.gateway.test";
 /// What a client's output holds if the origin took its credential.
 const MARK: &str = "gateway-doctor-ok";
 
-/// Tell which of your clients get through, with a phantom and no setting of theirs; or whether the sandbox holds; or what the
-/// credentials of a configuration lack
+/// Tell which of your clients get through, with a phantom and no setting of theirs; or whether the
+/// sandbox holds; or what the credentials of a configuration lack
 #[derive(Args)]
 pub struct Doctor {
     /// Try every known way out of the sandbox instead, and print each verdict
@@ -59,7 +59,11 @@ impl Doctor {
             return credentials::run(config, screen);
         }
         let secret = demo::secret()?;
-        let mut arguments = vec!["gateway".into(), CLIENTS.into(), checks::found().join(",").into()];
+        let mut arguments = vec![
+            "gateway".into(),
+            CLIENTS.into(),
+            checks::found().join(",").into(),
+        ];
         if screen.json() {
             arguments.push("--json".into());
         }
@@ -77,8 +81,9 @@ impl Doctor {
     /// A [`Failure`], which the launcher was told.
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
         let runtime = super::serving::runtime()?;
-        let secret = std::env::var(VARIABLE)
-            .map_err(|_| Failure::usage("the gateway process of `doctor` is for `doctor` itself"))?;
+        let secret = std::env::var(VARIABLE).map_err(|_| {
+            Failure::usage("the gateway process of `doctor` is for `doctor` itself")
+        })?;
         let assembly = runtime.block_on(async {
             let origin = Embedded::serve(HOST, Arc::new(move |request| answer(&secret, request))).await?;
             let text = format!(
@@ -93,13 +98,16 @@ impl Doctor {
     }
 }
 
-/// Runs every client that is here: the sandbox's command. `outside` names those that are there outside it, with commas.
+/// Runs every client that is here: the sandbox's command. `outside` names those that are there
+/// outside it, with commas.
 ///
 /// # Errors
 /// A [`Failure`] where it is not run by `doctor`.
 pub fn clients(screen: &Screen, outside: &str) -> Result<Code, Failure> {
     if std::env::var_os(VARIABLE).is_none() {
-        return Err(Failure::usage(format!("`{CLIENTS}` is for `doctor` itself")));
+        return Err(Failure::usage(format!(
+            "`{CLIENTS}` is for `doctor` itself"
+        )));
     }
     checks::run(screen, &outside.split(',').collect::<Vec<_>>())
 }
@@ -107,7 +115,9 @@ pub fn clients(screen: &Screen, outside: &str) -> Result<Code, Failure> {
 /// The origin: to whoever shows the secret, as much of each protocol as its client asks for.
 fn answer(secret: &str, request: &http::Request<hyper::body::Incoming>) -> Response<Full<Bytes>> {
     if !shows(secret, request.headers().get(AUTHORIZATION)) {
-        let mut response = Response::new(Full::new(Bytes::from_static(b"no credential, or another one\n")));
+        let mut response = Response::new(Full::new(Bytes::from_static(
+            b"no credential, or another one\n",
+        )));
         *response.status_mut() = StatusCode::UNAUTHORIZED;
         let challenge = HeaderValue::from_static("Basic realm=\"doctor\"");
         response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
@@ -142,7 +152,10 @@ fn page(path: &str) -> (StatusCode, &'static str, String) {
         "/token" => ("text/plain", format!("{MARK}\n")),
         // One branch, as git's "smart" protocol of version 0 advertises it.
         "/git/info/refs" => {
-            let line = format!("{} refs/heads/{MARK}\0 agent=doctor\n", "0".repeat(39) + "1");
+            let line = format!(
+                "{} refs/heads/{MARK}\0 agent=doctor\n",
+                "0".repeat(39) + "1"
+            );
             let content = format!(
                 "001e# service=git-upload-pack\n0000{:04x}{line}0000",
                 line.len() + 4

@@ -1,4 +1,5 @@
-//! An origin inside the gateway process, for `demo` and `doctor`: real TLS on loopback, with a CA of its own.
+//! An origin inside the gateway process, for `demo` and `doctor`: real TLS on loopback, with a CA
+//! of its own.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -38,12 +39,15 @@ impl Embedded {
     /// # Errors
     /// A [`Failure`] where no port or no key can be had.
     pub async fn serve(host: &str, answer: Answer) -> Result<Self, Failure> {
-        let failed = |why: String| Failure::new("the embedded origin cannot be started").because(why);
+        let failed =
+            |why: String| Failure::new("the embedded origin cannot be started").because(why);
         let (config, root) = certified(host).map_err(|error| failed(error.to_string()))?;
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await
             .map_err(|error| failed(error.to_string()))?;
-        let address = listener.local_addr().map_err(|error| failed(error.to_string()))?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| failed(error.to_string()))?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -51,7 +55,11 @@ impl Embedded {
             }
         });
         let host = Host::parse(host.as_bytes()).map_err(|error| failed(error.to_string()))?;
-        Ok(Self { address, root, host })
+        Ok(Self {
+            address,
+            root,
+            host,
+        })
     }
 
     /// How the gateway reaches and verifies it: as any origin with a private root.
@@ -73,7 +81,9 @@ impl Embedded {
     }
 }
 
-fn certified(host: &str) -> Result<(ServerConfig, CertificateDer<'static>), Box<dyn std::error::Error>> {
+fn certified(
+    host: &str,
+) -> Result<(ServerConfig, CertificateDer<'static>), Box<dyn std::error::Error>> {
     let mut root = CertificateParams::new(Vec::new())?;
     root.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     root.key_usages = vec![KeyUsagePurpose::KeyCertSign];

@@ -1,4 +1,5 @@
-//! `gateway env`: the variables that make a client use a running `gateway serve`, trust it and hold its phantoms.
+//! `gateway env`: the variables that make a client use a running `gateway serve`, trust it and hold
+//! its phantoms.
 
 use std::path::Path;
 
@@ -77,9 +78,18 @@ impl Env {
             [listener] => Ok(listener),
             [] => Err(Failure::usage("no proxy listener fits")
                 .next("add a [[listener]] with `kind = \"proxy\"`, or name another `--session`")),
-            [first, ..] if proxies.iter().all(|listener| listener.session == first.session) => Ok(first),
+            [first, ..]
+                if proxies
+                    .iter()
+                    .all(|listener| listener.session == first.session) =>
+            {
+                Ok(first)
+            }
             _ => {
-                let names: Vec<_> = proxies.iter().map(|listener| listener.session.as_str()).collect();
+                let names: Vec<_> = proxies
+                    .iter()
+                    .map(|listener| listener.session.as_str())
+                    .collect();
                 Err(Failure::usage("several sessions have a listener")
                     .next(format!("name one: `--session` {}", names.join(" or "))))
             }
@@ -87,7 +97,8 @@ impl Env {
     }
 }
 
-/// The variables that point to the proxy. The password is not printed: it is in the store that the configuration names.
+/// The variables that point to the proxy. The password is not printed: it is in the store that the
+/// configuration names.
 fn proxy(listener: &Listener) -> Vec<(String, String)> {
     let address = listener.address;
     let user = match &listener.kind {
@@ -102,14 +113,17 @@ fn proxy(listener: &Listener) -> Vec<(String, String)> {
         .into_iter()
         .map(|name| (name.to_owned(), url.clone()))
         .collect();
-    variables.push((String::from("ALL_PROXY"), format!("socks5h://{user}{address}")));
+    variables.push((
+        String::from("ALL_PROXY"),
+        format!("socks5h://{user}{address}"),
+    ));
     // Node reads the proxy's variables from version 24 on, and only where this is set.
     variables.push((String::from("NODE_USE_ENV_PROXY"), String::from("1")));
     variables
 }
 
-/// The variables that make clients trust the CA. It may stand alone: no connection passes the gateway untouched. Java takes
-/// no such file.
+/// The variables that make clients trust the CA. It may stand alone: no connection passes the
+/// gateway untouched. Java takes no such file.
 fn trusting(certificate: &Path) -> impl Iterator<Item = (String, String)> {
     let path = certificate.display().to_string();
     trust::VARIABLES
@@ -118,13 +132,16 @@ fn trusting(certificate: &Path) -> impl Iterator<Item = (String, String)> {
         .map(move |variable| (variable.name.to_owned(), path.clone()))
 }
 
-/// The phantoms of a file. What is printed becomes part of a shell, so no line is taken whose variable the configuration does
-/// not know: it knows none that steers a shell or a program.
+/// The phantoms of a file. What is printed becomes part of a shell, so no line is taken whose
+/// variable the configuration does not know: it knows none that steers a shell or a program.
 fn phantoms(file: &Path, known: &[&str]) -> Result<Vec<(String, String)>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::new(format!("the phantoms in `{}` cannot be read", file.display()))
-            .because(error.to_string())
-            .next("`gateway serve` writes them when it starts: is it running?")
+        Failure::new(format!(
+            "the phantoms in `{}` cannot be read",
+            file.display()
+        ))
+        .because(error.to_string())
+        .next("`gateway serve` writes them when it starts: is it running?")
     })?;
     let lines = text.lines().filter_map(|line| line.split_once('='));
     let line = |(name, value): (&str, &str)| {
@@ -141,8 +158,8 @@ fn phantoms(file: &Path, known: &[&str]) -> Result<Vec<(String, String)>, Failur
     lines.map(line).collect()
 }
 
-/// A line of the file of phantoms. The value stands as it is; a private key of several lines in double quotes, with `\n` for each
-/// line's end, as readers of such files take it.
+/// A line of the file of phantoms. The value stands as it is; a private key of several lines in
+/// double quotes, with `\n` for each line's end, as readers of such files take it.
 pub(super) fn quoted(name: &str, value: &str) -> String {
     if !value.starts_with('"') && !value.contains(char::is_control) {
         return format!("{name}={value}\n");
@@ -160,7 +177,10 @@ pub(super) fn quoted(name: &str, value: &str) -> String {
 }
 
 fn unquoted(value: &str) -> String {
-    let Some(inner) = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+    let Some(inner) = value
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+    else {
         return value.to_owned();
     };
     let mut chars = inner.chars();
@@ -186,7 +206,9 @@ impl Form {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         // A private key has lines, which shells keep between quotes.
-        let odd = |char: char| char.is_control() && !(self != Self::Dotenv && matches!(char, '\n' | '\r'));
+        let odd = |char: char| {
+            char.is_control() && !(self != Self::Dotenv && matches!(char, '\n' | '\r'))
+        };
         if self == Self::Dotenv && plain && value.contains(['\n', '\r']) {
             return Err(Failure::new(format!("`{name}` cannot be written for an env file"))
                 .because("it is a private key of several lines, and such files have one line a variable")
@@ -280,7 +302,10 @@ mod tests {
             .write_all(format!("{line}\n").as_bytes())
             .unwrap();
         let output = shell.wait_with_output().unwrap();
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{value}."));
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            format!("{value}.")
+        );
     }
 
     #[test]

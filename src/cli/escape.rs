@@ -1,7 +1,9 @@
-//! `gateway doctor --escape`: a published list of ways out of the sandbox, each tried, each verdict printed.
+//! `gateway doctor --escape`: a published list of ways out of the sandbox, each tried, each verdict
+//! printed.
 //!
-//! The process that was typed plants what the probes look for (servers, sockets, a secret file, a process to read) and
-//! starts a sandbox of the kind that `exec` makes; inside, this very program tries every way out.
+//! The process that was typed plants what the probes look for (servers, sockets, a secret file, a
+//! process to read) and starts a sandbox of the kind that `exec` makes; inside, this very program
+//! tries every way out.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,14 +29,17 @@ pub struct Probe {}
 /// # Errors
 /// A [`Failure`] where nothing could be tried.
 pub fn check(screen: &Screen) -> Result<Code, Failure> {
-    let failed =
-        |why: std::io::Error| Failure::new("the escapes could not be tried").because(why.to_string());
+    let failed = |why: std::io::Error| {
+        Failure::new("the escapes could not be tried").because(why.to_string())
+    };
     let summary = launch::summary(&Launch::default()).map_err(exec::not_launched)?;
     let (mut targets, mut guard) =
         escape::plant(state::home().as_deref(), &summary.working_directory).map_err(failed)?;
     if summary.persistent {
-        // Root's probes run as another user, who must be able to write there, as in a project of theirs.
-        let owner = Some(summary.user.uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
+        // Root's probes run as another user, who must be able to write there, as in a project of
+        // theirs.
+        let owner =
+            Some(summary.user.uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
         guard
             .plant_repositories(&mut targets, &summary.working_directory, owner)
             .map_err(failed)?;
@@ -61,7 +66,10 @@ pub fn check(screen: &Screen) -> Result<Code, Failure> {
     match ended.code() {
         Some(0) if breaches.is_empty() => Ok(Code::Ok),
         Some(0 | 1) => Ok(Code::Failed),
-        _ => Err(Failure::new("the escapes could not be tried").because("the sandbox was not started")),
+        _ => {
+            Err(Failure::new("the escapes could not be tried")
+                .because("the sandbox was not started"))
+        }
     }
 }
 

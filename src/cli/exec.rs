@@ -1,8 +1,8 @@
 //! `gateway exec -- CMD`: a sandbox for one command, and the data path behind it.
 //!
-//! Three processes. The one that was typed starts the *gateway process*, which alone reads secrets, and then becomes the
-//! *launcher* by a fresh image with a scrubbed environment, so that it is the shell's job and holds nothing. The launcher
-//! makes the sandbox and runs CMD in it.
+//! Three processes. The one that was typed starts the *gateway process*, which alone reads secrets,
+//! and then becomes the *launcher* by a fresh image with a scrubbed environment, so that it is the
+//! shell's job and holds nothing. The launcher makes the sandbox and runs CMD in it.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -46,10 +46,12 @@ pub struct Exec {
     /// Let the command make user namespaces of its own (Chromium, bubblewrap, podman)
     #[arg(long)]
     allow_userns: bool,
-    /// Let the command change settings and hooks of git in the project, which your own git obeys later
+    /// Let the command change settings and hooks of git in the project, which your own git obeys
+    /// later
     #[arg(long)]
     writable_git: bool,
-    /// Refuse new and changed files that tools run by themselves (Makefile, package.json, .envrc, .vscode …)
+    /// Refuse new and changed files that tools run by themselves (Makefile, package.json, .envrc,
+    /// .vscode …)
     #[arg(long)]
     guard_tools: bool,
     /// The command and its arguments
@@ -58,7 +60,8 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// Makes the sandbox and runs the command; returns only where that fails before anything was started.
+    /// Makes the sandbox and runs the command; returns only where that fails before anything was
+    /// started.
     ///
     /// # Errors
     /// A [`Failure`] with what is wrong; the command was never started.
@@ -78,7 +81,8 @@ impl Exec {
         start(launch, &[])
     }
 
-    /// Serves the sandbox that the launcher makes: the gateway process, whose standard input is the enrolment socket.
+    /// Serves the sandbox that the launcher makes: the gateway process, whose standard input is the
+    /// enrolment socket.
     ///
     /// # Errors
     /// A [`Failure`], which the launcher was told.
@@ -90,14 +94,20 @@ impl Exec {
             runtime.block_on(expanded.discover(super::assembly::origins(&config)?, &screen));
             Assembly::new(config, expanded)
         });
-        serve_on(&runtime, gateway, assembly, (!self.run.quiet).then_some(&screen))
+        serve_on(
+            &runtime,
+            gateway,
+            assembly,
+            (!self.run.quiet).then_some(&screen),
+        )
     }
 
     fn config(&self) -> Result<Config, Failure> {
         self.run.config(&super::presets::known_variable)
     }
 
-    /// Without a word of what is wanted, every variable that a preset knows is lent to its own hosts.
+    /// Without a word of what is wanted, every variable that a preset knows is lent to its own
+    /// hosts.
     fn virtualises_known(&self) -> bool {
         self.run.says_nothing()
     }
@@ -143,9 +153,13 @@ fn user(name: &str) -> Result<launch::User, Failure> {
     })
 }
 
-/// A secret's command runs outside the sandbox, so nothing that decides what it is may lie where the workload can change it
-/// for good: neither the program, nor a link on its way, nor its interpreter.
-fn refuse_programs_of_the_workload(expanded: &Expanded, summary: &launch::Summary) -> Result<(), Failure> {
+/// A secret's command runs outside the sandbox, so nothing that decides what it is may lie where
+/// the workload can change it for good: neither the program, nor a link on its way, nor its
+/// interpreter.
+fn refuse_programs_of_the_workload(
+    expanded: &Expanded,
+    summary: &launch::Summary,
+) -> Result<(), Failure> {
     let own = summary.persistent.then_some(&summary.working_directory);
     let writable = || summary.projects.iter().chain(own);
     for binding in &expanded.bindings {
@@ -170,10 +184,15 @@ fn refuse_programs_of_the_workload(expanded: &Expanded, summary: &launch::Summar
     Ok(())
 }
 
-/// Refuses a log where the command could read or change it, and makes its folder, so that the sandbox hides that as a whole.
+/// Refuses a log where the command could read or change it, and makes its folder, so that the
+/// sandbox hides that as a whole.
 ///
-/// A log turns over when the command makes it, and files that come later cannot be hidden one by one.
-fn keep_records_from_the_workload(config: &Config, summary: &launch::Summary) -> Result<(), Failure> {
+/// A log turns over when the command makes it, and files that come later cannot be hidden one by
+/// one.
+fn keep_records_from_the_workload(
+    config: &Config,
+    summary: &launch::Summary,
+) -> Result<(), Failure> {
     // Where there is no folder at all, the gateway process says so.
     let Some(folder) = config.audit_folder() else {
         return Ok(());
@@ -195,7 +214,10 @@ fn keep_records_from_the_workload(config: &Config, summary: &launch::Summary) ->
     }
     let inside = [summary.home.path(), &summary.working_directory];
     let inside = inside.into_iter().chain(shared().map(PathBuf::as_path));
-    if let Some(inside) = inside.into_iter().find(|inside| inside.starts_with(&folder)) {
+    if let Some(inside) = inside
+        .into_iter()
+        .find(|inside| inside.starts_with(&folder))
+    {
         return refused(format!(
             "the folder holds `{}`, so that it cannot be hidden from the command",
             inside.display()
@@ -245,11 +267,15 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
 /// The launcher's own image: makes the sandbox, runs the command, and ends as it does.
 pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> {
     let (launch, gateway): (Launch, LauncherEnd) = launch::resume(arguments).map_err(|error| {
-        Failure::usage(format!("`{}` is for the gateway itself", launch::SUBCOMMAND))
-            .because(error.to_string())
+        Failure::usage(format!(
+            "`{}` is for the gateway itself",
+            launch::SUBCOMMAND
+        ))
+        .because(error.to_string())
     })?;
     let ended = launch::run(launch, gateway);
-    // The enrolment socket is closed by now: the gateway process writes its last records and ends. It is our child.
+    // The enrolment socket is closed by now: the gateway process writes its last records and ends.
+    // It is our child.
     launch::await_children(FAREWELL);
     match ended {
         Ok(exit) => exit.resume(),
@@ -261,7 +287,8 @@ pub fn resume(arguments: &[OsString], screen: &Screen) -> Result<Code, Failure> 
     }
 }
 
-/// How long the launcher waits for the gateway process to write its last records and look at what the command left.
+/// How long the launcher waits for the gateway process to write its last records and look at what
+/// the command left.
 const FAREWELL: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A launch that failed, with what would help.
@@ -274,10 +301,12 @@ pub fn not_launched(error: launch::Error) -> Failure {
     failure
 }
 
-/// The data path of one sandbox, until the launcher goes; what was refused meanwhile is printed where there is a screen.
+/// The data path of one sandbox, until the launcher goes; what was refused meanwhile is printed
+/// where there is a screen.
 ///
 /// # Errors
-/// A [`Failure`] where there is no runtime or terminal to leave; every other one is told to the launcher, which prints it.
+/// A [`Failure`] where there is no runtime or terminal to leave; every other one is told to the
+/// launcher, which prints it.
 pub fn serve_on(
     runtime: &tokio::runtime::Runtime,
     gateway: GatewayEnd,
@@ -308,8 +337,8 @@ pub fn serve_on(
             Ok(Code::Ok)
         }
         Err(failure) => {
-            // The launcher may have gone meanwhile; then nobody is left to be told. It reads this when it is ready for an
-            // answer, so the socket stays open until then.
+            // The launcher may have gone meanwhile; then nobody is left to be told. It reads this
+            // when it is ready for an answer, so the socket stays open until then.
             if gateway.refuse(&failure.to_string()).is_ok() {
                 runtime.block_on(gone(gateway));
             }
@@ -332,8 +361,8 @@ async fn sandbox(
     let (hello, listeners) = gateway
         .hello()
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
-    let first =
-        First::of(hello.pid).map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
+    let first = First::of(hello.pid)
+        .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
     let Listeners {
         tcp,
         dns_tcp,
@@ -392,7 +421,8 @@ fn nonblocking(socket: OwnedFd) -> std::io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
-/// The system's bundle with the session's CA: clients that replace their own list by it lose nothing.
+/// The system's bundle with the session's CA: clients that replace their own list by it lose
+/// nothing.
 fn bundle(ca: &str) -> Vec<u8> {
     let mut bundle = SYSTEM_BUNDLES
         .iter()
@@ -409,7 +439,8 @@ fn bundle(ca: &str) -> Vec<u8> {
 async fn gone(gateway: GatewayEnd) {
     let socket = OwnedFd::from(gateway);
     // Nothing is sent after the enrolment; a hello may still come where it was refused in advance.
-    let waiting = move || while rustix::io::read(&socket, &mut [0; 4096]).is_ok_and(|count| count > 0) {};
+    let waiting =
+        move || while rustix::io::read(&socket, &mut [0; 4096]).is_ok_and(|count| count > 0) {};
     let _ = tokio::task::spawn_blocking(waiting).await;
 }
 
@@ -423,7 +454,10 @@ mod tests {
     fn presets_show_sets_that_there_are() {
         for preset in preset::all() {
             for name in &preset.home {
-                assert!(launch::tools::SETS.iter().any(|set| set.name == name), "{name}");
+                assert!(
+                    launch::tools::SETS.iter().any(|set| set.name == name),
+                    "{name}"
+                );
             }
         }
     }
@@ -438,7 +472,8 @@ mod tests {
             "[[credential]]\nname = \"a\"\nfrom = {{ command = [{:?}] }}\norigins = [\"https://a.example.test\"]\n",
             program.display().to_string()
         );
-        let config = Config::from_str(&text, std::path::Path::new("/nowhere/gateway.toml")).unwrap();
+        let config =
+            Config::from_str(&text, std::path::Path::new("/nowhere/gateway.toml")).unwrap();
         let expanded = Expanded::of(&config, false).unwrap();
         let summary = |project: PathBuf, persistent: bool| launch::Summary {
             user: launch::User { uid: 1, gid: 1 },
@@ -451,11 +486,15 @@ mod tests {
             left_out: Vec::new(),
         };
         let project = folder.path().canonicalize().unwrap();
-        let refused =
-            refuse_programs_of_the_workload(&expanded, &summary(project.clone(), true)).unwrap_err();
+        let refused = refuse_programs_of_the_workload(&expanded, &summary(project.clone(), true))
+            .unwrap_err();
         assert!(refused.to_string().contains("runs outside the sandbox"));
-        assert!(refuse_programs_of_the_workload(&expanded, &summary(project.clone(), false)).is_ok());
-        assert!(refuse_programs_of_the_workload(&expanded, &summary("/srv/other".into(), true)).is_ok());
+        assert!(
+            refuse_programs_of_the_workload(&expanded, &summary(project.clone(), false)).is_ok()
+        );
+        assert!(
+            refuse_programs_of_the_workload(&expanded, &summary("/srv/other".into(), true)).is_ok()
+        );
         // Nor may its interpreter, or a link on its way.
         let outside = tempfile::tempdir().unwrap();
         let link = outside.path().join("link");

@@ -1,4 +1,5 @@
-//! What presets and the user's own variables add to a configuration: credentials, their places, and hosts.
+//! What presets and the user's own variables add to a configuration: credentials, their places, and
+//! hosts.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +12,9 @@ use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
 use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, RequestTarget, Scheme};
 use crate::names::CredentialName;
 use crate::origin::{OriginSettings, Origins};
-use crate::session::{Binding, Foreign, Reference, Role, SigV4, Signer, Signing, SigningPart, When};
+use crate::session::{
+    Binding, Foreign, Reference, Role, SigV4, Signer, Signing, SigningPart, When,
+};
 
 /// The credentials and hosts that a configuration means, presets and known variables included.
 #[derive(Default)]
@@ -25,7 +28,8 @@ pub struct Expanded {
 }
 
 impl Expanded {
-    /// Expands a configuration; with `known_variables`, also every variable of the environment that a preset knows.
+    /// Expands a configuration; with `known_variables`, also every variable of the environment that
+    /// a preset knows.
     ///
     /// # Errors
     /// A [`Failure`] for the first preset or credential that does not fit.
@@ -54,7 +58,9 @@ impl Expanded {
         }
         if known_variables {
             for (_, preset, credential) in preset::known_variables(is_set) {
-                if !credential.origins.is_empty() && !presets.iter().any(|known| known.name == preset.name) {
+                if !credential.origins.is_empty()
+                    && !presets.iter().any(|known| known.name == preset.name)
+                {
                     presets.push(preset);
                 }
             }
@@ -72,8 +78,9 @@ impl Expanded {
         all.map(String::as_str).collect()
     }
 
-    /// Asks the indexes of the presets from which hosts their packages are downloaded, and allows those, too: the index is
-    /// trusted to say so, since it says what is installed. What cannot be asked adds nothing, and is told.
+    /// Asks the indexes of the presets from which hosts their packages are downloaded, and allows
+    /// those, too: the index is trusted to say so, since it says what is installed. What cannot be
+    /// asked adds nothing, and is told.
     pub async fn discover(&mut self, settings: OriginSettings, screen: &Screen) {
         if self.pages.is_empty() {
             return;
@@ -98,8 +105,11 @@ impl Expanded {
         let mut registry = Vec::new();
         if let Some(kind) = preset.registry {
             let user = UserConfig::of_this_user().ok_or_else(|| {
-                Failure::new(format!("preset `{}` needs your home directory", preset.name))
-                    .because("HOME is not set")
+                Failure::new(format!(
+                    "preset `{}` needs your home directory",
+                    preset.name
+                ))
+                .because("HOME is not set")
             })?;
             self.pages.extend(kind.pages(&user));
             registry = kind.origins(&user).map_err(|error| {
@@ -111,7 +121,11 @@ impl Expanded {
         }
         self.allowed.extend(hosts.iter().map(allowed));
         for credential in &preset.credentials {
-            let Some(variable) = credential.variables.iter().find(|variable| is_set(variable)) else {
+            let Some(variable) = credential
+                .variables
+                .iter()
+                .find(|variable| is_set(variable))
+            else {
                 continue;
             };
             if self
@@ -152,7 +166,8 @@ fn linked(page: &[u8]) -> Vec<Allowed> {
         let Ok(host) = Host::parse(&rest[..end.unwrap_or(rest.len()).min(253)]) else {
             continue;
         };
-        // Only a name with a dot, and no address: what may be dialled is judged again where it is dialled.
+        // Only a name with a dot, and no address: what may be dialled is judged again where it is
+        // dialled.
         if host.ip().is_none()
             && host.as_str().contains('.')
             && !hosts.contains(&host)
@@ -191,15 +206,18 @@ fn allowed(origin: &OriginPattern) -> Allowed {
 
 /// A credential of the configuration, what it leaves out filled in by its preset.
 fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
-    let refused =
-        |why: String| Failure::usage(format!("credential `{}` is refused", credential.name)).because(why);
+    let refused = |why: String| {
+        Failure::usage(format!("credential `{}` is refused", credential.name)).because(why)
+    };
     let preset = match &credential.preset {
         None => None,
         Some(name) => Some(preset_credential(credential, name)?),
     };
     let mut origins = credential.origins.clone();
     if origins.is_empty() {
-        origins = preset.map(|preset| preset.origins.clone()).unwrap_or_default();
+        origins = preset
+            .map(|preset| preset.origins.clone())
+            .unwrap_or_default();
     }
     let places = match preset {
         Some(preset) if credential.places.is_empty() => preset.places.clone(),
@@ -212,7 +230,10 @@ fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
         .transpose();
     Ok(Binding {
         credential: credential.name.clone(),
-        reference: credential.from.clone().allowing_short(credential.allow_short),
+        reference: credential
+            .from
+            .clone()
+            .allowing_short(credential.allow_short),
         shape: shape.map_err(|error| refused(error.to_string()))?,
         origins,
         places,
@@ -225,10 +246,14 @@ fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
             _ => credential.takes.clone().unwrap_or_default(),
         },
         cookies: {
-            let known = preset.map(|preset| preset.cookies.as_slice()).unwrap_or_default();
+            let known = preset
+                .map(|preset| preset.cookies.as_slice())
+                .unwrap_or_default();
             known.iter().chain(&credential.cookies).cloned().collect()
         },
-        batches: preset.map(|preset| preset.batches.clone()).unwrap_or_default(),
+        batches: preset
+            .map(|preset| preset.batches.clone())
+            .unwrap_or_default(),
         basic_user: preset.and_then(|preset| preset.basic_user.clone()),
         variables: credential.env.clone(),
         role: Role::Place,
@@ -236,9 +261,13 @@ fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
 }
 
 /// A signing credential: a binding for each part, the first of which is the one that is lent.
-fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> Result<Vec<Binding>, Failure> {
-    let refused =
-        |why: String| Failure::usage(format!("credential `{}` is refused", credential.name)).because(why);
+fn bind_signing(
+    credential: &config::Credential,
+    signing: &config::Signing,
+) -> Result<Vec<Binding>, Failure> {
+    let refused = |why: String| {
+        Failure::usage(format!("credential `{}` is refused", credential.name)).because(why)
+    };
     let name = |part: &str| {
         CredentialName::new(&format!("{}.{part}", credential.name))
             .map_err(|error| refused(error.to_string()))
@@ -300,7 +329,8 @@ fn bind_signing(credential: &config::Credential, signing: &config::Signing) -> R
     Ok(bindings)
 }
 
-/// Which buckets of S3 a credential reaches that names none; `None` where it names some, or does not sign for AWS.
+/// Which buckets of S3 a credential reaches that names none; `None` where it names some, or does
+/// not sign for AWS.
 pub fn unnamed_buckets(binding: &Binding) -> Option<String> {
     let Signer::SigV4(signer) = &binding.signing()?.signer else {
         return None;
@@ -308,16 +338,18 @@ pub fn unnamed_buckets(binding: &Binding) -> Option<String> {
     if !signer.is_for_own_account() {
         return None;
     }
-    Some(match credential::account_in_environment(&binding.reference) {
-        Some(Some(account)) => format!("buckets of S3 in account {account} alone"),
-        Some(None) => String::from(
-            "EVERY bucket of S3, also a stranger's, because its key does not tell its account: name buckets with `--bucket NAME` or \
+    Some(
+        match credential::account_in_environment(&binding.reference) {
+            Some(Some(account)) => format!("buckets of S3 in account {account} alone"),
+            Some(None) => String::from(
+                "EVERY bucket of S3, also a stranger's, because its key does not tell its account: name buckets with `--bucket NAME` or \
              `buckets`",
-        ),
-        None => String::from(
-            "buckets of S3 in its key's account alone, if the key tells it, else EVERY one: `--bucket NAME` or `buckets` names them",
-        ),
-    })
+            ),
+            None => String::from(
+                "buckets of S3 in its key's account alone, if the key tells it, else EVERY one: `--bucket NAME` or `buckets` names them",
+            ),
+        },
+    )
 }
 
 /// The preset's credential that this one is: by one of its variables, or the only one.
@@ -332,10 +364,12 @@ fn preset_credential(
             .iter()
             .any(|variable| known.variables.contains(variable))
     });
-    by_variable.or_else(|| preset.credentials.first()).ok_or_else(|| {
-        Failure::usage(format!("preset `{name}` has no credential"))
-            .because(format!("`{}` takes its places from it", credential.name))
-    })
+    by_variable
+        .or_else(|| preset.credentials.first())
+        .ok_or_else(|| {
+            Failure::usage(format!("preset `{name}` has no credential"))
+                .because(format!("`{}` takes its places from it", credential.name))
+        })
 }
 
 #[cfg(test)]
@@ -363,7 +397,10 @@ mod tests {
         let preset = preset::named("gitlab").unwrap();
         let mut credential = config::Credential::named(name, Reference::env("GITLAB_TOKEN"));
         credential.preset = Some("gitlab".to_owned());
-        assert_eq!(bind(&credential).unwrap().takes, preset.credentials[0].takes);
+        assert_eq!(
+            bind(&credential).unwrap().takes,
+            preset.credentials[0].takes
+        );
         credential.takes = Some(vec!["query:ticket".parse().unwrap()]);
         credential.cookies = vec!["lang".to_owned()];
         let bound = bind(&credential).unwrap();

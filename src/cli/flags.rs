@@ -11,7 +11,8 @@ use super::screen::Screen;
 
 /// Names the configuration file of a command that reads settings and no flags.
 ///
-/// There is no default: a file of the current folder may be the workload's, and whoever wrote it would answer the person.
+/// There is no default: a file of the current folder may be the workload's, and whoever wrote it
+/// would answer the person.
 #[derive(Args, Clone, Debug)]
 pub struct ConfigFile {
     /// The configuration file; none is read unless it is named
@@ -22,13 +23,15 @@ pub struct ConfigFile {
 /// The flags of `exec` and `serve`.
 #[derive(Args, Clone)]
 pub struct RunFlags {
-    /// Lend a secret to a host: its phantom stands in NAME; REFERENCE is env:NAME, file:/PATH or keyring:SERVICE/NAME
+    /// Lend a secret to a host: its phantom stands in NAME; REFERENCE is env:NAME, file:/PATH or
+    /// keyring:SERVICE/NAME
     #[arg(long = "secret", value_name = "NAME[@HOST[:PORT]][=REFERENCE]")]
     secrets: Vec<String>,
     /// Allow a service's hosts and lend its known variables (see `gateway presets`)
     #[arg(long = "preset", value_name = "NAME")]
     presets: Vec<String>,
-    /// Sign requests to AWS with your credentials: those of the environment, or of a profile of the AWS CLI
+    /// Sign requests to AWS with your credentials: those of the environment, or of a profile of the
+    /// AWS CLI
     #[arg(long, value_name = "PROFILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     aws: Option<String>,
     /// Let the credentials of --aws reach these buckets of S3 alone, or what has a prefix in one
@@ -52,7 +55,8 @@ pub struct RunFlags {
     /// Show a path of the host to the workload, to be read
     #[arg(long, value_name = "PATH")]
     see: Vec<String>,
-    /// Show more of the home to the workload, changes dropped: a set such as `claude`, or a path below the home
+    /// Show more of the home to the workload, changes dropped: a set such as `claude`, or a path
+    /// below the home
     #[arg(long, value_name = "NAME_OR_PATH")]
     see_home: Vec<String>,
     /// Hide a path from the workload

@@ -1,13 +1,15 @@
-//! Where the program tells what goes on inside it: standard error, as much of it as `RUST_LOG` asks for.
+//! Where the program tells what goes on inside it: standard error, as much of it as `RUST_LOG` asks
+//! for.
 //!
-//! This is for the operator who looks for a fault. What was asked, decided and answered is in the audit log.
+//! This is for the operator who looks for a fault. What was asked, decided and answered is in the
+//! audit log.
 
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Begins to write events to standard error; `unless_asked` is the level of our own where `RUST_LOG` is not
-/// set, or is no list of targets and levels.
+/// Begins to write events to standard error; `unless_asked` is the level of our own where
+/// `RUST_LOG` is not set, or is no list of targets and levels.
 ///
 /// A second call changes nothing.
 pub fn start(unless_asked: tracing::Level) {

@@ -1,4 +1,5 @@
-//! Finds the audit logs that a command is about: named, configured, or those of the user's state directory.
+//! Finds the audit logs that a command is about: named, configured, or those of the user's state
+//! directory.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,8 @@ use super::failure::Failure;
 /// The files of one chain: the log and what it was before it grew too large.
 pub(super) type Chain = Vec<PathBuf>;
 
-/// The chains to look at. Named files are one chain, with the files that each of them was rotated into.
+/// The chains to look at. Named files are one chain, with the files that each of them was rotated
+/// into.
 ///
 /// # Errors
 /// A [`Failure`] where there is no log at all, or its folder cannot be read.
@@ -63,11 +65,13 @@ pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<C
 /// The log and the files that it was rotated into, oldest first.
 fn files_of(path: &Path) -> Result<Chain, Failure> {
     audit::files(path).map_err(|error| {
-        Failure::new(format!("the audit log `{}` cannot be read", path.display())).because(chain(&error))
+        Failure::new(format!("the audit log `{}` cannot be read", path.display()))
+            .because(chain(&error))
     })
 }
 
-/// The command that tells of an exchange, as it can be typed in any folder: with the log, unless that is found unnamed.
+/// The command that tells of an exchange, as it can be typed in any folder: with the log, unless
+/// that is found unnamed.
 pub(super) fn advice(id: ExchangeId, log: Option<&Path>) -> String {
     let Some(log) = log else {
         return format!("gateway why {id}");
@@ -89,7 +93,10 @@ mod tests {
         let id = ExchangeId::from_bytes([7; 10]);
         for (log, end) in [
             (None, ""),
-            (Some("/srv/logs/audit.jsonl"), " --audit /srv/logs/audit.jsonl"),
+            (
+                Some("/srv/logs/audit.jsonl"),
+                " --audit /srv/logs/audit.jsonl",
+            ),
             (Some("/srv/it's mine"), r" --audit '/srv/it'\''s mine'"),
         ] {
             let said = advice(id, log.map(Path::new));

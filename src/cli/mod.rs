@@ -1,8 +1,8 @@
 //! Room: the command line, one file a command, and what a person reads of it.
 //!
-//! Exit codes: 0 it worked; 1 it failed, or what was checked does not hold; 2 the command line or the configuration is
-//! wrong. `exec` ends as its command does, with 125 where the launcher failed, 126 where the command cannot be run and
-//! 127 where there is none.
+//! Exit codes: 0 it worked; 1 it failed, or what was checked does not hold; 2 the command line or
+//! the configuration is wrong. `exec` ends as its command does, with 125 where the launcher failed,
+//! 126 where the command cannot be run and 127 where there is none.
 
 mod assembly;
 mod audit;
@@ -52,7 +52,8 @@ struct Cli {
     command: Command,
 }
 
-/// The commands. `exec`, `serve`, `demo`, `doctor` and the hidden ones stand beside these in files of their own.
+/// The commands. `exec`, `serve`, `demo`, `doctor` and the hidden ones stand beside these in files
+/// of their own.
 #[derive(Subcommand)]
 enum Command {
     /// Run a command whose every connection goes through the gateway
@@ -131,12 +132,14 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
 }
 
 fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
-    // Before a secret is read from anywhere: the environment, which this process alone has, is out of sight from here on.
+    // Before a secret is read from anywhere: the environment, which this process alone has, is out
+    // of sight from here on.
     serving::harden()?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
-    let socket =
-        socket.map_err(|error| Failure::new("there is no enrolment socket").because(error.to_string()))?;
-    // The terminal is the command's: without a wish for more, only what went wrong inside the gateway is told.
+    let socket = socket
+        .map_err(|error| Failure::new("there is no enrolment socket").because(error.to_string()))?;
+    // The terminal is the command's: without a wish for more, only what went wrong inside the
+    // gateway is told.
     journal::start(tracing::Level::ERROR);
     match Cli::try_parse_from(arguments).map(|cli| cli.command) {
         Ok(Command::Exec(exec)) => exec.serve(socket.into()),

@@ -1,4 +1,5 @@
-//! `gateway policy`: checks policies, runs their decision files, and explains a recorded refusal, by the code that enforces.
+//! `gateway policy`: checks policies, runs their decision files, and explains a recorded refusal,
+//! by the code that enforces.
 
 mod check;
 mod test;
@@ -43,7 +44,8 @@ impl Policy {
     }
 }
 
-/// The sources of named files and folders, or else those of the configuration; all problems at once.
+/// The sources of named files and folders, or else those of the configuration; all problems at
+/// once.
 fn sources(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<Source>, Problems> {
     let mut sources = Vec::new();
     let mut problems = Vec::new();

@@ -24,7 +24,11 @@ impl Presets {
         let preset = preset::named(name).ok_or_else(|| {
             let near = crate::config::keys::nearest(name, preset::names());
             let next = near.map_or_else(
-                || String::from("`gateway presets` lists them; without one, use `--secret NAME@HOST`"),
+                || {
+                    String::from(
+                        "`gateway presets` lists them; without one, use `--secret NAME@HOST`",
+                    )
+                },
                 |near| format!("did you mean `{near}`?"),
             );
             Failure::usage("no preset has that name").next(next)
@@ -38,7 +42,8 @@ impl Presets {
     }
 }
 
-/// The preset of a variable that clients read a credential from, such as `github` for `GITHUB_TOKEN`.
+/// The preset of a variable that clients read a credential from, such as `github` for
+/// `GITHUB_TOKEN`.
 #[must_use]
 pub(super) fn known_variable(variable: &str) -> Option<String> {
     preset::of_variable(variable).map(|(preset, _)| preset.name.clone())
@@ -81,14 +86,20 @@ fn print(screen: &Screen, preset: &Preset) {
         ));
     }
     if !preset.home.is_empty() {
-        screen.line(format!("  shows of the home the sets {}", preset.home.join(" ")));
+        screen.line(format!(
+            "  shows of the home the sets {}",
+            preset.home.join(" ")
+        ));
     }
     if preset.registry.is_some() {
         screen.line("  hosts from your own configuration of the package manager");
     }
     for credential in &preset.credentials {
         screen.line(format!("  credential {}", credential.name));
-        screen.line(format!("    variables {}", texts(credential.variables.clone())));
+        screen.line(format!(
+            "    variables {}",
+            texts(credential.variables.clone())
+        ));
         screen.line(format!("    origins   {}", texts(origins(credential))));
         if let Some(example) = &credential.your_host {
             screen.line(format!("              your own, such as {example}"));

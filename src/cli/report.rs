@@ -1,4 +1,5 @@
-//! What `exec` says: what will hold, before the command starts, and what it left, when it has ended.
+//! What `exec` says: what will hold, before the command starts, and what it left, when it has
+//! ended.
 
 use super::assembly::Assembly;
 use super::expand::{Expanded, unnamed_buckets};
@@ -53,8 +54,13 @@ pub fn before(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
             lines.join("; ")
         }
     };
-    let note =
-        |name: &str, text: String| screen.note(format!("{} {}", screen.paint(Paint::Dim, name), safe(&text)));
+    let note = |name: &str, text: String| {
+        screen.note(format!(
+            "{} {}",
+            screen.paint(Paint::Dim, name),
+            safe(&text)
+        ))
+    };
     note(
         "gateway  network ",
         or_none(
@@ -87,7 +93,10 @@ pub fn before(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        note("gateway  sees    ", format!("{} (to be read)", seen.join(", ")));
+        note(
+            "gateway  sees    ",
+            format!("{} (to be read)", seen.join(", ")),
+        );
     }
     note(
         "gateway  user    ",
@@ -116,7 +125,12 @@ fn left_out(names: &[String], expanded: &Expanded) -> Option<String> {
         0 => String::new(),
         count => format!(" and {count} more"),
     };
-    (!shown.is_empty()).then(|| format!("{}{more}; --pass-env NAME passes a variable", shown.join(", ")))
+    (!shown.is_empty()).then(|| {
+        format!(
+            "{}{more}; --pass-env NAME passes a variable",
+            shown.join(", ")
+        )
+    })
 }
 
 /// Variables that are named in the summary.
@@ -201,7 +215,9 @@ pub fn left(screen: &Screen, aftermath: &Aftermath) {
         let missed = safe(&missed.display().to_string());
         lines.push((
             0,
-            format!("unsearched {missed}, and maybe more: look before git or another tool runs there"),
+            format!(
+                "unsearched {missed}, and maybe more: look before git or another tool runs there"
+            ),
         ));
     }
     lines.sort();

@@ -104,7 +104,8 @@ impl Screen {
     /// Prints a failure to standard error.
     pub fn fail(&self, failure: &Failure) {
         if self.json {
-            let mistakes: Vec<MistakeJson<'_>> = failure.mistakes.iter().map(MistakeJson::from).collect();
+            let mistakes: Vec<MistakeJson<'_>> =
+                failure.mistakes.iter().map(MistakeJson::from).collect();
             let error = serde_json::json!({
                 "what": failure.what, "why": failure.why, "next": failure.next, "mistakes": mistakes,
             });
@@ -166,7 +167,8 @@ fn painted(colours: bool, paint: Paint, text: &str) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// Makes a text from a peer safe for a terminal: control, format and bidirectional characters are shown by their number.
+/// Makes a text from a peer safe for a terminal: control, format and bidirectional characters are
+/// shown by their number.
 #[must_use]
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

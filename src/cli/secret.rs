@@ -1,4 +1,5 @@
-//! `gateway secret`: puts secrets into the key ring, lists their names, removes them. It never prints one.
+//! `gateway secret`: puts secrets into the key ring, lists their names, removes them. It never
+//! prints one.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -49,10 +50,16 @@ impl Secret {
             Self::Rm(named) => {
                 let name = named.check()?;
                 ring::delete(&name).map_err(|error| failed("nothing was removed", &error))?;
-                done(screen, &name, "removed", "revoke it where it was issued, too");
+                done(
+                    screen,
+                    &name,
+                    "removed",
+                    "revoke it where it was issued, too",
+                );
             }
             Self::List => {
-                let names = ring::list().map_err(|error| failed("the key ring cannot be listed", &error))?;
+                let names = ring::list()
+                    .map_err(|error| failed("the key ring cannot be listed", &error))?;
                 if screen.json() {
                     screen.document(&names);
                 } else {

@@ -45,7 +45,10 @@ impl Serve {
         let mut expanded = Expanded::of(&config, false)?;
         for binding in &expanded.bindings {
             if let Some(which) = unnamed_buckets(binding) {
-                screen.note(format!("gateway: `{}` signs for {which}", binding.credential));
+                screen.note(format!(
+                    "gateway: `{}` signs for {which}",
+                    binding.credential
+                ));
             }
         }
         let runtime = serving::runtime()?;
@@ -80,7 +83,10 @@ async fn serve(assembly: &Arc<Assembly>, screen: &Screen, quiet: bool) -> Result
     }
     if !quiet {
         for (address, door) in &doors {
-            screen.note(format!("gateway: session `{}` on {address}", door.session.id()));
+            screen.note(format!(
+                "gateway: session `{}` on {address}",
+                door.session.id()
+            ));
         }
     }
     serving::settle();
@@ -94,8 +100,9 @@ async fn wait(
     others: &[Arc<Worker>],
     screen: &Screen,
 ) -> Result<Code, Failure> {
-    let unusable =
-        |error: std::io::Error| Failure::new("signals cannot be waited for").because(error.to_string());
+    let unusable = |error: std::io::Error| {
+        Failure::new("signals cannot be waited for").because(error.to_string())
+    };
     let mut hangup = signal(SignalKind::hangup()).map_err(unusable)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
@@ -165,7 +172,9 @@ async fn doors(assembly: &Assembly) -> Result<Vec<(std::net::SocketAddr, Arc<Doo
         };
         let way = match &listener.kind {
             ListenerKind::Tls { port } => Doorway::Tls { port: *port },
-            ListenerKind::Proxy { authentication: None } => Doorway::Proxy(None),
+            ListenerKind::Proxy {
+                authentication: None,
+            } => Doorway::Proxy(None),
             ListenerKind::Proxy {
                 authentication: Some(asked),
             } => Doorway::Proxy(Some(Arc::new(authentication(asked).await?))),
@@ -205,7 +214,8 @@ fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
     let mut random = [0; 8];
     let mut beside = path.as_os_str().to_owned();
     let written = (|| {
-        // A name of its own: what an earlier process of the same number left behind, as in a container, is not in the way.
+        // A name of its own: what an earlier process of the same number left behind, as in a
+        // container, is not in the way.
         getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
         beside.push(format!(".{:016x}", u64::from_le_bytes(random)));
         let mut file = std::fs::OpenOptions::new()

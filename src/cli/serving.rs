@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 use super::failure::Failure;
 use crate::gateway::{Door, Shared, Worker, chain};
 
-/// A runtime for one thread: the exchanges of a connection never leave it (performance.md: 15 to 20 per cent of the
-/// processor's time against a work-stealing one).
+/// A runtime for one thread: the exchanges of a connection never leave it (performance.md: 15 to 20
+/// per cent of the processor's time against a work-stealing one).
 ///
 /// # Errors
 /// A [`Failure`] where the system gives no event queue.
@@ -43,7 +43,8 @@ pub fn worker(shared: &Arc<Shared>) -> Result<Arc<Worker>, Failure> {
 pub fn bind(address: SocketAddr, shared: bool) -> Result<std::net::TcpListener, Failure> {
     let bound = (|| {
         let domain = socket2::Domain::for_address(address);
-        let socket = socket2::Socket::new(domain, socket2::Type::STREAM.cloexec().nonblocking(), None)?;
+        let socket =
+            socket2::Socket::new(domain, socket2::Type::STREAM.cloexec().nonblocking(), None)?;
         socket.set_reuse_address(true)?;
         if shared {
             socket.set_reuse_port(true)?;
@@ -66,15 +67,20 @@ pub fn bind(address: SocketAddr, shared: bool) -> Result<std::net::TcpListener, 
 ///
 /// # Errors
 /// A [`Failure`] where the runtime does not take the socket.
-pub fn serve(worker: &Arc<Worker>, listener: std::net::TcpListener, door: Arc<Door>) -> Result<(), Failure> {
-    let listener = TcpListener::from_std(listener)
-        .map_err(|error| Failure::new("a listening socket cannot be used").because(error.to_string()))?;
+pub fn serve(
+    worker: &Arc<Worker>,
+    listener: std::net::TcpListener,
+    door: Arc<Door>,
+) -> Result<(), Failure> {
+    let listener = TcpListener::from_std(listener).map_err(|error| {
+        Failure::new("a listening socket cannot be used").because(error.to_string())
+    })?;
     tokio::spawn(worker.clone().listen(listener, door));
     Ok(())
 }
 
-/// What comes after the start, while the first client starts and connects: the system's roots are read, and then memory
-/// that only the start needed is given back.
+/// What comes after the start, while the first client starts and connects: the system's roots are
+/// read, and then memory that only the start needed is given back.
 ///
 /// On a thread that nothing waits for: a command that asks for nothing ends without either.
 pub fn settle() {
@@ -88,15 +94,19 @@ pub fn settle() {
         .spawn(settling);
 }
 
-/// Makes this process one that may hold secrets: no core file, no debugger of the same user, no end by a full disk; and as
-/// many descriptors as the system allows (threats Q02, D14, P04).
+/// Makes this process one that may hold secrets: no core file, no debugger of the same user, no end
+/// by a full disk; and as many descriptors as the system allows (threats Q02, D14, P04).
 ///
 /// # Errors
 /// A [`Failure`] where the kernel refuses; nothing is served then.
 pub fn harden() -> Result<(), Failure> {
-    use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+    use rustix::process::{
+        DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+    };
     let refused = |what: &'static str| {
-        move |error: rustix::io::Errno| Failure::new(format!("cannot {what}")).because(error.to_string())
+        move |error: rustix::io::Errno| {
+            Failure::new(format!("cannot {what}")).because(error.to_string())
+        }
     };
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(refused("keep the process's memory to itself"))?;
@@ -119,8 +129,8 @@ pub fn harden() -> Result<(), Failure> {
     .map_err(refused("raise the limit of open files"))
 }
 
-/// Keeps SIGXFSZ, which a file of the audit log may meet under a limit, from ending the process: the write fails instead,
-/// and with it the exchange. To be called on the runtime.
+/// Keeps SIGXFSZ, which a file of the audit log may meet under a limit, from ending the process:
+/// the write fails instead, and with it the exchange. To be called on the runtime.
 fn outlive_file_limits() {
     use tokio::signal::unix::{SignalKind, signal};
     const SIGXFSZ: i32 = 25;

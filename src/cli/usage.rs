@@ -8,15 +8,19 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::config::literal::looks_secret;
 
-/// Prints help or what is wrong with the arguments, and gives the exit code: 0 for help and version, else 2.
+/// Prints help or what is wrong with the arguments, and gives the exit code: 0 for help and
+/// version, else 2.
 pub(super) fn explain(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
         error.print().unwrap_or(());
         return ExitCode::SUCCESS;
     }
     let rendered = error.render();
-    let terminal =
-        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let terminal = std::io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let text = if terminal {
         rendered.ansi().to_string()
     } else {
@@ -29,8 +33,9 @@ pub(super) fn explain(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
 
 /// The texts of the command line that the message must not repeat.
 ///
-/// A stray argument may be a secret that someone typed behind a name (`secret set NAME VALUE`), however simple it looks;
-/// a flag or a command that does not exist is repeated, since a typing error is found by seeing it.
+/// A stray argument may be a secret that someone typed behind a name (`secret set NAME VALUE`),
+/// however simple it looks; a flag or a command that does not exist is repeated, since a typing
+/// error is found by seeing it.
 fn doubtful(error: &clap::Error, arguments: &[OsString]) -> Vec<String> {
     let mut doubtful = Vec::new();
     let stray = [
@@ -45,7 +50,9 @@ fn doubtful(error: &clap::Error, arguments: &[OsString]) -> Vec<String> {
                 ContextValue::String(text) if kind == ContextKind::InvalidValue => {
                     doubtful.push(text.clone())
                 }
-                ContextValue::String(text) if kind == ContextKind::InvalidArg && !text.starts_with('-') => {
+                ContextValue::String(text)
+                    if kind == ContextKind::InvalidArg && !text.starts_with('-') =>
+                {
                     doubtful.push(text.clone());
                 }
                 _ => {}

@@ -18,7 +18,8 @@ use super::screen::{Paint, Screen, safe};
 pub(super) struct Why {
     /// The id in the response: 20 hexadecimal digits
     id: String,
-    /// An audit log, with what it was rotated into [default: that of `--config`, or those of your state directory]
+    /// An audit log, with what it was rotated into [default: that of `--config`, or those of your
+    /// state directory]
     #[arg(long, value_name = "FILE")]
     audit: Vec<PathBuf>,
     #[command(flatten)]
@@ -41,7 +42,8 @@ impl Why {
         self.config.find()
     }
 
-    /// The record of the exchange, from a log whose chain holds: what is proposed after it, a person may put into a policy.
+    /// The record of the exchange, from a log whose chain holds: what is proposed after it, a
+    /// person may put into a policy.
     ///
     /// # Errors
     /// A [`Failure`] where the id is none, no log holds it, or the log does not hold.
@@ -52,11 +54,12 @@ impl Why {
         if report.holds() {
             return Ok(found);
         }
-        Err(
-            Failure::new(format!("the audit log `{}` does not hold", found.file.display()))
-                .because("records were changed, removed or put in, so nothing is proposed after it")
-                .next("see `gateway audit verify`"),
-        )
+        Err(Failure::new(format!(
+            "the audit log `{}` does not hold",
+            found.file.display()
+        ))
+        .because("records were changed, removed or put in, so nothing is proposed after it")
+        .next("see `gateway audit verify`"))
     }
 
     /// The record of the exchange.
@@ -78,8 +81,8 @@ impl Why {
         let chains = logs::chains(&self.audit, config.as_ref())?;
         let mut files = Vec::new();
         for chain in chains {
-            let found =
-                find(&chain, id).map_err(|error| Failure::of("the audit log cannot be read", &error))?;
+            let found = find(&chain, id)
+                .map_err(|error| Failure::of("the audit log cannot be read", &error))?;
             if let Some(found) = found {
                 return Ok((found, chain));
             }
@@ -95,7 +98,11 @@ impl Why {
 pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
     let mut bytes = [0; 10];
     let fits = text.len() == 20 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)).filter(|_| fits) {
+    for (byte, pair) in bytes
+        .iter_mut()
+        .zip(text.as_bytes().chunks(2))
+        .filter(|_| fits)
+    {
         let digits = std::str::from_utf8(pair)
             .ok()
             .and_then(|pair| u8::from_str_radix(pair, 16).ok());
@@ -113,7 +120,10 @@ fn print(screen: &Screen, found: &Found) {
     let record = &found.exchange;
     let text = |part: &Option<String>| part.as_deref().map_or_else(|| String::from("-"), safe);
     let bold = |part: &str| screen.paint(Paint::Bold, part);
-    let port = record.port.map(|port| format!(":{port}")).unwrap_or_default();
+    let port = record
+        .port
+        .map(|port| format!(":{port}"))
+        .unwrap_or_default();
     let target = format!(
         "{} {}://{}{port}{}",
         text(&record.method),
@@ -198,7 +208,10 @@ fn verdict(screen: &Screen, record: &Record) -> String {
         }
         (None, _) => format!(
             "{}{status}",
-            screen.paint(Paint::Green, record.outcome.as_deref().unwrap_or("answered"))
+            screen.paint(
+                Paint::Green,
+                record.outcome.as_deref().unwrap_or("answered")
+            )
         ),
     }
 }
@@ -207,7 +220,9 @@ fn verdict(screen: &Screen, record: &Record) -> String {
 fn next_step(reason: &str) -> &'static str {
     match reason {
         "policy_default_deny" => "`gateway policy why ID` prints the policy that would allow it",
-        "policy_forbids" => "a forbid decided, which no permit lifts: narrow it, or leave the request away",
+        "policy_forbids" => {
+            "a forbid decided, which no permit lifts: narrow it, or leave the request away"
+        }
         "policy_error" | "policy_unjudged" => {
             "a policy could not be evaluated for it, so it is denied: `gateway policy why ID`"
         }
@@ -265,15 +280,21 @@ fn next_step(reason: &str) -> &'static str {
         "origin_tls_settings" | "no_roots" => {
             "the gateway's own settings for that origin do not hold: see [[origin]]"
         }
-        "connect_timeout" | "handshake_timeout" => "the origin did not answer in time: see [limits]",
+        "connect_timeout" | "handshake_timeout" => {
+            "the origin did not answer in time: see [limits]"
+        }
         "audit_unavailable" => "the audit log takes no record: see its disk",
         "audit_budget" => {
             "the session wrote too much to the audit log: see `session_burst` and `session_rate` of [audit]"
         }
-        "decoding_budget" => "the session has too many answers in compressed form under way: see [limits]",
+        "decoding_budget" => {
+            "the session has too many answers in compressed form under way: see [limits]"
+        }
         "http2_flood" => "the client sent frames that ask for nothing, too many of them",
         "session_limit" => "the session has too many exchanges under way: see [limits]",
-        "proxy_authentication" => "the client presented no password of the listener: see `authentication`",
+        "proxy_authentication" => {
+            "the client presented no password of the listener: see `authentication`"
+        }
         _ => "the client's request is at fault: docs/threat-model.md explains the code",
     }
 }

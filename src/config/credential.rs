@@ -40,7 +40,8 @@ pub struct Credential {
     pub when: When,
     /// What becomes of another credential in one of its places.
     pub foreign: Foreign,
-    /// Further places in which its origins take credentials; those of the preset where it says nothing.
+    /// Further places in which its origins take credentials; those of the preset where it says
+    /// nothing.
     pub takes: Option<Vec<Taken>>,
     /// Cookies that may go to its origins, beside those of places and preset.
     pub cookies: Vec<String>,
@@ -80,7 +81,8 @@ impl Credential {
     /// The credentials of AWS that stand in the environment, if they do.
     #[must_use]
     pub fn aws() -> Option<Self> {
-        let is_set = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+        let is_set =
+            |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
         let [id, secret, token] = SIGV4_VARIABLES;
         (is_set(id) && is_set(secret)).then(|| Self::signed(Signing::sigv4(is_set(token))))
     }
@@ -115,7 +117,8 @@ impl Credential {
         }
     }
 
-    /// What its preset knows of it: the credential that clients read from its variable or name, or the preset's only one.
+    /// What its preset knows of it: the credential that clients read from its variable or name, or
+    /// the preset's only one.
     #[must_use]
     pub fn known(&self) -> Option<&'static PresetCredential> {
         let preset = preset::named(self.preset.as_deref()?)?;
@@ -138,20 +141,27 @@ impl Credential {
         std::iter::once(&self.from).chain(parts.map(|part| &part.from))
     }
 
-    /// The origins that it names: its own, and those of its endpoints; of a signing credential that names none, those of the
-    /// service.
+    /// The origins that it names: its own, and those of its endpoints; of a signing credential that
+    /// names none, those of the service.
     #[must_use]
     pub fn own_origins(&self) -> Vec<OriginPattern> {
         let Some(signing) = &self.signing else {
             return self.origins.clone();
         };
         let mut origins = self.origins.clone();
-        origins.extend(signing.endpoints.iter().map(|endpoint| endpoint.origin.clone()));
+        origins.extend(
+            signing
+                .endpoints
+                .iter()
+                .map(|endpoint| endpoint.origin.clone()),
+        );
         if origins.is_empty() {
             match &signing.way {
                 Way::SigV4 => {
                     let domains = sigv4::domains(&signing.partitions).into_iter();
-                    origins.extend(domains.filter_map(|domain| format!("https://*.{domain}").parse().ok()));
+                    origins.extend(
+                        domains.filter_map(|domain| format!("https://*.{domain}").parse().ok()),
+                    );
                 }
                 Way::Recipe(recipe) => origins.extend(recipe.hosts().iter().cloned()),
             }
@@ -166,7 +176,8 @@ impl Credential {
     }
 }
 
-/// The places that hold for a credential that names none: where clients put a key that they know nothing more about.
+/// The places that hold for a credential that names none: where clients put a key that they know
+/// nothing more about.
 #[must_use]
 pub fn common_places() -> Vec<Place> {
     COMMON_PLACES
@@ -192,8 +203,9 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
         );
     }
     let name = section.parsed("name", |text| {
-        CredentialName::new(text)
-            .map_err(|malformed| Doubt::new(malformed.to_string(), "write for example `GITHUB_TOKEN`"))
+        CredentialName::new(text).map_err(|malformed| {
+            Doubt::new(malformed.to_string(), "write for example `GITHUB_TOKEN`")
+        })
     });
     let signing = signing::signing(section);
     let from = match reference::read(section, "from", "credential.from") {
@@ -203,13 +215,20 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
             .and_then(|signing| Some(signing.parts.first()?.from.clone())),
         Some(reference) => Some(reference),
         None if section.has("from") => None,
-        None => name.as_ref().and_then(|name| from_name(section, name.get_ref())),
+        None => name
+            .as_ref()
+            .and_then(|name| from_name(section, name.get_ref())),
     };
-    let preset = section.parsed("preset", known_preset).map(Spanned::into_inner);
+    let preset = section
+        .parsed("preset", known_preset)
+        .map(Spanned::into_inner);
     let origins = values(section.each("origins", pattern::origin));
     let places = values(section.each("places", place));
     let when = section
-        .choice("when", &[("phantom", When::Phantom), ("always", When::Always)])
+        .choice(
+            "when",
+            &[("phantom", When::Phantom), ("always", When::Always)],
+        )
         .unwrap_or(When::Phantom);
     let methods = values(section.each("methods", method));
     let read = Credential {
@@ -219,7 +238,11 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
                 .iter()
                 .filter_map(|part| part.variable.clone())
                 .collect(),
-            None => env(section, name.as_ref().map(Spanned::get_ref), preset.as_deref()),
+            None => env(
+                section,
+                name.as_ref().map(Spanned::get_ref),
+                preset.as_deref(),
+            ),
         },
         name: name.clone().map_or_else(
             || CredentialName::new("unnamed").ok(),
@@ -237,7 +260,9 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
                 &[("refuse", Foreign::Refuse), ("strip", Foreign::Strip)],
             )
             .unwrap_or(Foreign::Refuse),
-        takes: section.has("takes").then(|| values(section.each("takes", taken))),
+        takes: section
+            .has("takes")
+            .then(|| values(section.each("takes", taken))),
         cookies: values(section.each("cookies", cookie)),
         methods,
         path: section.parsed("path", path).map(Spanned::into_inner),
@@ -259,8 +284,13 @@ fn from_name(section: &Section<'_, '_>, name: &CredentialName) -> Option<Referen
     }
 }
 
-/// The variables of the workload: those that are named, else the credential's own name, else those of its preset.
-fn env(section: &Section<'_, '_>, name: Option<&CredentialName>, preset: Option<&str>) -> Vec<String> {
+/// The variables of the workload: those that are named, else the credential's own name, else those
+/// of its preset.
+fn env(
+    section: &Section<'_, '_>,
+    name: Option<&CredentialName>,
+    preset: Option<&str>,
+) -> Vec<String> {
     if section.has("env") {
         return values(section.each("env", sandbox_variable));
     }
@@ -270,7 +300,9 @@ fn env(section: &Section<'_, '_>, name: Option<&CredentialName>, preset: Option<
         .unwrap_or_default();
     let own = name.and_then(|name| sandbox_variable(name.as_str()).ok());
     match preset {
-        [only] if !own.as_ref().is_some_and(|own| only.variables.contains(own)) => only.variables.clone(),
+        [only] if !own.as_ref().is_some_and(|own| only.variables.contains(own)) => {
+            only.variables.clone()
+        }
         _ => own.into_iter().collect(),
     }
 }
@@ -288,7 +320,8 @@ pub(super) fn known_preset(text: &str) -> Result<String, Doubt> {
     Err(Doubt::new("no preset has that name", remedy))
 }
 
-/// Checks the name of a variable that the workload gets, which must not steer its loader or its network.
+/// Checks the name of a variable that the workload gets, which must not steer its loader or its
+/// network.
 ///
 /// # Errors
 /// A [`Doubt`] where it is no variable, or one that the sandbox sets itself.
@@ -296,7 +329,9 @@ pub fn sandbox_variable(text: &str) -> Result<String, Doubt> {
     let name = variable(text)?;
     let upper = name.to_ascii_uppercase();
     let steers = STEERING.contains(&upper.as_str())
-        || STEERING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
+        || STEERING_PREFIXES
+            .iter()
+            .any(|prefix| upper.starts_with(prefix))
         || STEERING_ENDS.iter().any(|end| upper.ends_with(end));
     if steers {
         return Err(Doubt::new(
@@ -307,8 +342,9 @@ pub fn sandbox_variable(text: &str) -> Result<String, Doubt> {
     Ok(name)
 }
 
-/// Variables by which shells, loaders, interpreters and tools are told what to run, what to read first or whom to trust. A
-/// phantom in one of them serves nobody, and `gateway env` prints what a person's own shell runs.
+/// Variables by which shells, loaders, interpreters and tools are told what to run, what to read
+/// first or whom to trust. A phantom in one of them serves nobody, and `gateway env` prints what a
+/// person's own shell runs.
 const STEERING: &[&str] = &[
     "PATH",
     "HOME",
@@ -445,7 +481,9 @@ fn place(text: &str) -> Result<Place, Doubt> {
 fn taken(text: &str) -> Result<Taken, Doubt> {
     let example = "write for example `query:token`, `header:deploy-token` or `path:/hooks/*`";
     text.parse()
-        .map_err(|malformed: crate::message::TakenMalformed| Doubt::new(malformed.to_string(), example))
+        .map_err(|malformed: crate::message::TakenMalformed| {
+            Doubt::new(malformed.to_string(), example)
+        })
 }
 
 /// Checks the name of a cookie; `*` is every one.
@@ -468,14 +506,20 @@ fn shape(text: &str) -> Result<String, Doubt> {
 
 fn method(text: &str) -> Result<Method, Doubt> {
     let doubt = |why: String| Doubt::new(why, "write for example `GET` or `POST`");
-    let method = Method::from_bytes(text.as_bytes()).map_err(|_| doubt(String::from("it is no method")))?;
+    let method =
+        Method::from_bytes(text.as_bytes()).map_err(|_| doubt(String::from("it is no method")))?;
     crate::message::method::check(&method).map_err(|refused| doubt(refused.to_string()))?;
     Ok(method)
 }
 
 fn path(text: &str) -> Result<String, Doubt> {
-    let target = RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep)
-        .map_err(|malformed| Doubt::new(malformed.to_string(), "write for example `/repos/owner/name`"))?;
+    let target =
+        RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep).map_err(|malformed| {
+            Doubt::new(
+                malformed.to_string(),
+                "write for example `/repos/owner/name`",
+            )
+        })?;
     if target.query().is_some() {
         return Err(Doubt::new(
             "a path has no query",
@@ -507,9 +551,9 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
         no_origins(section, read);
     }
     if read.preset.is_some() && read.known().is_none() {
-        let why =
-            "the preset has several credentials, and neither the name nor `env` tells which this one is";
-        let remedy = "name the variable that clients read it from in `env` (see `gateway presets NAME`)";
+        let why = "the preset has several credentials, and neither the name nor `env` tells which this one is";
+        let remedy =
+            "name the variable that clients read it from in `env` (see `gateway presets NAME`)";
         section.error(
             "preset",
             "the preset does not say which credential is meant",
@@ -525,7 +569,10 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
             section.error(
                 key,
                 format!("`{key}` is empty"),
-                Doubt::new("it could never be lent", "name at least one, or remove the key"),
+                Doubt::new(
+                    "it could never be lent",
+                    "name at least one, or remove the key",
+                ),
             );
         }
     }
@@ -564,7 +611,11 @@ fn no_origins(section: &Section<'_, '_>, read: &Credential) {
         None if section.has("preset") => {}
         None => {
             let remedy = "add `origins = [\"https://api.example.com\"]`, or `preset = \"NAME\"` (see `gateway presets`)";
-            section.missing("origins", "a secret goes only where its credential says", remedy);
+            section.missing(
+                "origins",
+                "a secret goes only where its credential says",
+                remedy,
+            );
         }
         // A package registry's hosts come from the user's own configuration of its client.
         Some(known) if known.origins.is_empty() && known.your_host.is_some() => {

@@ -1,4 +1,5 @@
-//! What no section can see alone: duplicates, contradictions between sections, settings that undo each other.
+//! What no section can see alone: duplicates, contradictions between sections, settings that undo
+//! each other.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -53,12 +54,22 @@ fn duplicates(page: &Page<'_>, config: &Config, spans: &Spans) {
     let credentials = || config.credentials.iter().zip(&spans.credentials);
     let names = |credential: &super::Credential| vec![credential.name.clone()];
     repeated(credentials(), names, |name, span| {
-        let doubt = Doubt::new("policies could not tell the two apart", "give each its own name");
-        page.error(span, format!("a second credential is called `{name}`"), doubt);
+        let doubt = Doubt::new(
+            "policies could not tell the two apart",
+            "give each its own name",
+        );
+        page.error(
+            span,
+            format!("a second credential is called `{name}`"),
+            doubt,
+        );
     });
     let variables = |credential: &super::Credential| credential.env.clone();
     repeated(credentials(), variables, |variable, span| {
-        let doubt = Doubt::new("a variable holds one phantom", "name another variable in `env`");
+        let doubt = Doubt::new(
+            "a variable holds one phantom",
+            "name another variable in `env`",
+        );
         page.error(
             span,
             format!("the phantoms of two credentials would stand in `{variable}`"),
@@ -71,7 +82,11 @@ fn duplicates(page: &Page<'_>, config: &Config, spans: &Spans) {
         |listener| vec![listener.address],
         |address, span| {
             let doubt = Doubt::new("one address takes one listener", "choose another port");
-            page.error(span, format!("a second listener listens on {address}"), doubt);
+            page.error(
+                span,
+                format!("a second listener listens on {address}"),
+                doubt,
+            );
         },
     );
     let origins = config.origins.iter().zip(&spans.origins);
@@ -79,7 +94,10 @@ fn duplicates(page: &Page<'_>, config: &Config, spans: &Spans) {
         origins,
         |rule| vec![rule.matches.clone()],
         |matches, span| {
-            let doubt = Doubt::new("one of the two would not hold", "merge them into one [[origin]]");
+            let doubt = Doubt::new(
+                "one of the two would not hold",
+                "merge them into one [[origin]]",
+            );
             page.error(span, format!("a second [[origin]] is for {matches}"), doubt);
         },
     );
@@ -88,7 +106,9 @@ fn duplicates(page: &Page<'_>, config: &Config, spans: &Spans) {
 fn sessions(page: &Page<'_>, config: &Config, spans: &Spans) {
     let mut groups = HashMap::new();
     for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
-        let first = groups.entry(listener.session.clone()).or_insert(&listener.groups);
+        let first = groups
+            .entry(listener.session.clone())
+            .or_insert(&listener.groups);
         if *first != &listener.groups {
             let doubt = Doubt::new(
                 "a session is in the same groups whichever way it comes in",
@@ -132,15 +152,21 @@ fn cleartext(page: &Page<'_>, config: &Config, spans: &Spans) {
             .filter(|origin| origin.scheme == Scheme::Http)
         {
             let declared = config.origins.iter().any(|rule| {
-                rule.cleartext && rule.matches.hosts == origin.hosts && rule.matches.port == origin.port
+                rule.cleartext
+                    && rule.matches.hosts == origin.hosts
+                    && rule.matches.port == origin.port
             });
             if declared {
                 continue;
             }
             let (why, remedy) = if origin.is_loopback() {
-                let remedy =
-                    format!("declare it: [[origin]] with `match = \"{origin}\"` and `cleartext = true`");
-                ("even on loopback, clear text is a decision of its own", remedy)
+                let remedy = format!(
+                    "declare it: [[origin]] with `match = \"{origin}\"` and `cleartext = true`"
+                );
+                (
+                    "even on loopback, clear text is a decision of its own",
+                    remedy,
+                )
             } else {
                 (
                     "everyone on the way could read the secret",
@@ -158,12 +184,20 @@ fn cleartext(page: &Page<'_>, config: &Config, spans: &Spans) {
 
 /// Refuses two credentials that would both be put into one place of one request.
 fn same_place(page: &Page<'_>, config: &Config, spans: &Spans) {
-    for (index, (later, span)) in config.credentials.iter().zip(&spans.credentials).enumerate() {
+    for (index, (later, span)) in config
+        .credentials
+        .iter()
+        .zip(&spans.credentials)
+        .enumerate()
+    {
         for earlier in &config.credentials[..index] {
             let unasked = [later, earlier]
                 .iter()
                 .any(|credential| credential.when == When::Always);
-            let place = later.places.iter().any(|place| earlier.places.contains(place));
+            let place = later
+                .places
+                .iter()
+                .any(|place| earlier.places.contains(place));
             let origin = later
                 .origins
                 .iter()
@@ -233,15 +267,24 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
         }
         if let Some(own) = protected(config).into_iter().find(|own| within(own, write)) {
             let what = format!("the workload could change `{}`", own.display());
-            let why = "the gateway's own rules, secrets and records are out of the workload's reach";
+            let why =
+                "the gateway's own rules, secrets and records are out of the workload's reach";
             found.push((what, Doubt::new(why, "make a narrower path writable")));
         }
-        if write.parent().is_none() || config.home.as_deref().is_some_and(|home| within(home, write)) {
+        if write.parent().is_none()
+            || config
+                .home
+                .as_deref()
+                .is_some_and(|home| within(home, write))
+        {
             let what = format!("all of `{}` is writable", write.display());
             let why = "what the workload writes there, the user's own shell runs next time";
             found.push((
                 what,
-                Doubt::new(why, "name the folder that is needed, such as `~/.cache/pip`"),
+                Doubt::new(
+                    why,
+                    "name the folder that is needed, such as `~/.cache/pip`",
+                ),
             ));
         }
     }
@@ -255,7 +298,10 @@ fn protected(config: &Config) -> Vec<PathBuf> {
 
 /// The files in which secrets lie.
 pub(super) fn secrets(config: &Config) -> Vec<PathBuf> {
-    let secrets = config.credentials.iter().flat_map(super::Credential::references);
+    let secrets = config
+        .credentials
+        .iter()
+        .flat_map(super::Credential::references);
     let passwords = config
         .listeners
         .iter()
@@ -301,7 +347,8 @@ fn within(path: &Path, folder: &Path) -> bool {
     real(path).starts_with(real(folder))
 }
 
-/// Where a path leads, links and `..` followed as far as there is something; what is not there yet comes behind it.
+/// Where a path leads, links and `..` followed as far as there is something; what is not there yet
+/// comes behind it.
 pub(super) fn real(path: &Path) -> PathBuf {
     for there in path.ancestors() {
         if let Ok(found) = std::fs::canonicalize(there)

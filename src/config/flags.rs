@@ -83,28 +83,45 @@ impl Flags {
         self.reach(&mut config, &mut line);
         self.sandbox(&mut config, &mut line);
         mistakes.append(&mut line.found);
-        if mistakes.iter().any(|mistake| mistake.severity == Severity::Error) {
+        if mistakes
+            .iter()
+            .any(|mistake| mistake.severity == Severity::Error)
+        {
             return Err(Refused { mistakes });
         }
         Ok(config)
     }
 
-    fn credentials(&self, config: &mut Config, line: &mut Line, known: &dyn Fn(&str) -> Option<String>) {
+    fn credentials(
+        &self,
+        config: &mut Config,
+        line: &mut Line,
+        known: &dyn Fn(&str) -> Option<String>,
+    ) {
         for text in &self.secrets {
             let read = secret(text, &line.directory, config.home.as_deref(), known);
-            let Some((credential, allowed)) = line.take("--secret", "the flag cannot be read", read) else {
+            let Some((credential, allowed)) =
+                line.take("--secret", "the flag cannot be read", read)
+            else {
                 continue;
             };
             let taken = config.credentials.iter().any(|other| {
                 other.name == credential.name
-                    || other.env.iter().any(|variable| credential.env.contains(variable))
+                    || other
+                        .env
+                        .iter()
+                        .any(|variable| credential.env.contains(variable))
             });
             if taken {
                 let doubt = Doubt::new(
                     "its name or variable belongs to another credential",
                     "give each credential once, by flag or by file",
                 );
-                line.refuse("--secret", format!("`{}` is given twice", credential.name), doubt);
+                line.refuse(
+                    "--secret",
+                    format!("`{}` is given twice", credential.name),
+                    doubt,
+                );
                 continue;
             }
             config.allow.extend(allowed);
@@ -119,7 +136,10 @@ impl Flags {
             let taken = credential.as_ref().is_some_and(|credential| {
                 let known = |other: &Credential| {
                     other.name == credential.name
-                        || other.env.iter().any(|variable| credential.env.contains(variable))
+                        || other
+                            .env
+                            .iter()
+                            .any(|variable| credential.env.contains(variable))
                 };
                 config.credentials.iter().any(known)
             });
@@ -184,7 +204,9 @@ impl Flags {
         }
         if let Some(text) = &self.audit {
             let path = resolve_path(text, &line.directory, config.home.as_deref());
-            config.audit.path = line.value("--audit", text, path).or(config.audit.path.take());
+            config.audit.path = line
+                .value("--audit", text, path)
+                .or(config.audit.path.take());
         }
     }
 
@@ -308,20 +330,24 @@ fn pinned(credential: Credential, buckets: &[String]) -> Result<Credential, Doub
     let (false, Some(signing)) = (buckets.is_empty(), &credential.signing) else {
         return Ok(credential);
     };
-    let signing = signing.clone().pinned_to(buckets.to_vec()).map_err(|mistakes| {
-        let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Doubt::new(
-            all.join("; "),
-            "write for example `--bucket reports` or `--bucket shared/incoming/`",
-        )
-    })?;
+    let signing = signing
+        .clone()
+        .pinned_to(buckets.to_vec())
+        .map_err(|mistakes| {
+            let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+            Doubt::new(
+                all.join("; "),
+                "write for example `--bucket reports` or `--bucket shared/incoming/`",
+            )
+        })?;
     Ok(Credential {
         signing: Some(signing),
         ..credential
     })
 }
 
-/// Reads `NAME[@HOST[:PORT]][=REFERENCE]`; gives the credential and what it makes the session allow.
+/// Reads `NAME[@HOST[:PORT]][=REFERENCE]`; gives the credential and what it makes the session
+/// allow.
 fn secret(
     text: &str,
     directory: &Path,
@@ -339,10 +365,12 @@ fn secret(
     if looks_secret(name) {
         return Err(literal_doubt());
     }
-    let example = "write for example `GITHUB_TOKEN@api.github.com`, or `NAME@HOST=keyring:gateway/NAME`";
+    let example =
+        "write for example `GITHUB_TOKEN@api.github.com`, or `NAME@HOST=keyring:gateway/NAME`";
     let name_doubt = |why: String| Doubt::new(why, example);
     let variable_name = sandbox_variable(name).map_err(|doubt| name_doubt(doubt.why))?;
-    let credential_name = CredentialName::new(name).map_err(|malformed| name_doubt(malformed.to_string()))?;
+    let credential_name =
+        CredentialName::new(name).map_err(|malformed| name_doubt(malformed.to_string()))?;
     let from = match kept {
         Some(text) => reference::parse(text, |path| resolve_path(path, directory, home))?,
         None => Reference::env(variable_name.clone()),
@@ -381,7 +409,8 @@ mod tests {
 
     #[test]
     fn a_secret_flag_binds_one_host_and_allows_it_and_nothing_else() {
-        let config = flags(|flags| flags.secrets = vec!["GITHUB_TOKEN@api.github.com".into()]).unwrap();
+        let config =
+            flags(|flags| flags.secrets = vec!["GITHUB_TOKEN@api.github.com".into()]).unwrap();
         let credential = &config.credentials[0];
         assert_eq!(credential.from, Reference::env("GITHUB_TOKEN"));
         assert_eq!(credential.env, ["GITHUB_TOKEN"]);
@@ -402,7 +431,8 @@ mod tests {
     #[test]
     fn a_reference_and_a_port_may_follow() {
         let config =
-            flags(|flags| flags.secrets = vec!["K@api.corp.test:8443=keyring:gateway/K".into()]).unwrap();
+            flags(|flags| flags.secrets = vec!["K@api.corp.test:8443=keyring:gateway/K".into()])
+                .unwrap();
         assert_eq!(config.credentials[0].from.to_string(), "keyring:gateway/K");
         assert_eq!(
             config.credentials[0].origins[0].to_string(),

@@ -1,4 +1,5 @@
-//! Every key that `gateway.toml` has: the one list that the reader, the documentation and the tests go by.
+//! Every key that `gateway.toml` has: the one list that the reader, the documentation and the tests
+//! go by.
 
 /// Describes one key of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,8 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate)
 }
 
-/// The optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours.
+/// The optimal string alignment distance: insertions, deletions, substitutions and swaps of
+/// neighbours.
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().take(MAX_WORD).collect();
     let right: Vec<char> = right.chars().take(MAX_WORD).collect();
@@ -66,7 +68,9 @@ fn distance(left: &str, right: &str) -> usize {
         let mut current = vec![row + 1];
         for (column, to) in right.iter().enumerate() {
             let substituted = above[column] + usize::from(from != to);
-            let mut best = substituted.min(above[column + 1] + 1).min(current[column] + 1);
+            let mut best = substituted
+                .min(above[column + 1] + 1)
+                .min(current[column] + 1);
             if row > 0 && column > 0 && *from == right[column - 1] && left[row - 1] == *to {
                 let swapped: &Vec<usize> = &before;
                 best = best.min(swapped[column - 1] + 1);
@@ -80,7 +84,12 @@ fn distance(left: &str, right: &str) -> usize {
 
 const MAX_WORD: usize = 64;
 
-const fn key(section: &'static str, name: &'static str, takes: &'static str, default: &'static str) -> Key {
+const fn key(
+    section: &'static str,
+    name: &'static str,
+    takes: &'static str,
+    default: &'static str,
+) -> Key {
     Key {
         section,
         name,
@@ -91,11 +100,17 @@ const fn key(section: &'static str, name: &'static str, takes: &'static str, def
 }
 
 const fn part(name: &'static str) -> Part {
-    Part { name, repeats: false }
+    Part {
+        name,
+        repeats: false,
+    }
 }
 
 const fn parts(name: &'static str) -> Part {
-    Part { name, repeats: true }
+    Part {
+        name,
+        repeats: true,
+    }
 }
 
 /// Every section of the file.
@@ -130,7 +145,12 @@ pub const KEYS: &[Key] = &[
         reloads: true,
     },
     key("runtime", "threads", "number", "1"),
-    key("resolver", "servers", "list of addresses", "those of the system"),
+    key(
+        "resolver",
+        "servers",
+        "list of addresses",
+        "those of the system",
+    ),
     key("resolver", "hosts_file", "true or false", "true"),
     key("listener", "kind", "`proxy` or `tls`", "required"),
     key("listener", "address", "address and port", "required"),
@@ -139,13 +159,23 @@ pub const KEYS: &[Key] = &[
     key("listener", "port", "number", "443"),
     key("listener", "authentication", "table", "none"),
     key("listener.authentication", "user", "text", "required"),
-    key("listener.authentication", "password", "reference", "required"),
+    key(
+        "listener.authentication",
+        "password",
+        "reference",
+        "required",
+    ),
     key("credential", "name", "name", "required"),
     key("credential", "from", "reference", "`env:` and the name"),
     key("credential.from", "command", "list of texts", "required"),
     key("credential.from", "ttl", "duration", "5m"),
     key("credential", "preset", "name", "none"),
-    key("credential", "origins", "list of origins", "those of the preset"),
+    key(
+        "credential",
+        "origins",
+        "list of origins",
+        "those of the preset",
+    ),
     key(
         "credential",
         "places",
@@ -166,7 +196,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("credential", "when", "`phantom` or `always`", "phantom"),
     key("credential", "foreign", "`refuse` or `strip`", "refuse"),
-    key("credential", "takes", "list of places", "those of the preset"),
+    key(
+        "credential",
+        "takes",
+        "list of places",
+        "those of the preset",
+    ),
     key("credential", "cookies", "list of names", "none"),
     key("credential", "methods", "list of methods", "all"),
     key("credential", "path", "path prefix", "/"),
@@ -206,11 +241,21 @@ pub const KEYS: &[Key] = &[
         "list of actions",
         "all but those that return credentials",
     ),
-    key("credential", "credential_actions", "list of actions", "none"),
+    key(
+        "credential",
+        "credential_actions",
+        "list of actions",
+        "none",
+    ),
     key("credential.endpoints", "origin", "origin", "required"),
     key("credential.endpoints", "service", "name", "required"),
     key("credential.endpoints", "region", "name", "required"),
-    key("credential.endpoints", "exact_paths", "true or false", "false"),
+    key(
+        "credential.endpoints",
+        "exact_paths",
+        "true or false",
+        "false",
+    ),
     key("origin", "match", "origin", "required"),
     key("origin", "roots", "list of paths", "none"),
     key("origin", "only_roots", "true or false", "false"),
@@ -265,7 +310,11 @@ mod tests {
     fn every_section_of_a_key_is_a_part_or_a_table_within_one() {
         for key in KEYS {
             let outer = key.section.split('.').next().unwrap();
-            assert!(PARTS.iter().any(|part| part.name == outer), "{}", key.section);
+            assert!(
+                PARTS.iter().any(|part| part.name == outer),
+                "{}",
+                key.section
+            );
         }
     }
 }

@@ -144,7 +144,9 @@ fn authentication(section: &Section<'_, '_>) -> Option<Authentication> {
         // RFC 7617 §2: a user-id holds no colon.
         let fits = !text.is_empty()
             && text.len() <= 128
-            && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && byte != b':');
         if fits {
             Ok(text.to_owned())
         } else {
@@ -189,7 +191,8 @@ fn refuse_open(section: &Section<'_, '_>, kind: Kind, address: SocketAddr) {
     let ip = address.ip().to_canonical();
     match kind {
         Kind::Proxy if !ip.is_loopback() && !section.has("authentication") => {
-            let why = "whoever reaches that address would be this session and spend its credentials";
+            let why =
+                "whoever reaches that address would be this session and spend its credentials";
             let remedy = "listen on 127.0.0.1, or add `authentication = { user = \"agent\", password = \"env:PROXY_PASSWORD\" }`";
             section.error(
                 "address",
@@ -207,7 +210,8 @@ fn refuse_open(section: &Section<'_, '_>, kind: Kind, address: SocketAddr) {
             );
         }
         Kind::Tls if !ip.is_loopback() => {
-            let why = "whoever reaches that address is this session: TLS clients present no password";
+            let why =
+                "whoever reaches that address is this session: TLS clients present no password";
             let remedy = "make sure that only the sandbox reaches it";
             section.page.warn(
                 &section.span_of("address"),

@@ -21,12 +21,17 @@ pub fn known_prefix(text: &str) -> bool {
     unquoted.starts_with("-----BEGIN ") && unquoted.contains("PRIVATE KEY")
         || PREFIXES.iter().any(|prefix| {
             unquoted.strip_prefix(prefix).is_some_and(|rest| {
-                rest.len() >= 12 && rest.bytes().take(12).all(|byte| is_secret_char(char::from(byte)))
+                rest.len() >= 12
+                    && rest
+                        .bytes()
+                        .take(12)
+                        .all(|byte| is_secret_char(char::from(byte)))
             })
         })
 }
 
-/// Shows a text in backticks, or only its length where it may be a secret or holds control characters.
+/// Shows a text in backticks, or only its length where it may be a secret or holds control
+/// characters.
 #[must_use]
 pub fn shown(text: &str) -> String {
     let printable = text.chars().all(|c| !c.is_control() && !is_bidi(c));

@@ -1,7 +1,8 @@
 //! Room: configuration, from `gateway.toml` and flags to one valid [`Config`].
 //!
-//! Top floor: it may use every room, none may use it. A file is read key by key, and all of its mistakes are reported at
-//! once, each with its place, the reason and the remedy; a configuration with one mistake is not taken at all.
+//! Top floor: it may use every room, none may use it. A file is read key by key, and all of its
+//! mistakes are reported at once, each with its place, the reason and the remedy; a configuration
+//! with one mistake is not taken at all.
 
 mod credential;
 mod cross;
@@ -39,7 +40,8 @@ use crate::message::{Host, HostPattern, Origin};
 
 /// Holds every setting, valid as a whole.
 ///
-/// The default is that of an empty file: no listener, no credential, no policy, so that everything is denied.
+/// The default is that of an empty file: no listener, no credential, no policy, so that everything
+/// is denied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
     /// The file that it was read from.
@@ -104,7 +106,8 @@ fn shown(mistakes: &[Mistake]) -> String {
 }
 
 impl Config {
-    /// The rule for an origin: the one of its very host, else the one of the longest domain above it.
+    /// The rule for an origin: the one of its very host, else the one of the longest domain above
+    /// it.
     #[must_use]
     pub fn origin_rule(&self, origin: &Origin) -> Option<&OriginRule> {
         self.origins
@@ -124,7 +127,8 @@ impl Config {
             .any(|allowed| allowed.port == port && allowed.host.matches(host))
     }
 
-    /// The folder of the audit log, links followed: that of the file that is named, else that of the user's logs.
+    /// The folder of the audit log, links followed: that of the file that is named, else that of
+    /// the user's logs.
     #[must_use]
     pub fn audit_folder(&self) -> Option<PathBuf> {
         let named = self.audit.path.as_deref().map(cross::real);

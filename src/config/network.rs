@@ -37,11 +37,15 @@ impl Network {
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+                let mask = u32::MAX
+                    .checked_shl(32 - u32::from(self.prefix))
+                    .unwrap_or(0);
                 network.to_bits() == address.to_bits() & mask
             }
             (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+                let mask = u128::MAX
+                    .checked_shl(128 - u32::from(self.prefix))
+                    .unwrap_or(0);
                 network.to_bits() == address.to_bits() & mask
             }
             _ => false,
@@ -51,8 +55,8 @@ impl Network {
     /// Reads `address/prefix`, or one address.
     ///
     /// # Errors
-    /// A [`Doubt`] where it is none, has bits set behind its prefix, is wider than any exception should be, or reaches a
-    /// cloud's metadata service.
+    /// A [`Doubt`] where it is none, has bits set behind its prefix, is wider than any exception
+    /// should be, or reaches a cloud's metadata service.
     pub fn exception(text: &str) -> Result<Self, Doubt> {
         let network = Self::parse(text)?;
         let narrowest_wide = if network.address.is_ipv4() { 8 } else { 32 };
@@ -146,7 +150,8 @@ pub fn reachable(address: IpAddr) -> Result<(), Doubt> {
     ))
 }
 
-/// The metadata services of the clouds: AWS, GCP, Azure and others, ECS, EKS, Alibaba, Azure's wire server, Oracle.
+/// The metadata services of the clouds: AWS, GCP, Azure and others, ECS, EKS, Alibaba, Azure's wire
+/// server, Oracle.
 const METADATA: &[IpAddr] = &[
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),

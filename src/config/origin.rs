@@ -1,4 +1,5 @@
-//! `[[origin]]`: how certain origins are reached and verified, and the exceptions to the address floor.
+//! `[[origin]]`: how certain origins are reached and verified, and the exceptions to the address
+//! floor.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,8 @@ pub struct OriginRule {
     pub identity: Option<ClientIdentity>,
     /// Networks that the address floor does not keep these origins from.
     pub addresses: Vec<Network>,
-    /// The address that is connected to instead of asking DNS; it is an exception to the floor by itself.
+    /// The address that is connected to instead of asking DNS; it is an exception to the floor by
+    /// itself.
     pub connect: Option<SocketAddr>,
     /// The HTTP version that these origins speak.
     pub http: HttpVersion,
@@ -96,7 +98,9 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<OriginRule> {
         identity: identity(section),
         addresses: addresses.into_iter().map(Spanned::into_inner).collect(),
         connect: connect.map(Spanned::into_inner),
-        http: section.choice("http", &versions).unwrap_or(HttpVersion::Auto),
+        http: section
+            .choice("http", &versions)
+            .unwrap_or(HttpVersion::Auto),
         encoded_slash: section.truth("encoded_slash").unwrap_or(false),
         underscores: section.truth("underscores").unwrap_or(false),
         cleartext: section.truth("cleartext").unwrap_or(false),

@@ -74,7 +74,8 @@ impl<'t> Page<'t> {
     /// The path that a text means: relative to the file, `~/` the user's home.
     ///
     /// # Errors
-    /// A [`Doubt`] where the text is empty or holds NUL, or where there is no home to stand for `~`.
+    /// A [`Doubt`] where the text is empty or holds NUL, or where there is no home to stand for
+    /// `~`.
     pub fn path(&self, text: &str) -> Result<PathBuf, Doubt> {
         resolve_path(text, &self.directory, self.home.as_deref())
     }
@@ -98,7 +99,11 @@ impl<'t> Page<'t> {
 
     fn refuse_literal(&self, text: &str, span: Range<usize>) {
         if text.len() >= 20 && known_prefix(text) {
-            self.error(&span, "a literal secret stands in the file", literal_doubt());
+            self.error(
+                &span,
+                "a literal secret stands in the file",
+                literal_doubt(),
+            );
         }
     }
 }
@@ -112,27 +117,43 @@ pub(super) fn literal_doubt() -> Doubt {
 }
 
 /// The path that a text means: relative to `directory`, `~/` the user's home.
-pub(super) fn resolve_path(text: &str, directory: &Path, home: Option<&Path>) -> Result<PathBuf, Doubt> {
+pub(super) fn resolve_path(
+    text: &str,
+    directory: &Path,
+    home: Option<&Path>,
+) -> Result<PathBuf, Doubt> {
     if text.is_empty() || text.contains('\0') {
         return Err(Doubt::new(
             "a path has at least one character and no NUL",
             "write a path",
         ));
     }
-    if let Some(rest) = text.strip_prefix("~/").or_else(|| (text == "~").then_some("")) {
-        let home =
-            home.ok_or_else(|| Doubt::new("there is no HOME to stand for `~`", "write the whole path"))?;
+    if let Some(rest) = text
+        .strip_prefix("~/")
+        .or_else(|| (text == "~").then_some(""))
+    {
+        let home = home.ok_or_else(|| {
+            Doubt::new("there is no HOME to stand for `~`", "write the whole path")
+        })?;
         return Ok(home.join(rest));
     }
     if text.starts_with('~') {
-        return Err(Doubt::new("`~user` is not looked up", "write the whole path"));
+        return Err(Doubt::new(
+            "`~user` is not looked up",
+            "write the whole path",
+        ));
     }
     Ok(directory.join(text))
 }
 
 impl<'p, 't> Section<'p, 't> {
     /// Opens a table and refuses the keys that its section does not have.
-    pub fn open(page: &'p Page<'t>, name: &'static str, table: &'p DeTable<'t>, span: Range<usize>) -> Self {
+    pub fn open(
+        page: &'p Page<'t>,
+        name: &'static str,
+        table: &'p DeTable<'t>,
+        span: Range<usize>,
+    ) -> Self {
         let section = Self {
             page,
             span,
@@ -159,8 +180,13 @@ impl<'p, 't> Section<'p, 't> {
                     known().collect::<Vec<_>>().join(", ")
                 ),
             };
-            let what = format!("unknown key {} in {}", shown(word), keys::heading(self.name));
-            self.page.error(&key.span(), what, Doubt::new(UNKNOWN, remedy));
+            let what = format!(
+                "unknown key {} in {}",
+                shown(word),
+                keys::heading(self.name)
+            );
+            self.page
+                .error(&key.span(), what, Doubt::new(UNKNOWN, remedy));
         }
     }
 
@@ -184,7 +210,8 @@ impl<'p, 't> Section<'p, 't> {
 
     /// Where the key's value stands, or else the section.
     pub fn span_of(&self, key: &'static str) -> Range<usize> {
-        self.value(key).map_or_else(|| self.span.clone(), Spanned::span)
+        self.value(key)
+            .map_or_else(|| self.span.clone(), Spanned::span)
     }
 
     /// Notes an error about a key of this section.
@@ -236,7 +263,11 @@ impl<'p, 't> Section<'p, 't> {
     }
 
     /// A list of texts that `parse` understands each.
-    pub fn each<T>(&self, key: &'static str, parse: impl Fn(&str) -> Result<T, Doubt>) -> Vec<Spanned<T>> {
+    pub fn each<T>(
+        &self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, Doubt>,
+    ) -> Vec<Spanned<T>> {
         let Some(value) = self.value(key) else {
             return Vec::new();
         };
@@ -247,7 +278,9 @@ impl<'p, 't> Section<'p, 't> {
         let mut taken = Vec::new();
         for item in items {
             match item.get_ref().as_str() {
-                Some(text) => taken.extend(self.judge(key, Spanned::new(item.span(), text), &parse)),
+                Some(text) => {
+                    taken.extend(self.judge(key, Spanned::new(item.span(), text), &parse))
+                }
                 None => self.mistyped(key, item, "text in quotes"),
             }
         }
@@ -317,7 +350,10 @@ impl<'p, 't> Section<'p, 't> {
                 .find(|(word, _)| *word == text)
                 .map(|(_, value)| *value)
                 .ok_or_else(|| {
-                    let words: Vec<_> = choices.iter().map(|(word, _)| format!("`{word}`")).collect();
+                    let words: Vec<_> = choices
+                        .iter()
+                        .map(|(word, _)| format!("`{word}`"))
+                        .collect();
                     Doubt::new(
                         "it is none of the words that stand for something",
                         format!("write {}", words.join(" or ")),

@@ -35,7 +35,8 @@ pub fn host_and_port(text: &str, default_port: u16) -> Result<(HostPattern, u16)
 /// Reads `https://host[:port]`; the host may start with `*.`.
 ///
 /// # Errors
-/// A [`Doubt`] where the scheme is missing or another one, something follows the port, or the host is none.
+/// A [`Doubt`] where the scheme is missing or another one, something follows the port, or the host
+/// is none.
 pub fn origin(text: &str) -> Result<OriginPattern, Doubt> {
     let (scheme, rest) = match text.split_once("://") {
         Some(("https", rest)) => (Scheme::Https, rest),
@@ -60,10 +61,15 @@ pub fn origin(text: &str) -> Result<OriginPattern, Doubt> {
         ));
     }
     let (hosts, port) = host_and_port(rest, scheme.default_port())?;
-    Ok(OriginPattern { scheme, hosts, port })
+    Ok(OriginPattern {
+        scheme,
+        hosts,
+        port,
+    })
 }
 
-/// Refuses a pattern over a whole top-level domain, or over a registry's second level such as `co.uk` (threats B12).
+/// Refuses a pattern over a whole top-level domain, or over a registry's second level such as
+/// `co.uk` (threats B12).
 fn narrow_enough(domain: &Host) -> Result<(), Doubt> {
     if domain.ip().is_some() {
         return Err(Doubt::new(
@@ -117,7 +123,10 @@ mod tests {
     fn an_origin_is_a_scheme_a_host_and_a_port_and_nothing_else() {
         let read = origin("https://*.Example.com:8443").unwrap();
         assert_eq!(read.to_string(), "https://*.example.com:8443");
-        assert_eq!(origin("https://[::1]").unwrap().to_string(), "https://[::1]");
+        assert_eq!(
+            origin("https://[::1]").unwrap().to_string(),
+            "https://[::1]"
+        );
         for text in [
             "api.github.com",
             "https://",

@@ -38,10 +38,12 @@ pub struct PolicyUnreadable {
 impl Policy {
     /// Reads every file, patterns expanded anew, in the order of their names.
     ///
-    /// One bad file refuses all of them: the others without its `forbid`s would allow too much (threats M03).
+    /// One bad file refuses all of them: the others without its `forbid`s would allow too much
+    /// (threats M03).
     ///
     /// # Errors
-    /// Every file or pattern that is missing, unreadable, too large, no UTF-8, or writable by everyone.
+    /// Every file or pattern that is missing, unreadable, too large, no UTF-8, or writable by
+    /// everyone.
     pub fn sources(&self) -> Result<Vec<PolicySource>, Vec<PolicyUnreadable>> {
         let mut sources: Vec<PolicySource> = Vec::new();
         let mut refused = Vec::new();
@@ -80,7 +82,8 @@ impl Policy {
             .collect()
     }
 
-    /// The folders in which patterns look for files: a file that is added there is read at the next start.
+    /// The folders in which patterns look for files: a file that is added there is read at the next
+    /// start.
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         let patterns = self.files.iter().filter(|pattern| {
@@ -97,8 +100,9 @@ pub(super) fn policy(section: &Section<'_, '_>) -> Policy {
     let files = section.each("files", |text| {
         let pattern = section.page.path(text)?;
         for path in expand(&pattern)? {
-            read(&path)
-                .map_err(|doubt| Doubt::new(format!("`{}`: {}", path.display(), doubt.why), doubt.remedy))?;
+            read(&path).map_err(|doubt| {
+                Doubt::new(format!("`{}`: {}", path.display(), doubt.why), doubt.remedy)
+            })?;
         }
         Ok(pattern)
     });
@@ -118,7 +122,8 @@ fn unreadable(path: &Path, doubt: Doubt) -> PolicyUnreadable {
 /// The files that a path stands for, sorted; `*` may stand in its last part.
 ///
 /// # Errors
-/// A [`Doubt`] where there is no such file: a pattern that matches nothing is a mistake, not an empty policy.
+/// A [`Doubt`] where there is no such file: a pattern that matches nothing is a mistake, not an
+/// empty policy.
 fn expand(pattern: &Path) -> Result<Vec<PathBuf>, Doubt> {
     let name = pattern.file_name().and_then(|name| name.to_str());
     let directory = pattern.parent().unwrap_or(Path::new("/"));
@@ -158,7 +163,8 @@ fn expand(pattern: &Path) -> Result<Vec<PathBuf>, Doubt> {
     Ok(found)
 }
 
-/// Whether a pattern with `*` matches a file's name; hidden files are matched only by a pattern that starts with a dot.
+/// Whether a pattern with `*` matches a file's name; hidden files are matched only by a pattern
+/// that starts with a dot.
 fn stands_for(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
@@ -197,12 +203,17 @@ fn read(path: &Path) -> Result<String, Doubt> {
     }
     if metadata.permissions().mode() & 0o002 != 0 {
         let why = "everyone on this machine can change the rules, the workload too";
-        return Err(Doubt::new(why, format!("run `chmod o-w {}`", path.display())));
+        return Err(Doubt::new(
+            why,
+            format!("run `chmod o-w {}`", path.display()),
+        ));
     }
     let mut text = String::new();
     let read = file.take(LARGEST + 1).read_to_string(&mut text);
     match read {
-        Ok(length) if length as u64 > LARGEST => Err(Doubt::new("the file is larger than 16MiB", "split it")),
+        Ok(length) if length as u64 > LARGEST => {
+            Err(Doubt::new("the file is larger than 16MiB", "split it"))
+        }
         Ok(_) => Ok(text),
         Err(error) => Err(cannot(error)),
     }

@@ -34,7 +34,8 @@ impl Config {
         Self::from_str(&text, path)
     }
 
-    /// Reads and checks a text as if it stood in the file `origin`, to whose folder its paths are relative.
+    /// Reads and checks a text as if it stood in the file `origin`, to whose folder its paths are
+    /// relative.
     ///
     /// # Errors
     /// [`Refused`] with every mistake of the text.
@@ -43,15 +44,26 @@ impl Config {
         let directory = absolute
             .parent()
             .map_or_else(|| PathBuf::from("/"), Path::to_owned);
-        // In its real form: the launcher hides the gateway's own files by these paths, where no `..` can be walked any more.
+        // In its real form: the launcher hides the gateway's own files by these paths, where no
+        // `..` can be walked any more.
         let directory = std::fs::canonicalize(&directory).unwrap_or(directory);
         let home = state::home();
-        let page = Page::new(origin.display().to_string().into(), text, directory, home.clone());
+        let page = Page::new(
+            origin.display().to_string().into(),
+            text,
+            directory,
+            home.clone(),
+        );
         let (document, syntax) = DeTable::parse_recoverable(text);
         for error in &syntax {
-            // The parser's own display quotes the line, which may hold a secret; its message does not.
+            // The parser's own display quotes the line, which may hold a secret; its message does
+            // not.
             let doubt = Doubt::new(error.message().to_owned(), "correct the TOML syntax");
-            page.error(&error.span().unwrap_or(0..0), "the file is no valid TOML", doubt);
+            page.error(
+                &error.span().unwrap_or(0..0),
+                "the file is no valid TOML",
+                doubt,
+            );
         }
         let mut config = Self {
             file: Some(absolute),
@@ -65,7 +77,10 @@ impl Config {
         }
         cross::check(&page, &config, &spans);
         let found = page.into_found();
-        if found.iter().any(|mistake| mistake.severity == Severity::Error) {
+        if found
+            .iter()
+            .any(|mistake| mistake.severity == Severity::Error)
+        {
             return Err(Refused { mistakes: found });
         }
         config.warnings = found;
@@ -74,16 +89,22 @@ impl Config {
 }
 
 fn text_of(path: &Path) -> Result<String, Doubt> {
-    let cannot =
-        |error: std::io::Error| Doubt::new(error.to_string(), "create the file, or correct the path");
+    let cannot = |error: std::io::Error| {
+        Doubt::new(error.to_string(), "create the file, or correct the path")
+    };
     let file = std::fs::File::open(path).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     if metadata.permissions().mode() & 0o002 != 0 && metadata.is_file() {
         let why = "everyone on this machine can change the file, the workload too";
-        return Err(Doubt::new(why, format!("run `chmod o-w {}`", path.display())));
+        return Err(Doubt::new(
+            why,
+            format!("run `chmod o-w {}`", path.display()),
+        ));
     }
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    file.take(LARGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(cannot)?;
     if bytes.len() as u64 > LARGEST {
         return Err(Doubt::new(
             "the file is larger than 1MiB",

@@ -12,11 +12,15 @@ use crate::session::Reference;
 
 /// Reads `env:`, `file:` or `keyring:`; `resolve` makes a path of its text.
 ///
-/// The doubts never repeat the text, which may be a secret that someone wrote where a reference belongs.
+/// The doubts never repeat the text, which may be a secret that someone wrote where a reference
+/// belongs.
 ///
 /// # Errors
 /// A [`Doubt`] where the kind is unknown, its rest is malformed, or a file can be read by others.
-pub fn parse(text: &str, resolve: impl FnOnce(&str) -> Result<PathBuf, Doubt>) -> Result<Reference, Doubt> {
+pub fn parse(
+    text: &str,
+    resolve: impl FnOnce(&str) -> Result<PathBuf, Doubt>,
+) -> Result<Reference, Doubt> {
     if known_prefix(text) {
         return Err(literal_doubt());
     }
@@ -38,7 +42,11 @@ pub fn parse(text: &str, resolve: impl FnOnce(&str) -> Result<PathBuf, Doubt>) -
 }
 
 /// Reads the reference under a key: a text, or a table with a command.
-pub(super) fn read(section: &Section<'_, '_>, key: &'static str, table: &'static str) -> Option<Reference> {
+pub(super) fn read(
+    section: &Section<'_, '_>,
+    key: &'static str,
+    table: &'static str,
+) -> Option<Reference> {
     let value = section.value(key)?;
     if value.get_ref().is_table() && !table.is_empty() {
         return command(&section.inner(key, table)?);
@@ -54,7 +62,9 @@ pub(super) fn read(section: &Section<'_, '_>, key: &'static str, table: &'static
 }
 
 fn command(section: &Section<'_, '_>) -> Option<Reference> {
-    let ttl = section.parsed("ttl", lifetime).map(toml::Spanned::into_inner);
+    let ttl = section
+        .parsed("ttl", lifetime)
+        .map(toml::Spanned::into_inner);
     let argv = section.each("command", |text| {
         if looks_secret(text) && !text.starts_with('/') {
             Err(literal_doubt())
@@ -82,7 +92,10 @@ fn command(section: &Section<'_, '_>) -> Option<Reference> {
             section.error(
                 "command",
                 "`command` is empty",
-                Doubt::new("there is nothing to run", "write the program and its arguments"),
+                Doubt::new(
+                    "there is nothing to run",
+                    "write the program and its arguments",
+                ),
             );
             None
         }
@@ -112,10 +125,14 @@ fn lifetime(text: &str) -> Result<Duration, Doubt> {
 
 fn keyring(entry: &str) -> Result<Reference, Doubt> {
     let fits = |part: &str| {
-        !part.is_empty() && part.len() <= 128 && part.chars().all(|c| c.is_ascii_graphic() && c != '/')
+        !part.is_empty()
+            && part.len() <= 128
+            && part.chars().all(|c| c.is_ascii_graphic() && c != '/')
     };
     match entry.split_once('/') {
-        Some((service, name)) if fits(service) && fits(name) => Ok(Reference::keyring(service, name)),
+        Some((service, name)) if fits(service) && fits(name) => {
+            Ok(Reference::keyring(service, name))
+        }
         _ => Err(Doubt::new(
             "an entry of the key ring has a service and a name",
             "write `keyring:gateway/NAME`",
@@ -126,7 +143,8 @@ fn keyring(entry: &str) -> Result<Reference, Doubt> {
 /// Checks the name of an environment variable.
 ///
 /// # Errors
-/// A [`Doubt`] where it has another character than `A-Z a-z 0-9 _`, starts with a digit, or looks like a secret.
+/// A [`Doubt`] where it has another character than `A-Z a-z 0-9 _`, starts with a digit, or looks
+/// like a secret.
 pub fn variable(name: &str) -> Result<String, Doubt> {
     if looks_secret(name) {
         return Err(literal_doubt());
@@ -156,10 +174,12 @@ pub fn variables(pattern: &str) -> Result<String, Doubt> {
     variable(pattern.strip_suffix('*').unwrap_or(pattern)).map(|_| pattern.to_owned())
 }
 
-/// Checks that a file holds its secret for its owner alone, and that the owner is this user or root.
+/// Checks that a file holds its secret for its owner alone, and that the owner is this user or
+/// root.
 ///
 /// # Errors
-/// A [`Doubt`] where it is missing, no regular file, owned by another user, or readable or writable by others.
+/// A [`Doubt`] where it is missing, no regular file, owned by another user, or readable or writable
+/// by others.
 pub fn private(path: &Path) -> Result<(), Doubt> {
     let metadata = std::fs::metadata(path).map_err(|error| {
         Doubt::new(
@@ -191,8 +211,7 @@ pub fn private(path: &Path) -> Result<(), Doubt> {
     Ok(())
 }
 
-const REFERENCES: &str =
-    "write `env:NAME`, `file:/path`, `keyring:gateway/NAME` or `{ command = [\"/path\"], ttl = \"5m\" }`";
+const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME` or `{ command = [\"/path\"], ttl = \"5m\" }`";
 
 #[cfg(test)]
 mod tests {
@@ -248,7 +267,10 @@ mod tests {
         let text = format!("file:{}", path.display());
         for mode in [0o644, 0o640, 0o602, 0o604] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert!(parse(&text).unwrap_err().remedy.contains("chmod 600"), "{mode:o}");
+            assert!(
+                parse(&text).unwrap_err().remedy.contains("chmod 600"),
+                "{mode:o}"
+            );
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(parse(&text), Ok(Reference::file(path)));

@@ -17,8 +17,8 @@ use super::units::{self, Size};
 /// Settings of the session CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ca {
-    /// Where the certificate is written for clients to trust, `{session}` standing for the session's name; the key never
-    /// leaves memory.
+    /// Where the certificate is written for clients to trust, `{session}` standing for the
+    /// session's name; the key never leaves memory.
     pub certificate: Option<PathBuf>,
     /// How long the CA and its session live.
     pub lifetime: Duration,
@@ -283,7 +283,10 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> Resolver {
     let servers = section.each("servers", |text| {
         let server = text
             .parse::<SocketAddr>()
-            .or_else(|_| text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53)))
+            .or_else(|_| {
+                text.parse::<IpAddr>()
+                    .map(|address| SocketAddr::new(address, 53))
+            })
             .map_err(|_| Doubt::new("it is no address", "write for example `127.0.0.1:53`"))?;
         if server.ip().is_unspecified() || server.ip().is_multicast() || server.port() == 0 {
             return Err(Doubt::new(
@@ -326,7 +329,10 @@ pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
             .collect(),
         allow_userns: section.truth("allow_userns").unwrap_or(false),
         guard_tools: section.truth("guard_tools").unwrap_or(false),
-        write: paths("write").into_iter().map(Spanned::into_inner).collect(),
+        write: paths("write")
+            .into_iter()
+            .map(Spanned::into_inner)
+            .collect(),
         memory_files: memory_files(section),
         processes: section.count("processes", 16..=4_194_304),
         user: None,
@@ -341,7 +347,10 @@ fn memory_files(section: &Section<'_, '_>) -> Option<Size> {
     section.error(
         "memory_files",
         format!("`memory_files` is {size}"),
-        Doubt::new("it is between 64MiB and 1024GiB", "write for example `2GiB`"),
+        Doubt::new(
+            "it is between 64MiB and 1024GiB",
+            "write for example `2GiB`",
+        ),
     );
     None
 }

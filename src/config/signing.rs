@@ -86,7 +86,13 @@ impl Way {
     pub fn private_key(&self, part: &str) -> Option<Algorithm> {
         match self {
             Self::SigV4 => None,
-            Self::Recipe(recipe) => recipe.parts().iter().find(|known| known.name == part)?.key_of,
+            Self::Recipe(recipe) => {
+                recipe
+                    .parts()
+                    .iter()
+                    .find(|known| known.name == part)?
+                    .key_of
+            }
         }
     }
 
@@ -131,16 +137,19 @@ impl Signing {
         Ok(Self { scope, ..self })
     }
 
-    /// The SigV4 credential of the usual variables; with a session token where one is said to be there.
+    /// The SigV4 credential of the usual variables; with a session token where one is said to be
+    /// there.
     #[must_use]
     pub fn sigv4(token: bool) -> Self {
         let known = Way::SigV4.parts().into_iter();
-        let parts = known.filter(|part| token || !part.optional).map(|part| Part {
-            from: Reference::env(part.variable.clone().unwrap_or_default()),
-            name: part.name,
-            variable: part.variable,
-            optional: false,
-        });
+        let parts = known
+            .filter(|part| token || !part.optional)
+            .map(|part| Part {
+                from: Reference::env(part.variable.clone().unwrap_or_default()),
+                name: part.name,
+                variable: part.variable,
+                optional: false,
+            });
         Self::of_sigv4(parts.collect())
     }
 
@@ -178,7 +187,10 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
                 section.error(
                     key,
                     format!("`{key}` stands without `sign`"),
-                    Doubt::new("it is about signing", "add `sign = \"sigv4\"`, or remove it"),
+                    Doubt::new(
+                        "it is about signing",
+                        "add `sign = \"sigv4\"`, or remove it",
+                    ),
                 );
             }
         }
@@ -196,7 +208,10 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
     if matches!(way, Way::Recipe(_)) {
         for key in [&["endpoints", "unsigned"][..], &PINS].concat() {
             if section.has(key) {
-                let doubt = Doubt::new("it is about SigV4", "remove it; `origins` says where it goes");
+                let doubt = Doubt::new(
+                    "it is about SigV4",
+                    "remove it; `origins` says where it goes",
+                );
                 section.error(key, format!("`{key}` contradicts `sign`"), doubt);
             }
         }
@@ -248,7 +263,10 @@ fn own(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Doubt> {
         .map_err(|error| Doubt::new(format!("the recipe cannot be read: {error}"), correct))?;
     Recipe::load(&read).map(Arc::new).map_err(|mistakes| {
         let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Doubt::new(format!("the recipe is refused: {}", all.join("; ")), correct)
+        Doubt::new(
+            format!("the recipe is refused: {}", all.join("; ")),
+            correct,
+        )
     })
 }
 
@@ -292,7 +310,10 @@ fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
             (None, None, _) if part.optional => continue,
             (None, None, Some(usual)) => Reference::env(usual.as_str()),
             (None, None, None) => {
-                let remedy = format!("add `parts = {{ {} = \"keyring:gateway/NAME\" }}`", part.name);
+                let remedy = format!(
+                    "add `parts = {{ {} = \"keyring:gateway/NAME\" }}`",
+                    part.name
+                );
                 section.missing(
                     "parts",
                     &format!("nothing says where its `{}` is", part.name),
@@ -319,7 +340,8 @@ fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
     whole.then_some(parts)
 }
 
-/// Every part must have a variable of the sandbox, in which its phantom stands; `named` is how many `env` has.
+/// Every part must have a variable of the sandbox, in which its phantom stands; `named` is how many
+/// `env` has.
 fn check_variables(section: &Section<'_, '_>, parts: &[Part], named: usize) {
     let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
     let names = names.join(", ");
@@ -398,7 +420,10 @@ fn scope(section: &Section<'_, '_>, pins: Pins) -> Scope {
                 PinMistake::Action(_) => PINS[5],
                 PinMistake::CredentialAction(_) => PINS[6],
             };
-            let doubt = Doubt::new("it would pin nothing that there is", "correct it, or remove it");
+            let doubt = Doubt::new(
+                "it would pin nothing that there is",
+                "correct it, or remove it",
+            );
             section.error(key, mistake.to_string(), doubt);
         }
         // Not taken: a configuration with a mistake is refused as a whole.
@@ -475,5 +500,8 @@ const PINS: [&str; 7] = [
     "credential_actions",
 ];
 /// The variables that AWS's own clients read, in the order of the parts.
-pub(super) const SIGV4_VARIABLES: [&str; 3] =
-    ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+pub(super) const SIGV4_VARIABLES: [&str; 3] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+];

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-/// The folder of the audit logs of `gateway exec`: `$XDG_STATE_HOME/gateway/audit`, else `~/.local/state/gateway/audit`.
+/// The folder of the audit logs of `gateway exec`: `$XDG_STATE_HOME/gateway/audit`, else
+/// `~/.local/state/gateway/audit`.
 ///
 /// `None` where neither variable names an absolute path.
 #[must_use]

@@ -58,10 +58,12 @@ impl Size {
                 ));
             }
         };
-        number
-            .checked_mul(1 << shift)
-            .map(Self)
-            .ok_or_else(|| Doubt::new("the size is larger than can be counted", "write a smaller size"))
+        number.checked_mul(1 << shift).map(Self).ok_or_else(|| {
+            Doubt::new(
+                "the size is larger than can be counted",
+                "write a smaller size",
+            )
+        })
     }
 }
 
@@ -106,14 +108,24 @@ pub fn duration(text: &str) -> Result<Duration, Doubt> {
         .checked_mul(millis)
         .filter(|millis| *millis <= LONGEST_MILLIS)
         .map(Duration::from_millis)
-        .ok_or_else(|| Doubt::new("the duration is longer than ten years", "write a shorter one"))
+        .ok_or_else(|| {
+            Doubt::new(
+                "the duration is longer than ten years",
+                "write a shorter one",
+            )
+        })
 }
 
 /// Shows a duration as [`duration`] reads it, in its largest whole unit.
 #[must_use]
 pub fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
-    for (factor, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
+    for (factor, unit) in [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1_000, "s"),
+    ] {
         if millis != 0 && millis.is_multiple_of(factor) {
             return format!("{}{unit}", millis / factor);
         }

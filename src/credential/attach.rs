@@ -1,4 +1,5 @@
-//! The last step before a request leaves: each grant's secret is fetched and put where its phantom stood.
+//! The last step before a request leaves: each grant's secret is fetched and put where its phantom
+//! stood.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +36,8 @@ pub enum Error {
     /// The store does not give it now.
     #[error("the credential cannot be had from its store")]
     Unavailable(#[source] Box<Unavailable>),
-    /// The secret cannot stand where the phantom stood, or has not the shape that the phantom was made for.
+    /// The secret cannot stand where the phantom stood, or has not the shape that the phantom was
+    /// made for.
     #[error("the credential does not fit where its phantom stands")]
     Unfit(#[source] AttachFailure),
     /// Echoes of the secret could not be found again.
@@ -95,18 +97,21 @@ impl Error {
     }
 }
 
-/// The credentials that may be lent, by name, and what the answers of which session are searched for.
+/// The credentials that may be lent, by name, and what the answers of which session are searched
+/// for.
 pub struct Credentials {
     bindings: Arc<Bindings>,
     slots: Vec<Slot>,
     sessions: Mutex<Map<SessionId, Arc<Lending>>>,
     kept: Kept,
     holding: Holding,
-    /// From it stand-ins are drawn for secrets that a session holds no phantom of; `None` where there was no randomness.
+    /// From it stand-ins are drawn for secrets that a session holds no phantom of; `None` where
+    /// there was no randomness.
     strangers: Option<PhantomKey>,
 }
 
-/// What belongs to one binding: where its secret comes from, and the field values that were built from the last one.
+/// What belongs to one binding: where its secret comes from, and the field values that were built
+/// from the last one.
 pub(super) struct Slot {
     pub(super) source: Source,
     ready: ArcSwapOption<Prepared>,
@@ -207,8 +212,8 @@ impl Credentials {
 
     /// Issues the phantoms of a session, for the credentials that it may hold.
     ///
-    /// Where no shape is declared, the secret is fetched to look at it. The order is that of the configuration, so
-    /// replicas with one key and one configuration agree.
+    /// Where no shape is declared, the secret is fetched to look at it. The order is that of the
+    /// configuration, so replicas with one key and one configuration agree.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause.
@@ -226,7 +231,8 @@ impl Credentials {
         Ok(issue.finish())
     }
 
-    /// Issues the phantom of one binding, whose place in the configuration is given; of an optional part that is not there, none.
+    /// Issues the phantom of one binding, whose place in the configuration is given; of an optional
+    /// part that is not there, none.
     pub(super) async fn issue_one(
         &self,
         issue: &mut Issue<'_>,
@@ -244,7 +250,9 @@ impl Credentials {
             cause,
         };
         let lease = match self.slots[at].source.resolve().await {
-            Err(cause) if cause.cause == StoreError::Absent && is_optional(binding) => return Ok(()),
+            Err(cause) if cause.cause == StoreError::Absent && is_optional(binding) => {
+                return Ok(());
+            }
             lease => lease.map_err(unavailable)?,
         };
         let secret = &lease.secret;
@@ -263,7 +271,8 @@ impl Credentials {
         Ok(())
     }
 
-    /// Fetches each granted secret and puts it where its phantom stood, or signs with it. Nothing is fetched without a grant.
+    /// Fetches each granted secret and puts it where its phantom stood, or signs with it. Nothing
+    /// is fetched without a grant.
     ///
     /// # Errors
     /// [`Error`] by cause; the request is gone then, and nothing of it was sent.
@@ -280,7 +289,8 @@ impl Credentials {
         } = authorized.into_parts();
         let mut fetched = Vec::with_capacity(grants.len());
         for grant in &grants {
-            // INVARIANT: a grant names the origin that it was given for; policy made both from one request.
+            // INVARIANT: a grant names the origin that it was given for; policy made both from one
+            // request.
             if *grant.origin() != head.origin {
                 return Err(Error::Unknown);
             }
@@ -290,13 +300,15 @@ impl Credentials {
             }
             fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
             if lend.signing().is_some() {
-                // Rarely more than a look: boxed, so that the usual exchange does not carry room for it.
+                // Rarely more than a look: boxed, so that the usual exchange does not carry room
+                // for it.
                 Box::pin(self.fetch_parts(lend, &session, &mut fetched)).await?;
                 usable(&session, &fetched)?;
             }
         }
         let signs = proof.as_ref().map(|(grant, _)| *grant);
-        // An origin that was ever lent something may answer with it now: then the answer must be one that can be searched.
+        // An origin that was ever lent something may answer with it now: then the answer must be
+        // one that can be searched.
         let lends = grants.iter().enumerate().any(|(at, _)| Some(at) != signs);
         let wanted = Wanted {
             bound: self.fetch_bound(&head.origin, &fetched).await?,
@@ -306,7 +318,11 @@ impl Credentials {
             signed_for: self.bindings.signs_for(&head.origin),
         };
         let mut lent = self.look_for(&session, &wanted)?;
-        for grant in grants.iter().enumerate().filter(|(at, _)| Some(*at) != signs) {
+        for grant in grants
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| Some(*at) != signs)
+        {
             let lend = grant.1.lend();
             let ready = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.ready;
             let lease = leased(&fetched, lend.credential())?;
@@ -315,7 +331,8 @@ impl Credentials {
         let mut decoding = Share::of(session.decoding_of(&self.holding.decoding).clone());
         match &lent {
             Some(lent) if lent.is_strict() => ask_for_searchable(&mut head.fields, &mut decoding),
-            // What a request signs stays as it is, and its answer is decoded where it tells of an error alone.
+            // What a request signs stays as it is, and its answer is decoded where it tells of an
+            // error alone.
             Some(_) if signs.is_none() => {
                 body::ask_for_affordable(&mut head.fields, &mut decoding, false);
             }
@@ -339,7 +356,14 @@ impl Credentials {
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
             let budget = session.part_of(&self.holding.budget);
-            let made = sign(&mut head, &mut content, proof, lend, &fetched, (last, budget))?;
+            let made = sign(
+                &mut head,
+                &mut content,
+                proof,
+                lend,
+                &fetched,
+                (last, budget),
+            )?;
             if let Some(lent) = &mut lent {
                 lent.made = lent.lending.signatures.keep(made);
             }
@@ -364,9 +388,14 @@ impl Credentials {
         leased.map_err(|why| Error::Unavailable(Box::new(why)))
     }
 
-    /// The parts of a signing credential beside its first, which has just been fetched; all of one run of a program, where one
-    /// prints them together.
-    async fn fetch_parts(&self, lend: &Lend, session: &Session, fetched: &mut Fetched) -> Result<(), Error> {
+    /// The parts of a signing credential beside its first, which has just been fetched; all of one
+    /// run of a program, where one prints them together.
+    async fn fetch_parts(
+        &self,
+        lend: &Lend,
+        session: &Session,
+        fetched: &mut Fetched,
+    ) -> Result<(), Error> {
         let first = fetched.len().saturating_sub(1);
         let parts: Vec<&SigningPart> = lend
             .signing()
@@ -377,7 +406,10 @@ impl Credentials {
             .collect();
         for _ in 0..MOST_RUNS {
             for part in &parts {
-                let index = self.bindings.index_of(&part.credential).ok_or(Error::Unknown)?;
+                let index = self
+                    .bindings
+                    .index_of(&part.credential)
+                    .ok_or(Error::Unknown)?;
                 fetched.push((part.credential.clone(), self.lease(index).await?));
             }
             let run = fetched[first].1.run;
@@ -385,8 +417,13 @@ impl Credentials {
                 return Ok(());
             }
             // One of them was renewed between two: what is older is asked for again.
-            let newest = fetched[first..].iter().filter_map(|(_, lease)| lease.run).max();
-            let old = fetched[first..].iter().filter(|(_, lease)| lease.run < newest);
+            let newest = fetched[first..]
+                .iter()
+                .filter_map(|(_, lease)| lease.run)
+                .max();
+            let old = fetched[first..]
+                .iter()
+                .filter(|(_, lease)| lease.run < newest);
             for index in old.filter_map(|(name, _)| self.bindings.index_of(name)) {
                 self.slots.get(index).ok_or(Error::Unknown)?.source.forget();
             }
@@ -425,7 +462,8 @@ pub(super) fn is_optional(binding: &Binding) -> bool {
     }
 }
 
-/// Whether what was fetched for a signature still serves, and is not by chance what the session holds.
+/// Whether what was fetched for a signature still serves, and is not by chance what the session
+/// holds.
 fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
     for (name, lease) in fetched {
         if lease.expires.is_some_and(|end| Instant::now() >= end) {
@@ -441,8 +479,8 @@ fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
 
 /// Asks for an answer in which echoes can be found.
 fn ask_for_searchable(fields: &mut HeaderMap, decoding: &mut Share) {
-    // An echo cut over two parts could not be found, so the whole is asked for (RFC 9110 §14.2: a server may
-    // ignore a range, and so may we).
+    // An echo cut over two parts could not be found, so the whole is asked for (RFC 9110 §14.2: a
+    // server may ignore a range, and so may we).
     fields.remove(RANGE);
     fields.remove(IF_RANGE);
     // An answer in a coding that we cannot undo could not be scrubbed (threats I03).

@@ -15,7 +15,8 @@ use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
 use crate::policy::Grant;
 
-/// A request that carries its secrets: it can only be forwarded on a channel to the origin that it was granted for.
+/// A request that carries its secrets: it can only be forwarded on a channel to the origin that it
+/// was granted for.
 pub struct Credentialed {
     pub(super) head: Box<RequestHead>,
     pub(super) content: Content,
@@ -44,14 +45,15 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Whether the origin may know a secret, from this exchange or another one, whoever's, so that an answer that cannot be
-    /// searched is refused.
+    /// Whether the origin may know a secret, from this exchange or another one, whoever's, so that
+    /// an answer that cannot be searched is refused.
     #[must_use]
     pub fn is_strict(&self) -> bool {
         self.strict
     }
 
-    /// The same for an answer to a request that failed: services repeat what they were sent then, signatures among it.
+    /// The same for an answer to a request that failed: services repeat what they were sent then,
+    /// signatures among it.
     ///
     /// # Errors
     /// [`Error::Unscrubbable`], where one of them cannot be looked for.
@@ -73,8 +75,9 @@ impl Lent {
         self.echoes.as_ref().unwrap_or(&self.lending.echoes)
     }
 
-    /// Whether the origin was given nothing but a signature, so that its codings can stay as they are: what it knows is the
-    /// access key id and the session token, which are worth nothing without the secret key.
+    /// Whether the origin was given nothing but a signature, so that its codings can stay as they
+    /// are: what it knows is the access key id and the session token, which are worth nothing
+    /// without the secret key.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         self.signed
@@ -141,10 +144,14 @@ impl Credentialed {
             .map(|grant| (grant.lend().credential(), grant.lend().place_text()))
     }
 
-    /// What the answer is handled with: what to look for in it, the method that it answers, and the client's wish to
-    /// upgrade, which is taken.
+    /// What the answer is handled with: what to look for in it, the method that it answers, and the
+    /// client's wish to upgrade, which is taken.
     pub fn for_the_answer(&mut self) -> (Option<Lent>, Method, Option<Box<Upgrade>>) {
-        (self.lent.clone(), self.head.method.clone(), self.upgrade.take())
+        (
+            self.lent.clone(),
+            self.head.method.clone(),
+            self.upgrade.take(),
+        )
     }
 
     /// What keeps the temporary credentials of the answer, where it holds such; it is taken.

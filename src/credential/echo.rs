@@ -1,11 +1,14 @@
-//! The forms in which an origin may send a lent secret back, each with the form of its phantom beside it.
+//! The forms in which an origin may send a lent secret back, each with the form of its phantom
+//! beside it.
 //!
-//! Found: plain; hex; hex with what stands between bytes (space, colon, hyphen, `0x`); `\x41`; base64 and base64url at the three
-//! alignments; percent-encoded in the usual sets and in full; escaped in JSON and HTML, in the usual sets and in full; UTF-16.
-//! The Basic form is base64 at one of the alignments. Of secrets that have a [`Part`], pieces of each form are found, too, and so
+//! Found: plain; hex; hex with what stands between bytes (space, colon, hyphen, `0x`); `\x41`;
+//! base64 and base64url at the three alignments; percent-encoded in the usual sets and in full;
+//! escaped in JSON and HTML, in the usual sets and in full; UTF-16. The Basic form is base64 at one
+//! of the alignments. Of secrets that have a [`Part`], pieces of each form are found, too, and so
 //! base64 with line breaks, and escapes that are mixed at will.
 //!
-//! Not found: a form of a form (base64 in hex), decimal numbers (which differ in length), base32, other charsets.
+//! Not found: a form of a form (base64 in hex), decimal numbers (which differ in length), base32,
+//! other charsets.
 
 use std::ops::Range;
 
@@ -57,7 +60,8 @@ impl Piece {
     }
 }
 
-/// The base64 character after the interior of a form, which holds bits of the secret's last byte and of what follows it.
+/// The base64 character after the interior of a form, which holds bits of the secret's last byte
+/// and of what follows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tail {
     /// Which of the six bits are the secret's.
@@ -74,19 +78,26 @@ impl Tail {
             .into_iter()
             .find(|a| a.contains(&character))?;
         let sextet = alphabet.iter().position(|&c| c == character)? as u8;
-        (sextet & self.mask == self.secret).then(|| alphabet[usize::from(sextet & !self.mask | self.phantom)])
+        (sextet & self.mask == self.secret)
+            .then(|| alphabet[usize::from(sextet & !self.mask | self.phantom)])
     }
 }
 
-/// All forms of one secret; each spelling once. `stand_in` is what is written in its place, the phantom or as long as it.
+/// All forms of one secret; each spelling once. `stand_in` is what is written in its place, the
+/// phantom or as long as it.
 ///
 /// # Errors
 /// [`Unscrubbable`] by cause.
-pub(super) fn forms(secret: &[u8], stand_in: &[u8], part: Option<&Part>) -> Result<Vec<Form>, Unscrubbable> {
+pub(super) fn forms(
+    secret: &[u8],
+    stand_in: &[u8],
+    part: Option<&Part>,
+) -> Result<Vec<Form>, Unscrubbable> {
     forms_in(spellings, secret, stand_in, part)
 }
 
-/// The forms in which services repeat a text that they were sent; the text is looked for as a whole.
+/// The forms in which services repeat a text that they were sent; the text is looked for as a
+/// whole.
 ///
 /// # Errors
 /// As [`forms`].
@@ -167,7 +178,8 @@ fn sextets_of(part: &Part, shift: usize, length: usize) -> Piece {
     }
 }
 
-/// Whether a byte may stand where a phantom has another: letters and digits for each other, all else for itself.
+/// Whether a byte may stand where a phantom has another: letters and digits for each other, all
+/// else for itself.
 pub(super) fn alike(phantom: u8, byte: u8) -> bool {
     if phantom.is_ascii_alphanumeric() {
         byte.is_ascii_alphanumeric()
@@ -176,10 +188,12 @@ pub(super) fn alike(phantom: u8, byte: u8) -> bool {
     }
 }
 
-/// The base64 characters that are made of these bytes alone, if `shift` bytes stand before them in the first group.
+/// The base64 characters that are made of these bytes alone, if `shift` bytes stand before them in
+/// the first group.
 ///
-/// The character before them holds 2 or 4 high bits of the first byte beside foreign ones (where `shift` is not 0) and stays
-/// as it is; it tells at most the class of that byte, which the phantom tells too. The one after them is the [`Tail`].
+/// The character before them holds 2 or 4 high bits of the first byte beside foreign ones (where
+/// `shift` is not 0) and stays as it is; it tells at most the class of that byte, which the phantom
+/// tells too. The one after them is the [`Tail`].
 fn sextets(bytes: &[u8], shift: usize, alphabet: &'static [u8; 64]) -> (Zeroizing<Vec<u8>>, Tail) {
     let bit_length = 8 * (shift + bytes.len());
     let sextet = |index: usize| {
@@ -228,7 +242,10 @@ impl Spelled {
         let least = |bytes: &[Range<usize>], count: usize| bytes.windows(count).map(length).min();
         // Up to where the letters around them are not whole.
         let alone = |row: &Range<usize>| {
-            let before = row.start.checked_sub(1).map_or(0, |at| self.bytes[at].start + 1);
+            let before = row
+                .start
+                .checked_sub(1)
+                .map_or(0, |at| self.bytes[at].start + 1);
             let behind = self
                 .bytes
                 .get(row.end)
@@ -244,7 +261,8 @@ impl Spelled {
             least: least(bytes, part.least).unwrap_or(self.text.len()),
             least_of_digits: least_of_digits.min().unwrap_or(self.text.len()),
             digits: digits.map(alone).collect(),
-            // By chance a phantom has a letter of its secret's at the same place; a constant of all tokens of a kind is more.
+            // By chance a phantom has a letter of its secret's at the same place; a constant of all
+            // tokens of a kind is more.
             differing: part.least - 2,
         }
     }
@@ -265,7 +283,9 @@ fn spellings(bytes: &[u8]) -> Vec<Spelled> {
                 out.extend_from_slice(after);
             }));
         }
-        all.push(spell(bytes, b"", |byte, out| json_unicode(byte, digits, out)));
+        all.push(spell(bytes, b"", |byte, out| {
+            json_unicode(byte, digits, out)
+        }));
     }
     // UTF-16 in either order of bytes, but for the NUL before or behind the whole.
     all.push(spell(bytes, b"\0", |byte, out| out.push(byte)));
@@ -277,10 +297,14 @@ fn usual_spellings(bytes: &[u8]) -> Vec<Spelled> {
     let mut all = vec![spell(bytes, b"", |byte, out| out.push(byte))];
     for digits in [LOWER, UPPER] {
         for kept in KEPT_IN_PERCENT {
-            all.push(spell(bytes, b"", |byte, out| percent(byte, kept, digits, out)));
+            all.push(spell(bytes, b"", |byte, out| {
+                percent(byte, kept, digits, out)
+            }));
         }
         for escaped in ESCAPED_IN_JSON {
-            all.push(spell(bytes, b"", |byte, out| json(byte, escaped, digits, out)));
+            all.push(spell(bytes, b"", |byte, out| {
+                json(byte, escaped, digits, out)
+            }));
         }
     }
     for entities in ENTITIES {
@@ -314,7 +338,10 @@ fn spell(bytes: &[u8], between: &'static [u8], one: impl Fn(u8, &mut Vec<u8>)) -
 }
 
 fn hex(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
-    out.extend_from_slice(&[digits[usize::from(byte >> 4)], digits[usize::from(byte & 0xf)]]);
+    out.extend_from_slice(&[
+        digits[usize::from(byte >> 4)],
+        digits[usize::from(byte & 0xf)],
+    ]);
 }
 
 fn percent(byte: u8, kept: &str, digits: &[u8; 16], out: &mut Vec<u8>) {
@@ -355,17 +382,27 @@ const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// What writers of bytes in hex put between them (AWS's errors, certificates' prints, sources in C).
+/// What writers of bytes in hex put between them (AWS's errors, certificates' prints, sources in
+/// C).
 const BETWEEN_HEX: [&[u8]; 6] = [b" ", b":", b"-", b",0x", b", 0x", b" 0x"];
 
-/// What stands around each byte in hex: percent-encoding in full, string literals, references of HTML.
+/// What stands around each byte in hex: percent-encoding in full, string literals, references of
+/// HTML.
 const AROUND_HEX: [(&[u8], &[u8]); 3] = [(b"%", b""), (b"\\x", b""), (b"&#x", b";")];
 
-/// What is left as it is beside letters and digits: nothing (strict writers), RFC 3986 unreserved, `encodeURIComponent`, the same with `/` (path
-/// writers), `encodeURI`, and forms.
-const KEPT_IN_PERCENT: [&str; 6] = ["", "-._~", "-._~!*'()", "-._~/", "-._~!*'();/?:@&=+$,#", "-._* "];
+/// What is left as it is beside letters and digits: nothing (strict writers), RFC 3986 unreserved,
+/// `encodeURIComponent`, the same with `/` (path writers), `encodeURI`, and forms.
+const KEPT_IN_PERCENT: [&str; 6] = [
+    "",
+    "-._~",
+    "-._~!*'()",
+    "-._~/",
+    "-._~!*'();/?:@&=+$,#",
+    "-._* ",
+];
 
-/// What is escaped beside the necessary: nothing, `/` (PHP), what would end a script element (Go, Rails), both.
+/// What is escaped beside the necessary: nothing, `/` (PHP), what would end a script element (Go,
+/// Rails), both.
 const ESCAPED_IN_JSON: [&str; 5] = ["", "/", "<>&", "<>&'", "<>&/'"];
 
 /// What is written as which entity, by family of writers.
@@ -377,7 +414,14 @@ const ENTITIES: [&[(u8, &str)]; 9] = [
     &[AMP, LT, GT, QUOT, (b'\'', "&#x27;")],
     &[AMP, LT, GT, QUOT, (b'\'', "&#x27;"), (b'/', "&#x2F;")],
     &[AMP, LT, GT, (b'"', "&#34;"), (b'\'', "&#39;")],
-    &[AMP, LT, GT, (b'"', "&#34;"), (b'\'', "&#39;"), (b'+', "&#43;")],
+    &[
+        AMP,
+        LT,
+        GT,
+        (b'"', "&#34;"),
+        (b'\'', "&#39;"),
+        (b'+', "&#43;"),
+    ],
     &[
         AMP,
         LT,
@@ -402,7 +446,8 @@ mod tests {
 
     fn spelled(secret: &str, phantom: &str) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ascii");
-        let all = forms(secret.as_bytes(), phantom.as_bytes(), None).unwrap_or_else(|e| panic!("{e}"));
+        let all =
+            forms(secret.as_bytes(), phantom.as_bytes(), None).unwrap_or_else(|e| panic!("{e}"));
         all.iter()
             .map(|form| (text(&form.secret), text(&form.phantom)))
             .collect()
@@ -433,10 +478,13 @@ mod tests {
             "&#x67;&#x68;&#x70;&#x5F;&#x61;&#x42;&#x33;&#x64;&#x45;&#x35;",
             "g\0h\0p\0_\0a\0B\x003\0d\0E\x005",
         ] {
-            assert!(forms.iter().any(|(secret, _)| secret == expected), "{expected}");
+            assert!(
+                forms.iter().any(|(secret, _)| secret == expected),
+                "{expected}"
+            );
         }
-        // Plain, hex 2, between 12, percent 4, `\x` 2, references 2, JSON 2, UTF-16, base64 3; base64url would differ where a +
-        // or / is.
+        // Plain, hex 2, between 12, percent 4, `\x` 2, references 2, JSON 2, UTF-16, base64 3;
+        // base64url would differ where a + or / is.
         assert_eq!(forms.len(), 29, "{forms:?}");
     }
 
@@ -453,7 +501,10 @@ mod tests {
             "p&amp;ss&#x2F;w&quot;rd+&#x27;&lt;",
             "p&amp;ss/w&#34;rd&#43;&#39;&lt;",
         ] {
-            assert!(forms.iter().any(|(secret, _)| secret == expected), "{expected}");
+            assert!(
+                forms.iter().any(|(secret, _)| secret == expected),
+                "{expected}"
+            );
         }
     }
 
@@ -470,7 +521,11 @@ mod tests {
                     let (interior, _) = sextets(secret.as_bytes(), before.len() % 3, alphabet);
                     let interior = std::str::from_utf8(&interior).expect("ascii");
                     assert!(coded.contains(interior), "{coded} does not hold {interior}");
-                    assert!(spelled(secret, phantom).iter().any(|(form, _)| form == interior));
+                    assert!(
+                        spelled(secret, phantom)
+                            .iter()
+                            .any(|(form, _)| form == interior)
+                    );
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Looks at every credential before a request needs one: what it lacks is told, and nothing of what it is.
+//! Looks at every credential before a request needs one: what it lacks is told, and nothing of what
+//! it is.
 
 use std::time::SystemTime;
 
@@ -36,12 +37,15 @@ pub enum Lack {
     #[error("{0}")]
     Signing(Fault),
     /// Nothing in the sandbox would hold its phantom.
-    #[error("no variable holds its phantom, so that no client could sign with it: name them in `env`")]
+    #[error(
+        "no variable holds its phantom, so that no client could sign with it: name them in `env`"
+    )]
     Unheld,
 }
 
 impl Credentials {
-    /// Fetches every secret and makes its phantom, as the start of a session does, and goes on where one fails.
+    /// Fetches every secret and makes its phantom, as the start of a session does, and goes on
+    /// where one fails.
     pub async fn examine(&self, key: &PhantomKey) -> Vec<Examined> {
         let mut issue = Issue::new(key);
         let mut examined = Vec::new();
@@ -71,8 +75,14 @@ impl Credentials {
         examined
     }
 
-    /// Whether the parts of a credential are such that a recipe signs with them. What is not there was told before.
-    async fn parts_fit(&self, at: usize, binding: &Binding, signing: &Signing) -> Result<(), Fault> {
+    /// Whether the parts of a credential are such that a recipe signs with them. What is not there
+    /// was told before.
+    async fn parts_fit(
+        &self,
+        at: usize,
+        binding: &Binding,
+        signing: &Signing,
+    ) -> Result<(), Fault> {
         let Signer::Recipe(recipe) = &signing.signer else {
             return Ok(());
         };
@@ -91,18 +101,23 @@ impl Credentials {
         let Some(origin) = binding.origins.first() else {
             return Ok(());
         };
-        let texts = leases.iter().map(|(name, lease)| (*name, lease.secret.expose()));
+        let texts = leases
+            .iter()
+            .map(|(name, lease)| (*name, lease.secret.expose()));
         recipe.try_key(origin, &Parts::new(texts), SystemTime::now())
     }
 }
 
 /// The part that is the credential itself: the one that no other binding keeps.
 fn first<'p>(parts: &'p [crate::signature::recipe::Part], signing: &Signing) -> &'p str {
-    let mut unkept = parts.iter().filter(|part| signing.part(&part.name).is_none());
+    let mut unkept = parts
+        .iter()
+        .filter(|part| signing.part(&part.name).is_none());
     unkept.next().map_or("", |part| part.name.as_str())
 }
 
-/// The account of the access key in a variable of the environment, if its id tells it; `None` where it is kept elsewhere, or not set.
+/// The account of the access key in a variable of the environment, if its id tells it; `None` where
+/// it is kept elsewhere, or not set.
 #[must_use]
 pub fn account_in_environment(reference: &Reference) -> Option<Option<String>> {
     let id = Zeroizing::new(std::env::var(reference.env_name()?).ok()?);

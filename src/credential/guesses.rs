@@ -9,9 +9,10 @@ use crate::names::SessionId;
 
 /// Counts what answers to one session held of secrets.
 ///
-/// A part that comes back is replaced, and whoever had an origin send guesses sees which of them was right. So two different
-/// parts are replaced, and with the third the session is shown nothing more: it knows twelve letters at the most, and nobody
-/// guesses the others. The same part once more tells nothing and is not counted.
+/// A part that comes back is replaced, and whoever had an origin send guesses sees which of them
+/// was right. So two different parts are replaced, and with the third the session is shown nothing
+/// more: it knows twelve letters at the most, and nobody guesses the others. The same part once
+/// more tells nothing and is not counted.
 pub struct Guesses {
     session: Option<SessionId>,
     keys: RandomState,
@@ -33,7 +34,8 @@ impl Guesses {
         }
     }
 
-    /// Whether the session met more parts than accidents make: it is shown no answer in which a secret could be.
+    /// Whether the session met more parts than accidents make: it is shown no answer in which a
+    /// secret could be.
     #[must_use]
     pub fn are_spent(&self) -> bool {
         self.spent.load(Ordering::Acquire)

@@ -1,4 +1,5 @@
-//! Puts a secret where its phantom stood, exactly once, in fields that are never indexed or printed.
+//! Puts a secret where its phantom stood, exactly once, in fields that are never indexed or
+//! printed.
 
 use std::sync::Arc;
 
@@ -45,7 +46,8 @@ impl AttachFailure {
     }
 }
 
-/// The field values that were built from one secret, by place; building one costs more than a request may.
+/// The field values that were built from one secret, by place; building one costs more than a
+/// request may.
 pub(super) struct Prepared {
     secret: Arc<Secret>,
     /// A phantom in whose place the secret was found to fit.
@@ -60,7 +62,8 @@ impl Prepared {
     }
 }
 
-/// Puts one secret in: the whole field is replaced, whatever else stood in it, so that exactly one goes out (H20).
+/// Puts one secret in: the whole field is replaced, whatever else stood in it, so that exactly one
+/// goes out (H20).
 ///
 /// The result is never searched again, so a secret that contains a phantom stays as it is (H08).
 ///
@@ -78,9 +81,13 @@ pub fn inject(
     }
     let secret = &lease.secret;
     let known = ready.load();
-    if !known.as_ref().is_some_and(|known| known.is_for(secret, lend)) {
+    if !known
+        .as_ref()
+        .is_some_and(|known| known.is_for(secret, lend))
+    {
         secret.fits(lend.phantom())?;
-        // The session never saw the secret of a declared shape; should it hold it by chance, that ends here.
+        // The session never saw the secret of a declared shape; should it hold it by chance, that
+        // ends here.
         if secret.is(lend.phantom().reveal().as_bytes()) {
             return Err(SecretUnsafe::Shape.into());
         }
@@ -112,7 +119,10 @@ fn prepared(
 ) -> Result<HeaderValue, AttachFailure> {
     let place = lend.place_index();
     let known = ready.load();
-    if let Some(known) = known.as_ref().filter(|known| Arc::ptr_eq(&known.secret, secret)) {
+    if let Some(known) = known
+        .as_ref()
+        .filter(|known| Arc::ptr_eq(&known.secret, secret))
+    {
         return known.values[place]
             .clone()
             .ok_or(AttachFailure::Unsafe(SecretUnsafe::Place));
@@ -135,7 +145,8 @@ fn field_value(place: &Place, secret: &Secret) -> Option<HeaderValue> {
     match place {
         Place::Header { scheme: None, .. } => sensitive(secret.expose()),
         Place::Header {
-            scheme: Some(scheme), ..
+            scheme: Some(scheme),
+            ..
         } => sensitive(&joined(&[scheme.as_bytes(), b" ", secret.expose()])),
         _ => None,
     }
@@ -166,7 +177,8 @@ fn basic(lend: &Lend, secret: &Secret) -> Result<HeaderValue, AttachFailure> {
         joined(&[other, b":", secret.expose()])
     };
     let encoded = Zeroizing::new(STANDARD.encode(&pair));
-    sensitive(&joined(&[b"Basic ", encoded.as_bytes()])).ok_or(AttachFailure::Unsafe(SecretUnsafe::Place))
+    sensitive(&joined(&[b"Basic ", encoded.as_bytes()]))
+        .ok_or(AttachFailure::Unsafe(SecretUnsafe::Place))
 }
 
 /// RFC 6265 §4.1.1: a cookie's value has no quotes, commas, semicolons or backslashes.
@@ -227,7 +239,9 @@ fn query(
 
 fn joined(parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
     // Of the right size at once: a growing vector would leave copies behind.
-    let mut whole = Zeroizing::new(Vec::with_capacity(parts.iter().map(|part| part.len()).sum()));
+    let mut whole = Zeroizing::new(Vec::with_capacity(
+        parts.iter().map(|part| part.len()).sum(),
+    ));
     for part in parts {
         whole.extend_from_slice(part);
     }

@@ -1,4 +1,5 @@
-//! What the answers of a session are searched for: every secret that an origin could know, whoever it was lent to.
+//! What the answers of a session are searched for: every secret that an origin could know, whoever
+//! it was lent to.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +25,8 @@ pub(super) struct Lending {
     known: Vec<Known>,
     /// All that is searched for: what is known, and what was minted.
     searched: Vec<Known>,
-    /// Something was lent: the answers of all origins are searched, for the workload may have carried it on.
+    /// Something was lent: the answers of all origins are searched, for the workload may have
+    /// carried it on.
     lent: bool,
     pub(super) echoes: Arc<Echoes>,
     guesses: Arc<Guesses>,
@@ -59,19 +61,26 @@ pub(super) struct Wanted<'r> {
 }
 
 impl Credentials {
-    /// Every secret that is bound to an origin beside those that the request is lent, whether its session holds the credential or
-    /// not: another session, or an earlier run, may have shown it to the origin, which may show it to anybody.
+    /// Every secret that is bound to an origin beside those that the request is lent, whether its
+    /// session holds the credential or not: another session, or an earlier run, may have shown it
+    /// to the origin, which may show it to anybody.
     ///
-    /// What the store does not have is no secret. What it cannot say, and never said, would be given on unknown if it came.
+    /// What the store does not have is no secret. What it cannot say, and never said, would be
+    /// given on unknown if it came.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where a store fails that never gave the secret.
-    pub(super) async fn fetch_bound(&self, origin: &Origin, lent: &Fetched) -> Result<Vec<Named>, Error> {
+    pub(super) async fn fetch_bound(
+        &self,
+        origin: &Origin,
+        lent: &Fetched,
+    ) -> Result<Vec<Named>, Error> {
         let mut bound = Vec::new();
         for index in self.bindings().bound_to(origin) {
             let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
             let is_lent = || lent.iter().any(|(name, _)| *name == binding.credential);
-            // Nobody can send back what nobody was sent: not even a signature tells anything of a private key.
+            // Nobody can send back what nobody was sent: not even a signature tells anything of a
+            // private key.
             if binding.reference.private_key.is_some() || is_lent() {
                 continue;
             }
@@ -91,11 +100,18 @@ impl Credentials {
     }
 
     /// Adds to what the session's answers are searched for; gives what to look for in this one.
-    pub(super) fn look_for(&self, session: &Session, wanted: &Wanted<'_>) -> Result<Option<Lent>, Error> {
+    pub(super) fn look_for(
+        &self,
+        session: &Session,
+        wanted: &Wanted<'_>,
+    ) -> Result<Option<Lent>, Error> {
         let lends = !wanted.lent.is_empty();
         loop {
             let known = self.lending_of(session.id());
-            if known.as_ref().is_some_and(|known| known.guesses.are_spent()) {
+            if known
+                .as_ref()
+                .is_some_and(|known| known.guesses.are_spent())
+            {
                 return Err(Guessed.into());
             }
             let needed = lends || wanted.signs || !wanted.bound.is_empty();
@@ -137,12 +153,21 @@ impl Credentials {
         }
     }
 
-    /// What is not searched for yet, with all that its store gave before: what was shown then may come back now.
+    /// What is not searched for yet, with all that its store gave before: what was shown then may
+    /// come back now.
     fn missing(&self, known: Option<&Lending>, wanted: &Wanted<'_>) -> Result<Vec<Named>, Error> {
         let is_known = |secret: &Arc<Secret>| {
-            known.is_some_and(|known| known.known.iter().any(|one| Arc::ptr_eq(&one.secret, secret)))
+            known.is_some_and(|known| {
+                known
+                    .known
+                    .iter()
+                    .any(|one| Arc::ptr_eq(&one.secret, secret))
+            })
         };
-        let lent = wanted.lent.iter().map(|(name, lease)| (name, &lease.secret));
+        let lent = wanted
+            .lent
+            .iter()
+            .map(|(name, lease)| (name, &lease.secret));
         let bound = wanted.bound.iter().map(|(name, secret)| (name, secret));
         let mut missing: Vec<Named> = Vec::new();
         for (name, secret) in lent.chain(bound) {
@@ -206,21 +231,34 @@ impl Credentials {
         }))
     }
 
-    /// What stands for a secret that the session holds no phantom of: drawn as phantoms are, from a key that no session has, so
-    /// that it is worth nothing in any.
+    /// What stands for a secret that the session holds no phantom of: drawn as phantoms are, from a
+    /// key that no session has, so that it is worth nothing in any.
     fn stranger(&self, name: &CredentialName, secret: &Secret) -> Option<Phantom> {
         let mut issue = Issue::new(self.strangers()?);
-        issue.issue(name, &secret.shape(), |text| secret.is(text)).ok()
+        issue
+            .issue(name, &secret.shape(), |text| secret.is(text))
+            .ok()
     }
 
     fn lending_of(&self, session: &SessionId) -> Option<Arc<Lending>> {
-        let sessions = self.sessions().lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = self
+            .sessions()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         sessions.get(session).cloned()
     }
 
     /// Puts one in the place of another, unless somebody else did.
-    fn exchange(&self, session: &SessionId, before: Option<&Arc<Lending>>, after: &Arc<Lending>) -> bool {
-        let mut sessions = self.sessions().lock().unwrap_or_else(PoisonError::into_inner);
+    fn exchange(
+        &self,
+        session: &SessionId,
+        before: Option<&Arc<Lending>>,
+        after: &Arc<Lending>,
+    ) -> bool {
+        let mut sessions = self
+            .sessions()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let same = match (sessions.get(session), before) {
             (Some(now), Some(before)) => Arc::ptr_eq(now, before),
             (None, None) => true,
@@ -234,8 +272,8 @@ impl Credentials {
 }
 
 impl Lending {
-    /// The search of an answer to a request that failed, in which services repeat signatures: what was made for the request, and
-    /// the latest of the session.
+    /// The search of an answer to a request that failed, in which services repeat signatures: what
+    /// was made for the request, and the latest of the session.
     pub(super) fn with_signatures(&self, made: &[Text]) -> Result<Arc<Echoes>, Error> {
         let (number, mut signatures) = self.signatures.that_hold();
         let is_late = |text: &&Text| !signatures.iter().any(|late| Arc::ptr_eq(late, text));
@@ -265,7 +303,11 @@ impl Lending {
     }
 }
 
-fn search(known: &[Known], signatures: &[Text], guesses: Arc<Guesses>) -> Result<Echoes, Unscrubbable> {
+fn search(
+    known: &[Known],
+    signatures: &[Text],
+    guesses: Arc<Guesses>,
+) -> Result<Echoes, Unscrubbable> {
     let stand_ins: Vec<_> = known
         .iter()
         .map(|known| match &known.phantom {
@@ -273,14 +315,17 @@ fn search(known: &[Known], signatures: &[Text], guesses: Arc<Guesses>) -> Result
             None => mask(known.secret.expose()),
         })
         .collect();
-    let secrets = known.iter().zip(&stand_ins).map(|(known, stand_in)| Sought {
-        secret: known.secret.expose(),
-        stand_in,
-        phantom: known
-            .phantom
-            .as_ref()
-            .map_or(stand_in, |phantom| phantom.reveal().as_bytes()),
-    });
+    let secrets = known
+        .iter()
+        .zip(&stand_ins)
+        .map(|(known, stand_in)| Sought {
+            secret: known.secret.expose(),
+            stand_in,
+            phantom: known
+                .phantom
+                .as_ref()
+                .map_or(stand_in, |phantom| phantom.reveal().as_bytes()),
+        });
     let masks: Vec<_> = signatures.iter().map(|text| mask(text)).collect();
     let whole = signatures
         .iter()
@@ -292,7 +337,8 @@ fn search(known: &[Known], signatures: &[Text], guesses: Arc<Guesses>) -> Result
 /// A signature as it was written.
 pub(super) type Text = Arc<Zeroizing<Vec<u8>>>;
 
-/// The signatures that were made for a session. Each is good for its request for some minutes, from wherever that is sent.
+/// The signatures that were made for a session. Each is good for its request for some minutes, from
+/// wherever that is sent.
 #[derive(Default)]
 pub(super) struct Signatures(Mutex<Late>);
 
@@ -314,7 +360,8 @@ impl Signatures {
         let mut late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         late.number += texts.len() as u64;
         let now = Instant::now();
-        late.texts.extend(texts.iter().map(|text| (now, text.clone())));
+        late.texts
+            .extend(texts.iter().map(|text| (now, text.clone())));
         let surplus = late.texts.len().saturating_sub(MOST_SIGNATURES);
         late.texts.drain(..surplus);
         texts
@@ -328,7 +375,10 @@ impl Signatures {
     /// The latest that are still good, and how many there were at all.
     fn that_hold(&self) -> (u64, Vec<Text>) {
         let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let hold = late.texts.iter().filter(|(made, _)| made.elapsed() < HOLDS_FOR);
+        let hold = late
+            .texts
+            .iter()
+            .filter(|(made, _)| made.elapsed() < HOLDS_FOR);
         (late.number, hold.map(|(_, text)| text.clone()).collect())
     }
 }
@@ -384,7 +434,13 @@ mod tests {
 
         fn with(&self, id: &str, phantoms: Phantoms) -> Session {
             let bindings = self.credentials.bindings().clone();
-            Session::new(SessionId::new(id).unwrap(), Vec::new(), bindings, phantoms, None)
+            Session::new(
+                SessionId::new(id).unwrap(),
+                Vec::new(),
+                bindings,
+                phantoms,
+                None,
+            )
         }
 
         /// What is looked for in an answer of the origin to a request that is lent nothing.
@@ -402,7 +458,11 @@ mod tests {
         }
 
         async fn shown(&self, session: &Session, origin: &str, text: &str) -> String {
-            let lent = self.asks(session, origin).await.unwrap().expect("it is searched");
+            let lent = self
+                .asks(session, origin)
+                .await
+                .unwrap()
+                .expect("it is searched");
             let shown = lent.scrub_whole(Bytes::from(text.to_owned())).unwrap();
             String::from_utf8(shown.to_vec()).unwrap()
         }
@@ -414,16 +474,28 @@ mod tests {
         stage.store.put(STORED, GITHUB.as_bytes(), None).unwrap();
         let ours = stage.session("ours", 1).await;
         let none = stage.with("none", Phantoms::none());
-        let phantom = ours.phantoms().of(&name("github")).unwrap().reveal().to_owned();
-        assert_eq!(stage.shown(&ours, "https://good.example", GITHUB).await, phantom);
-        // A session that does not hold the credential is shown something else of its shape, worth nothing in any.
+        let phantom = ours
+            .phantoms()
+            .of(&name("github"))
+            .unwrap()
+            .reveal()
+            .to_owned();
+        assert_eq!(
+            stage.shown(&ours, "https://good.example", GITHUB).await,
+            phantom
+        );
+        // A session that does not hold the credential is shown something else of its shape, worth
+        // nothing in any.
         let shown = stage.shown(&none, "https://good.example", GITHUB).await;
         assert!(
             shown.len() == GITHUB.len() && shown.starts_with("ghp_"),
             "{shown}"
         );
         assert!(shown != phantom && shown != GITHUB);
-        assert_eq!(stage.shown(&none, "https://good.example", GITHUB).await, shown);
+        assert_eq!(
+            stage.shown(&none, "https://good.example", GITHUB).await,
+            shown
+        );
         let lent = stage.asks(&ours, "https://good.example").await.unwrap();
         assert!(lent.is_some_and(|lent| lent.is_strict()));
         // Nothing is bound there and nothing was lent: nothing is searched.
@@ -440,7 +512,10 @@ mod tests {
     async fn what_a_store_gave_before_is_looked_for_in_every_session() {
         let stage = github();
         let life = Lifetime::of(std::time::Duration::from_millis(20));
-        stage.store.put(STORED, GITHUB.as_bytes(), Some(life)).unwrap();
+        stage
+            .store
+            .put(STORED, GITHUB.as_bytes(), Some(life))
+            .unwrap();
         let first = stage.session("first", 1).await;
         stage.shown(&first, "https://good.example", "x").await;
         tokio::time::sleep(std::time::Duration::from_millis(30)).await;
@@ -449,7 +524,11 @@ mod tests {
         stage.shown(&first, "https://good.example", "x").await;
         let second = stage.session("second", 2).await;
         let shown = stage
-            .shown(&second, "https://good.example", &format!("{GITHUB} {renewed}"))
+            .shown(
+                &second,
+                "https://good.example",
+                &format!("{GITHUB} {renewed}"),
+            )
             .await;
         let phantom = second.phantoms().of(&name("github")).unwrap().reveal();
         assert_eq!(shown, format!("{phantom} {phantom}"));
@@ -484,12 +563,20 @@ mod tests {
                 .shown(&ours, "https://good.example", &GITHUB[4..4 + length])
                 .await;
         }
-        let lent = stage.asks(&ours, "https://good.example").await.unwrap().unwrap();
+        let lent = stage
+            .asks(&ours, "https://good.example")
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(
             lent.scrub_whole(Bytes::from_static(&GITHUB.as_bytes()[4..12])),
             Err(Guessed)
         );
-        let refused = stage.asks(&ours, "https://good.example").await.err().unwrap();
+        let refused = stage
+            .asks(&ours, "https://good.example")
+            .await
+            .err()
+            .unwrap();
         assert_eq!(refused.reason(), "secret_guessed");
         let others = stage.session("others", 2).await;
         assert!(stage.asks(&others, "https://good.example").await.is_ok());

@@ -1,7 +1,8 @@
-//! Temporary credentials in an answer: the real ones stay here, and the client is given phantoms that sign as they do.
+//! Temporary credentials in an answer: the real ones stay here, and the client is given phantoms
+//! that sign as they do.
 //!
-//! They are bound as the credential is that they come from, with its pins, and policy knows them by its name; so they never
-//! reach further than it does.
+//! They are bound as the credential is that they come from, with its pins, and policy knows them by
+//! its name; so they never reach further than it does.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,7 +78,13 @@ impl Kept {
     pub(super) fn pairs(&self, session: &SessionId) -> Vec<(Phantom, Arc<Secret>)> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sets = kept.get(session).into_iter().flatten();
-        let pairs = sets.flat_map(|set| set.phantoms.parts().iter().cloned().zip(set.secrets.clone()));
+        let pairs = sets.flat_map(|set| {
+            set.phantoms
+                .parts()
+                .iter()
+                .cloned()
+                .zip(set.secrets.clone())
+        });
         pairs.collect()
     }
 
@@ -95,7 +102,8 @@ impl Kept {
 }
 
 impl Credentials {
-    /// Keeps the temporary credentials of an answer's content, and gives the content with phantoms in their places.
+    /// Keeps the temporary credentials of an answer's content, and gives the content with phantoms
+    /// in their places.
     ///
     /// # Errors
     /// [`Error::Minted`] by cause; nothing of the answer may be given on then.
@@ -103,7 +111,9 @@ impl Credentials {
         let found = sigv4::Minted::read(kind, content).map_err(MintFailure::from)?;
         let secret = |text: &str| {
             let value = Zeroizing::new(text.as_bytes().to_vec());
-            Secret::new(value, false).map(Arc::new).map_err(MintFailure::from)
+            Secret::new(value, false)
+                .map(Arc::new)
+                .map_err(MintFailure::from)
         };
         let [id, key, token] = found.parts;
         let secrets = [secret(id)?, secret(key)?, secret(token)?];
@@ -122,7 +132,8 @@ impl Credentials {
         let content = replaced(content, pairs).map_err(MintFailure::from)?;
         let session = &minting.session;
         let gone = session.phantoms().keep(phantoms.clone());
-        self.kept().enter(session.id(), Set { phantoms, secrets }, &gone);
+        self.kept()
+            .enter(session.id(), Set { phantoms, secrets }, &gone);
         self.look_for_kept(session)?;
         Ok(content.into())
     }

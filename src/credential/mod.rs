@@ -25,10 +25,12 @@ pub use examine::{Examined, Lack, account_in_environment};
 pub use guesses::Guesses;
 pub use inject::AttachFailure;
 pub use mint::{MintFailure, Minting};
-pub use scrub::{Echoes, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, Sought};
+pub use scrub::{
+    Echoes, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, Sought,
+};
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
-    EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore, Source,
-    StoreError, Stores, Unavailable,
+    EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore,
+    Source, StoreError, Stores, Unavailable,
 };
 pub use verify::{Holding, Verified};

@@ -1,4 +1,5 @@
-//! Which parts of a secret are secrets themselves: so long and so random that no text holds one by chance.
+//! Which parts of a secret are secrets themselves: so long and so random that no text holds one by
+//! chance.
 
 use std::ops::Range;
 
@@ -9,19 +10,25 @@ pub(super) struct Part {
     pub(super) letters: Range<usize>,
     /// How many in a row are looked for: six of a token of letters and digits.
     pub(super) least: usize,
-    /// Where digits alone stand in a row, nearly as many as make a piece or more: of those it takes [`LEAST_DIGITS`].
+    /// Where digits alone stand in a row, nearly as many as make a piece or more: of those it takes
+    /// [`LEAST_DIGITS`].
     pub(super) digits: Vec<Range<usize>>,
 }
 
 impl Part {
-    /// The part of a secret that is looked for in pieces; `None` where it is looked for as a whole alone.
+    /// The part of a secret that is looked for in pieces; `None` where it is looked for as a whole
+    /// alone.
     ///
-    /// That is so where pieces would be met by chance, as those of a password that reads as words are, and where the whole has
-    /// so little to guess that to learn two pieces of it would be to know it.
+    /// That is so where pieces would be met by chance, as those of a password that reads as words
+    /// are, and where the whole has so little to guess that to learn two pieces of it would be to
+    /// know it.
     pub(super) fn of(secret: &[u8], phantom: &[u8]) -> Option<Self> {
         let letters = unshared(secret, phantom);
-        // Numbers name an account or a time, and pages are full of their like. Where they are needed, they are no words.
-        let unnumbered = without(secret, letters.clone(), |text| is_word(text) || is_number(text));
+        // Numbers name an account or a time, and pages are full of their like. Where they are
+        // needed, they are no words.
+        let unnumbered = without(secret, letters.clone(), |text| {
+            is_word(text) || is_number(text)
+        });
         Self::in_letters(secret, unnumbered).or_else(|| Self::in_letters(secret, letters))
     }
 
@@ -45,8 +52,9 @@ impl Part {
     }
 }
 
-/// The part in which a secret differs from its phantom. Of a web token that is the signature: the rest says for whom it is, much of
-/// it stands in every token of its issuer, and is worth nothing without.
+/// The part in which a secret differs from its phantom. Of a web token that is the signature: the
+/// rest says for whom it is, much of it stands in every token of its issuer, and is worth nothing
+/// without.
 fn unshared(secret: &[u8], phantom: &[u8]) -> Range<usize> {
     let last_dot = secret.iter().rposition(|byte| *byte == b'.');
     if let Some(dot) = last_dot.filter(|_| secret.starts_with(b"eyJ")) {
@@ -59,12 +67,17 @@ fn unshared(secret: &[u8], phantom: &[u8]) -> Range<usize> {
         true => behind.take_while(same).count(),
         false => 0,
     };
-    // The words that name a service or an environment before or behind what is drawn: `sk-live-`, `-v1`.
+    // The words that name a service or an environment before or behind what is drawn: `sk-live-`,
+    // `-v1`.
     without(secret, first..secret.len() - last, is_word)
 }
 
 /// Without what of such a kind stands before or behind what is drawn.
-fn without(secret: &[u8], mut letters: Range<usize>, is_other: impl Fn(&[u8]) -> bool) -> Range<usize> {
+fn without(
+    secret: &[u8],
+    mut letters: Range<usize>,
+    is_other: impl Fn(&[u8]) -> bool,
+) -> Range<usize> {
     let parts = |byte: &u8| b"-_.:/+=".contains(byte);
     while let Some(at) = secret[letters.clone()].iter().position(parts)
         && is_other(&secret[letters.start..letters.start + at])
@@ -81,8 +94,11 @@ fn without(secret: &[u8], mut letters: Range<usize>, is_other: impl Fn(&[u8]) ->
 
 /// Short, of one case, and no number in whatever base.
 fn is_word(text: &[u8]) -> bool {
-    let one_case = !text.iter().any(u8::is_ascii_uppercase) || !text.iter().any(u8::is_ascii_lowercase);
-    text.len() <= LONGEST_WORD && one_case && (text.is_empty() || !text.iter().all(u8::is_ascii_hexdigit))
+    let one_case =
+        !text.iter().any(u8::is_ascii_uppercase) || !text.iter().any(u8::is_ascii_lowercase);
+    text.len() <= LONGEST_WORD
+        && one_case
+        && (text.is_empty() || !text.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// As in `xoxb-1690481729063-` and `7123456789:`.
@@ -130,7 +146,8 @@ impl Kinds {
         kinds
     }
 
-    /// How much there is to guess of each letter, were it drawn; `None` of letters of one case alone, which may be words.
+    /// How much there is to guess of each letter, were it drawn; `None` of letters of one case
+    /// alone, which may be words.
     fn bits(&self) -> Option<f64> {
         let of = match (self.lower, self.upper, self.digits) {
             (0, 0, 1..) => 10.0_f64,
@@ -170,7 +187,8 @@ pub(super) const LEAST_DIGITS: usize = 11;
 /// Met by chance once in 17 thousand million letters of the same kind.
 const BITS_OF_A_PIECE: f64 = 34.0;
 
-/// What a secret must leave to guess behind two of its pieces and as many letters more: 20 letters and digits.
+/// What a secret must leave to guess behind two of its pieces and as many letters more: 20 letters
+/// and digits.
 const LEAST_BITS: f64 = 119.0;
 
 #[cfg(test)]
@@ -187,7 +205,10 @@ mod tests {
         assert_eq!(least("A1b2C3d4E5f6G7h8I9j0"), Some((0..20, 6)));
         assert_eq!(least("0f9e8d7c6b5a49382716051423324150"), Some((0..32, 9)));
         assert_eq!(least("a1z2y3x4w5v6u7t8s9r0q1p2"), Some((0..24, 7)));
-        assert_eq!(least("314159265358979323846264338327950288"), Some((0..36, 11)));
+        assert_eq!(
+            least("314159265358979323846264338327950288"),
+            Some((0..36, 11))
+        );
     }
 
     #[test]
@@ -233,7 +254,10 @@ mod tests {
 
     #[test]
     fn what_the_phantom_has_too_is_no_part_of_it() {
-        let part = Part::of(b"ghp_A1b2C3d4E5f6G7h8I9j0-v1", b"ghp_Z9y8X7w6V5u4T3s2R1q9-v1");
+        let part = Part::of(
+            b"ghp_A1b2C3d4E5f6G7h8I9j0-v1",
+            b"ghp_Z9y8X7w6V5u4T3s2R1q9-v1",
+        );
         assert_eq!(part.map(|part| part.letters), Some(4..24));
         // What a phantom draws anew of a format that it does not know is a word all the same.
         for (secret, letters) in [
@@ -247,14 +271,16 @@ mod tests {
                 "{secret}"
             );
         }
-        let token = b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        let token =
+            b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
         let part = Part::of(token, &[b'x'; 9]);
         assert_eq!(part.map(|part| part.letters.start), Some(37));
     }
 
     /// A letter, as services draw them.
     fn letter(state: &mut u64) -> char {
-        const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+        const LETTERS: &[u8; 62] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         *state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
@@ -265,7 +291,8 @@ mod tests {
     fn of_ten_thousand_drawn_tokens_nearly_all_have_pieces_of_six() {
         let mut state = 1;
         for (length, without) in [(24, 100), (36, 20)] {
-            let tokens = (0..10_000).map(|_| (0..length).map(|_| letter(&mut state)).collect::<String>());
+            let tokens =
+                (0..10_000).map(|_| (0..length).map(|_| letter(&mut state)).collect::<String>());
             let whole_alone = tokens.filter(|token| least(token).is_none());
             let count = whole_alone.count();
             assert!(count <= without, "{length} letters: {count}");

@@ -1,4 +1,5 @@
-//! Signed content on its way: checked against the hash that was signed, or signed again piece by piece.
+//! Signed content on its way: checked against the hash that was signed, or signed again piece by
+//! piece.
 
 use std::time::SystemTime;
 

@@ -1,8 +1,11 @@
-//! `gateway secret set NAME`: puts secrets into the operating system's key ring, under the gateway's own service.
+//! `gateway secret set NAME`: puts secrets into the operating system's key ring, under the
+//! gateway's own service.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 use zeroize::Zeroizing;
 
 use super::secret::{MAX_BYTES, Secret, SecretUnsafe, trim_line_end};
@@ -33,7 +36,8 @@ pub enum RingError {
 /// # Errors
 /// [`RingError`] by cause; a value that no request could carry is refused here already.
 pub fn set(name: &CredentialName, value: Zeroizing<Vec<u8>>) -> Result<(), RingError> {
-    // For which algorithm a private key is, its credential says and not its name; one that none signs with is refused here.
+    // For which algorithm a private key is, its credential says and not its name; one that none
+    // signs with is refused here.
     let secret = if KeyForm::is_pem(&value) {
         let algorithm = KeyForm::algorithm(&value).map_err(SecretUnsafe::from)?;
         Secret::private_key(&value, algorithm)?
@@ -63,14 +67,19 @@ pub fn list() -> Result<Vec<String>, RingError> {
     Ok(blocking_keyring::list(DEFAULT_SERVICE)?)
 }
 
-/// Reads a secret from standard input: a line without echo from a terminal, else everything up to the end.
+/// Reads a secret from standard input: a line without echo from a terminal, else everything up to
+/// the end.
 ///
 /// # Errors
 /// [`RingError::Input`], [`RingError::Cancelled`], or [`SecretUnsafe::TooLong`].
 pub fn read_secret(prompt: &str) -> Result<Zeroizing<Vec<u8>>, RingError> {
     let stdin = std::io::stdin();
     let hidden = stdin.is_terminal();
-    let quiet = if hidden { Some(Quiet::begin(prompt)?) } else { None };
+    let quiet = if hidden {
+        Some(Quiet::begin(prompt)?)
+    } else {
+        None
+    };
     let mut value = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 3));
     // Not through std's handle, whose buffer would keep a copy.
     let mut file = std::fs::File::from(rustix::io::dup(&stdin).map_err(failed)?);
@@ -95,7 +104,8 @@ pub fn read_secret(prompt: &str) -> Result<Zeroizing<Vec<u8>>, RingError> {
     Ok(value)
 }
 
-/// A terminal without echo, as it was before once this is dropped. Ctrl-C arrives as a byte, so that it cannot skip that.
+/// A terminal without echo, as it was before once this is dropped. Ctrl-C arrives as a byte, so
+/// that it cannot skip that.
 struct Quiet {
     before: Termios,
 }
@@ -105,7 +115,9 @@ impl Quiet {
         let stdin = std::io::stdin();
         let before = tcgetattr(&stdin).map_err(failed)?;
         let mut quiet = before.clone();
-        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
+        quiet
+            .local_modes
+            .remove(LocalModes::ECHO | LocalModes::ISIG);
         // Without signals Ctrl-C must end the line by itself.
         quiet.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
         tcsetattr(&stdin, OptionalActions::Flush, &quiet).map_err(failed)?;

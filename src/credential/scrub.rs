@@ -1,13 +1,16 @@
 //! Puts the phantom back wherever an answer echoes a lent secret, in place, while it streams.
 //!
-//! Phantoms are as long as their secrets and of the same character classes, so no length changes and `Content-Length` stays
-//! true. Every whole echo is replaced, also where echoes overlap; and of secrets that have a `Part` every piece
-//! of so many letters, in fields, in the first [`FINE`] bytes of a content or message, and at each end.
+//! Phantoms are as long as their secrets and of the same character classes, so no length changes
+//! and `Content-Length` stays true. Every whole echo is replaced, also where echoes overlap; and of
+//! secrets that have a `Part` every piece of so many letters, in fields, in the first [`FINE`]
+//! bytes of a content or message, and at each end.
 //!
-//! What could, by its shape, begin an echo is held back until more comes or the content ends, however long that takes. What is
-//! held depends on nothing but what the phantoms tell, too. Were it only what a secret begins with, then the workload could have
-//! any origin send it guesses, and learn from what comes late how far they are right. It learns the same from pieces that are
-//! replaced; therefore those are counted ([`Guesses`](super::guesses::Guesses)), and few of them end what the session is shown.
+//! What could, by its shape, begin an echo is held back until more comes or the content ends,
+//! however long that takes. What is held depends on nothing but what the phantoms tell, too. Were
+//! it only what a secret begins with, then the workload could have any origin send it guesses, and
+//! learn from what comes late how far they are right. It learns the same from pieces that are
+//! replaced; therefore those are counted ([`Guesses`](super::guesses::Guesses)), and few of them
+//! end what the session is shown.
 
 mod beginnings;
 mod body;
@@ -43,7 +46,8 @@ pub enum Unscrubbable {
     PhantomIsSecret,
 }
 
-/// The session met more parts of secrets than accidents make, so it is shown nothing more in which one could be.
+/// The session met more parts of secrets than accidents make, so it is shown nothing more in which
+/// one could be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("answers to the session held too many different parts of secrets")]
 pub struct Guessed;
@@ -58,7 +62,8 @@ impl Guessed {
 
 /// Replaces echoes in one stream of bytes, however it is cut.
 ///
-/// Holds back only a last part that, by its shape, could begin an echo. Has no `Debug`: it may hold a part of a secret.
+/// Holds back only a last part that, by its shape, could begin an echo. Has no `Debug`: it may hold
+/// a part of a secret.
 pub struct Scrubber {
     echoes: Arc<Echoes>,
     /// The original bytes that the search goes on from.
@@ -114,8 +119,8 @@ impl Scrubber {
         self.held.len() - self.shown
     }
 
-    /// Gives what is held back, whole echoes replaced: where a message ends within the stream, so that its receiver has all of
-    /// it and can answer.
+    /// Gives what is held back, whole echoes replaced: where a message ends within the stream, so
+    /// that its receiver has all of it and can answer.
     ///
     /// An echo that goes on all the same is replaced from there on.
     fn release(&mut self) -> Bytes {
@@ -149,7 +154,8 @@ impl Scrubber {
         }
     }
 
-    /// Takes the next bytes and gives those that are settled: the same `Bytes` where nothing was to be done.
+    /// Takes the next bytes and gives those that are settled: the same `Bytes` where nothing was to
+    /// be done.
     pub fn push(&mut self, chunk: Bytes) -> Bytes {
         let bytes = if self.held.is_empty() {
             chunk
@@ -186,7 +192,8 @@ impl Scrubber {
         joined.freeze()
     }
 
-    /// Replaces the echoes before the held part and keeps the rest; `open` and `scan` count from the start of `bytes`.
+    /// Replaces the echoes before the held part and keeps the rest; `open` and `scan` count from
+    /// the start of `bytes`.
     fn settle(&mut self, mut bytes: Bytes, scan: Scan) -> Bytes {
         let Scan { mut found, hold } = scan;
         if hold > 0 {
@@ -196,7 +203,8 @@ impl Scrubber {
         if hold < bytes.len() {
             self.held = bytes.split_off(hold);
         }
-        // An echo that begins in the held part is found again with the next bytes, and the rest of one that is known, too.
+        // An echo that begins in the held part is found again with the next bytes, and the rest of
+        // one that is known, too.
         found.retain(|echo| echo.start < hold as isize && !self.is_open(echo));
         if self.fine != usize::MAX {
             self.fine = self.fine.saturating_sub(bytes.len());
@@ -234,8 +242,9 @@ impl Scrubber {
     }
 }
 
-/// In so many bytes of a content or a message pieces are looked for; behind them whole echoes, and pieces at its end. To look for
-/// pieces takes some ten times as long, and whoever sends more sends files.
+/// In so many bytes of a content or a message pieces are looked for; behind them whole echoes, and
+/// pieces at its end. To look for pieces takes some ten times as long, and whoever sends more sends
+/// files.
 pub const FINE: usize = 256 << 10;
 
 #[cfg(test)]

@@ -9,11 +9,12 @@ use crate::session::Reference;
 use crate::session::phantom::{Phantom, Shape};
 use crate::signature::recipe::{Algorithm, KeyFault, KeyForm};
 
-/// A real credential. It has neither Debug, Display, Clone, `PartialEq` nor Serialize, and is wiped on drop.
+/// A real credential. It has neither Debug, Display, Clone, `PartialEq` nor Serialize, and is wiped
+/// on drop.
 ///
-/// Only the credential room sees its bytes. They are visible ASCII without spaces, so no header, query or cookie that
-/// holds them can be cut in two; a private key, which is never sent, may have lines. Pages are not locked; the process must
-/// forbid core dumps and tracing as a whole.
+/// Only the credential room sees its bytes. They are visible ASCII without spaces, so no header,
+/// query or cookie that holds them can be cut in two; a private key, which is never sent, may have
+/// lines. Pages are not locked; the process must forbid core dumps and tracing as a whole.
 pub struct Secret {
     bytes: Box<[u8]>,
     private_key: bool,
@@ -36,7 +37,9 @@ pub enum SecretUnsafe {
     )]
     TooLong,
     /// It has a line break, a control character, a space or a byte outside ASCII.
-    #[error("the secret has a line break, space, control or non-ASCII character; store the bare credential")]
+    #[error(
+        "the secret has a line break, space, control or non-ASCII character; store the bare credential"
+    )]
     Character,
     /// It is a private key where something else is asked for, which could be sent.
     #[error(
@@ -52,7 +55,8 @@ pub enum SecretUnsafe {
          the gateway looks at the secret when the session starts"
     )]
     Shape,
-    /// It has a character that would end its place: a colon in a Basic user, a semicolon in a cookie.
+    /// It has a character that would end its place: a colon in a Basic user, a semicolon in a
+    /// cookie.
     #[error("the secret has a character that its place cannot hold")]
     Place,
 }
@@ -88,7 +92,10 @@ impl Secret {
     ///
     /// # Errors
     /// [`SecretUnsafe`] by cause.
-    pub fn private_key(value: &Zeroizing<Vec<u8>>, algorithm: Algorithm) -> Result<Self, SecretUnsafe> {
+    pub fn private_key(
+        value: &Zeroizing<Vec<u8>>,
+        algorithm: Algorithm,
+    ) -> Result<Self, SecretUnsafe> {
         if value.is_empty() {
             return Err(SecretUnsafe::Empty);
         }
@@ -113,7 +120,8 @@ impl Secret {
         }
     }
 
-    /// Whether it is a private key: then nothing is ever sent of which it could be told, so that no answer can hold it.
+    /// Whether it is a private key: then nothing is ever sent of which it could be told, so that no
+    /// answer can hold it.
     pub(in crate::credential) fn is_private_key(&self) -> bool {
         self.private_key
     }
@@ -156,12 +164,17 @@ impl Secret {
         }
     }
 
-    /// What stands in the place of its echo: the phantom, or a mask of the same length where the two have their punctuation in
-    /// different places, so that some of their spellings differ in length: web tokens, declared alphabets with `-` and `_`,
-    /// renewed session tokens.
+    /// What stands in the place of its echo: the phantom, or a mask of the same length where the
+    /// two have their punctuation in different places, so that some of their spellings differ in
+    /// length: web tokens, declared alphabets with `-` and `_`, renewed session tokens.
     pub(in crate::credential) fn stand_in(&self, phantom: &Phantom) -> Zeroizing<Vec<u8>> {
         let text = phantom.reveal().as_bytes();
-        if text.len() == self.bytes.len() && text.iter().zip(&self.bytes).all(|(p, s)| echo::alike(*p, *s)) {
+        if text.len() == self.bytes.len()
+            && text
+                .iter()
+                .zip(&self.bytes)
+                .all(|(p, s)| echo::alike(*p, *s))
+        {
             return Zeroizing::new(text.to_vec());
         }
         mask(&self.bytes)
@@ -213,7 +226,9 @@ mod tests {
     use crate::session::phantom::{Issue, PhantomKey};
 
     fn refused(value: &[u8]) -> SecretUnsafe {
-        Secret::new(Zeroizing::new(value.to_vec()), false).err().unwrap()
+        Secret::new(Zeroizing::new(value.to_vec()), false)
+            .err()
+            .unwrap()
     }
 
     #[test]
@@ -256,10 +271,12 @@ mod tests {
 
     #[test]
     fn an_echo_can_be_replaced_wherever_the_secret_has_its_punctuation() {
-        // Web tokens and declared alphabets have phantoms with `-` and `_` in other places, or with none.
+        // Web tokens and declared alphabets have phantoms with `-` and `_` in other places, or with
+        // none.
         let declared = Shape::parse("sk-ant-api03-[93 word]AA").unwrap();
         let real = format!("sk-ant-api03-{}AA", "Kx9-mPq_RtV2".repeat(8).split_at(93).0);
-        let token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.-_-_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let token =
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.-_-_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
         for (shape, real) in [(declared, &*real), (Shape::of(token.as_bytes()), token)] {
             let key = PhantomKey::from_bytes([7; 32]);
             let name = CredentialName::new("x").unwrap();
@@ -267,7 +284,10 @@ mod tests {
             let secret = Secret::new(Zeroizing::new(real.as_bytes().to_vec()), false).unwrap();
             assert_eq!(secret.fits(&phantom), Ok(()));
             let stand_in = secret.stand_in(&phantom);
-            assert!(Echoes::new([(secret.expose(), &stand_in[..])]).is_ok(), "{real}");
+            assert!(
+                Echoes::new([(secret.expose(), &stand_in[..])]).is_ok(),
+                "{real}"
+            );
             assert!(Echoes::new([(secret.expose(), phantom.reveal().as_bytes())]).is_err());
         }
     }

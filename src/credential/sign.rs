@@ -24,8 +24,9 @@ use crate::signature::sigv4::{self, Payload, With};
 /// What was fetched, by the binding that keeps it.
 pub(super) type Fetched = Vec<(CredentialName, Lease)>;
 
-/// Signs a request, with what was fetched for it. `last` is the greatest number that was used once with this credential, `budget`
-/// what all held content may take. Gives the signature as it is written, in each way in which it could be.
+/// Signs a request, with what was fetched for it. `last` is the greatest number that was used once
+/// with this credential, `budget` what all held content may take. Gives the signature as it is
+/// written, in each way in which it could be.
 ///
 /// # Errors
 /// [`Error`] by cause; the request must then be dropped, for it may be half changed.
@@ -39,8 +40,12 @@ pub(super) fn sign(
 ) -> Result<Vec<Vec<u8>>, Error> {
     let signing = lend.signing().ok_or(Error::Unknown)?;
     match proof {
-        Proof::SigV4(proven) => sign_sigv4(head, content, *proven, (lend, signing), fetched, budget),
-        Proof::Recipe(proven) => sign_by_recipe(head, content, *proven, (lend, signing), fetched, last),
+        Proof::SigV4(proven) => {
+            sign_sigv4(head, content, *proven, (lend, signing), fetched, budget)
+        }
+        Proof::Recipe(proven) => {
+            sign_by_recipe(head, content, *proven, (lend, signing), fetched, last)
+        }
     }
 }
 
@@ -150,7 +155,8 @@ fn sign_by_recipe(
         let length = rewritten.len();
         content.held_mut().ok_or(Error::Unknown)?.replace(rewritten);
         if head.fields.contains_key(CONTENT_LENGTH) {
-            head.fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            head.fields
+                .insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
     }
     Ok(signed.signature.as_deref().map_or_else(Vec::new, written))
@@ -218,7 +224,8 @@ fn malformed(fault: sigv4::Fault) -> Error {
     Error::Signature(Fault::SigV4(fault))
 }
 
-/// A presigned request is signed when it is made, and needs to live no longer than its journey (J04).
+/// A presigned request is signed when it is made, and needs to live no longer than its journey
+/// (J04).
 const LONGEST_LIFE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -235,6 +242,9 @@ mod tests {
             .map(|now| nonce(&recipe, now, &last).ok().unwrap().counter)
             .collect();
         assert_eq!(numbers[0], 1_700_000_000_000);
-        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+        assert!(
+            numbers.windows(2).all(|pair| pair[0] < pair[1]),
+            "{numbers:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Proves that a signed request was signed with the session's phantom, before anything is fetched or dialled for it.
+//! Proves that a signed request was signed with the session's phantom, before anything is fetched
+//! or dialled for it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +19,8 @@ use crate::signature::Fault;
 use crate::signature::recipe::{self, Needs, Parts, Recipe};
 use crate::signature::sigv4::{self, Action, Claim, Location, Payload};
 
-/// An authorized request whose signature, if a credential of ours signs it, is that of the session's phantom.
+/// An authorized request whose signature, if a credential of ours signs it, is that of the
+/// session's phantom.
 pub struct Verified {
     authorized: Authorized,
     proof: Option<(usize, Proof)>,
@@ -66,7 +68,8 @@ pub(super) struct ProvenRecipe {
     pub(super) content: Option<Bytes>,
 }
 
-/// How much content is held for signatures that cover it and do not tell its hash, and how much decoders take.
+/// How much content is held for signatures that cover it and do not tell its hash, and how much
+/// decoders take.
 #[derive(Debug, Clone)]
 pub struct Holding {
     /// Of one request.
@@ -112,17 +115,21 @@ impl Verified {
 }
 
 impl Credentials {
-    /// Verifies the signature of a request that a credential signs, with the key that the session holds: its phantom.
+    /// Verifies the signature of a request that a credential signs, with the key that the session
+    /// holds: its phantom.
     ///
-    /// Content whose hash the head does not tell is held for it, within its bounds, and so is content in which the service
-    /// would take somebody else's credential. Nothing is fetched, and nothing is sent.
+    /// Content whose hash the head does not tell is held for it, within its bounds, and so is
+    /// content in which the service would take somebody else's credential. Nothing is fetched, and
+    /// nothing is sent.
     ///
     /// # Errors
-    /// [`Error::Signature`], [`Error::Unsignable`], [`Error::Skewed`], [`Error::Expired`], [`Error::Misplaced`] and
-    /// [`Error::Held`]; the request is gone then.
+    /// [`Error::Signature`], [`Error::Unsignable`], [`Error::Skewed`], [`Error::Expired`],
+    /// [`Error::Misplaced`] and [`Error::Held`]; the request is gone then.
     pub async fn verify(&self, authorized: Authorized) -> Result<Verified, Error> {
         let authorized = match authorized.watch() {
-            Some(_) if !authorized.content().is_empty() => Box::pin(self.watched(authorized)).await?,
+            Some(_) if !authorized.content().is_empty() => {
+                Box::pin(self.watched(authorized)).await?
+            }
             _ => authorized,
         };
         let mut grants = authorized.grants().iter().enumerate();
@@ -131,7 +138,8 @@ impl Credentials {
             Spot::Recipe => Some((at, None)),
             _ => None,
         });
-        // Large, and not for every request: boxed, so that the usual exchange does not carry room for it.
+        // Large, and not for every request: boxed, so that the usual exchange does not carry room
+        // for it.
         let (at, (authorized, proof)) = match signed {
             None => {
                 return Ok(Verified {
@@ -139,7 +147,10 @@ impl Credentials {
                     proof: None,
                 });
             }
-            Some((at, Some(request))) => (at, Box::pin(self.verify_sigv4(authorized, at, request)).await?),
+            Some((at, Some(request))) => (
+                at,
+                Box::pin(self.verify_sigv4(authorized, at, request)).await?,
+            ),
             Some((at, None)) => (at, Box::pin(self.verify_recipe(authorized, at)).await?),
         };
         Ok(Verified {
@@ -190,7 +201,11 @@ impl Credentials {
         };
         let secret = secret.ok_or(Error::Unknown)?;
         let verified = claim
-            .verify(authorized.head(), secret.reveal().as_bytes(), content.as_ref())
+            .verify(
+                authorized.head(),
+                secret.reveal().as_bytes(),
+                content.as_ref(),
+            )
             .map_err(|fault| Error::Signature(Fault::SigV4(fault)))?;
         // After the signature: what the content asks for is the client's own word by now.
         let signer = signer(&authorized, grant)?;
@@ -233,7 +248,12 @@ impl Credentials {
             Some(phantoms.of(credential)?.reveal().as_bytes())
         });
         let verified = recipe
-            .verify(claim, authorized.head(), content.as_deref(), &Parts::new(texts))
+            .verify(
+                claim,
+                authorized.head(),
+                content.as_deref(),
+                &Parts::new(texts),
+            )
             .map_err(refused)?;
         let now = SystemTime::now();
         let off = |time: SystemTime| {
@@ -258,7 +278,10 @@ impl Credentials {
     async fn hold(&self, authorized: Authorized) -> Result<Authorized, Error> {
         let Holding { limit, budget, .. } = self.holding();
         let budget = authorized.session().part_of(budget).clone();
-        authorized.holding(*limit, &budget).await.map_err(Error::Held)
+        authorized
+            .holding(*limit, &budget)
+            .await
+            .map_err(Error::Held)
     }
 }
 
@@ -274,11 +297,13 @@ fn signer(authorized: &Authorized, grant: usize) -> Result<&SigV4, Error> {
     }
 }
 
-/// The gateway signs with its own clock, so that a client's may be off a little (J09); a presigned request lives as long as
-/// it says.
+/// The gateway signs with its own clock, so that a client's may be off a little (J09); a presigned
+/// request lives as long as it says.
 fn judge_time(claim: &Claim, now: SystemTime) -> Result<(), Error> {
     let signed = claim.stamp().time();
-    let early = signed.duration_since(now).is_ok_and(|ahead| ahead > MOST_SKEW);
+    let early = signed
+        .duration_since(now)
+        .is_ok_and(|ahead| ahead > MOST_SKEW);
     let age = now.duration_since(signed).unwrap_or_default();
     match claim.location() {
         _ if early => Err(Error::Skewed),

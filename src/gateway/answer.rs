@@ -30,7 +30,8 @@ const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-md5"),
 ];
 
-/// The longest answer that holds temporary credentials, and for how long it may come; a session token has some 2 KiB.
+/// The longest answer that holds temporary credentials, and for how long it may come; a session
+/// token has some 2 KiB.
 const LONGEST_MINTED: usize = 64 * 1024;
 const MINTED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -80,7 +81,8 @@ enum Source {
     Decoded(Box<ScrubBody<DecodeBody<OriginBody>>>),
 }
 
-/// What is settled when the content ends. The trail is with the watch, so that the content stays small.
+/// What is settled when the content ends. The trail is with the watch, so that the content stays
+/// small.
 struct Tail {
     watched: Arc<Watched>,
     ended: Option<(Outcome, Option<&'static str>)>,
@@ -89,8 +91,12 @@ struct Tail {
 impl Drop for AnswerBody {
     fn drop(&mut self) {
         let Some(tail) = &self.tail else { return };
-        // A client that takes nothing is cut with its connection, and never asks for the content that would say so.
-        let unasked = tail.watched.cut().map(|cut| (Outcome::Cut, Some(cut.reason())));
+        // A client that takes nothing is cut with its connection, and never asks for the content
+        // that would say so.
+        let unasked = tail
+            .watched
+            .cut()
+            .map(|cut| (Outcome::Cut, Some(cut.reason())));
         let left = (Outcome::Aborted, Some("client_left"));
         let (outcome, reason) = tail.ended.or(unasked).unwrap_or(left);
         let scrubbed = match &self.source {
@@ -128,18 +134,24 @@ impl AnswerBody {
 
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match &mut self.source {
-            Source::Own(content) => Poll::Ready(content.take().map(|content| Ok(Frame::data(content)))),
+            Source::Own(content) => {
+                Poll::Ready(content.take().map(|content| Ok(Frame::data(content))))
+            }
             Source::Origin(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(Broken::Origin)))
             }
             Source::Scrubbed(body) => {
                 let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
-                Poll::Ready(frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, Broken::Origin))))
+                Poll::Ready(
+                    frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, Broken::Origin))),
+                )
             }
             Source::Decoded(body) => {
                 let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
-                Poll::Ready(frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, decode_fault))))
+                Poll::Ready(
+                    frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, decode_fault))),
+                )
             }
         }
     }
@@ -172,7 +184,10 @@ impl Body for AnswerBody {
             Poll::Ready(frame) => Poll::Ready(frame),
             Poll::Pending => match &this.tail {
                 // Only content that lets itself be waited for is watched.
-                Some(tail) => tail.watched.poll_cut(cx).map(|cut| Some(Err(Broken::Cut(cut)))),
+                Some(tail) => tail
+                    .watched
+                    .poll_cut(cx)
+                    .map(|cut| Some(Err(Broken::Cut(cut)))),
                 None => Poll::Pending,
             },
         };
@@ -225,13 +240,13 @@ impl Body for AnswerBody {
     }
 }
 
-/// Cleans an origin's answer: what ends at this hop goes, and every echo of what was lent is replaced, in the fields now
-/// and in the content as it streams.
+/// Cleans an origin's answer: what ends at this hop goes, and every echo of what was lent is
+/// replaced, in the fields now and in the content as it streams.
 ///
 /// # Errors
-/// [`origin::Error::Coding`] where the origin may know a secret and the content's coding cannot be undone;
-/// [`origin::Error::DecodingBudget`] where there is no room for that in what `decoding` is a share of;
-/// [`credential::Error::Guessed`] where the session may be shown nothing of the answer.
+/// [`origin::Error::Coding`] where the origin may know a secret and the content's coding cannot be
+/// undone; [`origin::Error::DecodingBudget`] where there is no room for that in what `decoding` is
+/// a share of; [`credential::Error::Guessed`] where the session may be shown nothing of the answer.
 pub fn clean(
     response: Response<OriginBody>,
     method: &Method,
@@ -255,12 +270,14 @@ pub fn clean(
         .scrub_fields(&mut parts.headers)
         .map_err(credential::Error::from)?;
     let bare = *method == Method::HEAD || body.is_end_stream();
-    // A digest that the client checks is over the coded form, and in an answer that succeeds nothing is echoed of a signature.
+    // A digest that the client checks is over the coded form, and in an answer that succeeds
+    // nothing is echoed of a signature.
     let as_it_is = lent.is_signed() && parts.status.is_success();
     let codings = match Coding::parse_list(&parts.headers) {
         _ if as_it_is => Vec::new(),
         Ok(codings) => codings,
-        // What was lent earlier is looked for as far as it can be seen; what is lent now must be found.
+        // What was lent earlier is looked for as far as it can be seen; what is lent now must be
+        // found.
         Err(_) if !lent.is_strict() => Vec::new(),
         Err(_) => return Err(origin::Error::Coding.into()),
     };
@@ -283,7 +300,10 @@ pub fn clean(
         body.add_replaced(echoes);
         Source::Decoded(Box::new(body))
     };
-    Ok(Response::from_parts(parts, AnswerBody { source, tail: None }))
+    Ok(Response::from_parts(
+        parts,
+        AnswerBody { source, tail: None },
+    ))
 }
 
 /// Holds an answer with temporary credentials, and gives it with what `keep` makes of its content.
@@ -312,8 +332,9 @@ pub async fn minted(
         .and_then(|kind| kind.to_str().ok());
     let content = keep(kind.unwrap_or_default(), &content.to_bytes())?;
     as_identity(&mut parts.headers);
-    let summed =
-        |name: &&HeaderName| name.as_str() == "x-amz-crc32" || name.as_str().starts_with("x-amz-checksum-");
+    let summed = |name: &&HeaderName| {
+        name.as_str() == "x-amz-crc32" || name.as_str().starts_with("x-amz-checksum-")
+    };
     let sums: Vec<HeaderName> = parts.headers.keys().filter(summed).cloned().collect();
     for name in sums {
         parts.headers.remove(name);

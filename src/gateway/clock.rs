@@ -1,4 +1,5 @@
-//! Tells the operator, once, that the gateway's own clock is off: signatures are made with it, and origins refuse them then.
+//! Tells the operator, once, that the gateway's own clock is off: signatures are made with it, and
+//! origins refuse them then.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -8,8 +9,8 @@ use http::{HeaderMap, StatusCode};
 use time::format_description::well_known::Rfc2822;
 use time::{OffsetDateTime, UtcOffset};
 
-/// Looks at the `Date` of an origin that refused what was signed. Only a word to the operator follows: an origin is not
-/// trusted to set the time with which other origins' requests are signed.
+/// Looks at the `Date` of an origin that refused what was signed. Only a word to the operator
+/// follows: an origin is not trusted to set the time with which other origins' requests are signed.
 pub fn watch(status: StatusCode, fields: &HeaderMap, now: SystemTime) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let refused = matches!(
@@ -56,8 +57,14 @@ mod tests {
             ("Sun, 06 Nov 1994 07:49:37 GMT", Some(3600)),
             ("yesterday", None),
         ] {
-            let fields = [(DATE, HeaderValue::from_static(text))].into_iter().collect();
-            assert_eq!(off(&fields, at).map(|off| off.as_secs()), expected, "{text}");
+            let fields = [(DATE, HeaderValue::from_static(text))]
+                .into_iter()
+                .collect();
+            assert_eq!(
+                off(&fields, at).map(|off| off.as_secs()),
+                expected,
+                "{text}"
+            );
         }
     }
 }

@@ -21,8 +21,8 @@ use crate::intercept::{Accepted, Arrival, Rejected};
 use crate::message::{EncodedSlash, Reading};
 
 impl Worker {
-    /// Answers one request, whatever happens: with the origin's answer, or with a refusal. Either is in the audit log
-    /// before it is given.
+    /// Answers one request, whatever happens: with the origin's answer, or with a refusal. Either
+    /// is in the audit log before it is given.
     pub(super) async fn respond(
         self: Arc<Self>,
         arrival: Arc<Arrival>,
@@ -32,7 +32,11 @@ impl Worker {
         violations: Option<&Violations>,
     ) -> Response<AnswerBody> {
         let watched = self.live.watch(connection);
-        let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), arrival.entry.as_str());
+        let mut trail = Trail::begin(
+            &self.shared.log,
+            self.shared.ids.next(),
+            arrival.entry.as_str(),
+        );
         let version = request.version();
         // What the client says, for the person who reads what was refused; it decides nothing.
         let unnamed = arrival.said_host().is_empty();
@@ -86,11 +90,14 @@ impl Worker {
             Err(refusal) => blamed(refusal, violations),
         };
         let host = said.as_deref().unwrap_or(connection_of.said_host());
-        self.shared.refused.count(host, refusal.reason(), trail.id());
+        self.shared
+            .refused
+            .count(host, refusal.reason(), trail.id());
         Box::pin(refuse(refusal, version, trail, manner)).await
     }
 
-    /// The path, a line a stage: what one stage gives is what the next one takes, and nothing else can be had by it.
+    /// The path, a line a stage: what one stage gives is what the next one takes, and nothing else
+    /// can be had by it.
     async fn exchange(
         self: &Arc<Self>,
         arrival: Arc<Arrival>,
@@ -139,13 +146,16 @@ impl Worker {
             clock::watch(response.status(), response.headers(), SystemTime::now());
         }
         let lent = match lent {
-            Some(lent) if response.status().is_client_error() || response.status().is_server_error() => {
+            Some(lent)
+                if response.status().is_client_error() || response.status().is_server_error() =>
+            {
                 Some(lent.of_failure()?)
             }
             lent => lent,
         };
         if let Some(minting) = minting.filter(|_| response.status().is_success()) {
-            let keep = |kind: &str, content: &[u8]| self.shared.credentials.keep(&minting, kind, content);
+            let keep =
+                |kind: &str, content: &[u8]| self.shared.credentials.keep(&minting, kind, content);
             // Boxed, so that the usual exchange does not carry room for it.
             return Ok(Box::pin(answer::minted(response, lent.as_ref(), keep)).await?);
         }
@@ -155,7 +165,8 @@ impl Worker {
                 upgrade::switch(response, *upgrade, switched, lent, watched.clone())
             }
             (None, Some(_)) => Err(crate::origin::Error::BadUpgrade.into()),
-            // RFC 8441 §5: to an extended CONNECT any 2xx says that the stream is open, and it is not.
+            // RFC 8441 §5: to an extended CONNECT any 2xx says that the stream is open, and it is
+            // not.
             (Some(upgrade), None) if upgrade.accept.is_none() && response.status().is_success() => {
                 Err(crate::origin::Error::BadUpgrade.into())
             }
@@ -166,7 +177,11 @@ impl Worker {
     /// How the client expects to be told of an error, where a credential signs for the origin.
     fn manner(&self, accepted: &Accepted) -> Option<Manner> {
         let head = accepted.head();
-        let paths = self.shared.credentials.bindings().signed_paths(&head.origin)?;
+        let paths = self
+            .shared
+            .credentials
+            .bindings()
+            .signed_paths(&head.origin)?;
         Some(Manner::of(paths == EncodedSlash::Key, head))
     }
 
@@ -181,20 +196,24 @@ impl Worker {
         trail.scheme(arrival.scheme.as_str());
         let rules = &self.shared.origin_settings;
         let bindings = self.shared.credentials.bindings();
-        let accepted = Accepted::read(arrival, request, watched.meter.clone(), |origin, signed| {
-            let signed = signed.then(|| bindings.signed_paths(origin)).flatten();
-            let rule = rules.rule(origin).map(|index| &rules.rules[index]);
-            let kept = match rule {
-                Some(rule) if rule.encoded_slash => EncodedSlash::Keep,
-                _ => EncodedSlash::Refuse,
-            };
-            Reading {
-                slashes: signed.unwrap_or(kept),
-                underscores: rule.is_some_and(|rule| rule.underscores),
-            }
-        })?;
+        let accepted =
+            Accepted::read(arrival, request, watched.meter.clone(), |origin, signed| {
+                let signed = signed.then(|| bindings.signed_paths(origin)).flatten();
+                let rule = rules.rule(origin).map(|index| &rules.rules[index]);
+                let kept = match rule {
+                    Some(rule) if rule.encoded_slash => EncodedSlash::Keep,
+                    _ => EncodedSlash::Refuse,
+                };
+                Reading {
+                    slashes: signed.unwrap_or(kept),
+                    underscores: rule.is_some_and(|rule| rule.underscores),
+                }
+            })?;
         let head = accepted.head();
-        trail.authority(head.origin.authority.host.as_str(), head.origin.authority.port);
+        trail.authority(
+            head.origin.authority.host.as_str(),
+            head.origin.authority.port,
+        );
         trail.path(head.target.path());
         trail.query(head.target.query().unwrap_or_default());
         if let Some(bytes) = accepted.content_length() {
@@ -204,7 +223,8 @@ impl Worker {
     }
 }
 
-/// Where the client's own content was malformed, or is not what was signed, the request to the origin broke off for that, and the origin is not to blame.
+/// Where the client's own content was malformed, or is not what was signed, the request to the
+/// origin broke off for that, and the origin is not to blame.
 fn blamed(refusal: Refusal, violations: Option<&Violations>) -> Refusal {
     match (&refusal, violations.and_then(Violations::in_content)) {
         (Refusal::Origin(_), Some(malformed)) => Rejected::Wire(malformed).into(),
@@ -216,7 +236,8 @@ fn blamed(refusal: Refusal, violations: Option<&Violations>) -> Refusal {
     }
 }
 
-/// An error with its causes, in one line; none of them holds text of the request's, the origin's or a secret.
+/// An error with its causes, in one line; none of them holds text of the request's, the origin's or
+/// a secret.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -256,9 +277,11 @@ async fn refuse(
     let recorded = trail
         .answer(status.as_u16(), Length::Known(content.len() as u64))
         .await;
-    // What follows is a few bytes of our own: whether the client still reads them is not worth a second record.
+    // What follows is a few bytes of our own: whether the client still reads them is not worth a
+    // second record.
     if let Err(error) = recorded.and_then(|()| trail.end(END_OF_OUR_OWN)) {
-        // A refusal lets nothing through, so it is given even where it cannot be recorded; the trail counts the loss.
+        // A refusal lets nothing through, so it is given even where it cannot be recorded; the
+        // trail counts the loss.
         tracing::error!(exchange = %id, %error, "a refusal was not recorded");
     }
     let mut response = Response::new(AnswerBody::own(content));
@@ -283,7 +306,11 @@ mod tests {
             .unwrap();
         let refused = refuse(Refusal::Busy, http::Version::HTTP_11, trail, None);
         drop(runtime.block_on(refused));
-        let kinds: Vec<String> = memory.records().into_iter().map(|record| record.kind).collect();
+        let kinds: Vec<String> = memory
+            .records()
+            .into_iter()
+            .map(|record| record.kind)
+            .collect();
         assert_eq!(kinds, ["start", "exchange"]);
     }
 }

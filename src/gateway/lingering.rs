@@ -11,10 +11,12 @@ use tokio::time::Sleep;
 /// For how long a closed connection is still read.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A connection that, once its write side is closed, reads and drops what the client still sends, for at most a second.
+/// A connection that, once its write side is closed, reads and drops what the client still sends,
+/// for at most a second.
 ///
-/// RFC 9112 §9.6: a server that closes with content unread makes its system reset the connection, and the client may lose the
-/// answer: that to an upload which the origin refused before it had read it, for one.
+/// RFC 9112 §9.6: a server that closes with content unread makes its system reset the connection,
+/// and the client may lose the answer: that to an upload which the origin refused before it had
+/// read it, for one.
 pub(super) struct Lingering<IO> {
     io: IO,
     until: Option<Pin<Box<Sleep>>>,
@@ -37,7 +39,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Lingering<IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 

@@ -1,7 +1,8 @@
 //! The watch over exchanges under way: no progress, a changed policy or a revocation cuts them.
 //!
-//! One sweep a second looks at every live exchange, and at once when policy changes; an exchange itself sets no timer.
-//! So a deadline is exact to a second, and costs nothing on the path of a request.
+//! One sweep a second looks at every live exchange, and at once when policy changes; an exchange
+//! itself sets no timer. So a deadline is exact to a second, and costs nothing on the path of a
+//! request.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -69,7 +70,12 @@ impl Alarm {
 
     fn raise(&self, code: u8) {
         self.code.store(code, Ordering::Release);
-        if let Some(waker) = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(waker) = self
+            .waker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
             waker.wake();
         }
     }
@@ -79,7 +85,10 @@ impl Alarm {
             return Poll::Ready(self.code());
         }
         let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
-        if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+        if !waker
+            .as_ref()
+            .is_some_and(|known| known.will_wake(cx.waker()))
+        {
             *waker = Some(cx.waker().clone());
         }
         drop(waker);
@@ -159,8 +168,8 @@ impl Watched {
         let _ = self.underway.set(underway);
     }
 
-    /// Ends the trail with the answer's content, else when the last owner drops this: what a WebSocket carried is known
-    /// only then.
+    /// Ends the trail with the answer's content, else when the last owner drops this: what a
+    /// WebSocket carried is known only then.
     pub fn ends_with_it(&self, trail: Trail) {
         *self.trail() = Some(trail);
     }
@@ -220,8 +229,9 @@ pub struct Live {
 }
 
 impl Live {
-    /// A watch that cuts an exchange after `progress_timeout` without a byte, a connection after `idle_timeout` without
-    /// an exchange or where a head takes longer than `head_timeout`; each to the second.
+    /// A watch that cuts an exchange after `progress_timeout` without a byte, a connection after
+    /// `idle_timeout` without an exchange or where a head takes longer than `head_timeout`; each to
+    /// the second.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
         Self {
@@ -259,7 +269,8 @@ impl Live {
         self.changed.notify_one();
     }
 
-    /// Sweeps for ever; `generation` tells the policy generation now in force, `beside` is done once a sweep.
+    /// Sweeps for ever; `generation` tells the policy generation now in force, `beside` is done
+    /// once a sweep.
     pub async fn run(&self, generation: impl Fn() -> u64, beside: impl Fn()) {
         let mut tick = tokio::time::interval(SWEEP);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -278,8 +289,8 @@ impl Live {
     fn sweep(&self, generation: u64, timed: bool) {
         self.exchanges.each(|watched| {
             if watched.cut().is_some() {
-                // A client that takes nothing is asked for nothing, and so never finds that its answer was cut: where that
-                // did not end the exchange, its connection ends.
+                // A client that takes nothing is asked for nothing, and so never finds that its
+                // answer was cut: where that did not end the exchange, its connection ends.
                 if timed && watched.cut_sweeps.fetch_add(1, Ordering::Relaxed) >= CUT_SWEEPS {
                     watched.connection.alarm.raise(1);
                 }
@@ -300,7 +311,9 @@ impl Live {
                 if connection.is_slow(self.head_limit) {
                     connection.alarm.raise(1);
                 }
-                if !busy && connection.quiet_sweeps.fetch_add(1, Ordering::Relaxed) >= self.idle_limit {
+                if !busy
+                    && connection.quiet_sweeps.fetch_add(1, Ordering::Relaxed) >= self.idle_limit
+                {
                     connection.alarm.raise(1);
                 }
             });
@@ -330,7 +343,8 @@ struct Members<T> {
 }
 
 impl<T> Members<T> {
-    /// The dead hold memory, and few of them are few enough for the allocator to have it ready for the next.
+    /// The dead hold memory, and few of them are few enough for the allocator to have it ready for
+    /// the next.
     fn drop_dead(&mut self) {
         self.all.retain(|weak| weak.strong_count() > 0);
         self.most = 2 * self.all.len() + 6;
@@ -433,7 +447,8 @@ mod tests {
         let bindings = crate::session::Bindings::new(Vec::new()).unwrap();
         let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
         let id = crate::names::SessionId::new("ours").unwrap();
-        let session = crate::session::Session::new(id, Vec::new(), Arc::new(bindings), phantoms, ends);
+        let session =
+            crate::session::Session::new(id, Vec::new(), Arc::new(bindings), phantoms, ends);
         Arc::new(session)
     }
 
@@ -442,7 +457,11 @@ mod tests {
         let live = live(100);
         let connection = live.connection();
         let (over, lasting) = (live.watch(&connection), live.watch(&connection));
-        over.holds(session(Some(std::time::Instant::now())).exchange(1).unwrap());
+        over.holds(
+            session(Some(std::time::Instant::now()))
+                .exchange(1)
+                .unwrap(),
+        );
         lasting.holds(session(None).exchange(1).unwrap());
         live.sweep(1, true);
         assert_eq!((over.cut(), lasting.cut()), (Some(Cut::Ended), None));
@@ -467,12 +486,18 @@ mod tests {
         let live = live(100);
         let connection = live.connection();
         let watched = live.watch(&connection);
-        let mut trail = Trail::begin(&log, crate::names::ExchangeId::from_bytes([7; 10]), "transparent");
+        let mut trail = Trail::begin(
+            &log,
+            crate::names::ExchangeId::from_bytes([7; 10]),
+            "transparent",
+        );
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
             .unwrap();
-        runtime.block_on(trail.answer(101, Length::Switched)).unwrap();
+        runtime
+            .block_on(trail.answer(101, Length::Switched))
+            .unwrap();
         watched.ends_with_it(trail);
         let ends = || {
             let records = memory.records();

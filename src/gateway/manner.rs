@@ -1,4 +1,5 @@
-//! The shape in which a service of AWS tells its clients of an error, so that their SDKs show ours as they show its own.
+//! The shape in which a service of AWS tells its clients of an error, so that their SDKs show ours
+//! as they show its own.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -35,7 +36,8 @@ pub struct Told<'a> {
 }
 
 impl Manner {
-    /// The manner of the service that a signed request is for; `objects` says that it is an object store.
+    /// The manner of the service that a signed request is for; `objects` says that it is an object
+    /// store.
     #[must_use]
     pub fn of(objects: bool, head: &RequestHead) -> Self {
         let field = |name: &str| {
@@ -73,7 +75,10 @@ impl Manner {
             Self::S3 => ("application/xml", s3(code, &message, told.id)),
             Self::Query => ("text/xml", query(code, &message, told.id)),
             Self::Ec2 => ("text/xml;charset=UTF-8", ec2(code, &message, told.id)),
-            Self::Json => ("application/x-amz-json-1.1", json_error(code, &message, told)),
+            Self::Json => (
+                "application/x-amz-json-1.1",
+                json_error(code, &message, told),
+            ),
             Self::Cbor => ("application/cbor", cbor(code, &message)),
         };
         let mut fields = HeaderMap::with_capacity(8);
@@ -97,8 +102,8 @@ impl Manner {
         (fields, content)
     }
 
-    /// The service's own code that is nearest. SDKs act on some of them: a skewed clock is corrected and the request sent
-    /// again, what is denied is not.
+    /// The service's own code that is nearest. SDKs act on some of them: a skewed clock is
+    /// corrected and the request sent again, what is denied is not.
     fn code(self, status: StatusCode, reason: &str) -> &'static str {
         let (s3, others) = match (status, reason) {
             (_, "signature_skew") => ("RequestTimeTooSkewed", "RequestTimeTooSkewed"),
@@ -106,7 +111,9 @@ impl Manner {
             (_, "sigv4_mismatch") => ("SignatureDoesNotMatch", "InvalidSignatureException"),
             (_, "foreign_credential") => ("InvalidAccessKeyId", "UnrecognizedClientException"),
             (_, "sigv4_content") => ("XAmzContentSHA256Mismatch", "InvalidSignatureException"),
-            (StatusCode::PAYLOAD_TOO_LARGE, _) => ("EntityTooLarge", "RequestEntityTooLargeException"),
+            (StatusCode::PAYLOAD_TOO_LARGE, _) => {
+                ("EntityTooLarge", "RequestEntityTooLargeException")
+            }
             (StatusCode::BAD_REQUEST, _) => ("InvalidRequest", "ValidationException"),
             (status, _) if status.is_server_error() => ("ServiceUnavailable", "ServiceUnavailable"),
             _ => ("AccessDenied", "AccessDeniedException"),
@@ -230,7 +237,10 @@ mod tests {
             (
                 "sts",
                 "/",
-                &[("content-type", "application/x-www-form-urlencoded; charset=utf-8")],
+                &[(
+                    "content-type",
+                    "application/x-www-form-urlencoded; charset=utf-8",
+                )],
                 Manner::Query,
             ),
             (
@@ -295,9 +305,14 @@ mod tests {
             )
         );
         let (_, content) = Manner::Query.write(&DENIED);
-        assert!(content.starts_with(b"<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code>"));
+        assert!(
+            content
+                .starts_with(b"<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code>")
+        );
         let (_, content) = Manner::Ec2.write(&DENIED);
-        assert!(memchr::memmem::find(&content, b"<Errors><Error><Code>AccessDenied</Code>").is_some());
+        assert!(
+            memchr::memmem::find(&content, b"<Errors><Error><Code>AccessDenied</Code>").is_some()
+        );
         let (_, content) = Manner::Cbor.write(&DENIED);
         assert_eq!(&content[..9], b"\xa2\x66__type\x75");
         assert_eq!(&content[9..30], b"AccessDeniedException");

@@ -1,4 +1,5 @@
-//! Room: the gateway itself. Joins the rooms into the path of one request, and serves connections with it.
+//! Room: the gateway itself. Joins the rooms into the path of one request, and serves connections
+//! with it.
 
 mod answer;
 mod clock;
@@ -89,7 +90,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Records how many exchanges were refused without a record of their own; once a second, and at the end.
+    /// Records how many exchanges were refused without a record of their own; once a second, and at
+    /// the end.
     pub fn tell_suppressed(&self) {
         self.sessions.tell_suppressed(&self.log);
     }
@@ -136,7 +138,8 @@ impl Worker {
             .await;
     }
 
-    /// Tells the worker that the policies were replaced: what is under way is judged by the new ones at once.
+    /// Tells the worker that the policies were replaced: what is under way is judged by the new
+    /// ones at once.
     pub fn policy_changed(&self) {
         self.live.policy_changed();
     }
@@ -165,7 +168,8 @@ impl Ids {
     /// The next id: a keyed hash of a counter.
     pub fn next(&self) -> ExchangeId {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        // The one block of SHA-256 over key and count (FIPS 180-4 §5.1.1): what a general hasher does around it costs more.
+        // The one block of SHA-256 over key and count (FIPS 180-4 §5.1.1): what a general hasher
+        // does around it costs more.
         let mut block = [0; 64];
         block[..32].copy_from_slice(&self.key);
         block[32..40].copy_from_slice(&count.to_le_bytes());

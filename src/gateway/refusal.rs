@@ -1,8 +1,10 @@
-//! What a client is told when an exchange is refused, and who is to blame: one match over every cause.
+//! What a client is told when an exchange is refused, and who is to blame: one match over every
+//! cause.
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, PROXY_AUTHENTICATE, RETRY_AFTER,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, PROXY_AUTHENTICATE,
+    RETRY_AFTER,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
@@ -78,7 +80,11 @@ struct Row {
 }
 
 fn row(status: StatusCode, blame: Blame, kind: &'static str) -> Row {
-    Row { status, blame, kind }
+    Row {
+        status,
+        blame,
+        kind,
+    }
 }
 
 impl Refusal {
@@ -97,21 +103,33 @@ impl Refusal {
             }
             Self::Denied(_) => row(S::FORBIDDEN, Blame::Policy, "http_request_denied"),
             Self::Credential(why) => credential_row(why),
-            Self::Content(why) if why.reason == HoldFault::Busy.reason() => {
-                row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "connection_limit_reached")
-            }
+            Self::Content(why) if why.reason == HoldFault::Busy.reason() => row(
+                S::SERVICE_UNAVAILABLE,
+                Blame::Gateway,
+                "connection_limit_reached",
+            ),
             Self::Content(_) => row(S::FORBIDDEN, Blame::Client, "http_request_error"),
             Self::Origin(why) => origin_row(why),
             Self::Audit(audit::Error::OverRate) => {
                 row(S::TOO_MANY_REQUESTS, Blame::Client, "http_request_denied")
             }
-            Self::Audit(_) => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
-            Self::Cut(Cut::Stalled) => row(S::GATEWAY_TIMEOUT, Blame::Origin, "http_response_timeout"),
+            Self::Audit(_) => row(
+                S::SERVICE_UNAVAILABLE,
+                Blame::Gateway,
+                "proxy_internal_error",
+            ),
+            Self::Cut(Cut::Stalled) => {
+                row(S::GATEWAY_TIMEOUT, Blame::Origin, "http_response_timeout")
+            }
             Self::Cut(Cut::Ended) => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
             Self::Cut(Cut::Revoked) => row(S::FORBIDDEN, Blame::Policy, "http_request_denied"),
             Self::Opening(_) => row(S::BAD_REQUEST, Blame::Client, "http_request_error"),
             Self::Unreachable { .. } => row(S::FORBIDDEN, Blame::Policy, "http_request_denied"),
-            Self::Busy => row(S::SERVICE_UNAVAILABLE, Blame::Client, "connection_limit_reached"),
+            Self::Busy => row(
+                S::SERVICE_UNAVAILABLE,
+                Blame::Client,
+                "connection_limit_reached",
+            ),
             Self::ProxyAuthentication => row(
                 S::PROXY_AUTHENTICATION_REQUIRED,
                 Blame::Client,
@@ -152,7 +170,8 @@ impl Refusal {
         self.row().status
     }
 
-    /// Whether the connection is closed after the answer: what follows on it cannot be trusted to be a request.
+    /// Whether the connection is closed after the answer: what follows on it cannot be trusted to
+    /// be a request.
     fn closes(&self) -> bool {
         matches!(
             self,
@@ -160,7 +179,8 @@ impl Refusal {
         )
     }
 
-    /// What happened, why, and what to do next, in a sentence or two; no text of the request's or the origin's.
+    /// What happened, why, and what to do next, in a sentence or two; no text of the request's or
+    /// the origin's.
     fn explanation(&self) -> String {
         let next = match self {
             Self::Denied(denied) => {
@@ -195,9 +215,9 @@ impl Refusal {
             Self::Session(session::Error::Misplaced(CredentialRefusal::Batch { .. })) => {
                 "Send the requests one by one."
             }
-            Self::Credential(credential::Error::Misplaced(CredentialRefusal::Unreadable { .. })) => {
-                "Send it as UTF-8, and without a content coding."
-            }
+            Self::Credential(credential::Error::Misplaced(CredentialRefusal::Unreadable {
+                ..
+            })) => "Send it as UTF-8, and without a content coding.",
             Self::Session(session::Error::Misplaced(CredentialRefusal::Foreign { .. }))
             | Self::Credential(credential::Error::Misplaced(_)) => {
                 "Leave it out: this host takes the credentials of the gateway alone (`takes` and `foreign` in `[[credential]]`)."
@@ -214,7 +234,9 @@ impl Refusal {
             Self::Credential(credential::Error::Guessed(_)) => {
                 "Begin another session: of `gateway serve` with a restart. The gateway's log says what happened in this one."
             }
-            Self::Credential(_) => "Ask the operator to look at the gateway's log; the request was not sent.",
+            Self::Credential(_) => {
+                "Ask the operator to look at the gateway's log; the request was not sent."
+            }
             Self::Audit(audit::Error::OverRate) => {
                 "Send requests more slowly. This one has no record of its own; the log counts it."
             }
@@ -298,7 +320,12 @@ impl Refusal {
 
     fn policies(&self) -> Vec<String> {
         match self {
-            Self::Denied(denied) => denied.verdict.policies.iter().map(ToString::to_string).collect(),
+            Self::Denied(denied) => denied
+                .verdict
+                .policies
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             _ => Vec::new(),
         }
     }
@@ -341,18 +368,30 @@ fn credential_row(why: &credential::Error) -> Row {
     use StatusCode as S;
     use credential::Error as E;
     match why {
-        E::Unknown | E::Unavailable(_) | E::Unfit(_) | E::Unscrubbable(_) | E::Signing(_) => {
-            row(S::SERVICE_UNAVAILABLE, Blame::Credential, "proxy_internal_error")
-        }
-        E::NoRandomness => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
+        E::Unknown | E::Unavailable(_) | E::Unfit(_) | E::Unscrubbable(_) | E::Signing(_) => row(
+            S::SERVICE_UNAVAILABLE,
+            Blame::Credential,
+            "proxy_internal_error",
+        ),
+        E::NoRandomness => row(
+            S::SERVICE_UNAVAILABLE,
+            Blame::Gateway,
+            "proxy_internal_error",
+        ),
         E::Signature(fault) => row(signature(fault), Blame::Credential, "http_request_denied"),
         E::Minted(_) => row(S::BAD_GATEWAY, Blame::Origin, "http_protocol_error"),
         E::Misplaced(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
         E::Unsignable(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
         E::Guessed(_) => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
         E::Skewed | E::Expired => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
-        E::Held(HoldFault::TooLong(_)) => row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error"),
-        E::Held(HoldFault::Busy) => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "connection_limit_reached"),
+        E::Held(HoldFault::TooLong(_)) => {
+            row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error")
+        }
+        E::Held(HoldFault::Busy) => row(
+            S::SERVICE_UNAVAILABLE,
+            Blame::Gateway,
+            "connection_limit_reached",
+        ),
         E::Held(HoldFault::Client(_)) => row(S::BAD_REQUEST, Blame::Client, "http_request_error"),
     }
 }
@@ -372,12 +411,22 @@ fn origin_row(why: &origin::Error) -> Row {
         E::HandshakeTimeout => row(S::GATEWAY_TIMEOUT, Blame::Origin, "connection_timeout"),
         E::Tls(_) => row(S::BAD_GATEWAY, Blame::Origin, "tls_certificate_error"),
         E::NotCertifiable => row(S::BAD_REQUEST, Blame::Client, "http_request_error"),
-        E::TlsUnusable(_) | E::NoRoots => row(S::BAD_GATEWAY, Blame::Gateway, "proxy_configuration_error"),
-        E::WrongChannel => row(S::INTERNAL_SERVER_ERROR, Blame::Gateway, "proxy_internal_error"),
+        E::TlsUnusable(_) | E::NoRoots => {
+            row(S::BAD_GATEWAY, Blame::Gateway, "proxy_configuration_error")
+        }
+        E::WrongChannel => row(
+            S::INTERNAL_SERVER_ERROR,
+            Blame::Gateway,
+            "proxy_internal_error",
+        ),
         E::Protocol => row(S::BAD_GATEWAY, Blame::Origin, "http_protocol_error"),
         E::Http(_) => row(S::BAD_GATEWAY, Blame::Origin, "http_response_incomplete"),
         E::BadUpgrade => row(S::BAD_GATEWAY, Blame::Origin, "http_upgrade_failed"),
-        E::DecodingBudget => row(S::SERVICE_UNAVAILABLE, Blame::Gateway, "proxy_internal_error"),
+        E::DecodingBudget => row(
+            S::SERVICE_UNAVAILABLE,
+            Blame::Gateway,
+            "proxy_internal_error",
+        ),
         E::Coding => row(
             S::BAD_GATEWAY,
             Blame::Origin,

@@ -1,4 +1,5 @@
-//! From a client's connection to its exchanges: by which door it came, what it is to, and which HTTP it speaks.
+//! From a client's connection to its exchanges: by which door it came, what it is to, and which
+//! HTTP it speaks.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -28,7 +29,8 @@ use crate::intercept::prefixed::Prefixed;
 use crate::intercept::socks::{self, Target};
 use crate::intercept::strict::{Strict, Violations};
 use crate::intercept::{
-    Arrival, Destination, Entry, Rejected, Responder, SessionCa, dns, original_destination, terminate,
+    Arrival, Destination, Entry, Rejected, Responder, SessionCa, dns, original_destination,
+    terminate,
 };
 use crate::message::{Authority, Host, Scheme};
 use crate::names::{ExchangeId, SessionId};
@@ -36,12 +38,15 @@ use crate::session::Session;
 
 /// A TLS handshake record begins with this byte (RFC 8446 §5.1).
 const TLS_HANDSHAKE: u8 = 22;
-/// What a client may send of one upload that its origin does not take yet, in bytes; on a connection, as much for each of its
-/// streams, so that uploads that no origin reads never stop the others.
+/// What a client may send of one upload that its origin does not take yet, in bytes; on a
+/// connection, as much for each of its streams, so that uploads that no origin reads never stop the
+/// others.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// Held of one stream's answer for a client that does not read, in bytes (threats L02, Must show 5).
+/// Held of one stream's answer for a client that does not read, in bytes (threats L02, Must show
+/// 5).
 const SEND_BUFFER: usize = 64 << 10;
-/// Held of an HTTP/1.1 connection's bytes in each direction: more than a whole head (threats L02, P05).
+/// Held of an HTTP/1.1 connection's bytes in each direction: more than a whole head (threats L02,
+/// P05).
 const HTTP1_BUFFER: usize = 128 << 10;
 /// A request's fields, as HTTP/2 counts them (RFC 9113 §6.5.2), in bytes.
 const HEADER_LIST: u32 = 48 << 10;
@@ -77,7 +82,8 @@ impl Worker {
                 Ok((stream, _)) => self.admit(stream, &door),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    // Out of descriptors or memory: the listener waits and goes on, never ends (threats P04).
+                    // Out of descriptors or memory: the listener waits and goes on, never ends
+                    // (threats P04).
                     tracing::warn!(%error, "a connection was not accepted");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -89,7 +95,8 @@ impl Worker {
         let limits = &self.shared.limits;
         let opened = Opened::count(&self.shared.open, limits.connections);
         let Some(place) = opened.zip(door.session.connect(limits.connections_per_session)) else {
-            // Told once a kind at the end, and not for each: a flood is not to fill the operator's terminal.
+            // Told once a kind at the end, and not for each: a flood is not to fill the operator's
+            // terminal.
             self.shared
                 .refused
                 .count("", "connection_limit", self.shared.ids.next());
@@ -110,7 +117,9 @@ impl Worker {
     async fn connection(self: Arc<Self>, stream: TcpStream, door: &Door) {
         let deadline = Instant::now() + self.shared.limits.handshake_timeout;
         match &door.way {
-            Doorway::Transparent(responder) => self.captured(stream, door, responder, deadline).await,
+            Doorway::Transparent(responder) => {
+                self.captured(stream, door, responder, deadline).await
+            }
             Doorway::Tls { port } => {
                 let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), *port);
                 let target = Whither {
@@ -118,7 +127,8 @@ impl Worker {
                     named: None,
                     destination: Some(nowhere),
                 };
-                self.tunnel(Prefixed::new(stream), door, target, deadline).await;
+                self.tunnel(Prefixed::new(stream), door, target, deadline)
+                    .await;
             }
             Doorway::Proxy(authentication) => {
                 self.proxied(stream, door, authentication.as_deref(), deadline)
@@ -127,10 +137,18 @@ impl Worker {
         }
     }
 
-    async fn captured(self: Arc<Self>, stream: TcpStream, door: &Door, names: &Responder, deadline: Instant) {
+    async fn captured(
+        self: Arc<Self>,
+        stream: TcpStream,
+        door: &Door,
+        names: &Responder,
+        deadline: Instant,
+    ) {
         let destination = match original_destination(&stream) {
             Ok(destination) => destination,
-            Err(error) => return tracing::debug!(%error, "a connection without a destination was closed"),
+            Err(error) => {
+                return tracing::debug!(%error, "a connection without a destination was closed");
+            }
         };
         let named = names.name(destination.ip()).map(|host| Authority {
             host,
@@ -141,7 +159,8 @@ impl Worker {
             named,
             destination: Some(destination),
         };
-        self.tunnel(Prefixed::new(stream), door, target, deadline).await;
+        self.tunnel(Prefixed::new(stream), door, target, deadline)
+            .await;
     }
 
     async fn proxied(
@@ -152,9 +171,12 @@ impl Worker {
         deadline: Instant,
     ) {
         let mut io = Prefixed::new(stream);
-        // A client may answer a 407 on the connection that it came on (clients.md: Java does only that).
+        // A client may answer a 407 on the connection that it came on (clients.md: Java does only
+        // that).
         for _ in 0..3 {
-            let asked = match timeout_at(deadline, Box::pin(explicit::ask(&mut io, authentication))).await {
+            let asked = match timeout_at(deadline, Box::pin(explicit::ask(&mut io, authentication)))
+                .await
+            {
                 Ok(Ok(asked)) => asked,
                 Ok(Err(refused)) => return Box::pin(self.refuse_opening(io, door, refused)).await,
                 Err(_) => return,
@@ -204,7 +226,12 @@ impl Worker {
         }
     }
 
-    async fn socks(&self, io: &mut Prefixed<TcpStream>, door: &Door, target: Target) -> Option<Whither> {
+    async fn socks(
+        &self,
+        io: &mut Prefixed<TcpStream>,
+        door: &Door,
+        target: Target,
+    ) -> Option<Whither> {
         let whither = match target {
             Target::Named(authority) => {
                 if !self.may_reach(door, &authority.host) {
@@ -236,8 +263,8 @@ impl Worker {
             .map(|()| whither)
     }
 
-    /// Serves what is inside a tunnel or a captured connection: TLS, which is terminated, or HTTP in clear text. There is
-    /// no third way: bytes that are neither go nowhere (threats A13).
+    /// Serves what is inside a tunnel or a captured connection: TLS, which is terminated, or HTTP
+    /// in clear text. There is no third way: bytes that are neither go nowhere (threats A13).
     async fn tunnel(
         self: Arc<Self>,
         mut io: Prefixed<TcpStream>,
@@ -263,7 +290,8 @@ impl Worker {
             Ok(inside) => {
                 let sni = inside.named_by_sni.then(|| inside.host.clone());
                 let named = to.named.or_else(|| {
-                    // Without SNI the address itself is the host, where policy permits it (threats A11).
+                    // Without SNI the address itself is the host, where policy permits it (threats
+                    // A11).
                     let port = to.destination.map(|address| address.port())?;
                     (!inside.named_by_sni).then(|| Authority {
                         host: inside.host.clone(),
@@ -298,7 +326,8 @@ impl Worker {
             _ => None,
         };
         // Boxed, and only where it is needed, so that an idle connection does not keep room for it.
-        let of_a_flood = http2.then(|| Box::new((self.clone(), arrival.entry, arrival.named.clone())));
+        let of_a_flood =
+            http2.then(|| Box::new((self.clone(), arrival.entry, arrival.named.clone())));
         let conversation = Conversation {
             worker: self,
             arrival: Arc::new(arrival),
@@ -306,8 +335,10 @@ impl Worker {
             connection,
             violations: None,
         };
-        // The exchange's future is kept where hyper keeps the conversation, and not allocated for each.
-        let serve = |conversation: Conversation| service_fn(move |request| conversation.answer(request));
+        // The exchange's future is kept where hyper keeps the conversation, and not allocated for
+        // each.
+        let serve =
+            |conversation: Conversation| service_fn(move |request| conversation.answer(request));
         let ended = if http2 {
             let flooded = Flooded::default();
             let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
@@ -318,7 +349,10 @@ impl Worker {
                 .max_send_buf_size(SEND_BUFFER)
                 .max_header_list_size(HEADER_LIST)
                 .enable_connect_protocol()
-                .serve_connection(TokioIo::new(Paced::new(io, flooded.clone())), serve(conversation));
+                .serve_connection(
+                    TokioIo::new(Paced::new(io, flooded.clone())),
+                    serve(conversation),
+                );
             let ended = tokio::select! { ended = serving => ended, () = idle => Ok(()) };
             if flooded.is_so()
                 && let Some((worker, entry, named)) = of_a_flood.map(|of| *of)
@@ -355,7 +389,8 @@ impl Worker {
 }
 
 impl Worker {
-    /// A refusal before there is an exchange: recorded, and told in HTTP where the client speaks it.
+    /// A refusal before there is an exchange: recorded, and told in HTTP where the client speaks
+    /// it.
     async fn answer_opening(
         &self,
         io: &mut Prefixed<TcpStream>,
@@ -367,14 +402,21 @@ impl Worker {
         let (status, fields, content) = refusal.answer(id, Version::HTTP_11, None);
         let mut message = format!("HTTP/1.1 {} Refused\r\n", status.as_u16()).into_bytes();
         for (name, value) in &fields {
-            message.extend_from_slice(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+            message.extend_from_slice(
+                &[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat(),
+            );
         }
         message.extend_from_slice(b"\r\n");
         message.extend_from_slice(&content);
         io.write_all(&message).await
     }
 
-    async fn refuse_opening(&self, mut io: Prefixed<TcpStream>, door: &Door, refused: explicit::Refused) {
+    async fn refuse_opening(
+        &self,
+        mut io: Prefixed<TcpStream>,
+        door: &Door,
+        refused: explicit::Refused,
+    ) {
         match refused {
             explicit::Refused::Io(_) => {}
             explicit::Refused::Socks(why) => {
@@ -416,7 +458,10 @@ impl Worker {
 
 impl Worker {
     /// Sees a session's questions for names: what is refused is recorded, each name once.
-    pub fn name_observer(self: &Arc<Self>, session: &SessionId) -> Box<dyn Fn(&dns::Answer) + Send + Sync> {
+    pub fn name_observer(
+        self: &Arc<Self>,
+        session: &SessionId,
+    ) -> Box<dyn Fn(&dns::Answer) + Send + Sync> {
         let (shared, session) = (self.shared.clone(), session.clone());
         let seen = Mutex::new(HashSet::new());
         Box::new(move |answer| {
@@ -428,7 +473,8 @@ impl Worker {
                 return;
             };
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-            // A flood of names is one line each up to a bound, then none: the log is not the workload's to fill.
+            // A flood of names is one line each up to a bound, then none: the log is not the
+            // workload's to fill.
             if seen.len() >= REFUSED_NAMES || !seen.insert(host.clone()) {
                 return;
             }
@@ -494,14 +540,19 @@ fn arrival(
 
 /// RFC 9113 §6.9.1: at most 2^31-1.
 fn connection_window(streams: u32) -> u32 {
-    STREAM_WINDOW.saturating_mul(streams.max(2)).min(i32::MAX as u32)
+    STREAM_WINDOW
+        .saturating_mul(streams.max(2))
+        .min(i32::MAX as u32)
 }
 
-/// Whether an accept failed for the one connection only, which is gone (accept(2), "Error handling").
+/// Whether an accept failed for the one connection only, which is gone (accept(2), "Error
+/// handling").
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
     )
 }
 
@@ -531,8 +582,11 @@ impl Conversation {
         let refusal = malformed
             .map(Refusal::from)
             .or(unknown.then_some(Refusal::ProxyAuthentication));
-        let (worker, arrival, connection) =
-            (self.worker.clone(), self.arrival.clone(), self.connection.clone());
+        let (worker, arrival, connection) = (
+            self.worker.clone(),
+            self.arrival.clone(),
+            self.connection.clone(),
+        );
         let violations = self.violations.clone();
         async move {
             let response = worker
@@ -558,13 +612,15 @@ mod tests {
 
     type Tls = tokio_rustls::server::TlsStream<Prefixed<TcpStream>>;
 
-    /// What a waiting connection and an exchange hold, in bytes, without optimisation (performance.md: at most 34 KiB a
-    /// connection, buffers of TLS and HTTP included).
+    /// What a waiting connection and an exchange hold, in bytes, without optimisation
+    /// (performance.md: at most 34 KiB a connection, buffers of TLS and HTTP included).
     #[test]
     fn a_connection_and_an_exchange_are_small() {
-        let connection = size(|worker: Arc<Worker>, stream: TcpStream, door: &'static Door| {
-            worker.connection(stream, door)
-        });
+        let connection = size(
+            |worker: Arc<Worker>, stream: TcpStream, door: &'static Door| {
+                worker.connection(stream, door)
+            },
+        );
         let conversation = size(
             |worker: Arc<Worker>, stream: Tls, (door, arrival): (&'static Door, Arrival)| {
                 worker.converse(stream, door, arrival, false)

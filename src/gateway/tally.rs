@@ -1,5 +1,5 @@
-//! What was refused in this process's life: for the person who ran the command, and cannot see a TLS alert or a name that
-//! does not exist for what it is.
+//! What was refused in this process's life: for the person who ran the command, and cannot see a
+//! TLS alert or a name that does not exist for what it is.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -28,9 +28,10 @@ impl Tally {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let full = all.len() >= MOST;
         let host = if full { "…" } else { host };
-        let counted = all
-            .entry((host.to_owned(), reason))
-            .or_insert(Counted { count: 0, first: id });
+        let counted = all.entry((host.to_owned(), reason)).or_insert(Counted {
+            count: 0,
+            first: id,
+        });
         counted.count += 1;
     }
 
@@ -57,6 +58,9 @@ mod tests {
         }
         let all = tally.all();
         assert!(all.len() <= MOST + 1);
-        assert_eq!(all.iter().map(|(.., counted)| counted.count).sum::<u64>(), 10_000);
+        assert_eq!(
+            all.iter().map(|(.., counted)| counted.count).sum::<u64>(),
+            10_000
+        );
     }
 }

@@ -23,7 +23,8 @@ const BUFFER: usize = 16 << 10;
 /// Answers the client's upgrade by the origin's, and relays from then on.
 ///
 /// # Errors
-/// [`origin::Error::BadUpgrade`] where the origin's answer is not the one that was asked for (RFC 6455 §4.1).
+/// [`origin::Error::BadUpgrade`] where the origin's answer is not the one that was asked for (RFC
+/// 6455 §4.1).
 pub(super) fn switch(
     mut response: Response<AnswerBody>,
     upgrade: Upgrade,
@@ -61,7 +62,12 @@ pub(super) fn switch(
     Ok(response)
 }
 
-async fn join(client: OnUpgrade, origin: OnUpgrade, lent: Option<Lent>, watched: &Watched) -> io::Result<()> {
+async fn join(
+    client: OnUpgrade,
+    origin: OnUpgrade,
+    lent: Option<Lent>,
+    watched: &Watched,
+) -> io::Result<()> {
     let (client, origin) = tokio::try_join!(client, origin).map_err(io::Error::other)?;
     let (client_in, client_out) = tokio::io::split(TokioIo::<Upgraded>::new(client));
     let (origin_in, origin_out) = tokio::io::split(TokioIo::<Upgraded>::new(origin));

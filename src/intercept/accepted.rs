@@ -15,8 +15,8 @@ use hyper::upgrade::OnUpgrade;
 use super::websocket;
 use crate::body::{Content, Meter};
 use crate::message::{
-    self, Authority, Disagreement, FieldsMalformed, Host, Leg, MethodRefused, Origin, Reading, RequestHead,
-    RequestTarget, Scheme, TargetMalformed, fields, method,
+    self, Authority, Disagreement, FieldsMalformed, Host, Leg, MethodRefused, Origin, Reading,
+    RequestHead, RequestTarget, Scheme, TargetMalformed, fields, method,
 };
 use crate::names::SessionId;
 
@@ -49,7 +49,8 @@ impl Entry {
     }
 }
 
-/// What is known of a connection before its first request: who, and every claim about the destination.
+/// What is known of a connection before its first request: who, and every claim about the
+/// destination.
 #[derive(Debug, Clone)]
 pub struct Arrival {
     /// The session, by the listener that accepted the connection.
@@ -70,7 +71,10 @@ impl Arrival {
     /// The host as the connection or the request names it; where several do, the first, unchecked.
     #[must_use]
     pub fn said_host(&self) -> &str {
-        let named = self.sni.as_ref().or(self.named.as_ref().map(|named| &named.host));
+        let named = self
+            .sni
+            .as_ref()
+            .or(self.named.as_ref().map(|named| &named.host));
         named.map_or("", |host| host.as_str())
     }
 }
@@ -79,7 +83,8 @@ impl Arrival {
 pub struct Upgrade {
     /// Resolves to the client's side when the answer is a 101 (or the 200 of an extended CONNECT).
     pub on: OnUpgrade,
-    /// The client's leg: the accept value that it expects, or `None` where it asked by extended CONNECT (RFC 8441).
+    /// The client's leg: the accept value that it expects, or `None` where it asked by extended
+    /// CONNECT (RFC 8441).
     pub accept: Option<String>,
     /// The origin's leg: what its answer must hold.
     pub expected: websocket::Expected,
@@ -149,8 +154,8 @@ impl Accepted {
     ///
     /// `reads` is given the origin, and whether the request looks signed in the manner of AWS.
     ///
-    /// Order matters: the destination is agreed first, then what ends at this hop is removed, so that policy judges what
-    /// the origin will see.
+    /// Order matters: the destination is agreed first, then what ends at this hop is removed, so
+    /// that policy judges what the origin will see.
     ///
     /// # Errors
     /// [`Rejected`] by cause; nothing was sent anywhere.
@@ -173,7 +178,13 @@ impl Accepted {
             tunnel: arrival.named.as_ref(),
             port: arrival.destination.map(|address| address.port()),
         };
-        let origin = message::agree(&leg, parts.version, &parts.method, &parts.uri, &parts.headers)?;
+        let origin = message::agree(
+            &leg,
+            parts.version,
+            &parts.method,
+            &parts.uri,
+            &parts.headers,
+        )?;
         let path = parts.uri.path_and_query().ok_or(Disagreement::TargetForm)?;
         let signed = looks_signed(&parts.headers, path.query().unwrap_or_default());
         let reading = reads(&origin, signed);
@@ -227,7 +238,8 @@ impl Accepted {
         &self.head
     }
 
-    /// The length of the content that the head announces, in bytes; 0 without content, `None` where its end will tell.
+    /// The length of the content that the head announces, in bytes; 0 without content, `None` where
+    /// its end will tell.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
         self.content.size_hint().exact()
@@ -272,8 +284,9 @@ pub(crate) struct AcceptedParts {
     pub(crate) upgrade: Option<Box<Upgrade>>,
 }
 
-/// Whether there is a signature of AWS's kind, by its first letters; what it is worth is judged later. It must be one that is
-/// judged, so a parameter is a whole one: otherwise the request went on unsigned, with a path that is read as if it were.
+/// Whether there is a signature of AWS's kind, by its first letters; what it is worth is judged
+/// later. It must be one that is judged, so a parameter is a whole one: otherwise the request went
+/// on unsigned, with a path that is read as if it were.
 fn looks_signed(fields: &HeaderMap, query: &str) -> bool {
     let scheme = fields
         .get(AUTHORIZATION)
@@ -284,7 +297,8 @@ fn looks_signed(fields: &HeaderMap, query: &str) -> bool {
             .any(|pair| pair.starts_with("X-Amz-Algorithm=AWS4-"))
 }
 
-/// RFC 8441 §4: an extended CONNECT for WebSocket is judged and forwarded as the GET that it stands for.
+/// RFC 8441 §4: an extended CONNECT for WebSocket is judged and forwarded as the GET that it stands
+/// for.
 fn as_websocket_get(parts: &mut http::request::Parts, protocol: &Protocol) -> Result<(), Rejected> {
     if protocol.as_str() != "websocket" || parts.method != Method::CONNECT {
         return Err(Rejected::Upgrade);
@@ -293,8 +307,9 @@ fn as_websocket_get(parts: &mut http::request::Parts, protocol: &Protocol) -> Re
     Ok(())
 }
 
-/// What the client wants the connection to become; only one thing is possible. An `Upgrade` that `Connection` does not
-/// name, or one in HTTP/1.0, is no wish at all (RFC 9110 §7.8) and was removed with the other hop-by-hop fields.
+/// What the client wants the connection to become; only one thing is possible. An `Upgrade` that
+/// `Connection` does not name, or one in HTTP/1.0, is no wish at all (RFC 9110 §7.8) and was
+/// removed with the other hop-by-hop fields.
 fn upgrade(
     parts: &mut http::request::Parts,
     asked: Option<&HeaderValue>,
@@ -308,7 +323,10 @@ fn upgrade(
     if !websocket || parts.method != Method::GET {
         return Err(Rejected::Upgrade);
     }
-    let on = parts.extensions.remove::<OnUpgrade>().ok_or(Rejected::Upgrade)?;
+    let on = parts
+        .extensions
+        .remove::<OnUpgrade>()
+        .ok_or(Rejected::Upgrade)?;
     let accept = if extended {
         None
     } else {
@@ -317,7 +335,11 @@ fn upgrade(
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).map_err(|_| Rejected::Upgrade)?;
     let expected = websocket::Expected::prepare(&mut parts.headers, nonce);
-    Ok(Some(Box::new(Upgrade { on, accept, expected })))
+    Ok(Some(Box::new(Upgrade {
+        on,
+        accept,
+        expected,
+    })))
 }
 
 /// RFC 6455 §4.2.1: exactly one key, of 16 bytes in base64.
@@ -327,7 +349,9 @@ fn client_accept(fields: &HeaderMap) -> Result<String, Rejected> {
         .next()
         .filter(|_| keys.next().is_none())
         .ok_or(Rejected::Upgrade)?;
-    let decoded = STANDARD.decode(key.as_bytes()).map_err(|_| Rejected::Upgrade)?;
+    let decoded = STANDARD
+        .decode(key.as_bytes())
+        .map_err(|_| Rejected::Upgrade)?;
     if decoded.len() == 16 {
         Ok(websocket::accept_of(key.as_bytes()))
     } else {

@@ -1,4 +1,5 @@
-//! The session's own certificate authority: it lives in memory, trusts nothing else, and ends with the session.
+//! The session's own certificate authority: it lives in memory, trusts nothing else, and ends with
+//! the session.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CidrSubnet, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyUsagePurpose, NameConstraints,
-    SanType, SerialNumber,
+    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyUsagePurpose,
+    NameConstraints, SanType, SerialNumber,
 };
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -23,16 +24,19 @@ use crate::names::SessionId;
 /// How a session's CA is made.
 #[derive(Debug, Clone)]
 pub struct CaSettings {
-    /// How long the CA is valid from now; the session's longest life. At most 199 days, so that with the backdating
-    /// the whole stays inside the 200 days that Chromium accepts. A leaf lives at most 7 days.
+    /// How long the CA is valid from now; the session's longest life. At most 199 days, so that
+    /// with the backdating the whole stays inside the 200 days that Chromium accepts. A leaf lives
+    /// at most 7 days.
     pub lifetime: Duration,
-    /// The closed list of hosts that may ever be asked for, where there is one: they become critical name
-    /// constraints. A name stands for itself and all below it (RFC 5280 §4.2.1.10), so `*.example.com` is given as
-    /// `example.com`. Where no address is listed, all are excluded. This is a second wall only: policy is the first.
+    /// The closed list of hosts that may ever be asked for, where there is one: they become
+    /// critical name constraints. A name stands for itself and all below it (RFC 5280 §4.2.1.10),
+    /// so `*.example.com` is given as `example.com`. Where no address is listed, all are excluded.
+    /// This is a second wall only: policy is the first.
     pub constraints: Option<Vec<Host>>,
     /// How many leaves are kept; the least recently used goes first.
     pub leaves_kept: usize,
-    /// How many leaves may be minted at once, and then per second; a name that is kept costs nothing.
+    /// How many leaves may be minted at once, and then per second; a name that is kept costs
+    /// nothing.
     pub mint_burst: u32,
     /// See [`CaSettings::mint_burst`].
     pub mint_per_second: u32,
@@ -110,12 +114,17 @@ impl MintRefused {
 }
 
 impl SessionCa {
-    /// Makes the CA of a session. `may_mint` says whether any policy could permit a request to the host; it is asked
-    /// at each handshake, so that a changed policy counts at once.
+    /// Makes the CA of a session. `may_mint` says whether any policy could permit a request to the
+    /// host; it is asked at each handshake, so that a changed policy counts at once.
     ///
     /// # Errors
-    /// [`CaError`] where the lifetime is out of range, or keys, certificates or TLS cannot be set up.
-    pub fn new(session: &SessionId, settings: &CaSettings, may_mint: MayMint) -> Result<Self, CaError> {
+    /// [`CaError`] where the lifetime is out of range, or keys, certificates or TLS cannot be set
+    /// up.
+    pub fn new(
+        session: &SessionId,
+        settings: &CaSettings,
+        may_mint: MayMint,
+    ) -> Result<Self, CaError> {
         let mint = Mint::new(session, settings, OffsetDateTime::now_utc())?;
         let certificate = mint.root.clone();
         let leaves = Arc::new(Leaves::new(mint, settings, may_mint));
@@ -141,13 +150,15 @@ impl SessionCa {
 
     /// The one TLS server configuration of this session.
     ///
-    /// Its resolver answers only names that policy may permit. Tickets are sealed with a key of this session alone.
+    /// Its resolver answers only names that policy may permit. Tickets are sealed with a key of
+    /// this session alone.
     #[must_use]
     pub fn server_config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
 
-    /// A configuration for one connection to a host that the client did not name (an address without SNI).
+    /// A configuration for one connection to a host that the client did not name (an address
+    /// without SNI).
     ///
     /// Without tickets: a ticket carries no address, so it could be used at another one.
     pub(super) fn server_config_without_sni(
@@ -192,7 +203,11 @@ pub(super) struct Mint {
 }
 
 impl Mint {
-    fn new(session: &SessionId, settings: &CaSettings, now: OffsetDateTime) -> Result<Self, CaError> {
+    fn new(
+        session: &SessionId,
+        settings: &CaSettings,
+        now: OffsetDateTime,
+    ) -> Result<Self, CaError> {
         if settings.lifetime < Duration::from_secs(1) || settings.lifetime > LIFETIME_MAX {
             return Err(CaError::Lifetime);
         }
@@ -205,7 +220,8 @@ impl Mint {
         params.distinguished_name = common_name(session);
         params.not_before = now - BACKDATE;
         params.not_after = now + settings.lifetime;
-        // No CA below this one, and no other use: a workload that got hold of a leaf could not extend the chain.
+        // No CA below this one, and no other use: a workload that got hold of a leaf could not
+        // extend the chain.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -236,8 +252,8 @@ impl Mint {
 
     /// Signs a leaf for exactly one host, and says until when it should be used.
     ///
-    /// The subject is empty and the SAN therefore critical (RFC 5280 §4.2.1.6): a host name may be longer than the 64
-    /// characters of a common name, and no current client reads one.
+    /// The subject is empty and the SAN therefore critical (RFC 5280 §4.2.1.6): a host name may be
+    /// longer than the 64 characters of a common name, and no current client reads one.
     pub(super) fn leaf(
         &self,
         host: &Host,
@@ -260,7 +276,10 @@ impl Mint {
         let certificate = params
             .signed_by(&self.leaf_key, &self.issuer)
             .map_err(|_| MintRefused::Failed)?;
-        let key = CertifiedKey::new(vec![certificate.der().clone()], Arc::new(self.leaf_key.clone()));
+        let key = CertifiedKey::new(
+            vec![certificate.der().clone()],
+            Arc::new(self.leaf_key.clone()),
+        );
         // Renewed half-way, so that no client meets a leaf in its last hours.
         Ok((key, now + (params.not_after - now) / 2))
     }
@@ -274,16 +293,21 @@ impl fmt::Debug for Mint {
 
 fn common_name(session: &SessionId) -> DistinguishedName {
     let mut name = DistinguishedName::new();
-    // 64 characters are the upper bound of a common name (RFC 5280 appendix A); a session id is ASCII.
-    let text: String = format!("gateway session {session}").chars().take(64).collect();
+    // 64 characters are the upper bound of a common name (RFC 5280 appendix A); a session id is
+    // ASCII.
+    let text: String = format!("gateway session {session}")
+        .chars()
+        .take(64)
+        .collect();
     name.push(DnType::CommonName, text);
     name
 }
 
 /// The list as critical name constraints.
 ///
-/// Where no address is listed, all are excluded. Where one is, addresses stay unconstrained here, and only our own check
-/// ([`Mint::covers`]) knows the list: BoringSSL (gRPC) rejects every chain in which it would have to judge one.
+/// Where no address is listed, all are excluded. Where one is, addresses stay unconstrained here,
+/// and only our own check ([`Mint::covers`]) knows the list: BoringSSL (gRPC) rejects every chain
+/// in which it would have to judge one.
 fn name_constraints(hosts: &[Host]) -> NameConstraints {
     let mut permitted: Vec<GeneralSubtree> = hosts
         .iter()
@@ -291,8 +315,8 @@ fn name_constraints(hosts: &[Host]) -> NameConstraints {
         .map(|host| GeneralSubtree::DnsName(host.as_str().to_owned()))
         .collect();
     if permitted.is_empty() {
-        // A kind of name without a permitted subtree is not constrained at all, so one that cannot exist is permitted
-        // (RFC 6761 §6.4).
+        // A kind of name without a permitted subtree is not constrained at all, so one that cannot
+        // exist is permitted (RFC 6761 §6.4).
         permitted.push(GeneralSubtree::DnsName("invalid".to_owned()));
     }
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
@@ -320,7 +344,8 @@ fn subject_alt_name(host: &Host) -> Result<SanType, MintRefused> {
     })
 }
 
-/// 16 bytes, positive and without a leading zero byte, so that the DER integer is minimal (RFC 5280 §4.1.2.2).
+/// 16 bytes, positive and without a leading zero byte, so that the DER integer is minimal (RFC 5280
+/// §4.1.2.2).
 fn serial() -> Option<SerialNumber> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;

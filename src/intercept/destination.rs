@@ -8,8 +8,9 @@ use tokio::net::TcpStream;
 
 /// The address and port that the client called.
 ///
-/// A connection that came by REDIRECT carries it in connection tracking (`SO_ORIGINAL_DST`); one that came by TPROXY, or to
-/// a socket inside the sandbox, has it as its own local address. An IPv4-mapped address is given as IPv4.
+/// A connection that came by REDIRECT carries it in connection tracking (`SO_ORIGINAL_DST`); one
+/// that came by TPROXY, or to a socket inside the sandbox, has it as its own local address. An
+/// IPv4-mapped address is given as IPv4.
 ///
 /// # Errors
 /// Where the socket has no local address any more.

@@ -1,4 +1,5 @@
-//! DNS answers: allowed names get synthetic addresses, everything else ends here; no question ever leaves.
+//! DNS answers: allowed names get synthetic addresses, everything else ends here; no question ever
+//! leaves.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -67,8 +68,9 @@ impl Verdict {
 
 /// Answers one DNS message. Pure: no clock, no socket, and no other server is ever asked.
 ///
-/// `allowed` says whether any policy could permit a request to a name. An allowed name is answered with its synthetic
-/// address, whether or not it exists in the world: the gateway resolves it after the request is authorized.
+/// `allowed` says whether any policy could permit a request to a name. An allowed name is answered
+/// with its synthetic address, whether or not it exists in the world: the gateway resolves it after
+/// the request is authorized.
 ///
 /// A reply is shorter than 512 bytes whatever was asked, so none is ever truncated.
 pub fn answer(
@@ -99,15 +101,17 @@ pub fn answer(
         Transport::Udp => UDP_QUESTION_MAX,
         Transport::Tcp => TCP_QUESTION_MAX,
     };
-    // One question, no answers, an OPT and at most a TSIG behind: what resolvers send. Checked before decoding, so that
-    // the counts cannot ask for work.
+    // One question, no answers, an OPT and at most a TSIG behind: what resolvers send. Checked
+    // before decoding, so that the counts cannot ask for work.
     let usual = header.counts[0] == 1 && header.counts[1..3] == [0, 0] && header.counts[3] <= 2;
     if !usual || query.len() > bound {
         return bare(&header, ResponseCode::FormErr, Verdict::Malformed);
     }
     let mut decoder = BinDecoder::new(query);
     match Message::read(&mut decoder) {
-        Ok(message) if decoder.is_empty() && message.queries.len() == 1 => judge(&message, allowed, pool),
+        Ok(message) if decoder.is_empty() && message.queries.len() == 1 => {
+            judge(&message, allowed, pool)
+        }
         _ => bare(&header, ResponseCode::FormErr, Verdict::Malformed),
     }
 }
@@ -119,7 +123,8 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
         // RFC 6891 §6.1.3.
         return full(message, ResponseCode::BADVERS, Verdict::Refused, None, None);
     }
-    if question.query_class() != DNSClass::IN || matches!(kind, RecordType::AXFR | RecordType::IXFR) {
+    if question.query_class() != DNSClass::IN || matches!(kind, RecordType::AXFR | RecordType::IXFR)
+    {
         return full(message, ResponseCode::Refused, Verdict::Refused, None, None);
     }
     // RFC 8482: nobody needs ANY, and it is the amplifier's favourite.
@@ -131,7 +136,13 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
         return full(message, ResponseCode::Refused, Verdict::Refused, None, None);
     }
     let Some(host) = host(question.name()) else {
-        return full(message, ResponseCode::NXDomain, Verdict::NameRefused, None, None);
+        return full(
+            message,
+            ResponseCode::NXDomain,
+            Verdict::NameRefused,
+            None,
+            None,
+        );
     };
     if let Some(addresses) = local(&host) {
         return addressed(message, addresses, Verdict::Local, host);
@@ -146,11 +157,23 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
         );
     }
     if !matches!(kind, RecordType::A | RecordType::AAAA) {
-        return full(message, ResponseCode::NoError, Verdict::NoData, Some(host), None);
+        return full(
+            message,
+            ResponseCode::NoError,
+            Verdict::NoData,
+            Some(host),
+            None,
+        );
     }
     match pool.addresses(&host) {
         Some(addresses) => addressed(message, addresses, Verdict::Synthetic, host),
-        None => full(message, ResponseCode::ServFail, Verdict::Full, Some(host), None),
+        None => full(
+            message,
+            ResponseCode::ServFail,
+            Verdict::Full,
+            Some(host),
+            None,
+        ),
     }
 }
 
@@ -158,12 +181,27 @@ fn addressed(message: &Message, addresses: Addresses, verdict: Verdict, host: Ho
     let data = match message.queries[0].query_type() {
         RecordType::A => RData::A(A(addresses.v4)),
         RecordType::AAAA => RData::AAAA(AAAA(addresses.v6)),
-        _ => return full(message, ResponseCode::NoError, Verdict::NoData, Some(host), None),
+        _ => {
+            return full(
+                message,
+                ResponseCode::NoError,
+                Verdict::NoData,
+                Some(host),
+                None,
+            );
+        }
     };
-    full(message, ResponseCode::NoError, verdict, Some(host), Some(data))
+    full(
+        message,
+        ResponseCode::NoError,
+        verdict,
+        Some(host),
+        Some(data),
+    )
 }
 
-/// The host that a DNS name spells; `None` where a label holds anything but letters, digits, hyphen and underscore.
+/// The host that a DNS name spells; `None` where a label holds anything but letters, digits, hyphen
+/// and underscore.
 ///
 /// Checked label by label: a label may hold a dot, which must not become a border between labels.
 fn host(name: &Name) -> Option<Host> {
@@ -212,7 +250,11 @@ fn full(
     reply.add_query(question.clone());
     match data {
         Some(data) => {
-            reply.add_answer(Record::from_rdata(question.name().clone(), TTL_SECONDS, data));
+            reply.add_answer(Record::from_rdata(
+                question.name().clone(),
+                TTL_SECONDS,
+                data,
+            ));
         }
         None if matches!(code, ResponseCode::NXDomain | ResponseCode::NoError) => {
             reply.add_authority(Record::from_rdata(
@@ -244,7 +286,8 @@ fn full(
     }
 }
 
-/// RFC 2308: what makes a negative answer cacheable, for one second, so that a changed policy counts at once.
+/// RFC 2308: what makes a negative answer cacheable, for one second, so that a changed policy
+/// counts at once.
 fn negative() -> SOA {
     SOA::new(Name::root(), Name::root(), 1, 1, 1, 1, NEGATIVE_TTL_SECONDS)
 }
@@ -261,7 +304,8 @@ fn bare(header: &Header, code: ResponseCode, verdict: Verdict) -> Answer {
     }
 }
 
-/// RFC 1035 §4.1.1, read by hand so that a message can be refused before anything else of it is looked at.
+/// RFC 1035 §4.1.1, read by hand so that a message can be refused before anything else of it is
+/// looked at.
 struct Header {
     id: u16,
     is_response: bool,
@@ -284,7 +328,8 @@ impl Header {
     }
 }
 
-/// Firefox asks for it to learn whether it may use DNS over HTTPS; a name that does not exist says no.
+/// Firefox asks for it to learn whether it may use DNS over HTTPS; a name that does not exist says
+/// no.
 const CANARY: &str = "use-application-dns.net";
 /// Short, so that a program which lives through a change of session learns of it.
 const TTL_SECONDS: u32 = 30;

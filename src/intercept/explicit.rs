@@ -34,7 +34,8 @@ impl Authentication {
         }
     }
 
-    /// Whether these are the user and password; the time taken does not tell how much of them is right.
+    /// Whether these are the user and password; the time taken does not tell how much of them is
+    /// right.
     #[must_use]
     pub fn accepts(&self, user: &[u8], password: &[u8]) -> bool {
         bool::from(self.user.ct_eq(user) & self.password.ct_eq(password))
@@ -127,7 +128,8 @@ pub async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
         5 => {
             let target = match authentication {
                 Some(known) => {
-                    socks::negotiate(io, Some(&|user, password| known.accepts(user, password))).await?
+                    socks::negotiate(io, Some(&|user, password| known.accepts(user, password)))
+                        .await?
                 }
                 None => socks::negotiate(io, None).await?,
             };
@@ -150,12 +152,14 @@ async fn connect<IO: AsyncRead + AsyncWrite + Unpin>(
             let target = Authority::parse(head.target, None)?;
             let mut known = authentication.is_none();
             for (name, value) in head.fields() {
-                if name.eq_ignore_ascii_case(b"host") && Authority::parse(value, Some(target.port))? != target
+                if name.eq_ignore_ascii_case(b"host")
+                    && Authority::parse(value, Some(target.port))? != target
                 {
                     return Err(Refused::HostMismatch);
                 }
                 if name.eq_ignore_ascii_case(b"proxy-authorization") {
-                    known |= authentication.is_some_and(|authentication| authentication.accepts_value(value));
+                    known |= authentication
+                        .is_some_and(|authentication| authentication.accepts_value(value));
                 }
             }
             let length = head.length;

@@ -1,4 +1,5 @@
-//! The client's TLS handshake: its hello read under a bound and a deadline, its name checked, its connection ended here.
+//! The client's TLS handshake: its hello read under a bound and a deadline, its name checked, its
+//! connection ended here.
 
 use std::future::poll_fn;
 use std::io::{self, Read};
@@ -22,8 +23,8 @@ use crate::message::{Host, HostMalformed};
 pub enum Destination<'a> {
     /// A CONNECT or SOCKS target, or the name behind a synthetic address: the SNI must be the same.
     Named(&'a Host),
-    /// The address that a captured connection was for: the SNI names the host. Without one, the address itself is
-    /// the host, where policy permits it.
+    /// The address that a captured connection was for: the SNI names the host. Without one, the
+    /// address itself is the host, where policy permits it.
     Address(IpAddr),
 }
 
@@ -97,10 +98,13 @@ impl Cut {
         }
     }
 
-    /// The alert that tells the client, where we have to write it; rustls wrote its own for [`Cut::Tls`].
+    /// The alert that tells the client, where we have to write it; rustls wrote its own for
+    /// [`Cut::Tls`].
     fn alert(&self) -> Option<Alert> {
         match self {
-            Self::NoSni | Self::SniMalformed(_) | Self::SniMismatch => Some(Alert::UnrecognizedName),
+            Self::NoSni | Self::SniMalformed(_) | Self::SniMismatch => {
+                Some(Alert::UnrecognizedName)
+            }
             Self::Mint(MintRefused::NotPermitted | MintRefused::OutsideConstraints) => {
                 Some(Alert::UnrecognizedName)
             }
@@ -114,10 +118,12 @@ impl Cut {
     }
 }
 
-/// Ends a client's TLS connection here, with a leaf of this session for the host that the client named.
+/// Ends a client's TLS connection here, with a leaf of this session for the host that the client
+/// named.
 ///
-/// The hello may come in any number of segments and records, up to 64 KiB; every byte after it stays in the stream.
-/// Each refusal before the server's hello is told by an alert in plain text, and no certificate is sent then.
+/// The hello may come in any number of segments and records, up to 64 KiB; every byte after it
+/// stays in the stream. Each refusal before the server's hello is told by an alert in plain text,
+/// and no certificate is sent then.
 ///
 /// # Errors
 /// [`Cut`]: the connection is over. The deadline holds for the whole handshake.
@@ -146,7 +152,9 @@ where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let chosen = match read_hello(&mut io).await {
-        Ok(accepted) => choose(&accepted.client_hello(), ca, destination).map(|chosen| (accepted, chosen)),
+        Ok(accepted) => {
+            choose(&accepted.client_hello(), ca, destination).map(|chosen| (accepted, chosen))
+        }
         Err(cut) => Err(cut),
     };
     let (accepted, chosen) = match chosen {
@@ -179,7 +187,11 @@ struct Chosen {
 }
 
 /// Judges the hello: one host, permitted, and a protocol that we speak.
-fn choose(hello: &ClientHello<'_>, ca: &SessionCa, destination: Destination<'_>) -> Result<Chosen, Cut> {
+fn choose(
+    hello: &ClientHello<'_>,
+    ca: &SessionCa,
+    destination: Destination<'_>,
+) -> Result<Chosen, Cut> {
     if let Some(mut offered) = hello.alpn()
         && !offered.any(|protocol| protocol == b"h2" || protocol == b"http/1.1")
     {
@@ -350,7 +362,8 @@ pub enum Opening {
 /// Looks at the first byte of a connection and leaves it there.
 ///
 /// # Errors
-/// [`Cut::Timeout`], [`Cut::Left`] or [`Cut::Io`]. A protocol in which the server speaks first ends in a timeout.
+/// [`Cut::Timeout`], [`Cut::Left`] or [`Cut::Io`]. A protocol in which the server speaks first ends
+/// in a timeout.
 pub async fn opening(stream: &tokio::net::TcpStream, deadline: Instant) -> Result<Opening, Cut> {
     let mut first = [0];
     let peeked = poll_fn(|cx| {

@@ -1,4 +1,5 @@
-//! A P-256 key that lives and dies in memory: it is never serialized, so there is nothing to write to a disk.
+//! A P-256 key that lives and dies in memory: it is never serialized, so there is nothing to write
+//! to a disk.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use rustls::{SignatureAlgorithm, SignatureScheme};
 
 /// An ECDSA key on P-256.
 ///
-/// The scalar stays inside AWS-LC, which overwrites every block of memory that it frees; no method gives it out.
+/// The scalar stays inside AWS-LC, which overwrites every block of memory that it frees; no method
+/// gives it out.
 #[derive(Clone)]
 pub(super) struct Key(Arc<EcdsaKeyPair>);
 

@@ -1,4 +1,5 @@
-//! The leaves of a session: minted at the first handshake with a name, kept a while, never for a name out of policy.
+//! The leaves of a session: minted at the first handshake with a name, kept a while, never for a
+//! name out of policy.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -42,7 +43,11 @@ struct Leaf {
 impl Leaves {
     pub(super) fn new(mint: Mint, settings: &CaSettings, may_mint: MayMint) -> Self {
         let capacity = NonZeroUsize::new(settings.leaves_kept).unwrap_or(NonZeroUsize::MIN);
-        let budget = Budget::new(settings.mint_burst, settings.mint_per_second, Instant::now());
+        let budget = Budget::new(
+            settings.mint_burst,
+            settings.mint_per_second,
+            Instant::now(),
+        );
         let kept = Kept {
             leaves: LruCache::new(capacity),
             budget,
@@ -76,7 +81,9 @@ impl Leaves {
         if let Some(leaf) = kept.leaves.get(host).filter(|leaf| now < leaf.renew_at) {
             return Ok(Arc::clone(&leaf.key));
         }
-        kept.budget.take(tick).map_err(|_wait| MintRefused::Throttled)?;
+        kept.budget
+            .take(tick)
+            .map_err(|_wait| MintRefused::Throttled)?;
         let (key, renew_at) = self.mint.leaf(host, now)?;
         let key = Arc::new(key);
         kept.minted += 1;
@@ -95,7 +102,8 @@ impl Leaves {
         (kept.leaves.len(), kept.minted)
     }
 
-    /// A panic while the lock was held leaves a store that is at worst short of one leaf, so it stays in use.
+    /// A panic while the lock was held leaves a store that is at worst short of one leaf, so it
+    /// stays in use.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +122,8 @@ impl fmt::Debug for Leaves {
     }
 }
 
-/// The session's configuration: one ticket a connection, sealed with a key that no other session has.
+/// The session's configuration: one ticket a connection, sealed with a key that no other session
+/// has.
 ///
 /// rustls resumes a ticket only under the SNI that it was given for, and 0-RTT stays off.
 pub(super) fn config_with_tickets(
@@ -142,7 +151,8 @@ pub(super) fn config_without_tickets(
     Ok(config)
 }
 
-/// AES-128 first: this leg is loopback or a veth, and the shorter key schedule saves 13 % of a handshake.
+/// AES-128 first: this leg is loopback or a veth, and the shorter key schedule saves 13 % of a
+/// handshake.
 fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![

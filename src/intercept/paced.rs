@@ -1,7 +1,9 @@
-//! A client's HTTP/2 connection that takes its turn among the others, and ends where it asks for nothing, and that often.
+//! A client's HTTP/2 connection that takes its turn among the others, and ends where it asks for
+//! nothing, and that often.
 //!
-//! The parser behind it reads on for as long as bytes come, so a client could keep the thread with frames that cost it nine
-//! bytes each. Here each read is paid for, by its bytes and its frames, from the turn that the runtime gives a task.
+//! The parser behind it reads on for as long as bytes come, so a client could keep the thread with
+//! frames that cost it nine bytes each. Here each read is paid for, by its bytes and its frames,
+//! from the turn that the runtime gives a task.
 
 use std::future::Future;
 use std::io;
@@ -45,7 +47,8 @@ impl Flooded {
 }
 
 impl<IO> Paced<IO> {
-    /// The connection from its first byte, the client's preface; `flooded` tells later whether it was.
+    /// The connection from its first byte, the client's preface; `flooded` tells later whether it
+    /// was.
     pub fn new(io: IO, flooded: Flooded) -> Self {
         Self {
             io,
@@ -150,7 +153,11 @@ impl<IO> Paced<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let count = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
         self.wrote(count, bytes.len());
         Poll::Ready(Ok(count))
@@ -224,7 +231,8 @@ impl Frames {
                 seen.frames += 1;
                 match kind {
                     DATA if self.skip > 0 || flags & END_STREAM != 0 => {}
-                    // How many of these there may be, the parser knows. Of resets it knows only those of open streams.
+                    // How many of these there may be, the parser knows. Of resets it knows only
+                    // those of open streams.
                     CONTINUATION => {}
                     HEADERS => seen.requests += 1,
                     _ => seen.idle += 1,
@@ -243,8 +251,11 @@ const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 /// RFC 9113 §6.8: ENHANCE_YOUR_CALM; no stream is named as one that may be sent again.
-const GOAWAY: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0x0b];
-/// Frames that ask for nothing which a connection may send: at once, a second, and more for what it gets and asks.
+const GOAWAY: &[u8] = &[
+    0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0x0b,
+];
+/// Frames that ask for nothing which a connection may send: at once, a second, and more for what it
+/// gets and asks.
 const IDLE_BURST: u32 = 512;
 const IDLE_PER_SECOND: u32 = 200;
 const IDLE_FOR_A_REQUEST: u32 = 8;
@@ -311,7 +322,10 @@ mod tests {
             let (mut client, ours) = tokio::io::duplex(1 << 20);
             let flooded = Flooded::default();
             let mut paced = Paced::new(ours, flooded.clone());
-            client.write_all(&connection(&vec![idle; 10_000])).await.unwrap();
+            client
+                .write_all(&connection(&vec![idle; 10_000]))
+                .await
+                .unwrap();
             let mut read = Vec::new();
             let ended = paced.read_to_end(&mut read).await.unwrap_err();
             assert_eq!(ended.kind(), io::ErrorKind::ConnectionAborted);

@@ -1,4 +1,5 @@
-//! A stream of which some bytes were already read: every byte is kept, none is read twice (threats A12, A15).
+//! A stream of which some bytes were already read: every byte is kept, none is read twice (threats
+//! A12, A15).
 
 use std::io;
 use std::pin::Pin;
@@ -92,7 +93,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Prefixed<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Prefixed<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 

@@ -1,4 +1,5 @@
-//! The DNS server of one session: the tasks that read questions from its sockets and send the answers.
+//! The DNS server of one session: the tasks that read questions from its sockets and send the
+//! answers.
 
 use std::io::{self, IoSliceMut};
 use std::net::IpAddr;
@@ -22,7 +23,8 @@ pub type MayResolve = Box<dyn Fn(&Host) -> bool + Send + Sync>;
 /// Sees each answer, for counters and audit. Must be fast.
 pub type Observe = Box<dyn Fn(&Answer) + Send + Sync>;
 
-/// What a session's DNS server knows; shared by its UDP and TCP tasks and by the connections that arrive later.
+/// What a session's DNS server knows; shared by its UDP and TCP tasks and by the connections that
+/// arrive later.
 pub struct Responder {
     allowed: MayResolve,
     observe: Observe,
@@ -57,7 +59,8 @@ impl Responder {
         answer.reply
     }
 
-    /// Waits until the session may ask again. The kernel's queue fills meanwhile and drops; other sessions go on.
+    /// Waits until the session may ask again. The kernel's queue fills meanwhile and drops; other
+    /// sessions go on.
     async fn admit(&self) {
         loop {
             let taken = self
@@ -80,8 +83,9 @@ impl Responder {
 
 /// Answers questions over UDP until the future is dropped.
 ///
-/// Each answer leaves from the very address that was asked (`IPV6_PKTINFO`), whatever it is: the client would not take it
-/// from another one. The socket must be allowed to send from it (TRANSPARENT, FREEBIND or AnyIP).
+/// Each answer leaves from the very address that was asked (`IPV6_PKTINFO`), whatever it is: the
+/// client would not take it from another one. The socket must be allowed to send from it
+/// (TRANSPARENT, FREEBIND or AnyIP).
 ///
 /// # Errors
 /// Where the socket cannot be set up, or fails again and again.
@@ -113,7 +117,11 @@ pub async fn serve_udp(socket: std::net::UdpSocket, responder: Arc<Responder>) -
     }
 }
 
-async fn receive(socket: &UdpSocket, state: &UdpSocketState, buffer: &mut [u8]) -> io::Result<RecvMeta> {
+async fn receive(
+    socket: &UdpSocket,
+    state: &UdpSocketState,
+    buffer: &mut [u8],
+) -> io::Result<RecvMeta> {
     socket
         .async_io(Interest::READABLE, || {
             let mut meta = [RecvMeta::default()];
@@ -126,7 +134,12 @@ async fn receive(socket: &UdpSocket, state: &UdpSocketState, buffer: &mut [u8]) 
 }
 
 /// Never waits: a client that does not read its answers loses them.
-fn send(socket: &UdpSocket, state: &UdpSocketState, meta: &RecvMeta, reply: &[u8]) -> io::Result<()> {
+fn send(
+    socket: &UdpSocket,
+    state: &UdpSocketState,
+    meta: &RecvMeta,
+    reply: &[u8],
+) -> io::Result<()> {
     let transmit = Transmit {
         destination: meta.addr,
         ecn: None,
@@ -134,10 +147,13 @@ fn send(socket: &UdpSocket, state: &UdpSocketState, meta: &RecvMeta, reply: &[u8
         segment_size: None,
         src_ip: meta.dst_ip,
     };
-    socket.try_io(Interest::WRITABLE, || state.try_send(socket.into(), &transmit))
+    socket.try_io(Interest::WRITABLE, || {
+        state.try_send(socket.into(), &transmit)
+    })
 }
 
-/// Answers questions over TCP (RFC 7766) until the listener fails or the future is dropped, which ends all connections.
+/// Answers questions over TCP (RFC 7766) until the listener fails or the future is dropped, which
+/// ends all connections.
 ///
 /// # Errors
 /// Where the listener fails again and again.
@@ -167,7 +183,8 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
     }
 }
 
-/// One connection: many questions, each within the deadline. Ends at the first thing that is not one.
+/// One connection: many questions, each within the deadline. Ends at the first thing that is not
+/// one.
 async fn converse(mut stream: TcpStream, responder: Arc<Responder>) -> io::Result<()> {
     // Small answers should leave at once; without it they are only slower.
     let _ = stream.set_nodelay(true);

@@ -32,8 +32,8 @@ pub enum Reply {
 pub enum Target {
     /// A name: the gateway resolves it, after authorization.
     Named(Authority),
-    /// An address that the client resolved by itself: it is never dialled, the TLS handshake or the Host field names
-    /// the host.
+    /// An address that the client resolved by itself: it is never dialled, the TLS handshake or the
+    /// Host field names the host.
     Address(SocketAddr),
 }
 
@@ -162,10 +162,17 @@ async fn authenticate<IO: AsyncRead + AsyncWrite + Unpin>(
     let password = usize::from(io.ahead()[2 + user]);
     need(io, 3 + user + password).await?;
     let message = io.ahead();
-    let good = accepts(&message[2..2 + user], &message[3 + user..3 + user + password]);
+    let good = accepts(
+        &message[2..2 + user],
+        &message[3 + user..3 + user + password],
+    );
     io.consume(3 + user + password);
     io.write_all(&[1, u8::from(!good)]).await?;
-    if good { Ok(()) } else { Err(Error::Unauthenticated) }
+    if good {
+        Ok(())
+    } else {
+        Err(Error::Unauthenticated)
+    }
 }
 
 async fn address<const N: usize, IO: AsyncRead + Unpin>(
@@ -175,7 +182,9 @@ where
     [u8; N]: Into<IpAddr>,
 {
     need(io, 4 + N + 2).await?;
-    let bytes: [u8; N] = io.ahead()[4..4 + N].try_into().map_err(|_| Error::Malformed)?;
+    let bytes: [u8; N] = io.ahead()[4..4 + N]
+        .try_into()
+        .map_err(|_| Error::Malformed)?;
     let port = u16::from_be_bytes([io.ahead()[4 + N], io.ahead()[5 + N]]);
     io.consume(4 + N + 2);
     Ok((port != 0).then(|| Target::Address(SocketAddr::new(bytes.into(), port))))
@@ -207,16 +216,23 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    /// Runs a conversation of which the client's bytes are known; gives the outcome and what the client read.
+    /// Runs a conversation of which the client's bytes are known; gives the outcome and what the
+    /// client read.
     fn run(sent: &[u8], password: Option<&'static [u8]>) -> (Result<Target, Error>, Vec<u8>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let (mut client, server) = tokio::io::duplex(4096);
             client.write_all(sent).await.unwrap();
             client.shutdown().await.unwrap();
             let mut io = Prefixed::new(server);
             let accepts = |user: &[u8], given: &[u8]| user == b"agent" && Some(given) == password;
-            let accepts: Option<&Judge<'_>> = if password.is_some() { Some(&accepts) } else { None };
+            let accepts: Option<&Judge<'_>> = if password.is_some() {
+                Some(&accepts)
+            } else {
+                None
+            };
             let outcome = negotiate(&mut io, accepts).await;
             drop(io);
             let mut seen = Vec::new();
@@ -261,7 +277,10 @@ mod tests {
     #[test]
     fn an_address_is_kept_apart_from_a_name() {
         let (target, _) = run(&[5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 1, 187], None);
-        assert_eq!(target.unwrap(), Target::Address("192.0.2.1:443".parse().unwrap()));
+        assert_eq!(
+            target.unwrap(),
+            Target::Address("192.0.2.1:443".parse().unwrap())
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Synthetic addresses: what names mean inside the sandbox, and the way back from an address to its name.
+//! Synthetic addresses: what names mean inside the sandbox, and the way back from an address to its
+//! name.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,8 +8,9 @@ use crate::message::Host;
 
 /// The pool of addresses of one session; a name keeps its pair of addresses until the session ends.
 ///
-/// IPv4 from 198.18.0.0/15 (RFC 2544: never routed), IPv6 from fd65::/16 (RFC 4193: never global). Both are bounded: the
-/// first `capacity` names get addresses, later ones none, so that no name ever loses its address to another one.
+/// IPv4 from 198.18.0.0/15 (RFC 2544: never routed), IPv6 from fd65::/16 (RFC 4193: never global).
+/// Both are bounded: the first `capacity` names get addresses, later ones none, so that no name
+/// ever loses its address to another one.
 #[derive(Debug)]
 pub struct Synthetic {
     capacity: usize,
@@ -39,7 +41,8 @@ impl Synthetic {
         }
     }
 
-    /// The addresses of a name, the same ones each time; `None` once the pool is full, and for an address.
+    /// The addresses of a name, the same ones each time; `None` once the pool is full, and for an
+    /// address.
     pub fn addresses(&mut self, host: &Host) -> Option<Addresses> {
         if host.ip().is_some() {
             return None;

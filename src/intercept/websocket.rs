@@ -17,8 +17,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Prepares the request's fields for the origin's leg: a fresh key, no extension (a compressed stream could not be
-    /// scrubbed), and remembers what was offered.
+    /// Prepares the request's fields for the origin's leg: a fresh key, no extension (a compressed
+    /// stream could not be scrubbed), and remembers what was offered.
     #[must_use]
     pub fn prepare(fields: &mut HeaderMap, nonce: [u8; 16]) -> Self {
         let key = STANDARD.encode(nonce);
@@ -38,19 +38,21 @@ impl Expected {
         Self { accept, protocols }
     }
 
-    /// Whether the origin's 101 answers what was asked (RFC 6455 §4.1): its accept value, no extension, and no
-    /// subprotocol that was not offered.
+    /// Whether the origin's 101 answers what was asked (RFC 6455 §4.1): its accept value, no
+    /// extension, and no subprotocol that was not offered.
     #[must_use]
     pub fn holds(&self, fields: &HeaderMap) -> bool {
         let one = |name| {
             let mut values = fields.get_all(name).iter();
             (values.next(), values.next())
         };
-        let accepted =
-            matches!(one(SEC_WEBSOCKET_ACCEPT), (Some(value), None) if value == self.accept.as_str());
+        let accepted = matches!(one(SEC_WEBSOCKET_ACCEPT), (Some(value), None) if value == self.accept.as_str());
         let protocol = match one(SEC_WEBSOCKET_PROTOCOL) {
             (None, _) => true,
-            (Some(value), None) => self.protocols.iter().any(|offered| value == offered.as_str()),
+            (Some(value), None) => self
+                .protocols
+                .iter()
+                .any(|offered| value == offered.as_str()),
             _ => false,
         };
         accepted && protocol && !fields.contains_key(SEC_WEBSOCKET_EXTENSIONS)

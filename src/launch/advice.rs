@@ -1,4 +1,5 @@
-//! What would help when a step fails: the known reasons why systems refuse a sandbox, found by looking.
+//! What would help when a step fails: the known reasons why systems refuse a sandbox, found by
+//! looking.
 
 use super::error::{Failure, Step};
 
@@ -90,6 +91,10 @@ mod tests {
             errno: libc::ENOSPC,
             detail: "clone3".into(),
         };
-        assert!(for_failure(&failure).unwrap().contains("max_user_namespaces"));
+        assert!(
+            for_failure(&failure)
+                .unwrap()
+                .contains("max_user_namespaces")
+        );
     }
 }

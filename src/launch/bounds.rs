@@ -24,17 +24,23 @@ impl Bounds {
         Room(self.memory_files.unwrap_or(memory / 2))
     }
 
-    /// Bounds the processes of the sandbox, by this process's limit, which all of them inherit; and lets none write a core.
+    /// Bounds the processes of the sandbox, by this process's limit, which all of them inherit; and
+    /// lets none write a core.
     ///
-    /// The kernel counts the processes of this user in this user namespace. Before Linux 5.14 it counted the user's
-    /// processes outside as well: the sandbox would have to do without, or take from them.
+    /// The kernel counts the processes of this user in this user namespace. Before Linux 5.14 it
+    /// counted the user's processes outside as well: the sandbox would have to do without, or take
+    /// from them.
     ///
     /// # Errors
     /// A [`Step::Bounds`] failure where a bound was asked for and cannot be had.
     pub fn limit_processes(&self) -> Result<(), Failure> {
-        // With a limit of one byte the kernel neither writes a core nor pipes it to a program; with none it still pipes.
+        // With a limit of one byte the kernel neither writes a core nor pipes it to a program; with
+        // none it still pipes.
         limit(Resource::Core, 1, 1)?;
-        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let release = rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned();
         match (counts_by_namespace(&release), self.processes) {
             (true, wanted) => {
                 let most = wanted.unwrap_or(PROCESSES);
@@ -50,7 +56,8 @@ impl Bounds {
     }
 }
 
-/// The room for files in memory: one file system has all of it, and the writable places are parts of that one.
+/// The room for files in memory: one file system has all of it, and the writable places are parts
+/// of that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room(u64);
 
@@ -66,7 +73,8 @@ pub fn small(mode: u32) -> CString {
     options(SMALL, mode)
 }
 
-/// Gives the options of the file system in memory that holds the gateway's own files, and is read-only to the command.
+/// Gives the options of the file system in memory that holds the gateway's own files, and is
+/// read-only to the command.
 pub fn own_files() -> CString {
     options(OWN_FILES, 0o755)
 }
@@ -97,7 +105,8 @@ fn counts_by_namespace(release: &str) -> bool {
     (major, minor) >= (5, 14)
 }
 
-/// Processes and threads at a time, unless the person decides: as many as systemd lets a service have.
+/// Processes and threads at a time, unless the person decides: as many as systemd lets a service
+/// have.
 pub const PROCESSES: u64 = 4096;
 const SMALL: u64 = 1 << 20;
 const OWN_FILES: u64 = 64 << 20;
@@ -147,8 +156,16 @@ mod tests {
             for (at, _) in text.match_indices("rustix::mount::mount(") {
                 let call = &text[at..at + text[at..].find(';').unwrap()];
                 if call.contains("\"tmpfs\"") {
-                    assert!(call.contains("Some(&"), "{}: {call}", entry.path().display());
-                    assert!(!call.contains("Some(c\""), "{}: {call}", entry.path().display());
+                    assert!(
+                        call.contains("Some(&"),
+                        "{}: {call}",
+                        entry.path().display()
+                    );
+                    assert!(
+                        !call.contains("Some(c\""),
+                        "{}: {call}",
+                        entry.path().display()
+                    );
                     mounts += 1;
                 }
             }

@@ -9,8 +9,9 @@ use super::{environment, syscall};
 
 /// Becomes the command; returns only if that fails.
 ///
-/// A name without a slash is looked for in the `PATH` of `variables`, as `execvp` does: what may not be run is passed over,
-/// and remembered as the reason if nothing else is found. A file without a known format is given to the shell.
+/// A name without a slash is looked for in the `PATH` of `variables`, as `execvp` does: what may
+/// not be run is passed over, and remembered as the reason if nothing else is found. A file without
+/// a known format is given to the shell.
 pub fn execute(arguments: &[OsString], variables: &[(OsString, OsString)]) -> io::Error {
     let (Ok(arguments), Ok(environment)) = (strings(arguments), block(variables)) else {
         return io::Error::from_raw_os_error(libc::EINVAL);
@@ -24,7 +25,11 @@ pub fn execute(arguments: &[OsString], variables: &[(OsString, OsString)]) -> io
     let path = environment::value(variables, "PATH").unwrap_or(OsStr::new(DEFAULT_PATH));
     let mut denied = None;
     for directory in std::env::split_paths(path) {
-        let Ok(file) = c_string(directory.join(OsStr::from_bytes(name.to_bytes())).as_os_str()) else {
+        let Ok(file) = c_string(
+            directory
+                .join(OsStr::from_bytes(name.to_bytes()))
+                .as_os_str(),
+        ) else {
             continue;
         };
         let error = one(&file, &arguments, &environment);
@@ -60,7 +65,10 @@ pub fn block(variables: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
 /// # Errors
 /// `EINVAL` if one holds a zero byte.
 pub fn strings(arguments: &[OsString]) -> io::Result<Vec<CString>> {
-    arguments.iter().map(|argument| c_string(argument)).collect()
+    arguments
+        .iter()
+        .map(|argument| c_string(argument))
+        .collect()
 }
 
 fn one(file: &CString, arguments: &[CString], environment: &[CString]) -> io::Error {

@@ -7,8 +7,8 @@ use super::{filter, syscall};
 
 /// Gives up every capability of this process, and every way to one.
 ///
-/// The bounding set and `no_new_privs` both matter: without them a program file with capabilities would regain
-/// `CAP_NET_ADMIN` over the sandbox's network.
+/// The bounding set and `no_new_privs` both matter: without them a program file with capabilities
+/// would regain `CAP_NET_ADMIN` over the sandbox's network.
 ///
 /// # Errors
 /// The call that the kernel refused.
@@ -18,7 +18,9 @@ pub fn drop_capabilities() -> Result<(), Failure> {
             Ok(()) => {}
             // Past the last one that this kernel knows.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
-            Err(error) => return Err(error).at(Step::Capabilities, format!("bounding set, {capability}")),
+            Err(error) => {
+                return Err(error).at(Step::Capabilities, format!("bounding set, {capability}"));
+            }
         }
     }
     // EINVAL: a kernel without ambient capabilities has none to clear.
@@ -44,7 +46,8 @@ pub fn filter_system_calls(allow_userns: bool) -> Result<(), Failure> {
     syscall::install_filter(&mut filter::program(allow_userns)).at(Step::Filter, "install")
 }
 
-/// Keeps signals and abstract Unix sockets inside, where the kernel has Landlock scopes (Linux 6.12).
+/// Keeps signals and abstract Unix sockets inside, where the kernel has Landlock scopes (Linux
+/// 6.12).
 ///
 /// The PID and network namespaces do the same; this is a second wall.
 ///

@@ -1,14 +1,18 @@
 //! Which values look like credentials, whatever their variable is called.
 //!
-//! A second look at variables that pass by name: it finds what is commonly written into settings, and can miss. What keeps
-//! secrets out is the list of names ([`super::passed`]).
+//! A second look at variables that pass by name: it finds what is commonly written into settings,
+//! and can miss. What keeps secrets out is the list of names ([`super::passed`]).
 
 /// Tells whether a value holds what looks like a credential.
 pub fn holds_credential(value: &[u8]) -> bool {
     let lower = value.to_ascii_lowercase();
-    AT_START.iter().any(|prefix| value.starts_with(prefix.as_bytes()))
+    AT_START
+        .iter()
+        .any(|prefix| value.starts_with(prefix.as_bytes()))
         || ANYWHERE.iter().any(|part| contains(value, part.as_bytes()))
-        || SCHEMES.iter().any(|scheme| lower.starts_with(scheme.as_bytes()))
+        || SCHEMES
+            .iter()
+            .any(|scheme| lower.starts_with(scheme.as_bytes()))
         || has_token(value)
         || has_userinfo(value)
         || assigns_secret(&lower)
@@ -25,9 +29,13 @@ fn has_token(value: &[u8]) -> bool {
     })
 }
 
-/// Whether the value holds a URL with a user, with or without a password: services take keys in either place.
+/// Whether the value holds a URL with a user, with or without a password: services take keys in
+/// either place.
 fn has_userinfo(value: &[u8]) -> bool {
-    let starts = value.windows(3).enumerate().filter(|(_, three)| three == b"://");
+    let starts = value
+        .windows(3)
+        .enumerate()
+        .filter(|(_, three)| three == b"://");
     starts.map(|(at, _)| &value[at + 3..]).any(|rest| {
         let end = rest
             .iter()
@@ -37,7 +45,8 @@ fn has_userinfo(value: &[u8]) -> bool {
     })
 }
 
-/// Whether the value, in lower case, gives something to a name that is a secret's: `AccountKey=…`, `"private_key": …`.
+/// Whether the value, in lower case, gives something to a name that is a secret's: `AccountKey=…`,
+/// `"private_key": …`.
 fn assigns_secret(lower: &[u8]) -> bool {
     SECRET_NAMES.iter().any(|name| {
         let name = name.as_bytes();
@@ -136,7 +145,11 @@ const AT_START: &[&str] = &[
     "LS0tLS1CRUdJTi",
     "-----BEGIN",
 ];
-const ANYWHERE: &[&str] = &["PRIVATE KEY", "AGE-SECRET-KEY-1", "://hooks.slack.com/services/"];
+const ANYWHERE: &[&str] = &[
+    "PRIVATE KEY",
+    "AGE-SECRET-KEY-1",
+    "://hooks.slack.com/services/",
+];
 const SCHEMES: &[&str] = &["bearer ", "basic ", "token ", "digest ", "negotiate "];
 const SECRET_NAMES: &[&str] = &[
     "password",

@@ -28,7 +28,8 @@ impl Devices {
             let path = Path::new("/dev").join(name);
             nodes.push(Tree::take(&path).at(Step::Hide, path.display().to_string())?);
         }
-        // Programs that ask for their terminal's name find it under this one, since the host's `/dev/pts` is gone.
+        // Programs that ask for their terminal's name find it under this one, since the host's
+        // `/dev/pts` is gone.
         let terminal =
             terminal_path().and_then(|path| Tree::take_from(&path, Path::new("/dev/console")).ok());
         Ok(Self { nodes, terminal })
@@ -58,7 +59,8 @@ impl Devices {
         }
         let terminals = dev.join("pts");
         fs::create_dir(&terminals).at(Step::Hide, "/dev/pts")?;
-        // Without a new instance, the command could read the keys of, and write to, the user's other terminals.
+        // Without a new instance, the command could read the keys of, and write to, the user's
+        // other terminals.
         rustix::mount::mount(
             "devpts",
             &terminals,
@@ -74,8 +76,9 @@ impl Devices {
 fn terminal_path() -> Option<PathBuf> {
     (0..3).find_map(|fd| {
         let path = fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-        let is_terminal =
-            path.starts_with("/dev/pts") || path.starts_with("/dev/tty") || path == Path::new("/dev/console");
+        let is_terminal = path.starts_with("/dev/pts")
+            || path.starts_with("/dev/tty")
+            || path == Path::new("/dev/console");
         is_terminal.then_some(path)
     })
 }

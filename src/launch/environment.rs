@@ -1,7 +1,7 @@
 //! Which environment variables reach the command.
 //!
-//! A list of names (`passed`) and what the person names; of the former only values that look like no credential
-//! (`detect`). The gateway's own settings, phantoms above all, come last.
+//! A list of names (`passed`) and what the person names; of the former only values that look like
+//! no credential (`detect`). The gateway's own settings, phantoms above all, come last.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -21,8 +21,12 @@ pub struct Rules {
 impl Rules {
     /// Decides whether a variable reaches the command.
     pub fn admit(&self, name: &OsStr, value: &OsStr) -> bool {
-        let Some(name) = name.to_str() else { return false };
-        self.allow.iter().any(|pattern| passed::matches(name, pattern))
+        let Some(name) = name.to_str() else {
+            return false;
+        };
+        self.allow
+            .iter()
+            .any(|pattern| passed::matches(name, pattern))
             || passed::passes(name) && !detect::holds_credential(value.as_bytes())
     }
 
@@ -37,8 +41,12 @@ impl Rules {
             .collect()
     }
 
-    /// Gives the names of the variables that do not reach the command and that it might miss, in order.
-    pub fn left_out(&self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<String> {
+    /// Gives the names of the variables that do not reach the command and that it might miss, in
+    /// order.
+    pub fn left_out(
+        &self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Vec<String> {
         let mut names: Vec<String> = variables
             .into_iter()
             .filter(|(name, value)| !value.is_empty() && !self.admit(name, value))
@@ -60,7 +68,8 @@ pub fn credential_files(variables: &[(OsString, OsString)]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Gives the hidden names of `names` (relative to the home) again, below the directories to which variables have moved them.
+/// Gives the hidden names of `names` (relative to the home) again, below the directories to which
+/// variables have moved them.
 pub fn relocated(variables: &[(OsString, OsString)], names: &[&str]) -> Vec<PathBuf> {
     let mut moved = Vec::new();
     for (variable, prefix) in RELOCATIONS {
@@ -81,7 +90,11 @@ pub fn relocated(variables: &[(OsString, OsString)], names: &[&str]) -> Vec<Path
 }
 
 /// Sets a variable, replacing one of the same name.
-pub fn set(variables: &mut Vec<(OsString, OsString)>, name: impl Into<OsString>, value: impl Into<OsString>) {
+pub fn set(
+    variables: &mut Vec<(OsString, OsString)>,
+    name: impl Into<OsString>,
+    value: impl Into<OsString>,
+) {
     let name = name.into();
     variables.retain(|(old, _)| *old != name);
     variables.push((name, value.into()));
@@ -157,8 +170,14 @@ mod tests {
     #[test]
     fn a_credential_under_a_harmless_name_is_left_out() {
         assert!(!admits("EDITOR", "ghp_0123456789"));
-        assert!(!admits("AWS_ENDPOINT_URL", "http://app:hunter2@127.0.0.1:9000"));
-        assert!(!admits("PIP_INDEX_URL", "https://token@pypi.example.test/simple"));
+        assert!(!admits(
+            "AWS_ENDPOINT_URL",
+            "http://app:hunter2@127.0.0.1:9000"
+        ));
+        assert!(!admits(
+            "PIP_INDEX_URL",
+            "https://token@pypi.example.test/simple"
+        ));
         assert!(!admits("AWS_DEFAULT_OUTPUT", "ASIAQWERTYUIOPASDFGH"));
     }
 
@@ -208,7 +227,10 @@ mod tests {
             ("CARGO_HOME".into(), "relative".into()),
         ];
         let names = [".config/gh", ".ssh", ".cargo/credentials"];
-        assert_eq!(relocated(&variables, &names), [PathBuf::from("/data/config/gh")]);
+        assert_eq!(
+            relocated(&variables, &names),
+            [PathBuf::from("/data/config/gh")]
+        );
     }
 
     #[test]

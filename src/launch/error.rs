@@ -148,8 +148,8 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     }
 }
 
-/// Why the command was not run, or did not end by itself: [`Error::Uncovered`], [`Error::GatewayGone`],
-/// [`Error::Output`] and [`Error::Killed`].
+/// Why the command was not run, or did not end by itself: [`Error::Uncovered`],
+/// [`Error::GatewayGone`], [`Error::Output`] and [`Error::Killed`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A step of making the sandbox failed.
@@ -180,7 +180,8 @@ pub enum Error {
         /// The flag that shows it.
         flag: String,
     },
-    /// What was hidden in a project was replaced or moved away, which uncovers it. The command has been ended.
+    /// What was hidden in a project was replaced or moved away, which uncovers it. The command has
+    /// been ended.
     #[error("`{}` was replaced or moved away, so that it could no longer be hidden: the command was ended", .0.display())]
     Uncovered(std::path::PathBuf),
     /// The command exists but cannot be run.
@@ -208,14 +209,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit code that tells this error: 125, 126 or 127, as of `env` and `timeout`; 1 for lost output, as of `cat`.
+    /// The exit code that tells this error: 125, 126 or 127, as of `env` and `timeout`; 1 for lost
+    /// output, as of `cat`.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } | Self::NotSeen { .. } => 127,
             Self::NotExecutable { .. } => 126,
             Self::Killed | Self::Uncovered(_) => 137,
             Self::Output { .. } => 1,
-            Self::Step(_) | Self::Gateway(_) | Self::GatewaySilent { .. } | Self::GatewayGone => 125,
+            Self::Step(_) | Self::Gateway(_) | Self::GatewaySilent { .. } | Self::GatewayGone => {
+                125
+            }
         }
     }
 

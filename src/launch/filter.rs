@@ -1,8 +1,9 @@
 //! The seccomp filter: which system calls the command may not make.
 //!
-//! A deny list, over a sandbox that holds without it: it removes socket families that are not bound to the network
-//! namespace (vsock), interfaces that get round such a rule (io_uring, the 32-bit ABI), key rings, and kernel code that
-//! sandboxes are usually escaped through. Numbers of other ABIs answer `ENOSYS`, as on a kernel without them.
+//! A deny list, over a sandbox that holds without it: it removes socket families that are not bound
+//! to the network namespace (vsock), interfaces that get round such a rule (io_uring, the 32-bit
+//! ABI), key rings, and kernel code that sandboxes are usually escaped through. Numbers of other
+//! ABIs answer `ENOSYS`, as on a kernel without them.
 
 use libc::sock_filter;
 
@@ -38,14 +39,24 @@ fn socket(allow_userns: bool) -> Vec<sock_filter> {
     code.extend(if_equal(libc::AF_UNIX as u32, allow()));
     let internet = protocols(&INTERNET_PROTOCOLS);
     code.push(jump(BPF_JEQ, libc::AF_INET as u32, 1, 0));
-    code.push(jump(BPF_JEQ, libc::AF_INET6 as u32, 0, internet.len() as u8));
+    code.push(jump(
+        BPF_JEQ,
+        libc::AF_INET6 as u32,
+        0,
+        internet.len() as u8,
+    ));
     code.extend(internet);
     let netlink = if allow_userns {
         vec![allow()]
     } else {
         protocols(&NETLINK_PROTOCOLS)
     };
-    code.push(jump(BPF_JEQ, libc::AF_NETLINK as u32, 0, netlink.len() as u8));
+    code.push(jump(
+        BPF_JEQ,
+        libc::AF_NETLINK as u32,
+        0,
+        netlink.len() as u8,
+    ));
     code.extend(netlink);
     code.push(refuse(libc::EAFNOSUPPORT));
     code
@@ -62,7 +73,8 @@ fn protocols(allowed: &[i32]) -> Vec<sock_filter> {
     code
 }
 
-/// Typing into the terminal on behalf of the person at it. Only the low half of the request counts for the kernel.
+/// Typing into the terminal on behalf of the person at it. Only the low half of the request counts
+/// for the kernel.
 fn ioctl() -> Vec<sock_filter> {
     let mut code = vec![load(argument_at(1))];
     code.extend(if_equal(TIOCSTI, refuse(libc::EPERM)));
@@ -140,7 +152,8 @@ const BPF_JEQ: u16 = 0x15;
 const BPF_JGE: u16 = 0x35;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541C;
-// 0 (the type's own), ICMP, TCP, UDP, ICMPv6, raw, MPTCP: SCTP, DCCP, UDP-Lite and L2TP would load kernel modules.
+// 0 (the type's own), ICMP, TCP, UDP, ICMPv6, raw, MPTCP: SCTP, DCCP, UDP-Lite and L2TP would load
+// kernel modules.
 const INTERNET_PROTOCOLS: [i32; 7] = [0, 1, 6, 17, 58, 255, 262];
 // route, sock_diag, kobject_uevent, generic
 const NETLINK_PROTOCOLS: [i32; 4] = [0, 4, 15, 16];
@@ -213,7 +226,13 @@ mod tests {
     #[test]
     fn only_four_socket_families_exist() {
         for family in 0..64 {
-            let allowed = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].contains(&family);
+            let allowed = [
+                libc::AF_UNIX,
+                libc::AF_INET,
+                libc::AF_INET6,
+                libc::AF_NETLINK,
+            ]
+            .contains(&family);
             let expected = if allowed {
                 libc::SECCOMP_RET_ALLOW
             } else {
@@ -233,12 +252,18 @@ mod tests {
             native(libc::SYS_socket, [2, 1, 132]),
             errno(libc::EPROTONOSUPPORT)
         );
-        assert_eq!(native(libc::SYS_socket, [10, 1, 262]), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(
+            native(libc::SYS_socket, [10, 1, 262]),
+            libc::SECCOMP_RET_ALLOW
+        );
         assert_eq!(
             native(libc::SYS_socket, [16, 3, 12]),
             errno(libc::EPROTONOSUPPORT)
         );
-        assert_eq!(native(libc::SYS_socket, [16, 3, 0]), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(
+            native(libc::SYS_socket, [16, 3, 0]),
+            libc::SECCOMP_RET_ALLOW
+        );
     }
 
     #[test]
@@ -247,14 +272,23 @@ mod tests {
             native(libc::SYS_ioctl, [0, 0xDEAD_0000_0000_5412, 0]),
             errno(libc::EPERM)
         );
-        assert_eq!(native(libc::SYS_ioctl, [0, 0x5413, 0]), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(
+            native(libc::SYS_ioctl, [0, 0x5413, 0]),
+            libc::SECCOMP_RET_ALLOW
+        );
     }
 
     #[test]
     fn another_abi_does_not_exist() {
-        assert_eq!(verdict(libc::SYS_read, [0; 3], 0x4000_0003), errno(libc::ENOSYS));
+        assert_eq!(
+            verdict(libc::SYS_read, [0; 3], 0x4000_0003),
+            errno(libc::ENOSYS)
+        );
         #[cfg(target_arch = "x86_64")]
-        assert_eq!(native(libc::SYS_read | 0x4000_0000, [0; 3]), errno(libc::ENOSYS));
+        assert_eq!(
+            native(libc::SYS_read | 0x4000_0000, [0; 3]),
+            errno(libc::ENOSYS)
+        );
     }
 
     #[test]

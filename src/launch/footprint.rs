@@ -1,13 +1,15 @@
 //! Gives back the memory that only a start needs.
 //!
-//! Reading policies, presets and configuration touches most of the program's code, and serving little of it. The pages are
-//! the file's own and stay in the system's cache; they only stop counting as this process's, until it uses one again.
+//! Reading policies, presets and configuration touches most of the program's code, and serving
+//! little of it. The pages are the file's own and stay in the system's cache; they only stop
+//! counting as this process's, until it uses one again.
 
 use std::ops::Range;
 
 use super::syscall;
 
-/// Unmaps the program's code and constants until they are used again, and returns free heap to the system.
+/// Unmaps the program's code and constants until they are used again, and returns free heap to the
+/// system.
 ///
 /// A convenience: where it cannot be done, the process is as large as before.
 pub fn shed() {
@@ -19,7 +21,8 @@ pub fn shed() {
     syscall::trim_heap();
 }
 
-/// The mappings that are of the file whose code is at `here`, and never written to: that code, and what lies below it.
+/// The mappings that are of the file whose code is at `here`, and never written to: that code, and
+/// what lies below it.
 ///
 /// What lies above it is left alone: there the loader has written addresses, which would be lost.
 fn unwritten(maps: &str, here: usize) -> Vec<Range<usize>> {
@@ -34,7 +37,10 @@ fn unwritten(maps: &str, here: usize) -> Vec<Range<usize>> {
         .iter()
         .filter(|line| line.file == code.file && line.range.end <= code.range.start);
     let constants = of_file.filter(|line| line.access == "r--p");
-    constants.chain([code]).map(|line| line.range.clone()).collect()
+    constants
+        .chain([code])
+        .map(|line| line.range.clone())
+        .collect()
 }
 
 /// A line of `/proc/self/maps` (proc_pid_maps(5)).
@@ -94,10 +100,14 @@ e000-f000 r-xp 00000000 00:00 0 [vdso]
         assert!(!unwritten(&maps, shed as *const () as usize).is_empty());
         let resident = || {
             let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
-            let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix("Rss:"))
+                .unwrap();
             line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
         };
-        // Other tests run beside this one and need pages meanwhile: it must be seen once in a while, not each time.
+        // Other tests run beside this one and need pages meanwhile: it must be seen once in a
+        // while, not each time.
         let smaller = (0..100).any(|_| {
             let before = resident();
             shed();

@@ -1,8 +1,10 @@
-//! Guards git repositories: what a person's own git reads and obeys outside is not the command's to write.
+//! Guards git repositories: what a person's own git reads and obeys outside is not the command's to
+//! write.
 //!
-//! git runs programs that its settings and hooks name, at a mere `git status`. Each such name in each repository of the
-//! projects becomes a read-only mount; where there is no such name yet, an empty stand-in is made for the mount to lie on,
-//! which [`super::after`] takes away again. What a commit writes stays writable.
+//! git runs programs that its settings and hooks name, at a mere `git status`. Each such name in
+//! each repository of the projects becomes a read-only mount; where there is no such name yet, an
+//! empty stand-in is made for the mount to lie on, which [`super::after`] takes away again. What a
+//! commit writes stays writable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +18,8 @@ use super::layout::Layout;
 use super::mounts::{Tree, bind};
 use super::named::{self, Named};
 
-/// Guards every repository of the projects, and the place of one that the working directory does not have yet.
+/// Guards every repository of the projects, and the place of one that the working directory does
+/// not have yet.
 ///
 /// # Errors
 /// A [`Step::Git`] failure that names what cannot be guarded.
@@ -61,20 +64,23 @@ pub fn directory_named_by(file: &Path) -> Option<PathBuf> {
     fs::canonicalize(file.parent()?.join(named)).ok()
 }
 
-/// Gives the repository outside the `projects` that the file `.git` of one belongs to, if that repository itself says so, too.
+/// Gives the repository outside the `projects` that the file `.git` of one belongs to, if that
+/// repository itself says so, too.
 ///
-/// The command could have written the file, and whatever else lies where a command once could write. So what the file names
-/// counts only in the place where git itself puts it: in the `worktrees` or the `modules` of a repository, which is what is
-/// given, and which holds none of the projects.
+/// The command could have written the file, and whatever else lies where a command once could
+/// write. So what the file names counts only in the place where git itself puts it: in the
+/// `worktrees` or the `modules` of a repository, which is what is given, and which holds none of
+/// the projects.
 pub fn outside(project: &Path, projects: &[&Path]) -> Option<PathBuf> {
     let file = project.join(".git");
     let directory = directory_named_by(&file)?;
     let given = match line_of(&directory.join("gitdir")) {
         Some(back) => {
             let common =
-                fs::canonicalize(directory.join(line_of(&directory.join("commondir"))?.trim())).ok()?;
-            let is_ours =
-                fs::canonicalize(directory.join(back.trim())).ok()? == fs::canonicalize(&file).ok()?;
+                fs::canonicalize(directory.join(line_of(&directory.join("commondir"))?.trim()))
+                    .ok()?;
+            let is_ours = fs::canonicalize(directory.join(back.trim())).ok()?
+                == fs::canonicalize(&file).ok()?;
             let is_in_place = directory.parent()? == common.join("worktrees");
             (is_ours && is_in_place && is_repository(&common)).then_some(common)?
         }
@@ -83,12 +89,15 @@ pub fn outside(project: &Path, projects: &[&Path]) -> Option<PathBuf> {
             let back = settings.iter().find(|setting| setting.key == "worktree")?;
             let is_ours = fs::canonicalize(directory.join(&back.value)).ok()? == project;
             let is_in_place = directory.ancestors().any(|above| {
-                above.ends_with("modules") && above != directory && above.parent().is_some_and(is_repository)
+                above.ends_with("modules")
+                    && above != directory
+                    && above.parent().is_some_and(is_repository)
             });
             (is_ours && is_in_place && is_repository(&directory)).then_some(directory.clone())?
         }
     };
-    let is_apart = |project: &&Path| !directory.starts_with(project) && !project.starts_with(&given);
+    let is_apart =
+        |project: &&Path| !directory.starts_with(project) && !project.starts_with(&given);
     projects.iter().all(is_apart).then_some(given)
 }
 
@@ -106,7 +115,8 @@ fn line_of(path: &Path) -> Option<String> {
 
 /// Guards a repository's directory, and those of the submodules and of the `used` worktrees in it.
 ///
-/// `is_linked` says that it is a worktree's, which takes settings and hooks from where its `commondir` leads.
+/// `is_linked` says that it is a worktree's, which takes settings and hooks from where its
+/// `commondir` leads.
 fn guard_directory(
     git: &Path,
     is_linked: bool,
@@ -121,7 +131,10 @@ fn guard_directory(
     let mut named = named::present(&named_by(git, used)?, &layout.projects, &kept);
     named.retain(|path| !path.starts_with(git));
     bind(git, git, false)?;
-    for guarded in GUARDED.iter().filter(|guarded| !is_linked || guarded.in_linked) {
+    for guarded in GUARDED
+        .iter()
+        .filter(|guarded| !is_linked || guarded.in_linked)
+    {
         let path = git.join(guarded.name);
         match fs::symlink_metadata(&path) {
             Ok(found) if found.is_symlink() => return Err(replaceable(&path)),
@@ -148,13 +161,15 @@ fn guard_directory(
     })
 }
 
-/// The repositories in a repository's directory that stay writable: submodules', and worktrees that the projects have.
+/// The repositories in a repository's directory that stay writable: submodules', and worktrees that
+/// the projects have.
 fn inner_directories(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut stack = vec![git.join("modules")];
     while let Some(directory) = stack.pop() {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            // A submodule's name may have slashes; its own submodules are found when it is guarded itself.
+            // A submodule's name may have slashes; its own submodules are found when it is guarded
+            // itself.
             let path = entry.path();
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && has_head(&path) => found.push(path),
@@ -172,9 +187,12 @@ fn inner_directories(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Vec<PathB
     found
 }
 
-/// What the settings of a repository's directory name, and its hooks that are links to programs of the project.
+/// What the settings of a repository's directory name, and its hooks that are links to programs of
+/// the project.
 fn named_by(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Named>, Failure> {
-    let trees = used.iter().filter(|(directory, _)| directory.starts_with(git));
+    let trees = used
+        .iter()
+        .filter(|(directory, _)| directory.starts_with(git));
     let bases: Vec<PathBuf> = [git.parent().unwrap_or(git), git]
         .into_iter()
         .chain(trees.map(|(_, tree)| tree.as_path()))
@@ -182,19 +200,30 @@ fn named_by(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Named>,
         .collect();
     let files = ["config", "config.worktree"].map(|name| git.join(name));
     let mut found = named::named(&files, &bases)?;
-    let hooks = fs::read_dir(git.join("hooks")).into_iter().flatten().flatten();
-    found.extend(hooks.filter(|hook| hook.path().is_symlink()).map(|hook| Named {
-        path: hook.path(),
-        is_whole: true,
-    }));
+    let hooks = fs::read_dir(git.join("hooks"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    found.extend(
+        hooks
+            .filter(|hook| hook.path().is_symlink())
+            .map(|hook| Named {
+                path: hook.path(),
+                is_whole: true,
+            }),
+    );
     Ok(found)
 }
 
-/// What settings from outside name: those of repositories above the projects, and the user's own for every repository.
+/// What settings from outside name: those of repositories above the projects, and the user's own
+/// for every repository.
 fn named_above(projects: &[PathBuf]) -> Result<Vec<Named>, Failure> {
     let mut found = Vec::new();
     let mut tops: BTreeSet<PathBuf> = projects.iter().cloned().collect();
-    for top in projects.iter().flat_map(|project| project.ancestors().skip(1)) {
+    for top in projects
+        .iter()
+        .flat_map(|project| project.ancestors().skip(1))
+    {
         let file = top.join(".git");
         let mut directories: Vec<PathBuf> = match fs::metadata(&file) {
             Ok(found) if found.is_dir() => vec![file],
@@ -202,9 +231,9 @@ fn named_above(projects: &[PathBuf]) -> Result<Vec<Named>, Failure> {
             Err(_) => continue,
         };
         tops.insert(top.to_owned());
-        let common = directories
-            .first()
-            .and_then(|directory| Some(directory.join(line_of(&directory.join("commondir"))?.trim())));
+        let common = directories.first().and_then(|directory| {
+            Some(directory.join(line_of(&directory.join("commondir"))?.trim()))
+        });
         directories.extend(common);
         let used = directories
             .iter()
@@ -224,7 +253,8 @@ fn named_above(projects: &[PathBuf]) -> Result<Vec<Named>, Failure> {
     Ok(found)
 }
 
-/// What is in the projects already and named by settings outside, which the sandbox itself does not see.
+/// What is in the projects already and named by settings outside, which the sandbox itself does not
+/// see.
 ///
 /// # Errors
 /// A [`Step::Git`] failure if such settings cannot be read.
@@ -261,7 +291,8 @@ fn used(survey: &Survey) -> BTreeMap<PathBuf, PathBuf> {
         .collect()
 }
 
-/// Where a repository would be made by `git init` in the working directory; `None` if a project's own holds it.
+/// Where a repository would be made by `git init` in the working directory; `None` if a project's
+/// own holds it.
 fn place_of_a_new_one(layout: &Layout, survey: &Survey) -> Option<PathBuf> {
     let directory = &layout.working_directory;
     let project = layout
@@ -279,12 +310,14 @@ fn place_of_a_new_one(layout: &Layout, survey: &Survey) -> Option<PathBuf> {
     (!covered && directory.is_dir()).then(|| directory.join(".git"))
 }
 
-/// Whether a directory `.git` is one that [`guard`] made, in which a launch that was killed left a new repository.
+/// Whether a directory `.git` is one that [`guard`] made, in which a launch that was killed left a
+/// new repository.
 pub fn is_set_apart(git: &Path) -> bool {
     git.join(APART).is_dir() && !has_head(git)
 }
 
-/// Whether a directory may be a repository's; a link to a reference that is not there yet is a head, too.
+/// Whether a directory may be a repository's; a link to a reference that is not there yet is a
+/// head, too.
 fn has_head(git: &Path) -> bool {
     fs::symlink_metadata(git.join("HEAD")).is_ok()
 }
@@ -302,7 +335,8 @@ pub fn is_stand_in(path: &Path) -> bool {
         })
 }
 
-/// Lets the command see a directory inside `.git` as `.git`: what it makes there is no repository for git outside.
+/// Lets the command see a directory inside `.git` as `.git`: what it makes there is no repository
+/// for git outside.
 fn set_apart(git: &Path) -> Result<(), Failure> {
     let apart = git.join(APART);
     for path in [git, &apart] {
@@ -313,7 +347,8 @@ fn set_apart(git: &Path) -> Result<(), Failure> {
     put(&take(&apart, git)?)
 }
 
-/// Makes the directories above a repository mount points: they could be moved away, and others put in their places.
+/// Makes the directories above a repository mount points: they could be moved away, and others put
+/// in their places.
 fn pin_above(path: &Path, projects: &[PathBuf]) -> Result<(), Failure> {
     let Some(project) = projects.iter().find(|project| path.starts_with(project)) else {
         return Ok(());
@@ -325,10 +360,13 @@ fn pin_above(path: &Path, projects: &[PathBuf]) -> Result<(), Failure> {
         .collect();
     above.reverse();
     above.retain(|above| !is_mount_point(above));
-    above.into_iter().try_for_each(|above| put(&take(above, above)?))
+    above
+        .into_iter()
+        .try_for_each(|above| put(&take(above, above)?))
 }
 
-/// Whether something is mounted there already; where that cannot be told, one mount more does no harm.
+/// Whether something is mounted there already; where that cannot be told, one mount more does no
+/// harm.
 fn is_mount_point(path: &Path) -> bool {
     let mount = |path: &Path| {
         let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
@@ -352,7 +390,8 @@ fn put(tree: &Tree) -> Result<(), Failure> {
         .at(Step::Git, tree.path().display().to_string())
 }
 
-/// Makes what is at `path` read-only, and its place its own. What a link names is meant: a link itself holds nothing.
+/// Makes what is at `path` read-only, and its place its own. What a link names is meant: a link
+/// itself holds nothing.
 fn read_only(path: &Path) -> Result<(), Failure> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => Ok(()),
@@ -361,14 +400,17 @@ fn read_only(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Makes an empty stand-in, and tells whether it could: where this user may not, neither may the command.
+/// Makes an empty stand-in, and tells whether it could: where this user may not, neither may the
+/// command.
 fn stand_in(path: &Path, content: Option<&[u8]>) -> Result<bool, Failure> {
     let make = || match content {
         None => fs::create_dir(path),
         Some(content) => fs::File::create_new(path).and_then(|mut file| file.write_all(content)),
     };
     let made = match make() {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => with_leave_to_write(path, make),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            with_leave_to_write(path, make)
+        }
         made => made,
     };
     match made {
@@ -378,7 +420,9 @@ fn stand_in(path: &Path, content: Option<&[u8]>) -> Result<bool, Failure> {
         Err(error)
             if matches!(
                 error.kind(),
-                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory
+                ErrorKind::PermissionDenied
+                    | ErrorKind::ReadOnlyFilesystem
+                    | ErrorKind::NotADirectory
             ) =>
         {
             Ok(false)
@@ -387,14 +431,18 @@ fn stand_in(path: &Path, content: Option<&[u8]>) -> Result<bool, Failure> {
     }
 }
 
-/// Does it again with the folder made writable, where it is the user's own: the command could make it so, too.
+/// Does it again with the folder made writable, where it is the user's own: the command could make
+/// it so, too.
 fn with_leave_to_write(path: &Path, make: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().ok_or(ErrorKind::PermissionDenied)?;
     let found = fs::metadata(folder)?;
     if found.uid() != rustix::process::geteuid().as_raw() {
         return Err(ErrorKind::PermissionDenied.into());
     }
-    fs::set_permissions(folder, fs::Permissions::from_mode(found.mode() & 0o7777 | 0o700))?;
+    fs::set_permissions(
+        folder,
+        fs::Permissions::from_mode(found.mode() & 0o7777 | 0o700),
+    )?;
     let made = make();
     fs::set_permissions(folder, fs::Permissions::from_mode(found.mode() & 0o7777))?;
     made
@@ -418,7 +466,8 @@ pub struct Guarded {
     in_linked: bool,
 }
 
-/// What git obeys. `commondir` and `worktrees` lead it to other settings, `modules` holds those of submodules.
+/// What git obeys. `commondir` and `worktrees` lead it to other settings, `modules` holds those of
+/// submodules.
 pub const GUARDED: &[Guarded] = &[
     Guarded {
         name: "config",

@@ -1,7 +1,8 @@
-//! Of git's settings, who the person is: the name and the address that their commits bear, and nothing else.
+//! Of git's settings, who the person is: the name and the address that their commits bear, and
+//! nothing else.
 //!
-//! The rest of the file may hold what authenticates (`credential.helper`, `url.*.insteadOf`, `http.extraHeader`) and
-//! programs that git runs.
+//! The rest of the file may hold what authenticates (`credential.helper`, `url.*.insteadOf`,
+//! `http.extraHeader`) and programs that git runs.
 
 use std::path::Path;
 
@@ -16,7 +17,8 @@ pub fn identity(home: &Path) -> Option<String> {
     identity_in(&texts.concat())
 }
 
-/// Gives a file with the identity alone. Its values are taken as they are written, so that they mean what they meant.
+/// Gives a file with the identity alone. Its values are taken as they are written, so that they
+/// mean what they meant.
 fn identity_in(settings: &str) -> Option<String> {
     let mut found = String::new();
     let mut in_user = false;

@@ -1,8 +1,11 @@
-//! What is known to hold credentials, by name: hidden also where it lies below something that is seen.
+//! What is known to hold credentials, by name: hidden also where it lies below something that is
+//! seen.
 //!
-//! This is the second wall. The first is that nothing is seen but what `layout` and [`super::tools`] list.
+//! This is the second wall. The first is that nothing is seen but what `layout` and
+//! [`super::tools`] list.
 
-/// Under the home directory: seen only where a person names the very path, and never part of a project.
+/// Under the home directory: seen only where a person names the very path, and never part of a
+/// project.
 pub const IN_HOME: &[&str] = &[
     // keys and agents
     ".ssh",

@@ -1,7 +1,8 @@
 //! The launcher: the process outside, which the shell knows as its job.
 //!
-//! It makes the namespaces, passes the listeners on to the gateway, lends the terminal to the command, forwards signals,
-//! copies standard streams that are files, and ends as the command ended.
+//! It makes the namespaces, passes the listeners on to the gateway, lends the terminal to the
+//! command, forwards signals, copies standard streams that are files, and ends as the command
+//! ended.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +34,9 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     refuse_directories_as_standard_streams()?;
     let signals = SignalSet::of(&FORWARDED);
     let mask = signals.block().at(Step::Prepare, "signal mask")?;
-    let arrivals = signals.descriptor().at(Step::Prepare, "signal descriptor")?;
+    let arrivals = signals
+        .descriptor()
+        .at(Step::Prepare, "signal descriptor")?;
     let mut streams = Streams::open(sandbox.identity.user())?;
     // Before the sandbox is made, so that nothing changes unseen.
     let watch = Watch::begin(&sandbox.layout)?;
@@ -162,7 +165,8 @@ impl Launcher {
             if ready.streams {
                 self.streams.copy();
             }
-            // Once it serves it says nothing more, so that is its end. Nobody would look after what the command leaves.
+            // Once it serves it says nothing more, so that is its end. Nobody would look after what
+            // the command leaves.
             let gateway_gone = ready.gateway && self.served;
             if ready.gateway && !self.served {
                 self.pass_answer_on()?;
@@ -211,7 +215,10 @@ impl Launcher {
             Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
             Err(error) => return Err(Failure::of(Step::Process, error, "poll").into()),
         }
-        let fired: Vec<bool> = events.iter().map(|event| !event.revents().is_empty()).collect();
+        let fired: Vec<bool> = events
+            .iter()
+            .map(|event| !event.revents().is_empty())
+            .collect();
         // In the order in which they were added.
         let mut fired = fired.into_iter();
         let mut next = |there: bool| there && fired.next().unwrap_or_default();
@@ -285,7 +292,9 @@ impl Launcher {
             dns_udp,
         };
         refuse_own_network(&listeners)?;
-        self.gateway.hello(hello, &listeners).map_err(Error::Gateway)?;
+        self.gateway
+            .hello(hello, &listeners)
+            .map_err(Error::Gateway)?;
         self.answer_due = Some(Instant::now() + ANSWER_WITHIN);
         Ok(())
     }
@@ -310,8 +319,8 @@ impl Launcher {
         self.order(&Order::Run, &[])
     }
 
-    /// Lends the terminal to a command that stopped because it asked for it; else follows the command into the stop, as the
-    /// shell expects of its job, and out of it again.
+    /// Lends the terminal to a command that stopped because it asked for it; else follows the
+    /// command into the stop, as the shell expects of its job, and out of it again.
     fn follow_into_stop(&self, signal: i32) {
         let Some(command) = self.command.as_ref().filter(|_| self.terminal.exists()) else {
             return;
@@ -331,7 +340,10 @@ impl Launcher {
 
     /// Forwards a signal; before the command exists it ends the launch instead.
     fn forward(&self, arrived: Arrived) -> Option<Exit> {
-        let Arrived { signal, from_kernel } = arrived;
+        let Arrived {
+            signal,
+            from_kernel,
+        } = arrived;
         if matches!(signal, libc::SIGCHLD | libc::SIGTTOU) {
             return None;
         }
@@ -348,7 +360,9 @@ impl Launcher {
         // A key at the terminal, a stop and its end are for the whole job.
         let job = from_kernel || matches!(signal, libc::SIGTSTP | libc::SIGCONT);
         let _ = match Signal::from_named_raw(signal).filter(|_| job) {
-            Some(signal) => rustix::process::kill_process_group(command.pid, signal).map_err(Into::into),
+            Some(signal) => {
+                rustix::process::kill_process_group(command.pid, signal).map_err(Into::into)
+            }
             None => syscall::signal_through(&command.pidfd, signal),
         };
         None
@@ -423,10 +437,12 @@ fn refuse_threads() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a directory as standard input, output or error: through it the command would see the host's files unhidden.
+/// Refuses a directory as standard input, output or error: through it the command would see the
+/// host's files unhidden.
 fn refuse_directories_as_standard_streams() -> Result<(), Failure> {
     for fd in 0..3 {
-        let is_directory = std::fs::metadata(format!("/proc/self/fd/{fd}")).is_ok_and(|found| found.is_dir());
+        let is_directory =
+            std::fs::metadata(format!("/proc/self/fd/{fd}")).is_ok_and(|found| found.is_dir());
         if is_directory {
             return Err(Failure::new(
                 Step::Prepare,
@@ -437,11 +453,13 @@ fn refuse_directories_as_standard_streams() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses listeners that are in the launcher's own network: the gateway would serve the host instead of the sandbox.
+/// Refuses listeners that are in the launcher's own network: the gateway would serve the host
+/// instead of the sandbox.
 fn refuse_own_network(listeners: &Listeners) -> Result<(), Failure> {
-    let own =
-        rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None).at(Step::Handoff, "socket")?;
-    // Before Linux 5.14 there is no such number; the namespaces are then known by construction only.
+    let own = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None)
+        .at(Step::Handoff, "socket")?;
+    // Before Linux 5.14 there is no such number; the namespaces are then known by construction
+    // only.
     let Ok(own) = syscall::network_cookie(&own) else {
         return Ok(());
     };
@@ -493,7 +511,10 @@ mod tests {
             dns_tcp: socket(),
             dns_udp: socket(),
         };
-        assert_eq!(refuse_own_network(&listeners).unwrap_err().step, Step::Handoff);
+        assert_eq!(
+            refuse_own_network(&listeners).unwrap_err().step,
+            Step::Handoff
+        );
     }
 
     #[test]

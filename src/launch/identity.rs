@@ -29,11 +29,12 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Chooses: an ordinary user stays what they are; root becomes `wanted`, or whoever called `sudo`, or nobody.
+    /// Chooses: an ordinary user stays what they are; root becomes `wanted`, or whoever called
+    /// `sudo`, or nobody.
     ///
     /// # Errors
-    /// A [`Step::Prepare`] failure if an ordinary user wants to be another, or if the command would be root: root inside
-    /// would own the host's files.
+    /// A [`Step::Prepare`] failure if an ordinary user wants to be another, or if the command would
+    /// be root: root inside would own the host's files.
     pub fn choose(wanted: Option<User>, sudo: Option<User>) -> Result<Self, Failure> {
         let (uid, gid) = (
             rustix::process::geteuid().as_raw(),
@@ -92,7 +93,8 @@ impl Identity {
         Ok(())
     }
 
-    /// Makes the calling process, which has all capabilities in its user namespace, this user, and keeps them.
+    /// Makes the calling process, which has all capabilities in its user namespace, this user, and
+    /// keeps them.
     ///
     /// # Errors
     /// A [`Step::User`] failure.
@@ -103,8 +105,10 @@ impl Identity {
         rustix::thread::set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)
             .at(Step::User, "keep capabilities")?;
         let (user, group) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        rustix::thread::set_thread_res_gid(group, group, group).at(Step::User, format!("group {gid}"))?;
-        rustix::thread::set_thread_res_uid(user, user, user).at(Step::User, format!("user {uid}"))?;
+        rustix::thread::set_thread_res_gid(group, group, group)
+            .at(Step::User, format!("group {gid}"))?;
+        rustix::thread::set_thread_res_uid(user, user, user)
+            .at(Step::User, format!("user {uid}"))?;
         // The change made /proc/self root's, which the coming mounts need to read.
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
             .at(Step::User, "stay readable to oneself")
@@ -180,8 +184,14 @@ mod tests {
     use super::*;
 
     const ROOT: User = User { uid: 0, gid: 0 };
-    const ANN: User = User { uid: 1000, gid: 1000 };
-    const BOB: User = User { uid: 1001, gid: 1001 };
+    const ANN: User = User {
+        uid: 1000,
+        gid: 1000,
+    };
+    const BOB: User = User {
+        uid: 1001,
+        gid: 1001,
+    };
 
     #[test]
     fn an_ordinary_user_stays_themselves() {

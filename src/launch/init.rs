@@ -1,7 +1,8 @@
 //! The sandbox's first process: it builds everything, starts the command, and waits for it.
 //!
-//! It is a copy of the launcher that `clone` made, with every capability over the new namespaces and none over the
-//! host's, and it never executes another program: that would take its capabilities before the work is done.
+//! It is a copy of the launcher that `clone` made, with every capability over the new namespaces
+//! and none over the host's, and it never executes another program: that would take its
+//! capabilities before the work is done.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -90,8 +91,8 @@ pub fn live(sandbox: &Sandbox, streams: &Streams, control: OwnedFd, mask: &Signa
 
 enum Never {}
 
-/// Moves the two files that stay to known numbers, and closes all others: one inherited socket or directory of the host
-/// would be a way out.
+/// Moves the two files that stay to known numbers, and closes all others: one inherited socket or
+/// directory of the host would be a way out.
 fn arrange_files(
     sandbox: &Sandbox,
     streams: &Streams,
@@ -104,20 +105,31 @@ fn arrange_files(
             Some(rustix::io::fcntl_dupfd_cloexec(program, FIRST_FREE).at(Step::Files, "program")?)
         }
     };
-    let control = rustix::io::fcntl_dupfd_cloexec(control, FIRST_FREE).at(Step::Files, "control")?;
-    syscall::place(syscall::borrow(control.as_raw_fd()), CONTROL_NUMBER).at(Step::Files, "control")?;
+    let control =
+        rustix::io::fcntl_dupfd_cloexec(control, FIRST_FREE).at(Step::Files, "control")?;
+    syscall::place(syscall::borrow(control.as_raw_fd()), CONTROL_NUMBER)
+        .at(Step::Files, "control")?;
     if let Some(program) = &program {
-        syscall::place(syscall::borrow(program.as_raw_fd()), PROGRAM_NUMBER).at(Step::Files, "program")?;
+        syscall::place(syscall::borrow(program.as_raw_fd()), PROGRAM_NUMBER)
+            .at(Step::Files, "program")?;
     }
     let had_program = program.is_some();
     // Both are closed below by number.
     let _ = (control.into_raw_fd(), program.map(IntoRawFd::into_raw_fd));
-    let first = if had_program { FIRST_FREE } else { PROGRAM_NUMBER };
+    let first = if had_program {
+        FIRST_FREE
+    } else {
+        PROGRAM_NUMBER
+    };
     syscall::close_from(first as u32).at(Step::Files, "close inherited files")?;
     Ok(had_program.then(|| syscall::borrow(PROGRAM_NUMBER)))
 }
 
-fn run(sandbox: &Sandbox, program: Option<BorrowedFd<'static>>, mask: &SignalSet) -> Result<Never, Failure> {
+fn run(
+    sandbox: &Sandbox,
+    program: Option<BorrowedFd<'static>>,
+    mask: &SignalSet,
+) -> Result<Never, Failure> {
     die_with_the_launcher()?;
     let kept = mounts::Kept::take(&sandbox.layout);
     if sandbox.identity.is_other() {
@@ -129,8 +141,8 @@ fn run(sandbox: &Sandbox, program: Option<BorrowedFd<'static>>, mask: &SignalSet
         sandbox.identity.write_maps("self")?;
     }
     let kept = kept?;
-    // A kernel without key rings has none to leak; a container that refuses them does so to the command as well, and so
-    // does our own filter.
+    // A kernel without key rings has none to leak; a container that refuses them does so to the
+    // command as well, and so does our own filter.
     match syscall::join_new_keyring() {
         Err(error) if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
             return Err(error).at(Step::Keyring, "join a new one");
@@ -157,11 +169,13 @@ fn run(sandbox: &Sandbox, program: Option<BorrowedFd<'static>>, mask: &SignalSet
     start(sandbox, program, &variables, mask)
 }
 
-/// Asks for this process's death when the launcher dies, and makes sure that it has not done so already.
+/// Asks for this process's death when the launcher dies, and makes sure that it has not done so
+/// already.
 ///
 /// The kernel forgets the wish at every change of credentials.
 fn die_with_the_launcher() -> Result<(), Failure> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::Process, "death signal")?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .at(Step::Process, "death signal")?;
     let mut events = [rustix::event::PollFd::from_borrowed_fd(
         CONTROL,
         rustix::event::PollFlags::IN,
@@ -221,7 +235,11 @@ fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsStrin
     let mut variables = sandbox.environment.clone();
     environment::set(&mut variables, "HOME", sandbox.layout.home.path());
     environment::set(&mut variables, "PWD", directory);
-    environment::set(&mut variables, "XDG_RUNTIME_DIR", mounts::runtime_directory());
+    environment::set(
+        &mut variables,
+        "XDG_RUNTIME_DIR",
+        mounts::runtime_directory(),
+    );
     environment::set(&mut variables, "TMPDIR", "/tmp");
     trust::set_variables(&mut variables);
     variables.retain(|(name, _)| !ready.unset.iter().any(|unset| name == unset.as_str()));
@@ -292,8 +310,9 @@ fn become_command(
     mask: &SignalSet,
     gate: &OwnedFd,
 ) -> Result<Never, Failure> {
-    // In the launcher's group, `kill(0)` and `setpriority` of the group would reach the user's own processes.
-    // In its session, `/proc/self/autogroup` would take the processor from them. Only a terminal cannot do without.
+    // In the launcher's group, `kill(0)` and `setpriority` of the group would reach the user's own
+    // processes. In its session, `/proc/self/autogroup` would take the processor from them. Only a
+    // terminal cannot do without.
     match sandbox.terminal {
         true => rustix::process::setpgid(None, None).at(Step::Process, "process group")?,
         false => drop(rustix::process::setsid().at(Step::Process, "session")?),
@@ -312,8 +331,13 @@ fn become_command(
     syscall::default_action(libc::SIGPIPE);
     let error = match program {
         None => command::execute(&sandbox.arguments, variables),
-        Some(file) => match (command::strings(&sandbox.arguments), command::block(variables)) {
-            (Ok(arguments), Ok(environment)) => syscall::execute_open(file, &arguments, &environment),
+        Some(file) => match (
+            command::strings(&sandbox.arguments),
+            command::block(variables),
+        ) {
+            (Ok(arguments), Ok(environment)) => {
+                syscall::execute_open(file, &arguments, &environment)
+            }
             _ => std::io::Error::from_raw_os_error(libc::EINVAL),
         },
     };
@@ -325,13 +349,17 @@ fn become_command(
 }
 
 fn report(report: &Report, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
-    send_packet(CONTROL, report, fds).map_err(|error| Failure::new(Step::Process, error.to_string()))
+    send_packet(CONTROL, report, fds)
+        .map_err(|error| Failure::new(Step::Process, error.to_string()))
 }
 
 fn await_order(expected: impl Fn(&Order) -> bool) -> Result<Vec<OwnedFd>, Failure> {
     match receive_packet::<Order>(CONTROL) {
         Ok((order, files)) if expected(&order) => Ok(files),
-        Ok(_) => Err(Failure::new(Step::Process, "the launcher spoke out of turn")),
+        Ok(_) => Err(Failure::new(
+            Step::Process,
+            "the launcher spoke out of turn",
+        )),
         // The launcher has given up, and said why.
         Err(_) => syscall::exit_now(125),
     }
@@ -340,6 +368,7 @@ fn await_order(expected: impl Fn(&Order) -> bool) -> Result<Vec<OwnedFd>, Failur
 const CONTROL_NUMBER: RawFd = 3;
 const PROGRAM_NUMBER: RawFd = 4;
 const FIRST_FREE: RawFd = 5;
-// SAFETY: `arrange_files` places the control socket there before any use, for the whole life of the process.
+// SAFETY: `arrange_files` places the control socket there before any use, for the whole life of the
+// process.
 const CONTROL: BorrowedFd<'static> = unsafe { BorrowedFd::borrow_raw(CONTROL_NUMBER) };
 const MAX_USER_NAMESPACES: &str = "/proc/sys/user/max_user_namespaces";

@@ -1,4 +1,5 @@
-//! The plan of the sandbox's file system, made before anything is cloned: pure decisions over paths.
+//! The plan of the sandbox's file system, made before anything is cloned: pure decisions over
+//! paths.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ pub struct Wishes {
     pub projects: Vec<PathBuf>,
     /// Further directories and files to see, read-only, canonical.
     pub see: Vec<PathBuf>,
-    /// What of the home is to be seen beyond what is seen unasked: sets and paths, as [`tools::named`] takes them.
+    /// What of the home is to be seen beyond what is seen unasked: sets and paths, as
+    /// [`tools::named`] takes them.
     pub see_home: Vec<String>,
     /// Sets of the home beside these, where there is one.
     pub sets: Vec<String>,
@@ -31,7 +33,8 @@ pub struct Wishes {
     pub own_folders: Vec<PathBuf>,
     /// Unix sockets of the host, by path.
     pub sockets: Vec<PathBuf>,
-    /// Directories of repositories outside, canonical, that projects are worktrees or submodules of.
+    /// Directories of repositories outside, canonical, that projects are worktrees or submodules
+    /// of.
     pub repositories: Vec<PathBuf>,
     /// Whether what git obeys in the projects' repositories stays writable.
     pub writable_git: bool,
@@ -64,7 +67,8 @@ pub struct Layout {
     pub persistent: bool,
     /// Whether what git obeys in the projects' repositories becomes read-only.
     pub guard_git: bool,
-    /// Files and folders of the projects that become read-only, since git's settings outside name them.
+    /// Files and folders of the projects that become read-only, since git's settings outside name
+    /// them.
     pub named_above: BTreeSet<PathBuf>,
     /// Whether files that tools run by themselves become read-only.
     pub guard_tools: bool,
@@ -91,11 +95,13 @@ impl Home {
 impl Layout {
     /// Plans the file system.
     ///
-    /// The working directory is a project, unless it is the home directory or holds it, or holds something that is known
-    /// to hold credentials: then the command starts there if something of it is seen, else in its home.
+    /// The working directory is a project, unless it is the home directory or holds it, or holds
+    /// something that is known to hold credentials: then the command starts there if something of
+    /// it is seen, else in its home.
     ///
     /// # Errors
-    /// A [`Step::Prepare`] failure if a further project is such a directory, or if what is to be seen cannot be.
+    /// A [`Step::Prepare`] failure if a further project is such a directory, or if what is to be
+    /// seen cannot be.
     pub fn plan(wishes: Wishes) -> Result<Self, Failure> {
         let Wishes {
             working_directory,
@@ -222,12 +228,14 @@ impl Layout {
     pub fn forget_what_is_not_there(&mut self) {
         let home = self.home.path().to_owned();
         let mut seen = std::mem::take(&mut self.seen_in_home);
-        seen.retain(|name| home.join(name).exists() && self.link_in_a_project(&home.join(name)).is_none());
+        seen.retain(|name| {
+            home.join(name).exists() && self.link_in_a_project(&home.join(name)).is_none()
+        });
         self.seen_in_home = seen;
     }
 
-    /// The link in a project by which a path leads, if there is one: a command that ran there may have made it, to be shown
-    /// what lies elsewhere.
+    /// The link in a project by which a path leads, if there is one: a command that ran there may
+    /// have made it, to be shown what lies elsewhere.
     pub fn link_in_a_project(&self, path: &Path) -> Option<PathBuf> {
         program::links(path)
             .into_iter()
@@ -236,13 +244,19 @@ impl Layout {
 
     /// What is seen of the home, for a person: the sets by their names, then the other paths.
     pub fn seen_in_home_by_name(&self) -> Vec<String> {
-        let mut names: Vec<String> = tools::names_of(&self.seen_in_home).map(str::to_owned).collect();
-        let others = self.seen_in_home.iter().filter(|path| !tools::is_of_a_set(path));
+        let mut names: Vec<String> = tools::names_of(&self.seen_in_home)
+            .map(str::to_owned)
+            .collect();
+        let others = self
+            .seen_in_home
+            .iter()
+            .filter(|path| !tools::is_of_a_set(path));
         names.extend(others.map(|path| format!("~/{}", path.display())));
         names
     }
 
-    /// The flag that would show a program which is not seen: by its directory, of which the home is none.
+    /// The flag that would show a program which is not seen: by its directory, of which the home is
+    /// none.
     pub fn flag_to_see(&self, program: &Path) -> String {
         let directory = program.parent().unwrap_or(program);
         let home = self.home.path();
@@ -255,7 +269,9 @@ impl Layout {
 
     /// Whether a path is part of a project.
     pub fn in_project(&self, path: &Path) -> bool {
-        self.projects.iter().any(|project| path.starts_with(project))
+        self.projects
+            .iter()
+            .any(|project| path.starts_with(project))
     }
 
     /// Whether a real path of the host is seen inside.
@@ -276,11 +292,14 @@ impl Layout {
             .flat_map(|home| self.seen_in_home.iter().map(|name| home.join(name)))
     }
 
-    /// What is known to hold credentials and is hidden: not what a person named, or below which they named something.
+    /// What is known to hold credentials and is hidden: not what a person named, or below which
+    /// they named something.
     pub fn built_in_hidden(&self) -> Vec<PathBuf> {
         let seen: Vec<PathBuf> = self.places_in_home().collect();
         let named = |hidden: &PathBuf| seen.iter().any(|seen| seen.starts_with(hidden));
-        self.known_stores().filter(|hidden| !named(hidden)).collect()
+        self.known_stores()
+            .filter(|hidden| !named(hidden))
+            .collect()
     }
 
     fn known_stores(&self) -> impl Iterator<Item = PathBuf> {
@@ -298,7 +317,8 @@ impl Layout {
             || self.sees(directory)
     }
 
-    /// Tells whether a directory can be hidden as a whole without hiding what has its own place in this plan.
+    /// Tells whether a directory can be hidden as a whole without hiding what has its own place in
+    /// this plan.
     fn may_be_hidden(&self, directory: &Path) -> bool {
         let mut own = self
             .projects
@@ -388,7 +408,8 @@ fn refused(path: &Path, reason: &str) -> Failure {
     Failure::new(Step::Prepare, format!("`{}` {reason}", path.display()))
 }
 
-/// Gives the Unix sockets with a path that exist in this network namespace, but for those in what is not seen anyway.
+/// Gives the Unix sockets with a path that exist in this network namespace, but for those in what
+/// is not seen anyway.
 pub fn host_sockets(table: &str) -> Vec<PathBuf> {
     // Num RefCount Protocol Flags Type St Inode Path
     let mut paths: Vec<PathBuf> = table
@@ -450,7 +471,10 @@ mod tests {
             "/proc/1",
         ] {
             let layout = plan(directory, "/home/ann");
-            assert!(!layout.persistent && layout.projects.is_empty(), "{directory}");
+            assert!(
+                !layout.persistent && layout.projects.is_empty(),
+                "{directory}"
+            );
         }
     }
 

@@ -1,8 +1,9 @@
 //! The launcher: runs a command in namespaces whose only way out is the gateway.
 //!
-//! [`reexec`] replaces the calling process by a fresh, single-threaded one with a scrubbed environment; [`resume`] picks
-//! up there, and [`run`] does the work. `launch` shares nothing with the data path but `enroll`: the sockets that the
-//! gateway serves are made inside the sandbox and passed to it. If a step fails the command is never started.
+//! [`reexec`] replaces the calling process by a fresh, single-threaded one with a scrubbed
+//! environment; [`resume`] picks up there, and [`run`] does the work. `launch` shares nothing with
+//! the data path but `enroll`: the sockets that the gateway serves are made inside the sandbox and
+//! passed to it. If a step fails the command is never started.
 
 #![expect(
     unsafe_code,
@@ -72,24 +73,28 @@ use layout::{Layout, Wishes};
 /// What to run, and how.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Launch {
-    /// The command and its arguments; the first is the program, looked for in `PATH` unless `own_program` is set.
+    /// The command and its arguments; the first is the program, looked for in `PATH` unless
+    /// `own_program` is set.
     pub arguments: Vec<OsString>,
-    /// Whether the program is this very program, whatever the first argument says: it is then run from the open file, so
-    /// that the sandbox's user need not be able to reach its path.
+    /// Whether the program is this very program, whatever the first argument says: it is then run
+    /// from the open file, so that the sandbox's user need not be able to reach its path.
     pub own_program: bool,
     /// Further directories that stay the host's own, and writable; absolute.
     pub projects: Vec<PathBuf>,
     /// Further directories and files to see, read-only; absolute.
     pub see: Vec<PathBuf>,
-    /// What of the home is to be seen, beyond what is seen unasked: the names of [`tools::SETS`], and paths.
+    /// What of the home is to be seen, beyond what is seen unasked: the names of [`tools::SETS`],
+    /// and paths.
     pub see_home: Vec<String>,
     /// Further sets of the home, by name, where the user has a home.
     pub sets: Vec<String>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
-    /// Files of the gateway's own among those: nothing may be put in their place, either, for the next start would read it.
+    /// Files of the gateway's own among those: nothing may be put in their place, either, for the
+    /// next start would read it.
     pub own: Vec<PathBuf>,
-    /// Folders in which the gateway looks for files of its own by a pattern: nothing may be added to them.
+    /// Folders in which the gateway looks for files of its own by a pattern: nothing may be added
+    /// to them.
     pub own_folders: Vec<PathBuf>,
     /// Which variables pass, beyond the built-in list.
     pub environment: environment::Rules,
@@ -97,11 +102,13 @@ pub struct Launch {
     pub bounds: bounds::Bounds,
     /// As whom the command runs. Root only; `None` for whoever called `sudo`, or nobody.
     pub user: Option<User>,
-    /// Whether the command may make user namespaces of its own (Chromium, bubblewrap, podman, a nested gateway).
+    /// Whether the command may make user namespaces of its own (Chromium, bubblewrap, podman, a
+    /// nested gateway).
     pub allow_userns: bool,
     /// Whether what git obeys in the projects' repositories stays writable.
     pub writable_git: bool,
-    /// Whether files that tools outside run by themselves are guarded: no such file changes, and none comes.
+    /// Whether files that tools outside run by themselves are guarded: no such file changes, and
+    /// none comes.
     pub guard_tools: bool,
     /// Forces one way of capture; `None` for the best that the kernel has.
     pub capture: Option<Capture>,
@@ -142,7 +149,8 @@ pub struct Summary {
 /// The process must be single-threaded, which [`reexec`] sees to.
 ///
 /// # Errors
-/// [`Error`] if the command was never started; [`Error::exit_code`] and [`Error::advice`] tell what to make of it.
+/// [`Error`] if the command was never started; [`Error::exit_code`] and [`Error::advice`] tell what
+/// to make of it.
 pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
     let (identity, layout) = plan(&launch)?;
     let program = match launch.own_program {
@@ -207,13 +215,16 @@ pub fn summary(launch: &Launch) -> Result<Summary, Error> {
     })
 }
 
-/// Replaces this process by the launcher, in a fresh image of this program: `gateway __launch SOCKET SETTINGS`.
+/// Replaces this process by the launcher, in a fresh image of this program: `gateway __launch
+/// SOCKET SETTINGS`.
 ///
-/// The new image has only the variables that the command may have, so that no secret of the user's is in its memory.
-/// Returns only if that fails.
+/// The new image has only the variables that the command may have, so that no secret of the user's
+/// is in its memory. Returns only if that fails.
 pub fn reexec(mut launch: Launch, gateway: LauncherEnd) -> io::Error {
     let variables: Vec<_> = std::env::vars_os().collect();
-    launch.hide.extend(environment::credential_files(&variables));
+    launch
+        .hide
+        .extend(environment::credential_files(&variables));
     let mut passed = launch.environment.scrub(variables.iter().cloned());
     // Who called sudo is for the launcher, not for the command: it drops these itself.
     passed.extend(
@@ -231,7 +242,9 @@ pub fn reexec(mut launch: Launch, gateway: LauncherEnd) -> io::Error {
                 settings.as_raw_fd().to_string().into(),
             ];
             match (command::strings(&arguments), command::block(&passed)) {
-                (Ok(arguments), Ok(passed)) => syscall::execute(c"/proc/self/exe", &arguments, &passed),
+                (Ok(arguments), Ok(passed)) => {
+                    syscall::execute(c"/proc/self/exe", &arguments, &passed)
+                }
                 (Err(error), _) | (_, Err(error)) => error,
             }
         }
@@ -316,7 +329,8 @@ pub fn await_children(within: Duration) {
     before.restore();
 }
 
-/// What is to be seen but hidden as well: the gateway's own files, secrets, and what the person hides.
+/// What is to be seen but hidden as well: the gateway's own files, secrets, and what the person
+/// hides.
 fn see_refused(layout: &Layout) -> Option<&PathBuf> {
     let is_hidden = |path: &&PathBuf| layout.hidden.iter().any(|hidden| path.starts_with(hidden));
     layout.seen.iter().find(is_hidden)
@@ -337,7 +351,8 @@ impl Exit {
         }
     }
 
-    /// Ends this process as the command ended: with its code, or by its signal, without a core file.
+    /// Ends this process as the command ended: with its code, or by its signal, without a core
+    /// file.
     pub fn resume(self) -> ! {
         match self {
             Self::Code(code) => std::process::exit(code.into()),
@@ -359,7 +374,10 @@ impl Exit {
 fn prepare(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedFd)> {
     use std::io::{Seek, Write};
     let socket = OwnedFd::from(gateway);
-    let mut settings = File::from(rustix::fs::memfd_create("gateway-launch", MemfdFlags::CLOEXEC)?);
+    let mut settings = File::from(rustix::fs::memfd_create(
+        "gateway-launch",
+        MemfdFlags::CLOEXEC,
+    )?);
     settings.write_all(&serde_json::to_vec(launch)?)?;
     settings.rewind()?;
     for file in [socket.as_fd(), settings.as_fd()] {
@@ -368,7 +386,8 @@ fn prepare(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedF
     Ok((socket, settings.into()))
 }
 
-/// The path of a name in its real directory; the name itself may be a link. `None` where there is no such directory.
+/// The path of a name in its real directory; the name itself may be a link. `None` where there is
+/// no such directory.
 fn by_name(path: &Path) -> Option<PathBuf> {
     Some(
         std::fs::canonicalize(path.parent()?)
@@ -377,7 +396,8 @@ fn by_name(path: &Path) -> Option<PathBuf> {
     )
 }
 
-/// The real paths of what a person gives or shows to the command: directories and files, and nothing that somebody answers.
+/// The real paths of what a person gives or shows to the command: directories and files, and
+/// nothing that somebody answers.
 fn real(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let real = |path: &PathBuf| {
         let found = std::fs::metadata(path).at(Step::Prepare, path.display().to_string())?;
@@ -399,8 +419,9 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
     } else {
         environment_home.clone()
     };
-    let is_own =
-        |home: &PathBuf| std::fs::metadata(home).is_ok_and(|found| found.is_dir() && found.uid() == user.uid);
+    let is_own = |home: &PathBuf| {
+        std::fs::metadata(home).is_ok_and(|found| found.is_dir() && found.uid() == user.uid)
+    };
     let canonical = |path: PathBuf| std::fs::canonicalize(path).ok();
     let home = wanted_home.and_then(canonical).filter(is_own);
     let other_homes = match identity {
@@ -436,8 +457,10 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
     hide.extend(environment::relocated(&variables, hide::IN_HOME));
     hide.sort();
     hide.dedup();
-    // Where the table cannot be read there is no telling; the places that are always covered remain.
-    let sockets = layout::host_sockets(&std::fs::read_to_string("/proc/net/unix").unwrap_or_default());
+    // Where the table cannot be read there is no telling; the places that are always covered
+    // remain.
+    let sockets =
+        layout::host_sockets(&std::fs::read_to_string("/proc/net/unix").unwrap_or_default());
     let wishes = Wishes {
         sockets,
         working_directory,
@@ -459,7 +482,12 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
     if layout.guard_git {
         layout.named_above = git::present_above(&layout.projects)?;
     }
-    for path in launch.see.iter().chain(&launch.projects).chain(&launch.hide) {
+    for path in launch
+        .see
+        .iter()
+        .chain(&launch.projects)
+        .chain(&launch.hide)
+    {
         if let Some(link) = layout.link_in_a_project(path) {
             let why = format!(
                 "`{}` leads by the link `{}`, which the command may change; name where it leads",

@@ -1,9 +1,10 @@
 //! Carrying out the [`Layout`]: the mounts that the sandbox's first process makes.
 //!
-//! The sandbox's `/` is a fresh one in memory, in which only what the layout and [`view`] list is put; the host's is then
-//! let go of. All of it can only be read, but for the home, the temporary files and the projects. What is put there is an
-//! overlay where the kernel allows one, so that what is hidden is hidden by name: a mount on a file is detached by the
-//! kernel, in every namespace, when a host program renames another file over it, and the new secret seen.
+//! The sandbox's `/` is a fresh one in memory, in which only what the layout and [`view`] list is
+//! put; the host's is then let go of. All of it can only be read, but for the home, the temporary
+//! files and the projects. What is put there is an overlay where the kernel allows one, so that
+//! what is hidden is hidden by name: a mount on a file is detached by the kernel, in every
+//! namespace, when a host program renames another file over it, and the new secret seen.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -14,7 +15,9 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
-use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+};
 
 use super::bounds::{self, Room};
 use super::error::{At, Failure, Step};
@@ -44,8 +47,9 @@ impl Tree {
     /// # Errors
     /// As [`Tree::take`].
     pub fn take_from(from: &Path, path: &Path) -> io::Result<Self> {
-        let flags =
-            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE;
         let root = rustix::mount::open_tree(CWD, from, flags)?;
         let mode = rustix::fs::fstat(&root)?.st_mode;
         let is_directory = rustix::fs::FileType::from_raw_mode(mode).is_dir();
@@ -96,7 +100,8 @@ impl Tree {
     }
 }
 
-/// What was taken in hand before the first process became the target user, while it could still reach it.
+/// What was taken in hand before the first process became the target user, while it could still
+/// reach it.
 #[derive(Debug)]
 pub struct Kept {
     projects: Vec<Tree>,
@@ -113,7 +118,8 @@ impl Kept {
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", private).at(Step::Mounts, "make `/` private")?;
         let take = |paths: &[PathBuf]| -> Result<Vec<Tree>, Failure> {
-            let tree = |path: &PathBuf| Tree::take(path).at(Step::Mounts, path.display().to_string());
+            let tree =
+                |path: &PathBuf| Tree::take(path).at(Step::Mounts, path.display().to_string());
             paths.iter().map(tree).collect()
         };
         Ok(Self {
@@ -178,8 +184,8 @@ pub fn build(layout: &Layout, kept: Kept, room: Room) -> Result<(), Failure> {
         .restrict(RDONLY | NOSUID | NODEV)
         .and_then(|()| kernel.put(stage))
         .at(Step::Mounts, "read-only /sys")?;
-    // Its parts stay mounted in their places, and the overlays hold their layers themselves: nothing inside can touch
-    // these past them.
+    // Its parts stay mounted in their places, and the overlays hold their layers themselves:
+    // nothing inside can touch these past them.
     rustix::mount::unmount(below(stage, MEMORY), UnmountFlags::DETACH).at(Step::Mounts, MEMORY)?;
     fs::remove_dir(below(stage, MEMORY)).at(Step::Mounts, MEMORY)?;
     move_in(stage).at(Step::Mounts, "the new root")?;
@@ -190,7 +196,8 @@ pub fn build(layout: &Layout, kept: Kept, room: Room) -> Result<(), Failure> {
     cover_what_is_left(layout, &left)
 }
 
-/// Makes the root itself read-only: the last step, after which nothing can be put anywhere but in memory and projects.
+/// Makes the root itself read-only: the last step, after which nothing can be put anywhere but in
+/// memory and projects.
 ///
 /// # Errors
 /// A [`Step::Mounts`] failure.
@@ -201,14 +208,20 @@ pub fn seal() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes one file system in memory for everything that may be written and is dropped at the end, and puts its parts in
-/// their places. What is left of it is for the layers of overlays.
+/// Makes one file system in memory for everything that may be written and is dropped at the end,
+/// and puts its parts in their places. What is left of it is for the layers of overlays.
 fn furnish(stage: &Path, room: Room, hidden: &[PathBuf]) -> Result<Layers, Failure> {
     let memory = below(stage, MEMORY);
     fs::create_dir(&memory).at(Step::Mounts, MEMORY)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount("tmpfs", &memory, "tmpfs", flags, Some(&*room.options(0o700)))
-        .at(Step::Mounts, MEMORY)?;
+    rustix::mount::mount(
+        "tmpfs",
+        &memory,
+        "tmpfs",
+        flags,
+        Some(&*room.options(0o700)),
+    )
+    .at(Step::Mounts, MEMORY)?;
     for (name, mode) in PARTS {
         let part = memory.join(name);
         fs::create_dir(&part)
@@ -231,10 +244,12 @@ pub fn put_part(part: &Path, place: &Path) -> io::Result<()> {
     Ok(rustix::mount::mount_bind(part, place)?)
 }
 
-/// Puts a tree of the host in its place, read-only, without what is hidden in it, and without its sockets.
+/// Puts a tree of the host in its place, read-only, without what is hidden in it, and without its
+/// sockets.
 ///
-/// Tells whether that is by name. Where the kernel has no overlay for it, the tree itself stays; [`cover_what_is_left`] then
-/// hides by mounts, which hold as long as the host's names stay what they are.
+/// Tells whether that is by name. Where the kernel has no overlay for it, the tree itself stays;
+/// [`cover_what_is_left`] then hides by mounts, which hold as long as the host's names stay what
+/// they are.
 fn see(tree: &Tree, layers: &mut Layers) -> io::Result<bool> {
     let stage = Path::new(STAGE);
     tree.restrict(RDONLY | NOSUID | NODEV)?;
@@ -250,13 +265,17 @@ fn see(tree: &Tree, layers: &mut Layers) -> io::Result<bool> {
     }
 }
 
-/// Makes the home: in memory, with what is seen of the user's own. Tells whether all that is hidden is so by name.
+/// Makes the home: in memory, with what is seen of the user's own. Tells whether all that is hidden
+/// is so by name.
 fn make_home(layout: &Layout, layers: &mut Layers) -> Result<bool, Failure> {
     let stage = Path::new(STAGE);
     let home = layout.home.path();
     let place = below(stage, home);
     if let Home::Empty(_) = layout.home {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&place);
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&place);
         made.at(Step::Home, home.display().to_string())?;
         return Ok(true);
     }
@@ -273,8 +292,8 @@ fn make_home(layout: &Layout, layers: &mut Layers) -> Result<bool, Failure> {
     Ok(all_by_name)
 }
 
-/// Puts one thing of the home in its place: a directory under an overlay, a file as a copy. What is written stays in memory.
-/// Tells as [`see`].
+/// Puts one thing of the home in its place: a directory under an overlay, a file as a copy. What is
+/// written stays in memory. Tells as [`see`].
 fn see_in_home(path: &Path, layers: &mut Layers) -> io::Result<bool> {
     let place = below(Path::new(STAGE), path);
     // Where a link leads is what is seen.
@@ -312,7 +331,8 @@ fn move_in(stage: &Path) -> io::Result<()> {
     std::env::set_current_dir("/")
 }
 
-/// In the new root: git's programs, what is hidden in projects, and what is `left` because an overlay did not leave it out.
+/// In the new root: git's programs, what is hidden in projects, and what is `left` because an
+/// overlay did not leave it out.
 fn cover_what_is_left(layout: &Layout, left: &[PathBuf]) -> Result<(), Failure> {
     git::guard(layout)?;
     for path in layout.hidden.iter().chain(left) {
@@ -325,8 +345,8 @@ fn cover_what_is_left(layout: &Layout, left: &[PathBuf]) -> Result<(), Failure> 
 
 /// The directories above what may not be replaced that this user could rename, the outermost first.
 ///
-/// What is hidden by a mount cannot be unlinked or renamed itself, but with its directory it could be moved away, and
-/// another put there for the gateway's next start to read (threats M09).
+/// What is hidden by a mount cannot be unlinked or renamed itself, but with its directory it could
+/// be moved away, and another put there for the gateway's next start to read (threats M09).
 fn pinned(layout: &Layout) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     for path in layout.own.iter().filter(|path| layout.in_project(path)) {
@@ -355,7 +375,8 @@ fn pinned(layout: &Layout) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Makes a directory a mount point, with everything that is mounted in it, so that it cannot be renamed or removed.
+/// Makes a directory a mount point, with everything that is mounted in it, so that it cannot be
+/// renamed or removed.
 fn pin(path: &Path) -> Result<(), Failure> {
     Tree::take(path)
         .and_then(|tree| tree.put(Path::new("/")))
@@ -366,7 +387,9 @@ fn pin(path: &Path) -> Result<(), Failure> {
 fn mask(path: &Path) -> Result<(), Failure> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => empty(path, 0),
-        Ok(_) => rustix::mount::mount_bind("/dev/null", path).at(Step::Hide, path.display().to_string()),
+        Ok(_) => {
+            rustix::mount::mount_bind("/dev/null", path).at(Step::Hide, path.display().to_string())
+        }
         Err(_) => Ok(()), // Not there, or not reachable: nothing to hide from this user.
     }
 }
@@ -424,7 +447,10 @@ pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
 
 /// Makes a directory and its parents, open to be passed through.
 pub fn make_directories(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(path)
 }
 
 /// Gives a path as the kernel wants it.

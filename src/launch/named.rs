@@ -1,6 +1,8 @@
-//! What git's settings name by a path: hooks, further settings, and programs with the files that these are given.
+//! What git's settings name by a path: hooks, further settings, and programs with the files that
+//! these are given.
 //!
-//! A value is a path, or words for a shell. All that either could mean counts: a name too many is merely guarded, too.
+//! A value is a path, or words for a shell. All that either could mean counts: a name too many is
+//! merely guarded, too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -78,7 +80,10 @@ pub fn present(named: &[Named], projects: &[PathBuf], kept: &[PathBuf]) -> BTree
             Some(above) if path.ends_with("_") => above.to_owned(),
             _ => path,
         };
-        let holds_one = projects.iter().chain(kept).any(|inner| inner.starts_with(&path));
+        let holds_one = projects
+            .iter()
+            .chain(kept)
+            .any(|inner| inner.starts_with(&path));
         if (*is_whole || !path.is_dir()) && is_in(&path, projects) && !holds_one {
             found.insert(path);
         }
@@ -147,7 +152,10 @@ fn parse(text: &str) -> Vec<Setting> {
         let rest = match line.strip_prefix('[').map(end_of_header) {
             None => line,
             Some((header, rest)) => {
-                let name = header.split([' ', '\t', '"', '.']).next().unwrap_or_default();
+                let name = header
+                    .split([' ', '\t', '"', '.'])
+                    .next()
+                    .unwrap_or_default();
                 section = name.to_ascii_lowercase();
                 rest
             }
@@ -179,16 +187,22 @@ fn end_of_header(line: &str) -> (&str, &str) {
 }
 
 impl Setting {
-    /// The value, in each way that git may take it as a whole, and its words; each with whether it is whole.
+    /// The value, in each way that git may take it as a whole, and its words; each with whether it
+    /// is whole.
     fn words(&self) -> Vec<(String, bool)> {
-        let plain: String = self.value.chars().filter(|c| !matches!(c, '"' | '\\')).collect();
+        let plain: String = self
+            .value
+            .chars()
+            .filter(|c| !matches!(c, '"' | '\\'))
+            .collect();
         let is_command_of_git = self.section == "alias" && !plain.starts_with('!');
         if is_command_of_git || UNOBEYED.contains(&self.key.as_str()) {
             return Vec::new();
         }
         let plain = plain.trim_start_matches('!').trim();
         let uncommented = plain.split(['#', ';']).next().unwrap_or_default().trim();
-        let wholes = [self.value.as_str(), plain, uncommented].map(|whole| (whole.trim_matches('\''), true));
+        let wholes =
+            [self.value.as_str(), plain, uncommented].map(|whole| (whole.trim_matches('\''), true));
         let parts = |c: char| c.is_whitespace() || "\"'`\\;|&()<>=$!{},".contains(c);
         let words = [self.value.as_str(), plain]
             .into_iter()
@@ -257,16 +271,31 @@ mod tests {
                 false,
             ),
             ("[alias]\n\tx = !./s/al.sh\n", "./s/al.sh", true),
-            ("[alias]\n\tx = \"!f() { sh s/al.sh; }; f\"\n", "s/al.sh", false),
+            (
+                "[alias]\n\tx = \"!f() { sh s/al.sh; }; f\"\n",
+                "s/al.sh",
+                false,
+            ),
             ("[core]\n\thooksPath = my hooks\n", "my hooks", true),
-            ("[core]\n\thooksPath = \"my hooks\" ; mine\n", "my hooks", true),
+            (
+                "[core]\n\thooksPath = \"my hooks\" ; mine\n",
+                "my hooks",
+                true,
+            ),
             ("[core]\n\tpager = a \\\n\t b/c\n", "b/c", false),
             ("[core]\n\teditor = vim --cmd='so x/y'\n", "x/y", false),
         ] {
             let words: Vec<_> = parse(text).iter().flat_map(Setting::words).collect();
-            assert!(words.contains(&(word.to_owned(), is_whole)), "{text}: {words:?}");
+            assert!(
+                words.contains(&(word.to_owned(), is_whole)),
+                "{text}: {words:?}"
+            );
         }
         let plain = "[alias]\n\tx = log src\n[remote \"o\"]\n\turl = ../x\n";
-        assert!(parse(plain).iter().all(|setting| setting.words().is_empty()));
+        assert!(
+            parse(plain)
+                .iter()
+                .all(|setting| setting.words().is_empty())
+        );
     }
 }

@@ -40,7 +40,8 @@ impl Netlink {
             SocketFlags::CLOEXEC,
             protocol,
         )?;
-        // Short acknowledgements, and the kernel's own words for what it disliked. Both are only conveniences.
+        // Short acknowledgements, and the kernel's own words for what it disliked. Both are only
+        // conveniences.
         let _ = syscall::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1);
         let _ = syscall::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1);
         Ok(Self {
@@ -112,7 +113,8 @@ impl Netlink {
         self.buffer.clear();
         let mut datagram = vec![0; 16 * 1024];
         while self.acknowledgements > 0 {
-            let (bytes, _) = rustix::net::recv(&self.socket, &mut datagram[..], RecvFlags::empty())?;
+            let (bytes, _) =
+                rustix::net::recv(&self.socket, &mut datagram[..], RecvFlags::empty())?;
             self.judge(&datagram[..bytes])?;
         }
         Ok(())
@@ -134,7 +136,9 @@ impl Netlink {
                 }
                 self.acknowledgements = self.acknowledgements.saturating_sub(1);
             }
-            datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
+            datagram = datagram
+                .get(length.next_multiple_of(4)..)
+                .unwrap_or_default();
         }
         Ok(())
     }
@@ -170,6 +174,9 @@ mod tests {
         let mut header = [0; 16];
         header[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
         netlink.message(18, ACK, &header, |_| {}); // RTM_GETLINK of an interface that is not there
-        assert_eq!(netlink.commit().unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(
+            netlink.commit().unwrap_err().raw_os_error(),
+            Some(libc::ENODEV)
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! The sandbox's network: a loopback interface on which every address of the world is local, and nothing else.
+//! The sandbox's network: a loopback interface on which every address of the world is local, and
+//! nothing else.
 //!
-//! There is no way out of this namespace to forbid: it has no other interface. All that is done here makes connections
-//! *arrive* at the gateway's listeners; whatever of it were undone from inside would only make them fail.
+//! There is no way out of this namespace to forbid: it has no other interface. All that is done
+//! here makes connections *arrive* at the gateway's listeners; whatever of it were undone from
+//! inside would only make them fail.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -16,7 +18,8 @@ use crate::enroll::{Capture, Listeners};
 
 /// The TCP port, inside the sandbox, of the listener that takes every connection.
 pub const TCP_PORT: u16 = 15001;
-/// The sandbox's own IPv4 address: not a loopback one, so that resolvers and "what is my address" probes work.
+/// The sandbox's own IPv4 address: not a loopback one, so that resolvers and "what is my address"
+/// probes work.
 pub const ADDRESS_V4: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
 /// The sandbox's own IPv6 address.
 pub const ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd64, 0, 0, 0, 0, 0, 0, 2);
@@ -54,7 +57,8 @@ pub fn set_up(wanted: Option<Capture>) -> Result<Network, Failure> {
         }
         Err(error) => return Err(error).at(Step::Routes, "make every IPv6 address local"),
     };
-    // So that the command may serve on low ports of its own loopback, as it could not on the host. Not needed.
+    // So that the command may serve on low ports of its own loopback, as it could not on the host.
+    // Not needed.
     let _ = std::fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
     let capture = install_rules(wanted)?;
     let listeners = listen(capture, ipv6)?;
@@ -105,9 +109,9 @@ fn add_addresses(family: AddressFamily) -> io::Result<()> {
         n.attribute(libc::IFA_LOCAL, &address);
         n.attribute(libc::IFA_ADDRESS, &address);
     });
-    // struct rtmsg: family, destination and source length, tos, table, protocol, scope, type, flags.
-    // "local 0/0 dev lo": every destination is this host. The preferred source keeps a connection from seeming to come
-    // from its own destination.
+    // struct rtmsg: family, destination and source length, tos, table, protocol, scope, type,
+    // flags. "local 0/0 dev lo": every destination is this host. The preferred source keeps a
+    // connection from seeming to come from its own destination.
     let (table, scope) = (libc::RT_TABLE_LOCAL, libc::RT_SCOPE_HOST);
     let header = [
         family,
@@ -133,7 +137,8 @@ fn add_addresses(family: AddressFamily) -> io::Result<()> {
 fn listen(capture: Capture, ipv6: bool) -> Result<Listeners, Failure> {
     let transparent = capture == Capture::Tproxy;
     let tcp = socket(SocketType::STREAM, TCP_PORT, ipv6, transparent).at(Step::Listeners, "TCP")?;
-    let dns_tcp = socket(SocketType::STREAM, DNS_PORT, ipv6, false).at(Step::Listeners, "DNS over TCP")?;
+    let dns_tcp =
+        socket(SocketType::STREAM, DNS_PORT, ipv6, false).at(Step::Listeners, "DNS over TCP")?;
     let dns_udp = socket(SocketType::DGRAM, DNS_PORT, ipv6, false).at(Step::Listeners, "DNS")?;
     Ok(Listeners {
         tcp,
@@ -172,7 +177,8 @@ fn socket(kind: SocketType, port: u16, ipv6: bool, transparent: bool) -> io::Res
     }
     if kind == SocketType::DGRAM {
         syscall::set_option(&socket, level, packet_info, 1)?;
-        // An answer must leave from the address that was asked, and that one is assigned to no interface.
+        // An answer must leave from the address that was asked, and that one is assigned to no
+        // interface.
         syscall::set_option(&socket, level, free_bind, 1)?;
     } else {
         syscall::set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
@@ -183,7 +189,10 @@ fn socket(kind: SocketType, port: u16, ipv6: bool, transparent: bool) -> io::Res
             &std::net::SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0),
         )?;
     } else {
-        rustix::net::bind(&socket, &std::net::SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
+        rustix::net::bind(
+            &socket,
+            &std::net::SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port),
+        )?;
     }
     if kind == SocketType::STREAM {
         rustix::net::listen(&socket, BACKLOG)?;

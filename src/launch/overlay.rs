@@ -1,8 +1,9 @@
-//! Overlays: what is seen of the host without the names that are hidden, and with sockets of its own.
+//! Overlays: what is seen of the host without the names that are hidden, and with sockets of its
+//! own.
 //!
-//! A host's path socket below an overlay cannot be connected to, whenever and in whichever network it was made: the kernel
-//! finds sockets by inode, and an overlay's inodes are its own. And a name that an overlay lacks it lacks whatever the host
-//! puts there later.
+//! A host's path socket below an overlay cannot be connected to, whenever and in whichever network
+//! it was made: the kernel finds sockets by inode, and an overlay's inodes are its own. And a name
+//! that an overlay lacks it lacks whatever the host puts there later.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -46,10 +47,12 @@ impl Layers {
     /// `real` is the path of `lower` on the host, by which the hidden names are known.
     ///
     /// # Errors
-    /// What the kernel says: [`is_refusal`] tells whether it refuses an overlay of this directory at all.
+    /// What the kernel says: [`is_refusal`] tells whether it refuses an overlay of this directory
+    /// at all.
     pub fn read(&mut self, lower: &Path, real: &Path, at: &Path) -> io::Result<()> {
         let (upper, is_empty) = self.upper(real)?;
-        // The first one gives the directory's owner and mode; an overlay without an upper layer needs two lower ones.
+        // The first one gives the directory's owner and mode; an overlay without an upper layer
+        // needs two lower ones.
         let layers = if is_empty {
             [lower, &upper]
         } else {
@@ -79,7 +82,8 @@ impl Layers {
         mount(at, &options, MountFlags::empty())
     }
 
-    /// Makes the layer that stands over `real`, in which the hidden names are whited out; tells whether none are.
+    /// Makes the layer that stands over `real`, in which the hidden names are whited out; tells
+    /// whether none are.
     fn upper(&mut self, real: &Path) -> io::Result<(PathBuf, bool)> {
         self.count += 1;
         let upper = self.folder.join(self.count.to_string());
@@ -93,12 +97,19 @@ impl Layers {
     }
 }
 
-/// Whether an error means that the kernel has no overlay for this directory: one over an overlay over an overlay, one of a
-/// file system that does not lend itself, or one with other mounts in it.
+/// Whether an error means that the kernel has no overlay for this directory: one over an overlay
+/// over an overlay, one of a file system that does not lend itself, or one with other mounts in it.
 pub fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(libc::EINVAL | libc::ENODEV | libc::EOPNOTSUPP | libc::ELOOP | libc::EPERM | libc::ENOSYS)
+        Some(
+            libc::EINVAL
+                | libc::ENODEV
+                | libc::EOPNOTSUPP
+                | libc::ELOOP
+                | libc::EPERM
+                | libc::ENOSYS
+        )
     )
 }
 
@@ -114,7 +125,8 @@ fn mount(at: &Path, options: &[u8], flags: MountFlags) -> io::Result<()> {
     )?)
 }
 
-/// Gives the real paths of hidden names: by the name in its real directory, and by where it leads if it is a link.
+/// Gives the real paths of hidden names: by the name in its real directory, and by where it leads
+/// if it is a link.
 fn resolve(hidden: &[PathBuf]) -> Vec<PathBuf> {
     // Many lie in few directories.
     let mut directories: HashMap<&Path, PathBuf> = HashMap::new();
@@ -149,7 +161,10 @@ fn names_in(directory: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
         .iter()
         .filter_map(|path| path.strip_prefix(directory).ok())
         .filter(|name| name.components().next().is_some())
-        .filter(|name| name.components().all(|part| matches!(part, Component::Normal(_))))
+        .filter(|name| {
+            name.components()
+                .all(|part| matches!(part, Component::Normal(_)))
+        })
         .map(Path::to_owned)
         .collect();
     names.sort();
@@ -195,7 +210,8 @@ mod tests {
         let path = fs::canonicalize(home.path()).unwrap();
         fs::create_dir_all(path.join("dotfiles/config/gh")).unwrap();
         std::os::unix::fs::symlink("dotfiles/config", path.join(".config")).unwrap();
-        let hidden = [".config/gh", ".ssh", ".ssh/keys", ".later/token"].map(|name| path.join(name));
+        let hidden =
+            [".config/gh", ".ssh", ".ssh/keys", ".later/token"].map(|name| path.join(name));
         let expected = [".later/token", ".ssh", "dotfiles/config/gh"].map(PathBuf::from);
         assert_eq!(names_in(&path, &resolve(&hidden)), expected);
     }

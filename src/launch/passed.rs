@@ -1,21 +1,24 @@
 //! Which variables pass to the command without being asked for, by name.
 //!
-//! Each is a setting that by custom holds no secret and no address of an agent. Whether it names a file is no matter: the
-//! file has to be visible to be read. What is free text for other programs (`MAVEN_OPTS`, `GIT_CONFIG_VALUE_0`) does not
-//! pass, nor what a CI runner reads after the command (`GITHUB_ENV`).
+//! Each is a setting that by custom holds no secret and no address of an agent. Whether it names a
+//! file is no matter: the file has to be visible to be read. What is free text for other programs
+//! (`MAVEN_OPTS`, `GIT_CONFIG_VALUE_0`) does not pass, nor what a CI runner reads after the command
+//! (`GITHUB_ENV`).
 
 /// Tells whether a variable of this name passes.
 pub fn passes(name: &str) -> bool {
     words(PASSED).any(|known| matches(name, known))
 }
 
-/// Tells whether a variable is one that sessions and terminals set by themselves, and whose absence nobody notices.
+/// Tells whether a variable is one that sessions and terminals set by themselves, and whose absence
+/// nobody notices.
 pub fn is_routine(name: &str) -> bool {
     let proxy = name.to_ascii_lowercase().ends_with("_proxy");
     proxy || words(&[ROUTINE]).any(|known| matches(name, known))
 }
 
-/// Tells whether a name is a pattern's: the same, or of the same beginning where the pattern ends in `*`.
+/// Tells whether a name is a pattern's: the same, or of the same beginning where the pattern ends
+/// in `*`.
 pub fn matches(name: &str, pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
@@ -28,7 +31,8 @@ fn words(groups: &'static [&'static str]) -> impl Iterator<Item = &'static str> 
 }
 
 const PASSED: &[&str] = &[
-    SESSION, TERMINAL, PROGRAMS, CI, COMPILERS, RUST, GO, JVM, JAVASCRIPT, PYTHON, LANGUAGES, CLOUDS, AGENTS,
+    SESSION, TERMINAL, PROGRAMS, CI, COMPILERS, RUST, GO, JVM, JAVASCRIPT, PYTHON, LANGUAGES,
+    CLOUDS, AGENTS,
 ];
 
 /// The session, the locale and the time zone.
@@ -55,7 +59,8 @@ const PROGRAMS: &str = "
     VERBOSE LOG_LEVEL PORT JOBS
 ";
 
-/// What tells that, where and for which change a CI runs; not what holds its tokens or takes its answers.
+/// What tells that, where and for which change a CI runs; not what holds its tokens or takes its
+/// answers.
 const CI: &str = "
     CI CONTINUOUS_INTEGRATION BUILD_ID BUILD_NUMBER GITHUB_ACTIONS GITHUB_ACTOR GITHUB_API_URL GITHUB_BASE_REF
     GITHUB_EVENT_NAME GITHUB_GRAPHQL_URL GITHUB_HEAD_REF GITHUB_JOB GITHUB_REF GITHUB_REF_NAME GITHUB_REF_TYPE
@@ -136,7 +141,8 @@ const LANGUAGES: &str = "
     HOMEBREW_REPOSITORY HOMEBREW_NO_*
 ";
 
-/// AWS's are those of its "SDKs and tools reference" that name neither a key, a profile, a role nor a file.
+/// AWS's are those of its "SDKs and tools reference" that name neither a key, a profile, a role nor
+/// a file.
 const CLOUDS: &str = "
     AWS_REGION AWS_DEFAULT_REGION AWS_DEFAULT_OUTPUT AWS_PAGER AWS_ENDPOINT_URL AWS_ENDPOINT_URL_*
     AWS_IGNORE_CONFIGURED_ENDPOINT_URLS AWS_USE_DUALSTACK_ENDPOINT AWS_USE_FIPS_ENDPOINT
@@ -163,7 +169,8 @@ const AGENTS: &str = "
     GOOGLE_GENAI_USE_VERTEXAI AIDER_MODEL GOOSE_MODEL GOOSE_PROVIDER OLLAMA_HOST OPENCODE_CONFIG
 ";
 
-/// Set by sessions, desktops, terminals and shells for themselves; many would act for the user outside.
+/// Set by sessions, desktops, terminals and shells for themselves; many would act for the user
+/// outside.
 const ROUTINE: &str = "
     SSH_* GPG_* DBUS_* XDG_* DESKTOP_* GNOME_* GTK_* QT_* KDE_* SESSION_MANAGER DISPLAY WAYLAND_DISPLAY
     XAUTHORITY ICEAUTHORITY WINDOWID GDMSESSION TMUX* STY WINDOW ZELLIJ* KITTY_* ALACRITTY_* WEZTERM_*

@@ -14,7 +14,8 @@ pub fn find(name: &OsStr, search: &OsStr, directory: &Path) -> Option<PathBuf> {
     places.find(|path| path.is_file())
 }
 
-/// Every name that decides what runs when `program` is run: its own, those of the links on its way, and its interpreter's.
+/// Every name that decides what runs when `program` is run: its own, those of the links on its way,
+/// and its interpreter's.
 ///
 /// Whoever can put something else in the place of one of them decides what runs.
 pub fn names(program: &Path) -> Vec<PathBuf> {
@@ -79,7 +80,10 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut head = Vec::new();
     let file = std::fs::File::open(script).ok()?;
     file.take(LONGEST_FIRST_LINE).read_to_end(&mut head).ok()?;
-    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = head
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
     let word = line
         .split(|byte| byte.is_ascii_whitespace())
         .find(|word| !word.is_empty())?;
@@ -126,7 +130,13 @@ mod tests {
 
     #[test]
     fn a_program_is_found_by_its_path_or_by_the_search_path() {
-        let find = |name: &str| find(OsStr::new(name), OsStr::new("/nowhere:/bin"), Path::new("/"));
+        let find = |name: &str| {
+            find(
+                OsStr::new(name),
+                OsStr::new("/nowhere:/bin"),
+                Path::new("/"),
+            )
+        };
         assert_eq!(find("sh"), Some("/bin/sh".into()));
         assert_eq!(find("bin/sh"), Some("/bin/sh".into()));
         assert_eq!(find("no-such-program"), None);

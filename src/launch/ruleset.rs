@@ -1,7 +1,7 @@
 //! The nf_tables rules of the sandbox, as the kernel's netlink messages.
 //!
-//! One table `gw` of family inet. Loopback destinations are left alone, so that the command's own servers on 127.0.0.1
-//! and ::1 work. Everything is installed by one batch: all of it, or nothing.
+//! One table `gw` of family inet. Loopback destinations are left alone, so that the command's own
+//! servers on 127.0.0.1 and ::1 work. Everything is installed by one batch: all of it, or nothing.
 
 use std::io;
 
@@ -11,7 +11,8 @@ use crate::enroll::Capture;
 /// Installs the rules into the network namespace that the caller is in.
 ///
 /// # Errors
-/// The kernel's errno: `ENOENT` where an expression (TPROXY) is not built in, `EPERM` without `CAP_NET_ADMIN`.
+/// The kernel's errno: `ENOENT` where an expression (TPROXY) is not built in, `EPERM` without
+/// `CAP_NET_ADMIN`.
 pub fn install(capture: Capture, tcp_port: u16) -> io::Result<()> {
     let mut netlink = Netlink::open(Some(rustix::net::netlink::NETFILTER))?;
     let n = &mut netlink;
@@ -62,17 +63,25 @@ fn redirect(n: &mut Netlink, tcp_port: u16) {
     }
 }
 
-/// Refuses, at once and audibly, what the gateway does not serve: UDP but DNS (so that QUIC falls back), and transport
-/// protocols other than TCP, UDP and ICMP.
+/// Refuses, at once and audibly, what the gateway does not serve: UDP but DNS (so that QUIC falls
+/// back), and transport protocols other than TCP, UDP and ICMP.
 fn refuse_the_rest(n: &mut Netlink) {
     chain(n, "flt", "filter", Hook::Output, 0);
     for family in FAMILIES {
         rule(n, "flt", |n| {
             equal(n, |n| meta(n, META_NFPROTO), &[family as u8]);
             equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_UDP as u8]);
-            differ(n, |n| payload(n, TRANSPORT_HEADER, 2, 2), &DNS_PORT.to_be_bytes());
+            differ(
+                n,
+                |n| payload(n, TRANSPORT_HEADER, 2, 2),
+                &DNS_PORT.to_be_bytes(),
+            );
             // The answers of the gateway's own socket come from port 53.
-            differ(n, |n| payload(n, TRANSPORT_HEADER, 0, 2), &DNS_PORT.to_be_bytes());
+            differ(
+                n,
+                |n| payload(n, TRANSPORT_HEADER, 0, 2),
+                &DNS_PORT.to_be_bytes(),
+            );
             not_to_loopback(n, family);
             reject(n);
         });

@@ -1,9 +1,10 @@
 //! Standard streams that are files of the host: the command gets pipes, and the launcher copies.
 //!
-//! A descriptor of a file gives more than the person meant. `/proc/self/fd/1` opens the file anew, for reading or writing,
-//! on the host's own mount, whatever it was opened for; and who shares the descriptor can seek and truncate. So no file and
-//! no disk of the host is a stream of the command. Terminals, pipes, sockets and devices pass as they are: a pipe cannot
-//! be copied for a reader without taking from it what the reader leaves to others.
+//! A descriptor of a file gives more than the person meant. `/proc/self/fd/1` opens the file anew,
+//! for reading or writing, on the host's own mount, whatever it was opened for; and who shares the
+//! descriptor can seek and truncate. So no file and no disk of the host is a stream of the command.
+//! Terminals, pipes, sockets and devices pass as they are: a pipe cannot be copied for a reader
+//! without taking from it what the reader leaves to others.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -54,7 +55,8 @@ impl std::fmt::Display for Stream {
     }
 }
 
-/// A file that the command reads. Its offset, which others share, moves at the end, by what the command took.
+/// A file that the command reads. Its offset, which others share, moves at the end, by what the
+/// command took.
 #[derive(Debug)]
 struct Input {
     begin: u64,
@@ -76,8 +78,8 @@ struct Output {
 }
 
 impl Streams {
-    /// Looks at the streams of this process, and makes a pipe for each that is a file. The pipes belong to the command's user,
-    /// who may open `/dev/stdout`.
+    /// Looks at the streams of this process, and makes a pipe for each that is a file. The pipes
+    /// belong to the command's user, who may open `/dev/stdout`.
     ///
     /// # Errors
     /// A [`Step::Prepare`] failure that names the stream.
@@ -131,7 +133,10 @@ impl Streams {
     /// What to wait for.
     pub fn events(&self) -> impl Iterator<Item = PollFd<'_>> {
         let input = self.input.iter().filter_map(|input| input.pipe.as_ref());
-        let outputs = self.outputs.iter().filter_map(|output| output.pipe.as_ref());
+        let outputs = self
+            .outputs
+            .iter()
+            .filter_map(|output| output.pipe.as_ref());
         input
             .map(|pipe| PollFd::new(pipe, PollFlags::OUT))
             .chain(outputs.map(|pipe| PollFd::new(pipe, PollFlags::IN)))
@@ -147,7 +152,8 @@ impl Streams {
         }
     }
 
-    /// Copies what is left once every process of the sandbox has ended, and moves the input's offset behind what was read.
+    /// Copies what is left once every process of the sandbox has ended, and moves the input's
+    /// offset behind what was read.
     ///
     /// # Errors
     /// [`Error::Output`] if something could not be written.
@@ -172,8 +178,10 @@ impl Streams {
 
     fn feed(&mut self) -> Result<(), Failure> {
         let (end, pipe) = pipe(Stream::Input, self.user)?;
-        let rest = rustix::io::fcntl_dupfd_cloexec(&end, 3).at(Step::Prepare, Stream::Input.to_string())?;
-        // What has no offset, such as a message of the kernel's, has no reader beside the command either.
+        let rest = rustix::io::fcntl_dupfd_cloexec(&end, 3)
+            .at(Step::Prepare, Stream::Input.to_string())?;
+        // What has no offset, such as a message of the kernel's, has no reader beside the command
+        // either.
         let begin = rustix::fs::tell(Stream::Input.file()).unwrap_or(0);
         self.input = Some(Input {
             begin,
@@ -283,7 +291,8 @@ fn is_same(output: &Stat, error: &Stat) -> bool {
 }
 
 fn pipe(stream: Stream, user: User) -> Result<(OwnedFd, OwnedFd), Failure> {
-    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at(Step::Prepare, stream.to_string())?;
+    let (read, write) =
+        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at(Step::Prepare, stream.to_string())?;
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     rustix::fs::fchown(&write, Some(uid), Some(gid)).at(Step::Prepare, stream.to_string())?;
     // A larger one is faster; who has many keeps the usual ones.

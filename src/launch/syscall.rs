@@ -1,4 +1,5 @@
-//! The system calls for which `rustix` has no safe form: every `unsafe` of the launcher that is not a probe.
+//! The system calls for which `rustix` has no safe form: every `unsafe` of the launcher that is not
+//! a probe.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -25,7 +26,8 @@ pub enum Side {
 /// The caller must be single-threaded: the child has only the calling thread, and allocates.
 ///
 /// # Errors
-/// `EPERM` or `ENOSPC` where user namespaces are refused, `ENOSYS` before Linux 5.3 or under a container's filter.
+/// `EPERM` or `ENOSPC` where user namespaces are refused, `ENOSYS` before Linux 5.3 or under a
+/// container's filter.
 pub fn clone_into_namespaces() -> io::Result<Side> {
     let namespaces = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
@@ -53,8 +55,9 @@ fn clone(flags: u64) -> io::Result<Side> {
     arguments.pidfd = ptr::from_mut(&mut pidfd) as u64;
     arguments.exit_signal = libc::SIGCHLD as u64;
     let size = size_of::<libc::clone_args>();
-    // SAFETY: without CLONE_VM the child runs on a copy of this memory, as after fork, and no stack is passed. The
-    // process is single-threaded (checked by the launcher before), so no lock is held by a thread that is not copied.
+    // SAFETY: without CLONE_VM the child runs on a copy of this memory, as after fork, and no stack
+    // is passed. The process is single-threaded (checked by the launcher before), so no lock is
+    // held by a thread that is not copied.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size) })?;
     if pid == 0 {
         return Ok(Side::Child);
@@ -79,8 +82,8 @@ pub fn exit_now(code: i32) -> ! {
 pub fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: F_GETFD and F_SETFD touch no memory.
     check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }.into())?;
-    // SAFETY: it is open, as just shown; the caller passes each number once, and nothing else in this program image
-    // was told of it.
+    // SAFETY: it is open, as just shown; the caller passes each number once, and nothing else in
+    // this program image was told of it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -92,8 +95,9 @@ pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     if fd.as_raw_fd() == number {
         return Ok(());
     }
-    // SAFETY: `dup3` touches no memory. What was open at `number` belongs to a Rust value of the process image that
-    // was cloned; the caller is past the point where any of those is used or dropped.
+    // SAFETY: `dup3` touches no memory. What was open at `number` belongs to a Rust value of the
+    // process image that was cloned; the caller is past the point where any of those is used or
+    // dropped.
     check(unsafe { libc::dup3(fd.as_raw_fd(), number, libc::O_CLOEXEC) }.into())?;
     Ok(())
 }
@@ -120,7 +124,14 @@ pub fn close_from(first: u32) -> io::Result<()> {
 /// `ENOSYS` before Linux 5.9, `EINVAL` before 5.11.
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     // SAFETY: marks only; closes nothing.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) })?;
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    })?;
     Ok(())
 }
 
@@ -172,7 +183,13 @@ pub fn network_cookie(socket: impl AsFd) -> io::Result<u64> {
 /// `ENOSYS` or `EPERM` where the kernel or a container's filter has no key rings.
 pub fn join_new_keyring() -> io::Result<()> {
     // SAFETY: a null name means an anonymous ring; no memory is passed.
-    check(unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, ptr::null::<u8>()) })?;
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_keyctl,
+            KEYCTL_JOIN_SESSION_KEYRING,
+            ptr::null::<u8>(),
+        )
+    })?;
     Ok(())
 }
 
@@ -181,7 +198,12 @@ pub fn join_new_keyring() -> io::Result<()> {
 /// # Errors
 /// `ENOSYS` before Linux 5.12.
 pub fn make_read_only(path: &CStr) -> io::Result<()> {
-    set_attributes(libc::AT_FDCWD, path, libc::AT_RECURSIVE, libc::MOUNT_ATTR_RDONLY)
+    set_attributes(
+        libc::AT_FDCWD,
+        path,
+        libc::AT_RECURSIVE,
+        libc::MOUNT_ATTR_RDONLY,
+    )
 }
 
 /// Makes the mount at `path` read-only, and leaves those in it as they are.
@@ -251,7 +273,8 @@ pub fn drop_all_capabilities() -> io::Result<()> {
     // struct __user_cap_header_struct (version 3, this process) and two __user_cap_data_struct
     let header = [LINUX_CAPABILITY_VERSION_3, 0];
     let data = [0_u32; 6];
-    // SAFETY: both arrays have the layout of the structures that version 3 reads, and live across the call.
+    // SAFETY: both arrays have the layout of the structures that version 3 reads, and live across
+    // the call.
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) })?;
     Ok(())
 }
@@ -265,7 +288,8 @@ pub fn install_filter(filter: &mut [libc::sock_filter]) -> io::Result<()> {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: the program points to `filter`, which lives across the call, and the length is its own.
+    // SAFETY: the program points to `filter`, which lives across the call, and the length is its
+    // own.
     check(unsafe {
         libc::syscall(
             libc::SYS_seccomp,
@@ -280,7 +304,15 @@ pub fn install_filter(filter: &mut [libc::sock_filter]) -> io::Result<()> {
 /// Gives the kernel's Landlock version; 0 where there is none.
 pub fn landlock_version() -> i64 {
     // SAFETY: with this flag and no attributes the call only returns a number.
-    unsafe { libc::syscall(SYS_LANDLOCK_CREATE_RULESET, ptr::null::<u8>(), 0_usize, 1_u32) }.max(0)
+    unsafe {
+        libc::syscall(
+            SYS_LANDLOCK_CREATE_RULESET,
+            ptr::null::<u8>(),
+            0_usize,
+            1_u32,
+        )
+    }
+    .max(0)
 }
 
 /// Confines this thread to a new Landlock domain with the given scopes.
@@ -301,8 +333,14 @@ pub fn landlock_scopes(scopes: u64) -> io::Result<()> {
     };
     let size = size_of::<Attributes>();
     // SAFETY: the attributes live across the call, and the size is theirs.
-    let fd =
-        check(unsafe { libc::syscall(SYS_LANDLOCK_CREATE_RULESET, &raw const attributes, size, 0_u32) })?;
+    let fd = check(unsafe {
+        libc::syscall(
+            SYS_LANDLOCK_CREATE_RULESET,
+            &raw const attributes,
+            size,
+            0_u32,
+        )
+    })?;
     // SAFETY: the kernel has just given this descriptor, which nothing else owns.
     let ruleset = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
     // SAFETY: no memory is passed.
@@ -312,11 +350,12 @@ pub fn landlock_scopes(scopes: u64) -> io::Result<()> {
 
 /// Drops this process's hold on pages that are a file's own, until they are used again.
 ///
-/// `range` must be whole pages of file mappings that were never written to: of others the content would be lost.
+/// `range` must be whole pages of file mappings that were never written to: of others the content
+/// would be lost.
 pub fn forget(range: std::ops::Range<usize>) {
     let pages = ptr::without_provenance_mut::<libc::c_void>(range.start);
-    // SAFETY: pages of a private file mapping without changes of its own are read from the file again when they are used,
-    // so nothing that can be observed changes; a failure changes nothing.
+    // SAFETY: pages of a private file mapping without changes of its own are read from the file
+    // again when they are used, so nothing that can be observed changes; a failure changes nothing.
     unsafe { libc::madvise(pages, range.end - range.start, libc::MADV_DONTNEED) };
 }
 
@@ -356,7 +395,9 @@ impl SignalSet {
     pub fn block(&self) -> io::Result<Self> {
         let mut old = Self::of(&[]);
         // SAFETY: both sets are initialised and live across the call.
-        check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const self.0, &raw mut old.0) }.into())?;
+        check(
+            unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const self.0, &raw mut old.0) }.into(),
+        )?;
         Ok(old)
     }
 
@@ -373,7 +414,14 @@ impl SignalSet {
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         // SAFETY: the set is initialised and lives across the call.
         let fd = check(
-            unsafe { libc::signalfd(-1, &raw const self.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) }.into(),
+            unsafe {
+                libc::signalfd(
+                    -1,
+                    &raw const self.0,
+                    libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
+                )
+            }
+            .into(),
         )?;
         // SAFETY: the kernel has just given this descriptor, which nothing else owns.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
@@ -385,7 +433,8 @@ impl SignalSet {
 pub struct Arrived {
     /// Its number.
     pub signal: i32,
-    /// Whether the kernel itself sent it: a key at the terminal, which the whole foreground group got.
+    /// Whether the kernel itself sent it: a key at the terminal, which the whole foreground group
+    /// got.
     pub from_kernel: bool,
 }
 
@@ -410,7 +459,8 @@ pub fn default_action(signal: i32) {
 
 /// Sends a signal to this very process.
 pub fn raise(signal: i32) {
-    // SAFETY: no memory is passed. By process number: the C library's `raise` trusts a cached thread number.
+    // SAFETY: no memory is passed. By process number: the C library's `raise` trusts a cached
+    // thread number.
     unsafe { libc::kill(libc::getpid(), signal) };
 }
 
@@ -441,9 +491,14 @@ pub fn execute(path: &CStr, arguments: &[CString], environment: &[CString]) -> i
 }
 
 /// Replaces this program image by an open file; returns only if that fails.
-pub fn execute_open(file: BorrowedFd<'_>, arguments: &[CString], environment: &[CString]) -> io::Error {
+pub fn execute_open(
+    file: BorrowedFd<'_>,
+    arguments: &[CString],
+    environment: &[CString],
+) -> io::Error {
     let (arguments, environment) = (pointers(arguments), pointers(environment));
-    // SAFETY: the empty path is terminated, both arrays hold terminated strings and end with a null.
+    // SAFETY: the empty path is terminated, both arrays hold terminated strings and end with a
+    // null.
     unsafe {
         libc::syscall(
             libc::SYS_execveat,
@@ -481,7 +536,8 @@ pub fn wait_for(pid: rustix::process::Pid) -> io::Result<i32> {
     let mut status = 0;
     loop {
         // SAFETY: the pointer is to a live `i32`.
-        match check(unsafe { libc::waitpid(pid.as_raw_nonzero().get(), &raw mut status, 0) }.into()) {
+        match check(unsafe { libc::waitpid(pid.as_raw_nonzero().get(), &raw mut status, 0) }.into())
+        {
             Ok(_) => return Ok(status),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -490,7 +546,11 @@ pub fn wait_for(pid: rustix::process::Pid) -> io::Result<i32> {
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
-    strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+    strings
+        .iter()
+        .map(|s| s.as_ptr())
+        .chain([ptr::null()])
+        .collect()
 }
 
 fn check(result: i64) -> io::Result<i64> {

@@ -14,8 +14,9 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Tells whether the command may have the terminal to itself from its start: this process is the foreground job, and no
-    /// neighbour in a pipeline shares it. Else the terminal is lent when the command asks for it.
+    /// Tells whether the command may have the terminal to itself from its start: this process is
+    /// the foreground job, and no neighbour in a pipeline shares it. Else the terminal is lent when
+    /// the command asks for it.
     pub fn is_interactive() -> bool {
         let (input, output) = (std::io::stdin(), std::io::stdout());
         rustix::termios::isatty(&input)
@@ -37,7 +38,8 @@ impl Terminal {
         self.file.is_some()
     }
 
-    /// Tells whether the command's process group was made the foreground one, and not made to give it back.
+    /// Tells whether the command's process group was made the foreground one, and not made to give
+    /// it back.
     pub fn is_lent(&self) -> bool {
         self.is_lent.get()
     }
@@ -55,8 +57,8 @@ impl Terminal {
         }
     }
 
-    /// Takes the terminal back at the end, also from a process group that took it without being lent it: it is nobody's,
-    /// once the group has ended, and a script would stop at its next read.
+    /// Takes the terminal back at the end, also from a process group that took it without being
+    /// lent it: it is nobody's, once the group has ended, and a script would stop at its next read.
     pub fn reclaim(&self) {
         let Some(holder) = self
             .file
@@ -78,14 +80,16 @@ impl Terminal {
     }
 
     fn give(&self, group: Pid) {
-        // If the terminal has hung up there is nothing to give, and SIGHUP says so. SIGTTOU is blocked.
+        // If the terminal has hung up there is nothing to give, and SIGHUP says so. SIGTTOU is
+        // blocked.
         if let Some(file) = &self.file {
             let _ = rustix::termios::tcsetpgrp(file.as_fd(), group);
         }
     }
 }
 
-/// Opens the controlling terminal anew: what the command does to its standard input shall not matter here.
+/// Opens the controlling terminal anew: what the command does to its standard input shall not
+/// matter here.
 fn open() -> Option<OwnedFd> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NOCTTY;
     rustix::fs::open("/dev/tty", flags, rustix::fs::Mode::empty()).ok()

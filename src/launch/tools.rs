@@ -1,7 +1,8 @@
 //! What of a home directory is seen: named sets of what programs need to run, and nothing else.
 //!
-//! A set holds programs, libraries and caches of packages. It holds no history, no settings that may carry a token, and
-//! no credential; where such a thing lies among them, it is withheld by name.
+//! A set holds programs, libraries and caches of packages. It holds no history, no settings that
+//! may carry a token, and no credential; where such a thing lies among them, it is withheld by
+//! name.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -24,8 +25,8 @@ impl Set {
 
 /// One thing that a person asked for: the paths, relative to the home, for which it stands.
 ///
-/// A set's name, a path below the home (relative, `~/…` or absolute). A path that could be read as a set's name is
-/// written with `./`.
+/// A set's name, a path below the home (relative, `~/…` or absolute). A path that could be read as
+/// a set's name is written with `./`.
 ///
 /// # Errors
 /// What is wrong with it, to stand behind its name.
@@ -162,7 +163,14 @@ pub const SETS: &[Set] = &[
     Set {
         name: "go",
         unasked: true,
-        paths: &["go/bin", "go/pkg", "sdk", ".cache/go-build", ".goenv", ".gvm"],
+        paths: &[
+            "go/bin",
+            "go/pkg",
+            "sdk",
+            ".cache/go-build",
+            ".goenv",
+            ".gvm",
+        ],
     },
     Set {
         name: "java",
@@ -196,7 +204,11 @@ pub const SETS: &[Set] = &[
     Set {
         name: "php",
         unasked: true,
-        paths: &[".composer/vendor", ".config/composer/vendor", ".cache/composer"],
+        paths: &[
+            ".composer/vendor",
+            ".config/composer/vendor",
+            ".cache/composer",
+        ],
     },
     Set {
         name: "dotnet",
@@ -223,9 +235,15 @@ pub const SETS: &[Set] = &[
     Set {
         name: "elixir",
         unasked: true,
-        paths: &[".mix/archives", ".mix/elixir", ".hex/packages", ".cache/rebar3"],
+        paths: &[
+            ".mix/archives",
+            ".mix/elixir",
+            ".hex/packages",
+            ".cache/rebar3",
+        ],
     },
-    // What a person wrote for their agents. Their settings may hold tokens, their sessions what was said: neither is here.
+    // What a person wrote for their agents. Their settings may hold tokens, their sessions what was
+    // said: neither is here.
     Set {
         name: "claude",
         unasked: false,
@@ -251,7 +269,11 @@ pub const SETS: &[Set] = &[
     Set {
         name: "gemini",
         unasked: false,
-        paths: &[".gemini/GEMINI.md", ".gemini/commands", ".gemini/extensions"],
+        paths: &[
+            ".gemini/GEMINI.md",
+            ".gemini/commands",
+            ".gemini/extensions",
+        ],
     },
     Set {
         name: "huggingface",
@@ -273,7 +295,11 @@ mod tests {
 
     #[test]
     fn a_set_is_named_by_its_name_and_a_path_by_any_of_its_forms() {
-        assert!(asked("rust").unwrap().contains(&PathBuf::from(".cargo/bin")));
+        assert!(
+            asked("rust")
+                .unwrap()
+                .contains(&PathBuf::from(".cargo/bin"))
+        );
         for text in ["x/y", "./x/y", "~/x/y", "/home/ann/x/y", "x//./y"] {
             assert_eq!(asked(text).unwrap(), [PathBuf::from("x/y")], "{text}");
         }
@@ -309,7 +335,10 @@ mod tests {
                     path.display()
                 );
                 assert!(
-                    path.is_relative() && path.components().all(|part| matches!(part, Component::Normal(_)))
+                    path.is_relative()
+                        && path
+                            .components()
+                            .all(|part| matches!(part, Component::Normal(_)))
                 );
             }
         }

@@ -1,4 +1,5 @@
-//! How the command comes to trust the session's CA: files, binds over the system's own, and variables.
+//! How the command comes to trust the session's CA: files, binds over the system's own, and
+//! variables.
 
 use std::ffi::OsString;
 use std::fs;
@@ -46,7 +47,8 @@ pub struct Variable {
     pub clients: &'static str,
 }
 
-/// Every variable that is set inside, for `gateway env` and `doctor` too. `SSL_CERT_DIR` is not: it is removed.
+/// Every variable that is set inside, for `gateway env` and `doctor` too. `SSL_CERT_DIR` is not: it
+/// is removed.
 pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "SSL_CERT_FILE",
@@ -152,8 +154,14 @@ pub const VARIABLES: &[Variable] = &[
 pub fn install(ready: &Ready) -> Result<(), Failure> {
     mounts::make_directories(Path::new(DIRECTORY)).at(Step::Trust, DIRECTORY)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount("tmpfs", DIRECTORY, "tmpfs", flags, Some(&*bounds::own_files()))
-        .at(Step::Trust, DIRECTORY)?;
+    rustix::mount::mount(
+        "tmpfs",
+        DIRECTORY,
+        "tmpfs",
+        flags,
+        Some(&*bounds::own_files()),
+    )
+    .at(Step::Trust, DIRECTORY)?;
     let java = truststore::from_pem(&ready.ca_bundle_pem);
     let files: [(&str, &[u8]); 5] = [
         (BUNDLE, &ready.ca_bundle_pem),
@@ -203,7 +211,10 @@ pub fn java_options() -> String {
 }
 
 /// Binds `file` over the real places of these paths, each once, where they exist.
-fn replace_all(paths: impl IntoIterator<Item = impl AsRef<Path>>, file: &str) -> Result<(), Failure> {
+fn replace_all(
+    paths: impl IntoIterator<Item = impl AsRef<Path>>,
+    file: &str,
+) -> Result<(), Failure> {
     let mut done = Vec::new();
     for path in paths {
         let Ok(real) = fs::canonicalize(path) else {
@@ -284,9 +295,13 @@ fn java_stores() -> Vec<PathBuf> {
 }
 
 fn hosts() -> Vec<u8> {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let own = Ipv4Addr::new(127, 0, 1, 1);
-    format!("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{own} {name}\n").into_bytes()
+    format!("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{own} {name}\n")
+        .into_bytes()
 }
 
 const RESOLVER: &str = "/run/gateway/resolv.conf";
@@ -318,7 +333,10 @@ mod tests {
         let mut variables = vec![("SSL_CERT_FILE".into(), "/etc/other.pem".into())];
         set_variables(&mut variables);
         assert_eq!(variables.len(), VARIABLES.len());
-        assert_eq!(environment::value(&variables, "SSL_CERT_FILE").unwrap(), BUNDLE);
+        assert_eq!(
+            environment::value(&variables, "SSL_CERT_FILE").unwrap(),
+            BUNDLE
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A Java key store (JKS) of trusted certificates, made from PEM.
 //!
-//! Java reads no PEM and no variable of other clients. The format is Sun's own, and every Java from 1.2 on reads it, also
-//! where the default is PKCS#12. Its digest under a password that everyone knows is a checksum, not a protection.
+//! Java reads no PEM and no variable of other clients. The format is Sun's own, and every Java from
+//! 1.2 on reads it, also where the default is PKCS#12. Its digest under a password that everyone
+//! knows is a checksum, not a protection.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -38,7 +39,10 @@ fn certificates(pem: &[u8]) -> Vec<Vec<u8>> {
         let Some((body, after)) = after.split_once("-----END CERTIFICATE-----") else {
             break;
         };
-        let body: Vec<u8> = body.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        let body: Vec<u8> = body
+            .bytes()
+            .filter(|byte| !byte.is_ascii_whitespace())
+            .collect();
         found.extend(STANDARD.decode(body));
         rest = after;
     }
@@ -114,10 +118,15 @@ mod tests {
 
     #[test]
     fn the_digest_is_that_of_the_standards_examples() {
-        assert_eq!(hex(&sha1(b"abc")), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        assert_eq!(
+            hex(&sha1(b"abc")),
+            "a9993e364706816aba3e25717850c26c9cd0d89d"
+        );
         assert_eq!(hex(&sha1(b"")), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
         assert_eq!(
-            hex(&sha1(b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
+            hex(&sha1(
+                b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"
+            )),
             "84983e441c3bd26ebaae4aa1f95129e5e54670f1"
         );
         assert_eq!(
@@ -133,7 +142,10 @@ mod tests {
             -----BEGIN CERTIFICATE-----\nAwQF\r\n-----END CERTIFICATE-----\n-----BEGIN CERTIFICATE-----\nAAAA";
         assert_eq!(certificates(pem.as_bytes()), [vec![0, 1, 2], vec![3, 4, 5]]);
         let store = from_pem(pem.as_bytes());
-        assert_eq!(store[..12], [0xFE, 0xED, 0xFE, 0xED, 0, 0, 0, 2, 0, 0, 0, 2]);
+        assert_eq!(
+            store[..12],
+            [0xFE, 0xED, 0xFE, 0xED, 0, 0, 0, 2, 0, 0, 0, 2]
+        );
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! What of the host's system is seen: a closed list. Nothing else of the host is there, whatever appears on it later.
+//! What of the host's system is seen: a closed list. Nothing else of the host is there, whatever
+//! appears on it later.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Directories and files of the system that are seen, read-only, where the host has them.
 ///
-/// Only where programs, libraries and their data lie. No place of sockets, of state, of logs or of other people's files:
-/// of `/nix` and `/var/guix`, for one, not the sockets of the daemons that build with the network of the host.
+/// Only where programs, libraries and their data lie. No place of sockets, of state, of logs or of
+/// other people's files: of `/nix` and `/var/guix`, for one, not the sockets of the daemons that
+/// build with the network of the host.
 pub const TREES: &[&str] = &[
     "/usr",
     "/usr/local",
@@ -55,14 +57,16 @@ pub fn trees() -> Vec<PathBuf> {
     found
 }
 
-/// The links by which the system's directories have their other names: those at the top of the host, such as `/bin` and,
-/// on some systems, `/home`; and the old names of what is in `/run`.
+/// The links by which the system's directories have their other names: those at the top of the
+/// host, such as `/bin` and, on some systems, `/home`; and the old names of what is in `/run`.
 pub fn links() -> Vec<(PathBuf, PathBuf)> {
     let mut links: Vec<(PathBuf, PathBuf)> = fs::read_dir("/")
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()) && entry.path().is_dir())
+        .filter(|entry| {
+            entry.file_type().is_ok_and(|kind| kind.is_symlink()) && entry.path().is_dir()
+        })
         .filter_map(|entry| Some((entry.path(), fs::read_link(entry.path()).ok()?)))
         .filter(|(path, _)| {
             !FRESH

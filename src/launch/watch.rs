@@ -1,9 +1,10 @@
 //! Watching, from outside, what is hidden in a project.
 //!
-//! A project is the host's own directory, in which something can be hidden only by a mount over it. That mount is on the
-//! file, not on its name: a program of the host that puts another in its place uncovers the name. So a single file is not
-//! hidden in a project at all, since editors and rotations do just that, and leave copies beside it. What is hidden there, a
-//! directory or a file of the gateway's own, is watched, and the command is ended when its name comes to mean another.
+//! A project is the host's own directory, in which something can be hidden only by a mount over it.
+//! That mount is on the file, not on its name: a program of the host that puts another in its place
+//! uncovers the name. So a single file is not hidden in a project at all, since editors and
+//! rotations do just that, and leave copies beside it. What is hidden there, a directory or a file
+//! of the gateway's own, is watched, and the command is ended when its name comes to mean another.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -36,16 +37,26 @@ impl Watch {
         if names.is_empty() {
             return Ok(None);
         }
-        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).at(Step::Hide, "inotify")?;
-        let changes = WatchFlags::MOVE | WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
+        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
+            .at(Step::Hide, "inotify")?;
+        let changes =
+            WatchFlags::MOVE | WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
         for (path, _) in &names {
             // To move a directory above it away is to change what the name means.
-            for directory in path.ancestors().skip(1).filter(|above| above.parent().is_some()) {
+            for directory in path
+                .ancestors()
+                .skip(1)
+                .filter(|above| above.parent().is_some())
+            {
                 match inotify::add_watch(&events, directory, changes) {
                     // One that this user may not read they may not change either.
                     Ok(_) | Err(rustix::io::Errno::ACCESS) => {}
                     Err(error) => {
-                        return Err(Failure::of(Step::Hide, error, directory.display().to_string()));
+                        return Err(Failure::of(
+                            Step::Hide,
+                            error,
+                            directory.display().to_string(),
+                        ));
                     }
                 }
             }
@@ -63,7 +74,10 @@ impl Watch {
         let mut buffer = [0; 4096];
         while rustix::io::read(&self.events, &mut buffer[..]).is_ok_and(|bytes| bytes > 0) {}
         let changed = |(path, before): &&(PathBuf, Meaning)| meaning(path) != Some(*before);
-        self.names.iter().find(changed).map(|(path, _)| path.as_path())
+        self.names
+            .iter()
+            .find(changed)
+            .map(|(path, _)| path.as_path())
     }
 }
 

@@ -16,7 +16,8 @@ pub struct Leg<'a> {
     pub sni: Option<&'a Host>,
     /// What CONNECT or SOCKS asked for.
     pub tunnel: Option<&'a Authority>,
-    /// The original destination port, where the connection was captured and not made to a proxy port.
+    /// The original destination port, where the connection was captured and not made to a proxy
+    /// port.
     pub port: Option<u16>,
 }
 
@@ -72,7 +73,8 @@ impl Disagreement {
         }
     }
 
-    /// Whether the answer is 421: a well-formed request on the wrong connection (RFC 9110 §15.5.20).
+    /// Whether the answer is 421: a well-formed request on the wrong connection (RFC 9110
+    /// §15.5.20).
     pub fn is_misdirected(&self) -> bool {
         matches!(
             self,
@@ -83,8 +85,9 @@ impl Disagreement {
 
 /// Gives the one origin that the connection and the request agree on.
 ///
-/// Claims are compared in canonical form. A port that is left out means the scheme's, so on a connection to another port it
-/// disagrees. A destination *address* is no claim: it is never dialled, because the gateway resolves the agreed name itself.
+/// Claims are compared in canonical form. A port that is left out means the scheme's, so on a
+/// connection to another port it disagrees. A destination *address* is no claim: it is never
+/// dialled, because the gateway resolves the agreed name itself.
 ///
 /// # Errors
 /// By cause, see [`Disagreement`]; [`Disagreement::is_misdirected`] tells 421 from 400.
@@ -108,8 +111,9 @@ pub fn agree(
 /// Says whether the tunnel and the ClientHello agree, before TLS is answered.
 ///
 /// # Errors
-/// [`Disagreement::SniTunnelMismatch`] if both name hosts and not the same one. A tunnel to an *address* (as SOCKS4 clients
-/// and those that resolve names themselves ask for) is like a captured connection: the server name decides.
+/// [`Disagreement::SniTunnelMismatch`] if both name hosts and not the same one. A tunnel to an *address*
+/// (as SOCKS4 clients and those that resolve names themselves ask for) is like a captured
+/// connection: the server name decides.
 pub fn agree_tls(sni: Option<&Host>, tunnel: Option<&Authority>) -> Result<(), Disagreement> {
     match (sni, tunnel) {
         (Some(sni), Some(tunnel)) if tunnel.host.ip().is_none() && tunnel.host != *sni => {
@@ -124,10 +128,15 @@ fn check_form(leg: &Leg<'_>, method: &Method, uri: &Uri) -> Result<(), Disagreem
     if method == Method::CONNECT {
         return Err(Disagreement::Nested);
     }
-    // Authority-form has an authority and no scheme; asterisk-form is the path `*`, which asks about no resource.
-    let form_fits = uri.scheme().is_some() == uri.authority().is_some() && uri.path().starts_with('/');
+    // Authority-form has an authority and no scheme; asterisk-form is the path `*`, which asks
+    // about no resource.
+    let form_fits =
+        uri.scheme().is_some() == uri.authority().is_some() && uri.path().starts_with('/');
     // On a proxy port outside a tunnel only absolute-form says where to go.
-    let placed = leg.sni.is_some() || leg.tunnel.is_some() || leg.port.is_some() || uri.authority().is_some();
+    let placed = leg.sni.is_some()
+        || leg.tunnel.is_some()
+        || leg.port.is_some()
+        || uri.authority().is_some();
     if !form_fits || !placed {
         return Err(Disagreement::TargetForm);
     }
@@ -149,7 +158,9 @@ fn claimed(
     if hosts.next().is_some() || host.is_some_and(<[u8]>::is_empty) {
         return Err(Disagreement::HostCount);
     }
-    let target = uri.authority().map(|authority| authority.as_str().as_bytes());
+    let target = uri
+        .authority()
+        .map(|authority| authority.as_str().as_bytes());
     let is_http2 = version >= Version::HTTP_2;
     match (target, host) {
         (None, Some(host)) => read(leg, host),
@@ -173,7 +184,8 @@ fn claimed(
     }
 }
 
-/// Most requests spell the host exactly as the ClientHello did; then it is shared instead of read again.
+/// Most requests spell the host exactly as the ClientHello did; then it is shared instead of read
+/// again.
 fn read(leg: &Leg<'_>, bytes: &[u8]) -> Result<Authority, Disagreement> {
     let port = leg.scheme.default_port();
     match leg.sni {
@@ -188,13 +200,14 @@ fn read(leg: &Leg<'_>, bytes: &[u8]) -> Result<Authority, Disagreement> {
 fn check_leg(leg: &Leg<'_>, authority: &Authority) -> Result<(), Disagreement> {
     let sni_fits = match (leg.scheme, leg.sni) {
         (_, Some(sni)) => *sni == authority.host,
-        // RFC 6066 §3: an address is never in the ClientHello, so for an address its absence is no claim.
+        // RFC 6066 §3: an address is never in the ClientHello, so for an address its absence is no
+        // claim.
         (Scheme::Https, None) if authority.host.ip().is_none() => return Err(Disagreement::NoSni),
         (_, None) => true,
     };
     let tunnel_fits = leg.tunnel.is_none_or(|tunnel| {
-        let host_fits =
-            tunnel.host == authority.host || (tunnel.host.ip().is_some() && authority.host.ip().is_none());
+        let host_fits = tunnel.host == authority.host
+            || (tunnel.host.ip().is_some() && authority.host.ip().is_none());
         host_fits && tunnel.port == authority.port
     });
     let port_fits = leg.port.is_none_or(|port| port == authority.port);
@@ -256,7 +269,8 @@ mod tests {
 
     impl Case {
         fn outcome(&self) -> String {
-            let host = |text: &str| (!text.is_empty()).then(|| Host::parse(text.as_bytes()).unwrap());
+            let host =
+                |text: &str| (!text.is_empty()).then(|| Host::parse(text.as_bytes()).unwrap());
             let (sni, tunnel) = (
                 host(self.sni),
                 Authority::parse(self.tunnel.as_bytes(), None).ok(),
@@ -273,9 +287,19 @@ mod tests {
                 .map(|host| (HOST, host.parse().unwrap()))
                 .collect();
             let method = Method::from_bytes(self.method.as_bytes()).unwrap();
-            match agree(&leg, self.version, &method, &self.uri.parse().unwrap(), &fields) {
+            match agree(
+                &leg,
+                self.version,
+                &method,
+                &self.uri.parse().unwrap(),
+                &fields,
+            ) {
                 Ok(origin) => origin.to_string(),
-                Err(e) => format!("{} {}", if e.is_misdirected() { 421 } else { 400 }, e.reason()),
+                Err(e) => format!(
+                    "{} {}",
+                    if e.is_misdirected() { 421 } else { 400 },
+                    e.reason()
+                ),
             }
         }
     }
@@ -388,7 +412,10 @@ mod tests {
                 ..CONNECT
             },
             Case { port: 8443, ..TLS },
-            Case { port: 8080, ..CLEAR },
+            Case {
+                port: 8080,
+                ..CLEAR
+            },
             Case {
                 scheme: Scheme::Http,
                 sni: "",
@@ -535,8 +562,20 @@ mod tests {
                 "400 connect_nested",
             ),
             (Case { hosts: &[], ..TLS }, "400 host_count"),
-            (Case { hosts: &[], ..PROXY }, "400 host_count"),
-            (Case { hosts: &[""], ..TLS }, "400 host_count"),
+            (
+                Case {
+                    hosts: &[],
+                    ..PROXY
+                },
+                "400 host_count",
+            ),
+            (
+                Case {
+                    hosts: &[""],
+                    ..TLS
+                },
+                "400 host_count",
+            ),
             (
                 Case {
                     hosts: &["good", "good"],

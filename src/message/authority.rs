@@ -41,10 +41,12 @@ impl AuthorityMalformed {
 impl Authority {
     /// Reads `host`, `host:port`, `[v6]` or `[v6]:port` from bytes that the client wrote.
     ///
-    /// Userinfo is refused (RFC 9110 §4.2.4), as is a port that is not in plain digits. An IPv6 address must have brackets.
+    /// Userinfo is refused (RFC 9110 §4.2.4), as is a port that is not in plain digits. An IPv6
+    /// address must have brackets.
     ///
     /// # Errors
-    /// By cause, see [`AuthorityMalformed`]; [`AuthorityMalformed::PortMissing`] only if `default_port` is `None`.
+    /// By cause, see [`AuthorityMalformed`]; [`AuthorityMalformed::PortMissing`] only if
+    /// `default_port` is `None`.
     pub fn parse(bytes: &[u8], default_port: Option<u16>) -> Result<Authority, AuthorityMalformed> {
         if bytes.contains(&b'@') {
             return Err(HostMalformed::Charset.into());
@@ -83,15 +85,21 @@ fn split(bytes: &[u8]) -> Result<(&[u8], Option<&[u8]>), HostMalformed> {
     }
     match memchr::memchr(b':', bytes) {
         None => Ok((bytes, None)),
-        // A second colon would be an IPv6 address without brackets, whose port cannot be told from its last group.
-        Some(colon) if memchr::memchr(b':', &bytes[colon + 1..]).is_some() => Err(HostMalformed::Syntax),
+        // A second colon would be an IPv6 address without brackets, whose port cannot be told from
+        // its last group.
+        Some(colon) if memchr::memchr(b':', &bytes[colon + 1..]).is_some() => {
+            Err(HostMalformed::Syntax)
+        }
         Some(colon) => Ok((&bytes[..colon], Some(&bytes[colon + 1..]))),
     }
 }
 
 /// `[1-9][0-9]{0,4}` up to 65535: other spellings are read differently by different parsers.
 fn parse_port(digits: &[u8]) -> Result<u16, AuthorityMalformed> {
-    if !matches!(digits, [b'1'..=b'9', ..]) || digits.len() > 5 || !digits.iter().all(u8::is_ascii_digit) {
+    if !matches!(digits, [b'1'..=b'9', ..])
+        || digits.len() > 5
+        || !digits.iter().all(u8::is_ascii_digit)
+    {
         return Err(AuthorityMalformed::Port);
     }
     let port = digits
@@ -147,7 +155,13 @@ mod tests {
 
     #[test]
     fn userinfo_is_no_host() {
-        for spelling in ["good@evil", "a@b@h", "user:pw@evil:443", "@evil", "good:443@evil"] {
+        for spelling in [
+            "good@evil",
+            "a@b@h",
+            "user:pw@evil:443",
+            "@evil",
+            "good:443@evil",
+        ] {
             assert_eq!(parsed(spelling), "host_charset", "{spelling}");
         }
     }

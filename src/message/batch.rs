@@ -7,19 +7,23 @@ use super::target::RequestTarget;
 
 /// Whether origins are known to take many requests in one at this target, whoever they are.
 ///
-/// OData (Microsoft Graph, Dynamics, SAP), Google's services, Elasticsearch and its kin, Azure Storage. What one service alone
-/// has is in its preset (`batches`).
+/// OData (Microsoft Graph, Dynamics, SAP), Google's services, Elasticsearch and its kin, Azure
+/// Storage. What one service alone has is in its preset (`batches`).
 pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
     let path = target.path();
-    let known = |segment: &str| SEGMENTS.iter().any(|known| known.eq_ignore_ascii_case(segment));
+    let known = |segment: &str| {
+        SEGMENTS
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(segment))
+    };
     let google = || {
         host.as_str().ends_with(".googleapis.com")
             && segments(path).any(|segment| segment.eq_ignore_ascii_case("batch"))
     };
     let azure = || {
-        target
-            .query_pairs()
-            .any(|(name, value)| value.eq_ignore_ascii_case("batch") && folded_parameter(&name) == "comp")
+        target.query_pairs().any(|(name, value)| {
+            value.eq_ignore_ascii_case("batch") && folded_parameter(&name) == "comp"
+        })
     };
     // Most paths have none of the characters with which these segments begin.
     let may_be = path.bytes().any(|byte| matches!(byte, b'$' | b'%' | b'_'));

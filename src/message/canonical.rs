@@ -2,8 +2,8 @@
 
 use super::target::{EncodedSlash, TargetMalformed};
 
-/// Whether the bytes are canonical beyond doubt, so that the long way is not needed: no escape, no segment that begins with
-/// a dot, nothing to escape and no `;`.
+/// Whether the bytes are canonical beyond doubt, so that the long way is not needed: no escape, no
+/// segment that begins with a dot, nothing to escape and no `;`.
 pub(super) fn is_plain(bytes: &[u8]) -> bool {
     let mut previous = 0;
     for &byte in bytes {
@@ -47,7 +47,8 @@ enum Part {
     Query,
 }
 
-/// The one decoding pass: unreserved characters stand for themselves, everything else that is or must be escaped is escaped.
+/// The one decoding pass: unreserved characters stand for themselves, everything else that is or
+/// must be escaped is escaped.
 fn decode_once(raw: &[u8], part: Part) -> Result<Vec<u8>, TargetMalformed> {
     let mut out = Vec::with_capacity(raw.len() + 8);
     let mut beyond_ascii = false;
@@ -70,8 +71,13 @@ fn decode_once(raw: &[u8], part: Part) -> Result<Vec<u8>, TargetMalformed> {
             Class::Backslash | Class::Refuse => return Err(TargetMalformed::Character),
         }
     }
-    // Invalid UTF-8 behind escapes (`%c0%ae`) is read as a dot by some decoders and as garbage by others.
-    if beyond_ascii && percent_encoding::percent_decode(&out).decode_utf8().is_err() {
+    // Invalid UTF-8 behind escapes (`%c0%ae`) is read as a dot by some decoders and as garbage by
+    // others.
+    if beyond_ascii
+        && percent_encoding::percent_decode(&out)
+            .decode_utf8()
+            .is_err()
+    {
         return Err(TargetMalformed::Escape);
     }
     Ok(out)
@@ -89,7 +95,8 @@ fn escape(digits: Option<&[u8]>) -> Result<u8, TargetMalformed> {
 fn push_escaped(value: u8, part: Part, out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
     match value {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(value),
-        // A value may hold a line break or a backslash, a path never does; NUL ends a string in too many origins.
+        // A value may hold a line break or a backslash, a path never does; NUL ends a string in too
+        // many origins.
         0 => return Err(TargetMalformed::Character),
         b'/' if part == Part::Key => out.push(value),
         0x01..=0x1f | 0x7f | b'\\' if part == Part::Path => return Err(TargetMalformed::Character),
@@ -107,7 +114,8 @@ fn push_hex(value: u8, out: &mut Vec<u8>) {
     ]);
 }
 
-/// `%2F`, or `%25` in front of the digits of a dot, slash or backslash, however often the percent itself is escaped.
+/// `%2F`, or `%25` in front of the digits of a dot, slash or backslash, however often the percent
+/// itself is escaped.
 fn has_hidden_separator(path: &[u8]) -> bool {
     memchr::memmem::find_iter(path, b"%2").any(|at| match &path[at..] {
         [_, _, b'F', ..] => true,
@@ -127,9 +135,9 @@ fn has_hidden_separator(path: &[u8]) -> bool {
 
 /// Refuses a resolved path that is another one to an origin that decodes it again, however often.
 ///
-/// What the first decoding brings to light is data within a segment, a kept `%2F` too; but no dot segment. Any further one
-/// may bring neither a dot segment nor a separator or a control. A name with a percent sign (`per%25cent`) may well become
-/// bytes that are no text.
+/// What the first decoding brings to light is data within a segment, a kept `%2F` too; but no dot
+/// segment. Any further one may bring neither a dot segment nor a separator or a control. A name
+/// with a percent sign (`per%25cent`) may well become bytes that are no text.
 fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
     let mut separators = None;
     let mut text = path.to_vec();
@@ -154,15 +162,20 @@ fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
     Err(TargetMalformed::EncodedSlash)
 }
 
-/// Reads bytes as the loosest of origins does: an ASCII character in more bytes than it needs is that character (`%c0%ae` is
-/// a dot).
+/// Reads bytes as the loosest of origins does: an ASCII character in more bytes than it needs is
+/// that character (`%c0%ae` is a dot).
 fn read_loosely(bytes: &[u8]) -> String {
     let mut text = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let [first, after @ ..] = rest {
         let (byte, behind) = match rest {
             [0xc0 | 0xc1, last @ 0x80..=0xbf, behind @ ..] => (overlong(*first, *last), behind),
-            [0xe0, middle @ (0x80 | 0x81), last @ 0x80..=0xbf, behind @ ..]
+            [
+                0xe0,
+                middle @ (0x80 | 0x81),
+                last @ 0x80..=0xbf,
+                behind @ ..,
+            ]
             | [
                 0xf0,
                 0x80,
@@ -182,8 +195,8 @@ fn overlong(before: u8, last: u8) -> u8 {
     (before & 1) << 6 | last & 0x3f
 }
 
-/// Whether some origins read a segment, or its part before or behind a parameter, as `.` or `..`: they cut off white space, and
-/// take the wide and the small dots of Unicode for plain ones (NFKC).
+/// Whether some origins read a segment, or its part before or behind a parameter, as `.` or `..`:
+/// they cut off white space, and take the wide and the small dots of Unicode for plain ones (NFKC).
 fn is_dots(piece: &str) -> bool {
     let dots = |c: char| match c {
         '.' | '\u{ff0e}' | '\u{fe52}' | '\u{2024}' => Some(1),
@@ -219,7 +232,8 @@ fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
     Ok(())
 }
 
-/// `..;x`, `x;..`, `..%3Bx`: origins that cut parameters off see a dot segment; and `..%2Fx`, where `%2F` is kept.
+/// `..;x`, `x;..`, `..%3Bx`: origins that cut parameters off see a dot segment; and `..%2Fx`, where
+/// `%2F` is kept.
 fn hides_dots(segment: &[u8]) -> bool {
     if !segment.contains(&b'.') {
         return false;
@@ -236,8 +250,11 @@ fn hides_dots(segment: &[u8]) -> bool {
     pieces().count() > 1 && pieces().any(|piece| matches!(piece, "." | ".."))
 }
 
-/// What parts segments in some reading, or parts a segment from its parameters; the last four are slashes to NFKC and kin.
-const SEPARATORS: [char; 7] = ['/', '\\', ';', '\u{ff0f}', '\u{ff3c}', '\u{2215}', '\u{2044}'];
+/// What parts segments in some reading, or parts a segment from its parameters; the last four are
+/// slashes to NFKC and kin.
+const SEPARATORS: [char; 7] = [
+    '/', '\\', ';', '\u{ff0f}', '\u{ff3c}', '\u{2215}', '\u{2044}',
+];
 /// Nobody encodes more often; to look at more would cost the square of a path's length.
 const MOST_DECODINGS: usize = 8;
 

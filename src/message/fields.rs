@@ -20,7 +20,8 @@ pub enum FieldsMalformed {
     /// A field that has one value stands twice, so that two readers could choose differently.
     #[error("a field that has one value stands twice")]
     Duplicate,
-    /// A name that becomes a security-relevant one, or that of another field beside it, when an origin reads `_` as `-`.
+    /// A name that becomes a security-relevant one, or that of another field beside it, when an
+    /// origin reads `_` as `-`.
     #[error("a field name is another's with underscores")]
     Alias,
     /// A name that origins read in more than one way, at an origin for which that is not allowed.
@@ -51,17 +52,19 @@ impl FieldsMalformed {
 /// What the removed hop-by-hop fields said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HopByHop {
-    /// `TE: trailers` stood there, without which a gRPC origin refuses; the origin's leg sets it anew for gRPC.
+    /// `TE: trailers` stood there, without which a gRPC origin refuses; the origin's leg sets it
+    /// anew for gRPC.
     pub te_trailers: bool,
-    /// The protocol that `Upgrade` asked for, if `Connection` named it (RFC 9110 §7.8); never `h2c`, which RFC 9113 §3.1
-    /// withdrew and behind which requests would go unjudged.
+    /// The protocol that `Upgrade` asked for, if `Connection` named it (RFC 9110 §7.8); never
+    /// `h2c`, which RFC 9113 §3.1 withdrew and behind which requests would go unjudged.
     pub upgrade: Option<HeaderValue>,
 }
 
 /// Says whether a request's fields have one meaning, on either version of HTTP.
 ///
-/// Bounds first (100 fields, 32 KiB as HTTP/1.1 counts), then names that occur once, underscore aliases, white space at the
-/// edges of values, and the fields that HTTP/2 does not have (RFC 9113 §8.2.2).
+/// Bounds first (100 fields, 32 KiB as HTTP/1.1 counts), then names that occur once, underscore
+/// aliases, white space at the edges of values, and the fields that HTTP/2 does not have (RFC 9113
+/// §8.2.2).
 ///
 /// # Errors
 /// By cause, see [`FieldsMalformed`].
@@ -96,9 +99,10 @@ pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed
 
 /// Says whether every name is one that all origins read alike: letters, digits and `-`.
 ///
-/// To CGI and WSGI origins `x_role` is `x-role`, to some every other character is `-`, and others drop such a field (nginx). So
-/// there is none, but in the metadata that users give to objects, and, with `underscores`, at origins for which the operator
-/// has said that `_` and `.` may stand there.
+/// To CGI and WSGI origins `x_role` is `x-role`, to some every other character is `-`, and others
+/// drop such a field (nginx). So there is none, but in the metadata that users give to objects,
+/// and, with `underscores`, at origins for which the operator has said that `_` and `.` may stand
+/// there.
 ///
 /// # Errors
 /// [`FieldsMalformed::Name`].
@@ -107,7 +111,8 @@ pub fn check_names(fields: &HeaderMap, underscores: bool) -> Result<(), FieldsMa
         name.bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
     };
-    let is_one = |name: &str| is_plain_name(name) || (mild(name) && (underscores || is_metadata(name)));
+    let is_one =
+        |name: &str| is_plain_name(name) || (mild(name) && (underscores || is_metadata(name)));
     if fields.keys().all(|name| is_one(name.as_str())) {
         Ok(())
     } else {
@@ -115,7 +120,8 @@ pub fn check_names(fields: &HeaderMap, underscores: bool) -> Result<(), FieldsMa
     }
 }
 
-/// Whether `name` reads as `other` to an origin that turns `_` and kin into `-`, as CGI and WSGI do.
+/// Whether `name` reads as `other` to an origin that turns `_` and kin into `-`, as CGI and WSGI
+/// do.
 pub fn reads_as(name: &HeaderName, other: &HeaderName) -> bool {
     let (name, other) = (name.as_str(), other.as_str());
     name.len() == other.len() && folded_name(name) == folded_name(other)
@@ -141,23 +147,28 @@ fn is_metadata(name: &str) -> bool {
 
 /// Whether another field reads as this one.
 fn has_twin(name: &HeaderName, fields: &HeaderMap) -> bool {
-    fields.keys().any(|other| other != name && reads_as(name, other))
+    fields
+        .keys()
+        .any(|other| other != name && reads_as(name, other))
 }
 
 /// Removes the fields that end at this hop, and those that `Connection` names.
 ///
-/// RFC 9110 §7.6.1. Runs before policy, so that policy judges what the origin will see. A nomination of a field that is
-/// always end-to-end (credentials, content, `Host`, request signing) is ignored: RFC 9110 forbids it, and an attacker uses
-/// it to make a proxy drop what policy relied upon.
+/// RFC 9110 §7.6.1. Runs before policy, so that policy judges what the origin will see. A
+/// nomination of a field that is always end-to-end (credentials, content, `Host`, request signing)
+/// is ignored: RFC 9110 forbids it, and an attacker uses it to make a proxy drop what policy relied
+/// upon.
 pub fn strip_hop_by_hop(fields: &mut HeaderMap) -> HopByHop {
-    // Most requests have none, and then nothing is nominated either: `Connection` is itself one of them. Most answers have
-    // `Connection: keep-alive` alone, which nominates what is hop-by-hop anyway.
+    // Most requests have none, and then nothing is nominated either: `Connection` is itself one of
+    // them. Most answers have `Connection: keep-alive` alone, which nominates what is hop-by-hop
+    // anyway.
     let mut plain = true;
     let mut hops = 0;
     for (name, value) in fields.iter() {
         if is_hop_by_hop(name.as_str()) {
             hops += 1;
-            plain &= *name == header::CONNECTION && value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
+            plain &=
+                *name == header::CONNECTION && value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
         }
     }
     if plain {
@@ -184,7 +195,8 @@ pub fn strip_hop_by_hop(fields: &mut HeaderMap) -> HopByHop {
     removed
 }
 
-/// Removes fields that would make an origin see another method, path, host, scheme or peer than was judged.
+/// Removes fields that would make an origin see another method, path, host, scheme or peer than was
+/// judged.
 pub fn strip_overrides(fields: &mut HeaderMap) {
     remove_where(fields, |name| {
         is_one_of(&OVERRIDES, &OVERRIDE_SHAPES, name)
@@ -193,7 +205,8 @@ pub fn strip_overrides(fields: &mut HeaderMap) {
     });
 }
 
-/// Joins several `Cookie` fields into one, as HTTP/2 clients split it (RFC 9113 §8.2.3), so that nothing hides between two.
+/// Joins several `Cookie` fields into one, as HTTP/2 clients split it (RFC 9113 §8.2.3), so that
+/// nothing hides between two.
 pub fn join_cookies(fields: &mut HeaderMap) {
     let none_twice = fields.len() == fields.keys_len();
     if none_twice || fields.get_all(header::COOKIE).iter().nth(1).is_none() {
@@ -213,20 +226,22 @@ pub fn join_cookies(fields: &mut HeaderMap) {
 
 /// Keeps of a request's trailers only checksums and signatures of the content, and gRPC's own.
 ///
-/// RFC 9110 §6.5.1: a trailer may not frame, route, authenticate or modify the request. An origin that merges trailers into
-/// the fields would otherwise see what policy did not.
+/// RFC 9110 §6.5.1: a trailer may not frame, route, authenticate or modify the request. An origin
+/// that merges trailers into the fields would otherwise see what policy did not.
 pub fn filter_request_trailers(trailers: &mut HeaderMap) {
     remove_where(trailers, |name| !is_request_trailer(name));
 }
 
-/// Whether a request trailer of this (lower-case) name is passed on, see [`filter_request_trailers`].
+/// Whether a request trailer of this (lower-case) name is passed on, see
+/// [`filter_request_trailers`].
 pub fn is_request_trailer(name: &str) -> bool {
     let family = || name.starts_with("grpc-") || name.starts_with("x-amz-checksum-");
     REQUEST_TRAILERS.contains(&name) || (family() && is_plain_name(name))
 }
 
-/// Whether a request that has this (lower-case) name in its trailers is refused and not just freed of it: the name frames,
-/// routes, authenticates or overrides, so there is no honest reason for it to stand there (RFC 9110 §6.5.1).
+/// Whether a request that has this (lower-case) name in its trailers is refused and not just freed
+/// of it: the name frames, routes, authenticates or overrides, so there is no honest reason for it
+/// to stand there (RFC 9110 §6.5.1).
 pub fn is_forbidden_trailer(name: &str) -> bool {
     let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
         return true;
@@ -241,16 +256,18 @@ pub fn is_forbidden_trailer(name: &str) -> bool {
 
 /// Removes from an answer's trailers what a client must never take from there.
 ///
-/// Unlike a request's, an answer's trailers are an open set: gRPC puts an application's own metadata there.
+/// Unlike a request's, an answer's trailers are an open set: gRPC puts an application's own
+/// metadata there.
 pub fn filter_response_trailers(trailers: &mut HeaderMap) {
     strip_response(trailers);
     remove_where(trailers, |name| FORBIDDEN_TRAILERS.contains(&name));
 }
 
-/// Removes from an answer what ends at this hop and what would steer the client past the gateway or speak in its name.
+/// Removes from an answer what ends at this hop and what would steer the client past the gateway or
+/// speak in its name.
 ///
-/// Hop-by-hop fields, `Alt-Svc` (RFC 7838), and the fields by which proxies speak. `Connection` nominations count as in
-/// [`strip_hop_by_hop`].
+/// Hop-by-hop fields, `Alt-Svc` (RFC 7838), and the fields by which proxies speak. `Connection`
+/// nominations count as in [`strip_hop_by_hop`].
 pub fn strip_response(fields: &mut HeaderMap) {
     strip_hop_by_hop(fields);
     remove_where(fields, |name| {
@@ -274,7 +291,9 @@ pub fn frames_or_routes(name: &HeaderName) -> bool {
 /// RFC 9113 §8.2.2: no connection-specific field, and `TE` only as `trailers`.
 fn is_http2(fields: &HeaderMap) -> bool {
     let te = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"trailers");
-    CONNECTION_SPECIFIC.iter().all(|name| !fields.contains_key(name))
+    CONNECTION_SPECIFIC
+        .iter()
+        .all(|name| !fields.contains_key(name))
         && fields.get_all(header::TE).iter().all(te)
 }
 
@@ -336,7 +355,8 @@ fn is_hop_by_hop(name: &str) -> bool {
     is_one_of(&HOP_BY_HOP, &HOP_BY_HOP_SHAPES, name)
 }
 
-/// By first letter, the lengths of names that begin with it, each a bit: for nearly every other name that settles it.
+/// By first letter, the lengths of names that begin with it, each a bit: for nearly every other
+/// name that settles it.
 type Shapes = [u64; 32];
 
 const fn shapes(names: &[&str]) -> Shapes {
@@ -362,7 +382,10 @@ fn is_one_of(names: &[&str], shapes: &Shapes, name: &str) -> bool {
 
 fn is_end_to_end(name: &HeaderName) -> bool {
     let name = name.as_str();
-    END_TO_END.contains(&name) || END_TO_END_FAMILIES.iter().any(|family| name.starts_with(family))
+    END_TO_END.contains(&name)
+        || END_TO_END_FAMILIES
+            .iter()
+            .any(|family| name.starts_with(family))
 }
 
 fn remove_where(fields: &mut HeaderMap, condition: impl Fn(&str) -> bool) {
@@ -432,7 +455,9 @@ const END_TO_END: [&str; 22] = [
     "prefer",
 ];
 
-const END_TO_END_FAMILIES: [&str; 7] = ["content-", "x-amz-", "x-goog-", "x-ms-", "if-", "sec-", "grpc-"];
+const END_TO_END_FAMILIES: [&str; 7] = [
+    "content-", "x-amz-", "x-goog-", "x-ms-", "if-", "sec-", "grpc-",
+];
 
 /// Have one value (RFC 9110 and kin), or name one identity.
 const SINGLE: [&str; 28] = [
@@ -466,7 +491,8 @@ const SINGLE: [&str; 28] = [
     "sec-websocket-key",
 ];
 
-/// By which frameworks and proxies take another method, path, host, scheme or peer (F09 and F10 of the threat catalogue).
+/// By which frameworks and proxies take another method, path, host, scheme or peer (F09 and F10 of
+/// the threat catalogue).
 const OVERRIDES: [&str; 27] = [
     "x-http-method-override",
     "x-http-method",
@@ -494,7 +520,8 @@ const OVERRIDES: [&str; 27] = [
     "forwarded-for",
     "front-end-https",
     "x-scheme",
-    // To CGI origins it is the variable `HTTP_PROXY`, by which their own requests go through a proxy (httpoxy).
+    // To CGI origins it is the variable `HTTP_PROXY`, by which their own requests go through a
+    // proxy (httpoxy).
     "proxy",
 ];
 

@@ -64,7 +64,9 @@ fn end_to_end_fields_cannot_be_nominated() {
     let mut fields: HeaderMap = map(&kept.map(|name| (name, "v")));
     fields.insert(
         "connection",
-        HeaderValue::from_static("Authorization, Host, X-Amz-Date, Cookie, content-type, x-api-key"),
+        HeaderValue::from_static(
+            "Authorization, Host, X-Amz-Date, Cookie, content-type, x-api-key",
+        ),
     );
     strip_hop_by_hop(&mut fields);
     assert_eq!(names(&fields), kept);
@@ -107,7 +109,10 @@ fn a_field_with_one_value_stands_once() {
         Err(FieldsMalformed::Framing)
     );
     assert_eq!(
-        check(&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")]),
+        check(&[
+            ("transfer-encoding", "chunked"),
+            ("transfer-encoding", "chunked")
+        ]),
         Err(FieldsMalformed::Framing)
     );
     assert_eq!(
@@ -203,7 +208,12 @@ fn the_proxy_of_cgi_programs_is_removed() {
 fn fields_are_bounded() {
     let many = |count: usize| {
         (0..count)
-            .map(|_| (HeaderName::from_static("x-a"), HeaderValue::from_static("v")))
+            .map(|_| {
+                (
+                    HeaderName::from_static("x-a"),
+                    HeaderValue::from_static("v"),
+                )
+            })
             .collect::<HeaderMap>()
     };
     assert_eq!(check(&many(100), Version::HTTP_11), Ok(()));

@@ -21,7 +21,8 @@ pub struct Host {
 /// Why bytes are not a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HostMalformed {
-    /// An empty host or label, a second trailing dot, brackets on a name, or a label or name that is too long.
+    /// An empty host or label, a second trailing dot, brackets on a name, or a label or name that
+    /// is too long.
     #[error("the host is not a name or an address")]
     Syntax,
     /// A byte that no host holds: userinfo, percent, space, control, separators.
@@ -53,8 +54,9 @@ impl HostMalformed {
 impl Host {
     /// Reads a host from bytes that the client wrote, in any spelling, into the canonical one.
     ///
-    /// Takes a name, an IPv4 address in any form that `inet_aton` takes, or an IPv6 address with or without brackets. An
-    /// IPv4-mapped IPv6 address becomes the IPv4 address. One trailing dot is dropped.
+    /// Takes a name, an IPv4 address in any form that `inet_aton` takes, or an IPv6 address with or
+    /// without brackets. An IPv4-mapped IPv6 address becomes the IPv4 address. One trailing dot is
+    /// dropped.
     ///
     /// # Errors
     /// By cause, see [`HostMalformed`].
@@ -102,7 +104,8 @@ impl Host {
         self.ip
     }
 
-    /// The host and then each of its parent domains: `api.github.com`, `github.com`, `com`; an address yields only itself.
+    /// The host and then each of its parent domains: `api.github.com`, `github.com`, `com`; an
+    /// address yields only itself.
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         let is_name = self.ip.is_none();
         std::iter::successors(Some(self.as_str()), move |domain| {
@@ -141,7 +144,8 @@ impl FromStr for Host {
     }
 }
 
-/// RFC 4291 text without brackets. RFC 6874 zones are refused: they choose an interface of this machine.
+/// RFC 4291 text without brackets. RFC 6874 zones are refused: they choose an interface of this
+/// machine.
 fn v6(inner: &[u8]) -> Result<Host, HostMalformed> {
     let text = std::str::from_utf8(inner).map_err(|_| HostMalformed::Charset)?;
     if text.contains('%') {
@@ -160,7 +164,8 @@ fn name(bytes: &[u8]) -> Result<Host, HostMalformed> {
         return Err(HostMalformed::Charset);
     }
     let mapped = a_labels(bytes)?;
-    // UTS 46 maps some characters to ASCII ones (full width, `℀`), so the result is checked as if it had been written so.
+    // UTS 46 maps some characters to ASCII ones (full width, `℀`), so the result is checked as if
+    // it had been written so.
     if !mapped.bytes().all(is_name_byte) {
         return Err(HostMalformed::Idna);
     }
@@ -177,7 +182,8 @@ fn name(bytes: &[u8]) -> Result<Host, HostMalformed> {
     }
 }
 
-/// Lower case and A-labels. The long way is taken only by names that are, or claim to be, internationalised.
+/// Lower case and A-labels. The long way is taken only by names that are, or claim to be,
+/// internationalised.
 fn a_labels(bytes: &[u8]) -> Result<Cow<'_, str>, HostMalformed> {
     let text = std::str::from_utf8(bytes).map_err(|_| HostMalformed::Idna)?;
     let international = !bytes.is_ascii()
@@ -195,7 +201,8 @@ fn a_labels(bytes: &[u8]) -> Result<Cow<'_, str>, HostMalformed> {
     Ok(Cow::Borrowed(text))
 }
 
-/// RFC 1123 letters, digits and hyphens, and the underscore that service names and some buckets use.
+/// RFC 1123 letters, digits and hyphens, and the underscore that service names and some buckets
+/// use.
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
 }
@@ -204,8 +211,8 @@ fn is_label(label: &str) -> bool {
     (1..=LONGEST_LABEL).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
 }
 
-/// The address that `inet_aton` reads from a name; a name whose last label is a number and that is no address is refused,
-/// because resolvers differ on it.
+/// The address that `inet_aton` reads from a name; a name whose last label is a number and that is
+/// no address is refused, because resolvers differ on it.
 fn ipv4(text: &str) -> Result<Option<Ipv4Addr>, HostMalformed> {
     let last = text.rsplit('.').next().unwrap_or(text);
     let numeric = last.bytes().all(|b| b.is_ascii_digit())
@@ -217,7 +224,8 @@ fn ipv4(text: &str) -> Result<Option<Ipv4Addr>, HostMalformed> {
     let mut parts = [0_u32; 4];
     let mut count = 0;
     for part in text.split('.') {
-        *parts.get_mut(count).ok_or(HostMalformed::Ipv4)? = number(part).ok_or(HostMalformed::Ipv4)?;
+        *parts.get_mut(count).ok_or(HostMalformed::Ipv4)? =
+            number(part).ok_or(HostMalformed::Ipv4)?;
         count += 1;
     }
     // The last part fills what the others leave: `127.1` is 127.0.0.1.
@@ -281,7 +289,10 @@ mod tests {
         }
         assert_eq!(parsed("bücher.example"), "xn--bcher-kva.example");
         assert_eq!(parsed("XN--BCHER-KVA.example"), "xn--bcher-kva.example");
-        assert_eq!(parsed("_dmarc.good_bucket.example"), "_dmarc.good_bucket.example");
+        assert_eq!(
+            parsed("_dmarc.good_bucket.example"),
+            "_dmarc.good_bucket.example"
+        );
         assert_eq!(parsed("r3---sn-4g5e.example"), "r3---sn-4g5e.example");
     }
 

@@ -22,15 +22,19 @@ impl MethodRefused {
 
 /// Says whether a method may go to policy.
 ///
-/// Methods are case-sensitive (RFC 9110 §9.1), and yet many origins read `get` as `GET`; so only `[A-Z][A-Z0-9_-]*` passes,
-/// which holds every registered method. `TRACE` would reflect credentials (RFC 9110 §9.3.8).
+/// Methods are case-sensitive (RFC 9110 §9.1), and yet many origins read `get` as `GET`; so only
+/// `[A-Z][A-Z0-9_-]*` passes, which holds every registered method. `TRACE` would reflect
+/// credentials (RFC 9110 §9.3.8).
 ///
 /// # Errors
-/// [`MethodRefused::Malformed`] means a bad request, [`MethodRefused::Prohibited`] a denial whatever the policy says.
+/// [`MethodRefused::Malformed`] means a bad request, [`MethodRefused::Prohibited`] a denial
+/// whatever the policy says.
 pub fn check(method: &Method) -> Result<(), MethodRefused> {
     let token = method.as_str().as_bytes();
     let plain = |b: &u8| b.is_ascii_uppercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
-    if token.len() > LONGEST || !token.first().is_some_and(u8::is_ascii_uppercase) || !token.iter().all(plain)
+    if token.len() > LONGEST
+        || !token.first().is_some_and(u8::is_ascii_uppercase)
+        || !token.iter().all(plain)
     {
         return Err(MethodRefused::Malformed);
     }

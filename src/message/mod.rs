@@ -1,7 +1,8 @@
 //! The message: what a request says, in the one canonical form that is judged and then forwarded.
 //!
-//! Everything here is pure. A host, a target or a field is read once, from bytes, by the functions of this room; policy,
-//! certificates, name resolution, dialling and audit all use the result, so no two of them can read a name differently.
+//! Everything here is pure. A host, a target or a field is read once, from bytes, by the functions
+//! of this room; policy, certificates, name resolution, dialling and audit all use the result, so
+//! no two of them can read a name differently.
 
 pub mod agree;
 mod authority;
@@ -26,8 +27,8 @@ pub use pattern::{HostPattern, OriginMalformed, OriginPattern};
 pub use place::{Place, PlaceMalformed};
 pub use route::{Route, RouteMalformed};
 pub use taken::{
-    Taken, TakenMalformed, TakenPart, credential_protocol, folded_parameter, is_credential_parameter,
-    sounds_like_credential,
+    Taken, TakenMalformed, TakenPart, credential_protocol, folded_parameter,
+    is_credential_parameter, sounds_like_credential,
 };
 pub use target::{EncodedSlash, RequestTarget, TargetMalformed};
 
@@ -107,7 +108,8 @@ pub struct Reading {
 }
 
 impl RequestHead {
-    /// Whether this is a gRPC call, which needs HTTP/2 and trailers on both legs (gRPC over HTTP/2, "Requests").
+    /// Whether this is a gRPC call, which needs HTTP/2 and trailers on both legs (gRPC over HTTP/2,
+    /// "Requests").
     #[must_use]
     pub fn is_grpc(&self) -> bool {
         let kind = self.content_type();
@@ -115,8 +117,8 @@ impl RequestHead {
             .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
     }
 
-    /// Whether it must go on by HTTP/2: gRPC, and event streams that flow both ways at once (Amazon Transcribe, "Setting up
-    /// an HTTP/2 stream").
+    /// Whether it must go on by HTTP/2: gRPC, and event streams that flow both ways at once (Amazon
+    /// Transcribe, "Setting up an HTTP/2 stream").
     #[must_use]
     pub fn needs_http2(&self) -> bool {
         let streams = || {
@@ -133,7 +135,8 @@ impl RequestHead {
     }
 }
 
-/// Shows field names and never their values, because a head may carry a secret after it was credentialed.
+/// Shows field names and never their values, because a head may carry a secret after it was
+/// credentialed.
 impl fmt::Debug for RequestHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestHead")

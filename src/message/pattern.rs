@@ -97,7 +97,8 @@ impl HostPattern {
     }
 }
 
-/// Reads `https://host`, `https://*.domain`, `http://127.0.0.1:8080`; without a scheme it is `https`.
+/// Reads `https://host`, `https://*.domain`, `http://127.0.0.1:8080`; without a scheme it is
+/// `https`.
 impl FromStr for OriginPattern {
     type Err = OriginMalformed;
 
@@ -108,7 +109,9 @@ impl FromStr for OriginPattern {
             Some(_) => return Err(OriginMalformed(())),
             None => (Scheme::Https, text),
         };
-        let (below, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
+        let (below, rest) = rest
+            .strip_prefix("*.")
+            .map_or((false, rest), |rest| (true, rest));
         let authority = Authority::parse(rest.as_bytes(), Some(scheme.default_port()))
             .map_err(|_| OriginMalformed(()))?;
         if below && authority.host.ip().is_some() {

@@ -7,8 +7,8 @@ use http::HeaderName;
 
 /// Where in a request a credential may stand; anywhere else a phantom is never replaced.
 ///
-/// Its text form is what configuration and audit records use: `header:authorization:Bearer`, `header:x-api-key`,
-/// `basic:user`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`.
+/// Its text form is what configuration and audit records use: `header:authorization:Bearer`,
+/// `header:x-api-key`, `basic:user`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Place {
@@ -16,7 +16,8 @@ pub enum Place {
     Header {
         /// The field.
         name: HeaderName,
-        /// The word before the credential (`Bearer`, `token`), compared without regard to case; `None` is the whole value.
+        /// The word before the credential (`Bearer`, `token`), compared without regard to case;
+        /// `None` is the whole value.
         scheme: Option<String>,
     },
     /// The user of `Authorization: Basic` (RFC 7617), decoded.

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 /// A path and what lies below it; `*` stands for one segment.
 ///
-/// It serves to restrain, so it holds every reading that an origin may have of a path: letter case, doubled slashes, parameters
-/// of segments, and slashes that are kept encoded.
+/// It serves to restrain, so it holds every reading that an origin may have of a path: letter case,
+/// doubled slashes, parameters of segments, and slashes that are kept encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route(Vec<Box<str>>);
 
@@ -57,7 +57,9 @@ impl FromStr for Route {
 
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|segment| write!(f, "/{segment}"))
+        self.0
+            .iter()
+            .try_for_each(|segment| write!(f, "/{segment}"))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Where a service takes a credential of any kind: what stands there and is no phantom is somebody else's.
+//! Where a service takes a credential of any kind: what stands there and is no phantom is somebody
+//! else's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,9 +11,9 @@ use super::route::{Route, RouteMalformed};
 
 /// One place in which a service takes a credential, whether or not one of ours may stand there.
 ///
-/// Its text form: `header:deploy-token`, `query:token`, `cookie:d`, `form:token`, `path:/api/webhooks/*/*`. `form` is a
-/// member of the content, be that a form or a JSON object. All but `path` may be for some paths alone:
-/// `form:token@/api/v4/projects/*/trigger/pipeline`.
+/// Its text form: `header:deploy-token`, `query:token`, `cookie:d`, `form:token`,
+/// `path:/api/webhooks/*/*`. `form` is a member of the content, be that a form or a JSON object.
+/// All but `path` may be for some paths alone: `form:token@/api/v4/projects/*/trigger/pipeline`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     /// What holds it.
@@ -109,11 +110,15 @@ impl fmt::Display for Taken {
     }
 }
 
-/// The name of a parameter in the reading in which most spellings are one: origins take `Token`, `token[]`, `$token` and
-/// `private.token` for `token` and `private_token`.
+/// The name of a parameter in the reading in which most spellings are one: origins take `Token`,
+/// `token[]`, `$token` and `private.token` for `token` and `private_token`.
 pub fn folded_parameter(name: &str) -> String {
     let name = name.trim().trim_start_matches(['$', '.']);
-    let name = name.split(['[', '\0']).next().unwrap_or_default().trim_end();
+    let name = name
+        .split(['[', '\0'])
+        .next()
+        .unwrap_or_default()
+        .trim_end();
     let fold = |c: char| match c {
         '-' | '.' | ' ' | '+' => '_',
         c => c.to_ascii_lowercase(),
@@ -123,8 +128,8 @@ pub fn folded_parameter(name: &str) -> String {
 
 /// Whether a field of this name holds a credential by the sound of it, at whatever service.
 ///
-/// A list of names is never whole, so the last words of the name decide: `x-anything-token` is one. What ends so and is none
-/// is listed.
+/// A list of names is never whole, so the last words of the name decide: `x-anything-token` is one.
+/// What ends so and is none is listed.
 pub fn sounds_like_credential(name: &str) -> bool {
     let start = name.bytes().rposition(|byte| !byte.is_ascii_alphanumeric());
     let last = &name[start.map_or(0, |at| at + 1)..];
@@ -143,7 +148,8 @@ pub fn sounds_like_credential(name: &str) -> bool {
     sounds || CREDENTIALS.contains(&name.as_ref())
 }
 
-/// Whether a query parameter holds a credential by its name; with `in_doubt`, also one that is something else elsewhere.
+/// Whether a query parameter holds a credential by its name; with `in_doubt`, also one that is
+/// something else elsewhere.
 pub fn is_credential_parameter(folded: &str, in_doubt: bool) -> bool {
     PARAMETERS.contains(&folded) || (in_doubt && DOUBTFUL_PARAMETERS.contains(&folded))
 }
@@ -156,7 +162,9 @@ pub fn credential_protocol(protocols: &str) -> Option<&str> {
             let start = protocol.get(..word.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(word))
         };
-        let follows = PROTOCOLS.iter().any(|word| before.eq_ignore_ascii_case(word));
+        let follows = PROTOCOLS
+            .iter()
+            .any(|word| before.eq_ignore_ascii_case(word));
         if follows || PROTOCOL_BEGINNINGS.iter().any(begins) {
             return Some(protocol);
         }
@@ -212,7 +220,8 @@ const CREDENTIALS: [&str; 5] = [
     "cf-access-client-id",
 ];
 
-/// They sound so, and are none: what browsers and clients repeat against forged requests, and where a list goes on.
+/// They sound so, and are none: what browsers and clients repeat against forged requests, and where
+/// a list goes on.
 const NO_CREDENTIALS: [&str; 12] = [
     "x-csrf-token",
     "x-xsrf-token",
@@ -328,7 +337,12 @@ mod tests {
         ] {
             assert_eq!(folded_parameter(name), "token", "{name}");
         }
-        for name in ["private_token", "private.token", "private token", "PRIVATE-TOKEN"] {
+        for name in [
+            "private_token",
+            "private.token",
+            "private token",
+            "PRIVATE-TOKEN",
+        ] {
             assert_eq!(folded_parameter(name), "private_token", "{name}");
         }
         assert_ne!(folded_parameter("tokens"), "token");
@@ -351,7 +365,11 @@ mod tests {
         ] {
             assert_eq!(credential_protocol(text), Some(found), "{text}");
         }
-        for text in ["", "graphql-transport-ws", "realtime, openai-beta.realtime-v1"] {
+        for text in [
+            "",
+            "graphql-transport-ws",
+            "realtime, openai-beta.realtime-v1",
+        ] {
             assert_eq!(credential_protocol(text), None, "{text}");
         }
     }

@@ -12,23 +12,24 @@ use super::canonical::{canonical, is_plain, may_stand_in_query};
 /// What an encoded slash in a path means for an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum EncodedSlash {
-    /// `%2f` is refused, and so is a twice encoded dot, slash or backslash: an origin that decodes once more than we do
-    /// would see another path than was judged.
+    /// `%2f` is refused, and so is a twice encoded dot, slash or backslash: an origin that decodes
+    /// once more than we do would see another path than was judged.
     #[default]
     Refuse,
     /// `%2f` stays, as data within one segment; for origins known to take it so (npm, GitLab).
     Keep,
-    /// The path is the key of an object (S3): nothing is resolved, since `.` and `..` are names there, and `%2f` is the
-    /// slash that it encodes, since the origin takes both for one key.
+    /// The path is the key of an object (S3): nothing is resolved, since `.` and `..` are names
+    /// there, and `%2f` is the slash that it encodes, since the origin takes both for one key.
     Key,
 }
 
 /// A canonical origin-form target: an absolute path and an optional query.
 ///
-/// The canonical form: dot segments resolved (RFC 3986 §5.2.4), unreserved characters decoded once, other escapes in upper
-/// case, and characters that no URI may hold escaped. Doubled slashes stay, because object keys may hold them: they are
-/// judged and forwarded as they are, and [`RequestTarget::has_empty_segment`] tells of them. In a query a bare `;` becomes
-/// `%3B`, so that an origin for which it separates parameters cannot see one that was not judged.
+/// The canonical form: dot segments resolved (RFC 3986 §5.2.4), unreserved characters decoded once,
+/// other escapes in upper case, and characters that no URI may hold escaped. Doubled slashes stay,
+/// because object keys may hold them: they are judged and forwarded as they are, and
+/// [`RequestTarget::has_empty_segment`] tells of them. In a query a bare `;` becomes `%3B`, so that
+/// an origin for which it separates parameters cannot see one that was not judged.
 ///
 /// Two are equal whose canonical forms are.
 #[derive(Clone)]
@@ -64,10 +65,12 @@ pub enum TargetMalformed {
     /// More than 1,000 query parameters.
     #[error("the query has more than 1,000 parameters")]
     TooManyParameters,
-    /// A control, a space, a backslash, `#` or a non-ASCII byte stands bare, or an encoded control or backslash in the path.
+    /// A control, a space, a backslash, `#` or a non-ASCII byte stands bare, or an encoded control
+    /// or backslash in the path.
     #[error("the request target holds a character that it may not hold")]
     Character,
-    /// A `%` without two hexadecimal digits, or escapes that are not UTF-8 (which takes in overlong forms).
+    /// A `%` without two hexadecimal digits, or escapes that are not UTF-8 (which takes in overlong
+    /// forms).
     #[error("the request target holds a broken escape")]
     Escape,
     /// An encoded slash, or a dot, slash or backslash that is encoded twice.
@@ -110,19 +113,22 @@ impl RequestTarget {
     /// Parsing the canonical form again changes nothing.
     ///
     /// # Errors
-    /// By cause, see [`TargetMalformed`]; asterisk-form and authority-form are [`TargetMalformed::Form`].
+    /// By cause, see [`TargetMalformed`]; asterisk-form and authority-form are
+    /// [`TargetMalformed::Form`].
     pub fn parse(bytes: &[u8], slashes: EncodedSlash) -> Result<RequestTarget, TargetMalformed> {
         check_shape(bytes)?;
         if is_plain(bytes) {
             return RequestTarget::from_canonical(bytes.to_vec());
         }
         let target = RequestTarget::from_canonical(canonical(bytes, slashes)?)?;
-        // What the parser of the HTTP library does not take was not signed by a client that uses one.
+        // What the parser of the HTTP library does not take was not signed by a client that uses
+        // one.
         let sent = PathAndQuery::try_from(bytes).ok();
         Ok(target.sent_as(sent))
     }
 
-    /// Reads what an HTTP library already split off, without copying it if it is canonical as it stands.
+    /// Reads what an HTTP library already split off, without copying it if it is canonical as it
+    /// stands.
     ///
     /// # Errors
     /// As [`RequestTarget::parse`].
@@ -142,8 +148,8 @@ impl RequestTarget {
         Ok(canonical.sent_as(Some(target.clone())))
     }
 
-    /// The target as the client wrote it, where that is not the canonical form: for a look at what the client signed, and for
-    /// nothing else. It is neither judged nor forwarded.
+    /// The target as the client wrote it, where that is not the canonical form: for a look at what
+    /// the client signed, and for nothing else. It is neither judged nor forwarded.
     pub(crate) fn as_sent(&self) -> Option<RequestTarget> {
         let canonical = PathAndQuery::clone(self.sent.as_ref()?);
         Some(RequestTarget {
@@ -178,13 +184,15 @@ impl RequestTarget {
         self.canonical
     }
 
-    /// The parameters of the query in order, decoded as form data (`+` is a space); a name may repeat, a value be empty.
+    /// The parameters of the query in order, decoded as form data (`+` is a space); a name may
+    /// repeat, a value be empty.
     pub fn query_pairs(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
         self.raw_pairs()
             .map(|(name, value)| (decoded(name), decoded(value)))
     }
 
-    /// The segments of the path in order, still escaped; a doubled or trailing slash yields an empty one.
+    /// The segments of the path in order, still escaped; a doubled or trailing slash yields an
+    /// empty one.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.path()[1..].split('/')
     }
@@ -194,13 +202,14 @@ impl RequestTarget {
         self.path().contains("//")
     }
 
-    /// Whether the query asks the origin to treat the request as another method (`_method`, `$httpMethod` and kin).
+    /// Whether the query asks the origin to treat the request as another method (`_method`,
+    /// `$httpMethod` and kin).
     pub fn overrides_method(&self) -> bool {
         self.has_parameter(&METHOD_PARAMETERS)
     }
 
-    /// Whether the query asks the origin to read other fields than those that were judged (`$httpHeaders`, `$ct`): among them
-    /// may be `Authorization`.
+    /// Whether the query asks the origin to read other fields than those that were judged
+    /// (`$httpHeaders`, `$ct`): among them may be `Authorization`.
     pub fn overrides_fields(&self) -> bool {
         self.has_parameter(&FIELD_PARAMETERS)
     }
@@ -210,13 +219,20 @@ impl RequestTarget {
             .any(|(name, _)| names.iter().any(|known| name.eq_ignore_ascii_case(known)))
     }
 
-    /// The same target with the value of the parameter at `index` (as [`RequestTarget::query_pairs`] counts) replaced.
+    /// The same target with the value of the parameter at `index` (as
+    /// [`RequestTarget::query_pairs`] counts) replaced.
     ///
-    /// The value is escaped so that it stays one value whatever it holds, and the result is checked like a target from a client.
+    /// The value is escaped so that it stays one value whatever it holds, and the result is checked
+    /// like a target from a client.
     ///
     /// # Errors
-    /// [`TargetMalformed::NoSuchPart`] if there is no such parameter, [`TargetMalformed::TooLong`] if the result is too long.
-    pub fn with_query_value(&self, index: usize, value: &str) -> Result<RequestTarget, TargetMalformed> {
+    /// [`TargetMalformed::NoSuchPart`] if there is no such parameter, [`TargetMalformed::TooLong`]
+    /// if the result is too long.
+    pub fn with_query_value(
+        &self,
+        index: usize,
+        value: &str,
+    ) -> Result<RequestTarget, TargetMalformed> {
         let query = self.query().ok_or(TargetMalformed::NoSuchPart)?;
         let start = part(query, b'&', index).ok_or(TargetMalformed::NoSuchPart)?;
         let pair = &query[start.clone()];
@@ -226,12 +242,17 @@ impl RequestTarget {
         self.again(format!("{}?{before}{name}={value}{after}", self.path()))
     }
 
-    /// The same target with the path segment at `index` (as [`RequestTarget::segments`] counts) replaced.
+    /// The same target with the path segment at `index` (as [`RequestTarget::segments`] counts)
+    /// replaced.
     ///
     /// # Errors
-    /// As [`RequestTarget::with_query_value`], and [`TargetMalformed::DotSegment`] or [`TargetMalformed::EncodedSlash`] if
-    /// the value would change the shape of the path.
-    pub fn with_segment(&self, index: usize, value: &str) -> Result<RequestTarget, TargetMalformed> {
+    /// As [`RequestTarget::with_query_value`], and [`TargetMalformed::DotSegment`] or
+    /// [`TargetMalformed::EncodedSlash`] if the value would change the shape of the path.
+    pub fn with_segment(
+        &self,
+        index: usize,
+        value: &str,
+    ) -> Result<RequestTarget, TargetMalformed> {
         if value.contains(['/', '\\']) {
             return Err(TargetMalformed::EncodedSlash);
         }
@@ -240,7 +261,10 @@ impl RequestTarget {
         }
         let path = &self.path()[1..];
         let range = part(path, b'/', index).ok_or(TargetMalformed::NoSuchPart)?;
-        let query = self.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let query = self
+            .query()
+            .map(|query| format!("?{query}"))
+            .unwrap_or_default();
         let value = utf8_percent_encode(value, SEGMENT);
         self.again(format!(
             "/{}{value}{}{query}",
@@ -252,8 +276,8 @@ impl RequestTarget {
     /// The same path, byte for byte, with another query, which must be escaped already.
     ///
     /// # Errors
-    /// [`TargetMalformed::TooLong`], [`TargetMalformed::TooManyParameters`], or [`TargetMalformed::Character`] for a query
-    /// that holds what no query may.
+    /// [`TargetMalformed::TooLong`], [`TargetMalformed::TooManyParameters`], or
+    /// [`TargetMalformed::Character`] for a query that holds what no query may.
     pub fn with_query(&self, query: &str) -> Result<RequestTarget, TargetMalformed> {
         let text = format!("{}?{query}", self.path());
         check_shape(text.as_bytes())?;
@@ -293,7 +317,11 @@ impl RequestTarget {
 impl fmt::Debug for RequestTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let query = if self.query().is_some() { "?…" } else { "" };
-        write!(f, "RequestTarget({} segments{query})", self.segments().count())
+        write!(
+            f,
+            "RequestTarget({} segments{query})",
+            self.segments().count()
+        )
     }
 }
 
@@ -340,7 +368,8 @@ const METHOD_PARAMETERS: [&str; 5] = [
     "x-http-method-override",
     "x-http-method",
 ];
-/// Names by which Google's services take fields from a query (Cloud APIs, "System parameters"; Closure's `HttpCors`).
+/// Names by which Google's services take fields from a query (Cloud APIs, "System parameters";
+/// Closure's `HttpCors`).
 const FIELD_PARAMETERS: [&str; 4] = ["$httpHeaders", "$.httpHeaders", "$ct", "$.ct"];
 /// RFC 9110 §4.1 asks for 8,000 at least.
 const LONGEST: usize = 8192;

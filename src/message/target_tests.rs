@@ -126,7 +126,13 @@ fn an_encoded_slash_passes_only_where_it_is_kept() {
         assert_eq!(parsed(text), "!EncodedSlash", "{text}");
     }
     assert_eq!(parsed_with(b"/@a%2fb", EncodedSlash::Keep), "/@a%2Fb");
-    for text in ["/a%252fb", "/a%2F%255cb", "/a%25252fb", "/a%252500", "/a%25250a"] {
+    for text in [
+        "/a%252fb",
+        "/a%2F%255cb",
+        "/a%25252fb",
+        "/a%252500",
+        "/a%25250a",
+    ] {
         assert_eq!(
             parsed_with(text.as_bytes(), EncodedSlash::Keep),
             "!EncodedSlash",
@@ -134,7 +140,10 @@ fn an_encoded_slash_passes_only_where_it_is_kept() {
         );
     }
     assert_eq!(parsed_with(b"/..%2fb", EncodedSlash::Keep), "!DotSegment");
-    assert_eq!(parsed_with(b"/a%2f%2e%2e%2fb", EncodedSlash::Keep), "!DotSegment");
+    assert_eq!(
+        parsed_with(b"/a%2f%2e%2e%2fb", EncodedSlash::Keep),
+        "!DotSegment"
+    );
     assert_eq!(parsed("/?a=%2f"), "/?a=%2F");
 }
 
@@ -206,8 +215,11 @@ fn length_and_parameters_are_bounded() {
 
 #[test]
 fn a_query_is_an_ordered_multimap() {
-    let target =
-        RequestTarget::parse(b"/?repo=ok&repo=b%61d+x&=v&empty&%72epo=3", EncodedSlash::Refuse).unwrap();
+    let target = RequestTarget::parse(
+        b"/?repo=ok&repo=b%61d+x&=v&empty&%72epo=3",
+        EncodedSlash::Refuse,
+    )
+    .unwrap();
     let pairs: Vec<_> = target
         .query_pairs()
         .map(|(n, v)| (n.into_owned(), v.into_owned()))
@@ -268,14 +280,30 @@ fn a_replaced_value_stays_one_value() {
         "/p/x?a=1&key=s%26c%3Dr%23t%2F..%2F&b=2"
     );
     assert_eq!(replaced.query_pairs().nth(1).unwrap().1, "s&c=r#t/../");
-    assert_eq!(target.with_query_value(3, "x"), Err(TargetMalformed::NoSuchPart));
     assert_eq!(
-        target.with_segment(1, "s:é").unwrap().path_and_query().as_str(),
+        target.with_query_value(3, "x"),
+        Err(TargetMalformed::NoSuchPart)
+    );
+    assert_eq!(
+        target
+            .with_segment(1, "s:é")
+            .unwrap()
+            .path_and_query()
+            .as_str(),
         "/p/s:%C3%A9?a=1&key=PH&b=2"
     );
-    assert_eq!(target.with_segment(0, ".."), Err(TargetMalformed::DotSegment));
-    assert_eq!(target.with_segment(0, "a/b"), Err(TargetMalformed::EncodedSlash));
-    assert_eq!(target.with_segment(2, "x"), Err(TargetMalformed::NoSuchPart));
+    assert_eq!(
+        target.with_segment(0, ".."),
+        Err(TargetMalformed::DotSegment)
+    );
+    assert_eq!(
+        target.with_segment(0, "a/b"),
+        Err(TargetMalformed::EncodedSlash)
+    );
+    assert_eq!(
+        target.with_segment(2, "x"),
+        Err(TargetMalformed::NoSuchPart)
+    );
     assert!(!format!("{replaced:?}").contains("s%26c"));
 }
 
@@ -291,7 +319,11 @@ fn an_objects_key_is_resolved_in_nothing_and_has_one_form() {
         ("/b/a;b%5Cc%0A?x=%2f", "/b/a;b%5Cc%0A?x=%2F"),
         ("/b/[x]{y}", "/b/%5Bx%5D%7By%7D"),
     ] {
-        assert_eq!(parsed_with(text.as_bytes(), EncodedSlash::Key), form, "{text}");
+        assert_eq!(
+            parsed_with(text.as_bytes(), EncodedSlash::Key),
+            form,
+            "{text}"
+        );
     }
     for text in ["/b/%00", "/b/%c0%ae", "/b/%zz", "/b/a b"] {
         assert!(

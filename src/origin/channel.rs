@@ -28,13 +28,15 @@ use crate::message::{Origin, RequestHead, Scheme};
 
 /// What an HTTP/2 origin may send of one answer that its client does not take yet, in bytes.
 const STREAM_WINDOW: u32 = 512 << 10;
-/// The same for all answers on a connection: room for 256 whole streams, so that answers that nobody reads never stop the others.
+/// The same for all answers on a connection: room for 256 whole streams, so that answers that
+/// nobody reads never stop the others.
 const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
 /// Read of an HTTP/1.1 origin at once, in bytes: what is held of each answer is a few times this.
 const READ_BUFFER: usize = 64 << 10;
 /// An answer's head may be this long, in bytes (threats P05).
 const ANSWER_HEAD: usize = 64 << 10;
-/// How long a request's content waits for the origin's 100 (RFC 9110 §10.1.1: a client may not wait for ever).
+/// How long a request's content waits for the origin's 100 (RFC 9110 §10.1.1: a client may not wait
+/// for ever).
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
 /// The origin side of one runtime thread.
@@ -113,7 +115,8 @@ impl Origins {
         self.0.pool.sweep();
     }
 
-    /// A channel for an authorized and verified exchange: a pooled one, or a new one to a vetted address.
+    /// A channel for an authorized and verified exchange: a pooled one, or a new one to a vetted
+    /// address.
     ///
     /// No name is resolved and no packet is sent before this; cancelling it closes what it opened.
     ///
@@ -189,14 +192,17 @@ impl Inner {
         let offer = Offer::choose(protocol, key.needs_http2);
         let config = self.configurations.of(&key.identity, rule, offer)?;
         let stream = Patient::new(stream);
-        let stream = dial::handshake(stream, &key.origin.authority.host, config, &self.settings).await?;
+        let stream =
+            dial::handshake(stream, &key.origin.authority.host, config, &self.settings).await?;
         match (stream.get_ref().1.alpn_protocol(), offer) {
             (Some(b"h2"), Offer::Http2 | Offer::Both) => {
                 let sender = http2_over(stream).await?;
                 let place = self.pool.add(key.clone(), sender.clone(), remote);
                 Ok(Sender::Http2(sender, place))
             }
-            (Some(b"http/1.1") | None, Offer::Http1 | Offer::Both) => http1_over(stream, &key.origin).await,
+            (Some(b"http/1.1") | None, Offer::Http1 | Offer::Both) => {
+                http1_over(stream, &key.origin).await
+            }
             _ => Err(Error::Protocol),
         }
     }
@@ -259,13 +265,17 @@ impl Channel {
 
     /// Sends the credentialed request and gives the origin's answer as soon as its head is there.
     ///
-    /// A pooled connection that the origin had already closed is replaced once, provided that no byte of the request
-    /// had been written to it. Dropping the future resets the exchange on the origin's side.
+    /// A pooled connection that the origin had already closed is replaced once, provided that no
+    /// byte of the request had been written to it. Dropping the future resets the exchange on the
+    /// origin's side.
     ///
     /// # Errors
-    /// [`Error::WrongChannel`] where the exchange is not the one that the channel was opened for; otherwise by cause.
+    /// [`Error::WrongChannel`] where the exchange is not the one that the channel was opened for;
+    /// otherwise by cause.
     pub async fn forward(self, credentialed: Credentialed) -> Result<Forwarded, Error> {
-        if *credentialed.origin() != self.key.origin || *credentialed.identity() != self.key.identity {
+        if *credentialed.origin() != self.key.origin
+            || *credentialed.identity() != self.key.identity
+        {
             return Err(Error::WrongChannel);
         }
         let Self {
@@ -387,7 +397,11 @@ fn written(
     let mut request = Request::new(content);
     *request.method_mut() = method;
     *request.uri_mut() = uri;
-    *request.version_mut() = if http1 { Version::HTTP_11 } else { Version::HTTP_2 };
+    *request.version_mut() = if http1 {
+        Version::HTTP_11
+    } else {
+        Version::HTTP_2
+    };
     *request.headers_mut() = fields;
     if let Some(gate) = gate {
         let opens = gate.clone();
@@ -404,15 +418,16 @@ fn written(
     Ok(request)
 }
 
-/// Says anew what ended at the hop before: that this one takes trailers (RFC 9110 §10.1.4), without which gRPC's origins
-/// reset the stream.
+/// Says anew what ended at the hop before: that this one takes trailers (RFC 9110 §10.1.4), without
+/// which gRPC's origins reset the stream.
 fn announce_trailers(head: &mut RequestHead) {
     if head.is_grpc() {
         head.fields.insert(TE, HeaderValue::from_static("trailers"));
     }
 }
 
-/// hyper leaves content of unknown length away from methods that seldom have any, unless told (threats F11).
+/// hyper leaves content of unknown length away from methods that seldom have any, unless told
+/// (threats F11).
 fn needs_chunked(method: &Method, content: &Content) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
         && !content.is_empty()
@@ -463,7 +478,8 @@ struct Return {
     had_content: bool,
 }
 
-/// The content of an answer; its connection returns to the pool when both directions came to their proper end.
+/// The content of an answer; its connection returns to the pool when both directions came to their
+/// proper end.
 pub struct OriginBody {
     inner: Incoming,
     ended: bool,
@@ -531,7 +547,10 @@ mod tests {
 
     #[test]
     fn a_grpc_call_tells_its_origin_that_trailers_are_taken_and_no_other_request_does() {
-        for (kind, announced) in [("application/grpc+proto", true), ("application/json", false)] {
+        for (kind, announced) in [
+            ("application/grpc+proto", true),
+            ("application/json", false),
+        ] {
             let mut head = head(kind);
             announce_trailers(&mut head);
             assert_eq!(

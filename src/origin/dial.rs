@@ -31,20 +31,33 @@ pub(super) async fn addresses(
     resolver: &dyn Resolve,
 ) -> Result<Vec<SocketAddr>, Error> {
     if let Some(fixed) = rule.and_then(|rule| rule.connect) {
-        vet(fixed.ip(), fixed.port(), &[AddressRange::single(fixed.ip())]).map_err(Error::Prohibited)?;
+        vet(
+            fixed.ip(),
+            fixed.port(),
+            &[AddressRange::single(fixed.ip())],
+        )
+        .map_err(Error::Prohibited)?;
         return Ok(vec![fixed]);
     }
     let Authority { host, port } = &origin.authority;
     let found = match host.ip() {
         Some(address) => vec![address],
-        None => resolver.resolve(host.as_str()).await.map_err(Error::Unresolved)?,
+        None => resolver
+            .resolve(host.as_str())
+            .await
+            .map_err(Error::Unresolved)?,
     };
     let exceptions = rule.map_or(&[][..], |rule| &rule.exceptions);
     vetted(found, *port, exceptions)
 }
 
-/// The addresses that may be dialled. One prohibited address among public ones is left out, never tried (C03).
-fn vetted(found: Vec<IpAddr>, port: u16, exceptions: &[AddressRange]) -> Result<Vec<SocketAddr>, Error> {
+/// The addresses that may be dialled. One prohibited address among public ones is left out, never
+/// tried (C03).
+fn vetted(
+    found: Vec<IpAddr>,
+    port: u16,
+    exceptions: &[AddressRange],
+) -> Result<Vec<SocketAddr>, Error> {
     let mut refused = None;
     let mut kept = Vec::new();
     for address in found {
@@ -122,7 +135,9 @@ pub(super) async fn handshake<IO: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<TlsStream<IO>, Error> {
     let name = match host.ip() {
         Some(address) => ServerName::from(address),
-        None => ServerName::try_from(host.as_str().to_owned()).map_err(|_| Error::NotCertifiable)?,
+        None => {
+            ServerName::try_from(host.as_str().to_owned()).map_err(|_| Error::NotCertifiable)?
+        }
     };
     timeout(
         settings.handshake_timeout,

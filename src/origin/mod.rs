@@ -1,4 +1,5 @@
-//! Room: the origin side. Opens a vetted, verified channel to the authorized origin, and forwards on it.
+//! Room: the origin side. Opens a vetted, verified channel to the authorized origin, and forwards
+//! on it.
 
 mod channel;
 mod dial;
@@ -58,10 +59,12 @@ pub enum Error {
     /// The origin answered an upgrade wrongly (RFC 6455 §4.1).
     #[error("the origin's answer to the upgrade is invalid")]
     BadUpgrade,
-    /// The answer's content has a coding that cannot be undone, so a lent secret in it could not be found.
+    /// The answer's content has a coding that cannot be undone, so a lent secret in it could not be
+    /// found.
     #[error("the origin's answer has a content coding that cannot be undone")]
     Coding,
-    /// The answer came in a coding that was not asked for, and the session's share of memory to undo codings is used up.
+    /// The answer came in a coding that was not asked for, and the session's share of memory to
+    /// undo codings is used up.
     #[error("the session has too many answers in compressed form under way")]
     DecodingBudget,
 }

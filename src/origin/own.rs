@@ -1,5 +1,6 @@
-//! What the gateway asks for itself, at the operator's word and before any session: a package index's own page. No
-//! session's request comes this way, and no credential: a session's requests need an authorized channel.
+//! What the gateway asks for itself, at the operator's word and before any session: a package
+//! index's own page. No session's request comes this way, and no credential: a session's requests
+//! need an authorized channel.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const LONGEST: usize = 8 << 20;
 
 impl Origins {
-    /// Asks an origin for a page, over TLS and HTTP/1.1, its address vetted as any other; nothing is followed.
+    /// Asks an origin for a page, over TLS and HTTP/1.1, its address vetted as any other; nothing
+    /// is followed.
     ///
     /// # Errors
     /// [`Error`] by cause; [`Error::Protocol`] for an answer that is not 200 or longer than 8 MiB.
@@ -42,7 +44,8 @@ async fn ask(inner: &Inner, origin: &Origin, target: RequestTarget) -> Result<By
         .settings
         .rule(origin)
         .map(|index| (index, &inner.settings.rules[index]));
-    let addresses = dial::addresses(origin, rule.map(|(_, rule)| rule), inner.resolver.as_ref()).await?;
+    let addresses =
+        dial::addresses(origin, rule.map(|(_, rule)| rule), inner.resolver.as_ref()).await?;
     let stream = dial::connect(addresses, &inner.settings).await?;
     let session = SessionId::new("gateway").map_err(|_| Error::Protocol)?;
     let identity = Identity {

@@ -6,11 +6,13 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection whose write side may break and whose read side still tells what the peer said before it did.
+/// A connection whose write side may break and whose read side still tells what the peer said
+/// before it did.
 ///
-/// RFC 9112 §9.5 and RFC 9110 §10.1.1: an origin may answer before it has read a request's content, and close. What is
-/// written to it from then on fails, while its answer lies in the socket: so a write that fails is taken for done, and reading
-/// gives the answer, or an end that is an error where no answer came. Nothing can look whole by that which is not.
+/// RFC 9112 §9.5 and RFC 9110 §10.1.1: an origin may answer before it has read a request's content,
+/// and close. What is written to it from then on fails, while its answer lies in the socket: so a
+/// write that fails is taken for done, and reading gives the answer, or an end that is an error
+/// where no answer came. Nothing can look whole by that which is not.
 #[derive(Debug)]
 pub(super) struct Patient<IO> {
     io: IO,
@@ -45,7 +47,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Patient<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Patient<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         if self.broken {
             return Poll::Ready(Ok(buf.len()));
         }
@@ -93,7 +99,9 @@ mod tests {
     #[tokio::test]
     async fn what_a_peer_said_before_it_closed_is_read_although_writing_failed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
         let (mut theirs, _) = listener.accept().await.unwrap();
         let mut ours = Patient::new(ours);
         ours.write_all(b"unread").await.unwrap();

@@ -41,7 +41,11 @@ pub(super) struct Idle {
 
 impl Idle {
     /// One that is idle from now on.
-    pub(super) fn new(sender: http1::SendRequest<Content>, host: HeaderValue, remote: SocketAddr) -> Self {
+    pub(super) fn new(
+        sender: http1::SendRequest<Content>,
+        host: HeaderValue,
+        remote: SocketAddr,
+    ) -> Self {
         Self {
             sender,
             host,
@@ -64,8 +68,8 @@ struct Shared {
 /// A place among the exchanges of an HTTP/2 connection.
 pub(super) type Place = Arc<()>;
 
-/// Exchanges that share a connection. RFC 9113 §6.5.2 recommends that an origin takes at least so many; one more would wait,
-/// perhaps for ever, until another ends.
+/// Exchanges that share a connection. RFC 9113 §6.5.2 recommends that an origin takes at least so
+/// many; one more would wait, perhaps for ever, until another ends.
 const MOST_SHARING: usize = 100;
 
 #[derive(Default)]
@@ -108,7 +112,8 @@ impl Pool {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An HTTP/1.1 connection that is open, the most recently used first. It may still be about to become ready.
+    /// An HTTP/1.1 connection that is open, the most recently used first. It may still be about to
+    /// become ready.
     pub(super) fn take(&self, key: &Key) -> Option<Idle> {
         let mut shelves = self.shelves();
         let shelf = shelves.get_mut(key)?;
@@ -137,20 +142,27 @@ impl Pool {
     }
 
     /// An HTTP/2 connection that takes one more stream.
-    pub(super) fn share(&self, key: &Key) -> Option<(http2::SendRequest<Content>, Place, SocketAddr)> {
+    pub(super) fn share(
+        &self,
+        key: &Key,
+    ) -> Option<(http2::SendRequest<Content>, Place, SocketAddr)> {
         let mut shelves = self.shelves();
         let shelf = shelves.get_mut(key)?;
         shelf.shared.retain(|shared| !shared.sender.is_closed());
-        let shared = shelf
-            .shared
-            .iter_mut()
-            .find(|shared| shared.sender.is_ready() && Arc::strong_count(&shared.places) <= MOST_SHARING)?;
+        let shared = shelf.shared.iter_mut().find(|shared| {
+            shared.sender.is_ready() && Arc::strong_count(&shared.places) <= MOST_SHARING
+        })?;
         shared.since = Instant::now();
         Some((shared.sender.clone(), shared.places.clone(), shared.remote))
     }
 
     /// Makes an HTTP/2 connection known, and gives the first place on it.
-    pub(super) fn add(&self, key: Key, sender: http2::SendRequest<Content>, remote: SocketAddr) -> Place {
+    pub(super) fn add(
+        &self,
+        key: Key,
+        sender: http2::SendRequest<Content>,
+        remote: SocketAddr,
+    ) -> Place {
         let place = Place::default();
         let mut shelves = self.shelves();
         if has_room(&shelves, &key) {
@@ -170,8 +182,8 @@ impl Pool {
     }
 }
 
-/// Whether a connection may be kept under this key: a client makes up names below a domain that it may reach, and
-/// descriptors are finite (threats P04).
+/// Whether a connection may be kept under this key: a client makes up names below a domain that it
+/// may reach, and descriptors are finite (threats P04).
 fn has_room(shelves: &Map<Key, Shelf>, key: &Key) -> bool {
     let session = &key.identity.session;
     // The keys are counted only for a new one.
@@ -190,7 +202,8 @@ fn sweep(shelves: &mut Map<Key, Shelf>, idle_timeout: Duration) {
     });
 }
 
-/// Keys of one session for which connections are kept, with `most_idle` for each; they are swept once a second.
+/// Keys of one session for which connections are kept, with `most_idle` for each; they are swept
+/// once a second.
 const MOST_SHELVES: usize = 64;
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolveHosts,
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
 /// A resolution under way.
-pub type Resolution<'a> = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, Unresolved>> + Send + 'a>>;
+pub type Resolution<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, Unresolved>> + Send + 'a>>;
 
 /// A name has no address, or no name server answered.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +32,8 @@ pub struct ResolverSettings {
     pub hosts_file: bool,
 }
 
-/// The stub resolver of hickory with its cache; one for each runtime thread, since its tasks live there.
+/// The stub resolver of hickory with its cache; one for each runtime thread, since its tasks live
+/// there.
 pub struct StubResolver(TokioResolver);
 
 /// The system's resolver configuration cannot be read.
@@ -56,7 +58,10 @@ impl StubResolver {
                 }
                 config
             });
-            TokioResolver::builder_with_config(ResolverConfig::from_name_servers(servers.collect()), provider)
+            TokioResolver::builder_with_config(
+                ResolverConfig::from_name_servers(servers.collect()),
+                provider,
+            )
         };
         let options = builder.options_mut();
         options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
@@ -65,7 +70,8 @@ impl StubResolver {
         } else {
             ResolveHosts::Never
         };
-        // A long TTL may not pin a stale address, nor a huge one grow the cache's life without bound.
+        // A long TTL may not pin a stale address, nor a huge one grow the cache's life without
+        // bound.
         options.positive_max_ttl = Some(std::time::Duration::from_secs(300));
         options.negative_max_ttl = Some(std::time::Duration::from_secs(10));
         builder
@@ -78,7 +84,8 @@ impl StubResolver {
 impl Resolve for StubResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolution<'a> {
         Box::pin(async move {
-            // The final dot keeps the search list out: a name is asked as it was judged, never with a suffix.
+            // The final dot keeps the search list out: a name is asked as it was judged, never with
+            // a suffix.
             let absolute = format!("{name}.");
             let found = self
                 .0

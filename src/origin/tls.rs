@@ -13,8 +13,8 @@ use super::Error;
 use super::rule::{OriginProtocol, OriginRule};
 use crate::names::{Identity, SYSTEM_BUNDLES};
 
-/// The configurations in use, one for each identity and rule, so that no identity resumes another's TLS session
-/// (RFC 8446 §2.2: a resumed session inherits what was authenticated).
+/// The configurations in use, one for each identity and rule, so that no identity resumes another's
+/// TLS session (RFC 8446 §2.2: a resumed session inherits what was authenticated).
 pub(super) struct Configurations {
     known: Mutex<HashMap<Key, Arc<ClientConfig>>>,
 }
@@ -54,7 +54,8 @@ impl Offer {
     }
 }
 
-/// Identities whose configuration is remembered; beyond it the memory starts anew, which costs full handshakes only.
+/// Identities whose configuration is remembered; beyond it the memory starts anew, which costs full
+/// handshakes only.
 const REMEMBERED: usize = 1024;
 
 impl Configurations {
@@ -92,7 +93,9 @@ impl Configurations {
 fn configure(rule: Option<&OriginRule>, offer: Offer) -> Result<ClientConfig, Error> {
     let roots = match rule {
         Some(rule) if rule.only_roots => with(RootCertStore::empty(), &rule.roots)?,
-        Some(rule) if !rule.roots.is_empty() => with(system_roots()?.as_ref().clone(), &rule.roots)?,
+        Some(rule) if !rule.roots.is_empty() => {
+            with(system_roots()?.as_ref().clone(), &rule.roots)?
+        }
         _ => system_roots()?,
     };
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -110,22 +113,32 @@ fn configure(rule: Option<&OriginRule>, offer: Offer) -> Result<ClientConfig, Er
     Ok(config)
 }
 
-fn with(mut store: RootCertStore, more: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, Error> {
+fn with(
+    mut store: RootCertStore,
+    more: &[CertificateDer<'static>],
+) -> Result<Arc<RootCertStore>, Error> {
     for root in more {
         store.add(root.clone()).map_err(Error::TlsUnusable)?;
     }
     Ok(Arc::new(store))
 }
 
-/// The system's roots, read once. `SSL_CERT_FILE` and its like in the gateway's own environment do not count: what
-/// the gateway trusts is the operator's system and configuration, not a variable that whoever started it inherited.
+/// The system's roots, read once. `SSL_CERT_FILE` and its like in the gateway's own environment do
+/// not count: what the gateway trusts is the operator's system and configuration, not a variable
+/// that whoever started it inherited.
 fn system_roots() -> Result<Arc<RootCertStore>, Error> {
     static ROOTS: OnceLock<Option<Arc<RootCertStore>>> = OnceLock::new();
-    ROOTS.get_or_init(read_system_roots).clone().ok_or(Error::NoRoots)
+    ROOTS
+        .get_or_init(read_system_roots)
+        .clone()
+        .ok_or(Error::NoRoots)
 }
 
 fn read_system_roots() -> Option<Arc<RootCertStore>> {
-    let bundle = SYSTEM_BUNDLES.iter().map(Path::new).find(|path| path.is_file())?;
+    let bundle = SYSTEM_BUNDLES
+        .iter()
+        .map(Path::new)
+        .find(|path| path.is_file())?;
     let found = rustls_native_certs::load_certs_from_paths(Some(bundle), None);
     for error in &found.errors {
         tracing::warn!(%error, "a certificate of the system's store was not read");

@@ -9,7 +9,8 @@ pub enum Prohibited {
     Metadata,
     /// The gateway's own machine.
     Own,
-    /// Loopback, private, link-local, shared, reserved, multicast, or an IPv6 form that embeds IPv4.
+    /// Loopback, private, link-local, shared, reserved, multicast, or an IPv6 form that embeds
+    /// IPv4.
     Special,
 }
 
@@ -44,7 +45,10 @@ impl AddressRange {
     #[must_use]
     pub fn single(address: IpAddr) -> Self {
         let bits = if address.is_ipv4() { 32 } else { 128 };
-        Self { base: address, bits }
+        Self {
+            base: address,
+            bits,
+        }
     }
 
     /// Whether the address lies in the range.
@@ -71,8 +75,8 @@ fn in6(address: Ipv6Addr, base: Ipv6Addr, bits: u8) -> bool {
 /// Judges an address before it is dialled.
 ///
 /// # Errors
-/// [`Prohibited`] where the address is special and no exception of the operator names it. Metadata services stay
-/// prohibited whatever the exceptions say.
+/// [`Prohibited`] where the address is special and no exception of the operator names it. Metadata
+/// services stay prohibited whatever the exceptions say.
 pub fn vet(address: IpAddr, port: u16, exceptions: &[AddressRange]) -> Result<(), Prohibited> {
     let address = unmapped(address);
     if exceptions.iter().any(|range| range.contains(address)) {
@@ -105,8 +109,9 @@ fn unmapped(address: IpAddr) -> IpAddr {
     }
 }
 
-/// AWS, GCP and Azure (169.254.169.254 and kin), ECS and EKS, Alibaba, Oracle, Scaleway, Tencent, OpenStack; and Azure's
-/// host agent, which has a public address and hands out the machine's certificates.
+/// AWS, GCP and Azure (169.254.169.254 and kin), ECS and EKS, Alibaba, Oracle, Scaleway, Tencent,
+/// OpenStack; and Azure's host agent, which has a public address and hands out the machine's
+/// certificates.
 fn is_metadata(address: IpAddr) -> bool {
     const V4: [Ipv4Addr; 9] = [
         Ipv4Addr::new(169, 254, 169, 254),
@@ -157,7 +162,8 @@ fn is_special4(address: Ipv4Addr) -> bool {
         .any(|(base, bits)| in4(address, Ipv4Addr::from(*base), *bits))
 }
 
-/// Only global unicast (2000::/3) is dialled, and of it nothing that embeds an IPv4 address or is reserved.
+/// Only global unicast (2000::/3) is dialled, and of it nothing that embeds an IPv4 address or is
+/// reserved.
 fn is_special6(address: Ipv6Addr) -> bool {
     const RANGES: [([u16; 8], u8); 7] = [
         ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23), // IETF protocol assignments, Teredo and ORCHID among them
@@ -176,7 +182,8 @@ fn is_special6(address: Ipv6Addr) -> bool {
             .any(|(base, bits)| in6(address, Ipv6Addr::from(*base), *bits))
 }
 
-/// Whether this machine itself answers at the address: the kernel would use it as its own source. Sends nothing.
+/// Whether this machine itself answers at the address: the kernel would use it as its own source.
+/// Sends nothing.
 fn is_own(address: IpAddr, port: u16) -> bool {
     let any: IpAddr = if address.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
@@ -259,7 +266,10 @@ mod tests {
     fn metadata_is_prohibited_even_by_a_wide_exception() {
         let wide = AddressRange::new("169.254.0.0".parse().unwrap(), 16).unwrap();
         for text in ["169.254.169.254", "169.254.170.2"] {
-            assert_eq!(vet(text.parse().unwrap(), 80, &[wide]), Err(Prohibited::Metadata));
+            assert_eq!(
+                vet(text.parse().unwrap(), 80, &[wide]),
+                Err(Prohibited::Metadata)
+            );
         }
         assert_eq!(verdict("fd00:ec2::254"), Err(Prohibited::Metadata));
         assert_eq!(verdict("100.100.100.200"), Err(Prohibited::Metadata));
@@ -272,7 +282,10 @@ mod tests {
     fn an_exception_lifts_the_floor_for_its_range_only() {
         let range = AddressRange::new("10.1.0.0".parse().unwrap(), 16).unwrap();
         assert_eq!(vet("10.1.2.3".parse().unwrap(), 443, &[range]), Ok(()));
-        assert_eq!(vet("::ffff:10.1.2.3".parse().unwrap(), 443, &[range]), Ok(()));
+        assert_eq!(
+            vet("::ffff:10.1.2.3".parse().unwrap(), 443, &[range]),
+            Ok(())
+        );
         assert!(vet("10.2.2.3".parse().unwrap(), 443, &[range]).is_err());
     }
 }

@@ -103,7 +103,9 @@ impl Attribute {
 
     /// The attribute of that name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|attribute| attribute.name() == name)
+        Self::ALL
+            .into_iter()
+            .find(|attribute| attribute.name() == name)
     }
 }
 
@@ -119,7 +121,8 @@ impl Attributes {
     /// Those that a request has before a loan is asked for.
     pub const REQUEST: Self = Self((1 << Attribute::Credential as u32) - 1);
 
-    /// Those by which a rule tells one request to a host from another; each request of a batch has its own.
+    /// Those by which a rule tells one request to a host from another; each request of a batch has
+    /// its own.
     pub const OF_ONE_REQUEST: [Attribute; 12] = [
         Attribute::Method,
         Attribute::Path,

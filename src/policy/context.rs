@@ -21,7 +21,10 @@ pub(super) fn context(
     let mut pairs: Vec<(String, Value)> = Vec::new();
     let parts = Parts::of(reads, facts)?;
     for attribute in reads.and(Attributes::REQUEST).iter() {
-        pairs.push((attribute.name().to_owned(), value(attribute, facts, &parts)?));
+        pairs.push((
+            attribute.name().to_owned(),
+            value(attribute, facts, &parts)?,
+        ));
     }
     if let Some((loan, origin)) = loan {
         for attribute in reads.iter() {
@@ -45,8 +48,16 @@ struct Parts {
 
 impl Parts {
     fn of(reads: Attributes, facts: &Facts<'_>) -> Result<Self, Fault> {
-        let query = [Attribute::Query, Attribute::QueryOnce, Attribute::QueryNames];
-        let fields = [Attribute::Fields, Attribute::FieldsOnce, Attribute::FieldNames];
+        let query = [
+            Attribute::Query,
+            Attribute::QueryOnce,
+            Attribute::QueryNames,
+        ];
+        let fields = [
+            Attribute::Fields,
+            Attribute::FieldsOnce,
+            Attribute::FieldNames,
+        ];
         Ok(Self {
             query: reads
                 .holds_any(&query)
@@ -114,7 +125,10 @@ fn texts(all: impl IntoIterator<Item = impl AsRef<str>>) -> Value {
 }
 
 fn now(facts: &Facts<'_>) -> Result<Value, Fault> {
-    let since = facts.now.duration_since(UNIX_EPOCH).map_err(|_| Fault::Clock)?;
+    let since = facts
+        .now
+        .duration_since(UNIX_EPOCH)
+        .map_err(|_| Fault::Clock)?;
     let seconds = i64::try_from(since.as_secs()).map_err(|_| Fault::Clock)?;
     let at = time::OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| Fault::Clock)?;
     if at.year() > 9999 {
@@ -167,7 +181,10 @@ mod tests {
             prefixes("/repos/o/r-evil").unwrap(),
             ["/", "/repos", "/repos/o", "/repos/o/r-evil"]
         );
-        assert_eq!(prefixes("/graphql-explorer").unwrap(), ["/", "/graphql-explorer"]);
+        assert_eq!(
+            prefixes("/graphql-explorer").unwrap(),
+            ["/", "/graphql-explorer"]
+        );
         assert_eq!(prefixes("/").unwrap(), ["/"]);
         assert_eq!(prefixes("/a/").unwrap(), ["/", "/a"]);
         assert_eq!(prefixes("/a//b").unwrap(), ["/", "/a", "/a//b"]);
@@ -183,7 +200,13 @@ mod tests {
     #[test]
     fn a_flood_of_segments_is_not_judged() {
         assert!(prefixes(&"/a".repeat(64)).is_ok());
-        assert_eq!(prefixes(&"/a".repeat(65)).unwrap_err(), Fault::TooManySegments);
-        assert_eq!(prefixes(&"/".repeat(8192)).unwrap_err(), Fault::TooManySegments);
+        assert_eq!(
+            prefixes(&"/a".repeat(65)).unwrap_err(),
+            Fault::TooManySegments
+        );
+        assert_eq!(
+            prefixes(&"/".repeat(8192)).unwrap_err(),
+            Fault::TooManySegments
+        );
     }
 }

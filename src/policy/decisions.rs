@@ -1,4 +1,5 @@
-//! Decision files: requests and the verdicts that are expected of them, judged by the very code that enforces.
+//! Decision files: requests and the verdicts that are expected of them, judged by the very code
+//! that enforces.
 //!
 //! ```toml
 //! [request]                 # what every decision begins with; every key is optional
@@ -94,7 +95,8 @@ pub fn run(generation: &Generation, text: &str) -> Result<Report, Malformed> {
         .into_iter()
         .map(|decision| {
             let name = decision.name.clone();
-            Case::new(decision, &file.request).map_err(|reason| Malformed::Decision { name, reason })
+            Case::new(decision, &file.request)
+                .map_err(|reason| Malformed::Decision { name, reason })
         })
         .collect::<Result<_, _>>()?;
     for case in cases {
@@ -186,12 +188,16 @@ struct Case {
 impl Case {
     fn new(decision: Decision, defaults: &Defaults) -> Result<Self, String> {
         let or = |own: Option<String>, default: &Option<String>, last: &str| {
-            own.or_else(|| default.clone()).unwrap_or_else(|| last.to_owned())
+            own.or_else(|| default.clone())
+                .unwrap_or_else(|| last.to_owned())
         };
         let all = |own: Option<Vec<String>>, default: &Option<Vec<String>>| {
             own.or_else(|| default.clone()).unwrap_or_default()
         };
-        let uri: Uri = decision.url.parse().map_err(|error| format!("`url`: {error}"))?;
+        let uri: Uri = decision
+            .url
+            .parse()
+            .map_err(|error| format!("`url`: {error}"))?;
         let (scheme, host, port) = authority(&uri)?;
         let credential =
             |name: &String| CredentialName::new(name).map_err(|error| format!("`{name}`: {error}"));
@@ -200,7 +206,9 @@ impl Case {
                 let place: Place = place.parse().map_err(|error| format!("`place`: {error}"))?;
                 Some((credential(&lend)?, place.to_string()))
             }
-            (Some(_), None) | (None, Some(_)) => return Err("`lend` and `place` go together".into()),
+            (Some(_), None) | (None, Some(_)) => {
+                return Err("`lend` and `place` go together".into());
+            }
             (None, None) => None,
         };
         let session = or(decision.session, &defaults.session, "test");
@@ -226,7 +234,10 @@ impl Case {
             method: or(decision.method, &defaults.method, "GET"),
             target: target(&uri)?,
             fields: field_map(&all(decision.fields, &defaults.fields))?,
-            content_length: decision.content_length.or(defaults.content_length).or(Some(0)),
+            content_length: decision
+                .content_length
+                .or(defaults.content_length)
+                .or(Some(0)),
             upgrade: or(decision.upgrade, &defaults.upgrade, ""),
             credentials: all(decision.credentials, &defaults.credentials)
                 .iter()
@@ -260,12 +271,17 @@ impl Case {
     fn judge(&self, generation: &Generation) -> Option<Surprise> {
         let facts = self.facts();
         let loan = self.loan.as_ref();
-        let verdict = generation.judge(&facts, loan.map(|(credential, place)| Loan { credential, place }));
+        let verdict = generation.judge(
+            &facts,
+            loan.map(|(credential, place)| Loan { credential, place }),
+        );
         if self.is_met_by(&verdict) {
             return None;
         }
         let explanation = match loan {
-            Some((credential, place)) => generation.explain_loan(&facts, credential, place, &verdict),
+            Some((credential, place)) => {
+                generation.explain_loan(&facts, credential, place, &verdict)
+            }
             None => generation.explain(&facts, &verdict),
         };
         let names: Vec<&str> = verdict.policies.iter().map(PolicyId::as_str).collect();
@@ -307,12 +323,17 @@ fn authority(uri: &Uri) -> Result<(Scheme, Host, u16), String> {
     };
     let host = uri.host().ok_or("`url` has no host")?;
     let host = Host::parse(host.as_bytes()).map_err(|error| format!("`url`: {error}"))?;
-    Ok((scheme, host, uri.port_u16().unwrap_or(scheme.default_port())))
+    Ok((
+        scheme,
+        host,
+        uri.port_u16().unwrap_or(scheme.default_port()),
+    ))
 }
 
 fn target(uri: &Uri) -> Result<RequestTarget, String> {
     let whole = uri.path_and_query().ok_or("`url` has no path")?;
-    RequestTarget::from_parsed(whole, EncodedSlash::default()).map_err(|error| format!("`url`: {error}"))
+    RequestTarget::from_parsed(whole, EncodedSlash::default())
+        .map_err(|error| format!("`url`: {error}"))
 }
 
 fn instant(text: &str) -> Result<SystemTime, String> {
@@ -379,7 +400,11 @@ mod tests {
         let report = file("url = \"https://api.github.com/x\"\nexpect = \"allow\"").unwrap();
         let surprise = &report.failed[0];
         assert_eq!(surprise.decided, "policy_default_deny by []");
-        assert!(surprise.reason.contains("`reads` covers"), "{}", surprise.reason);
+        assert!(
+            surprise.reason.contains("`reads` covers"),
+            "{}",
+            surprise.reason
+        );
     }
 
     #[test]
@@ -397,6 +422,9 @@ mod tests {
         ] {
             assert!(file(bad).is_err(), "{bad}");
         }
-        assert!(matches!(run(&policies("").current(), ""), Err(Malformed::Empty)));
+        assert!(matches!(
+            run(&policies("").current(), ""),
+            Err(Malformed::Empty)
+        ));
     }
 }

@@ -52,7 +52,12 @@ impl Generation {
         self.explained(facts, Some(Loan { credential, place }), verdict)
     }
 
-    fn explained(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>, verdict: &Verdict) -> Explanation {
+    fn explained(
+        &self,
+        facts: &Facts<'_>,
+        loan: Option<Loan<'_>>,
+        verdict: &Verdict,
+    ) -> Explanation {
         let policies = listed(verdict.policies.iter().map(PolicyId::as_str));
         let (reason, next_step) = match verdict.outcome {
             Outcome::Allowed => (format!("{policies} allows this"), String::new()),
@@ -73,7 +78,8 @@ impl Generation {
                 "if this is wanted, add the proposed policy, which permits exactly this".to_owned(),
             ),
         };
-        let proposal = (verdict.outcome == Outcome::Unpermitted).then(|| quick::exactly(facts, loan));
+        let proposal =
+            (verdict.outcome == Outcome::Unpermitted).then(|| quick::exactly(facts, loan));
         Explanation {
             reason,
             next_step,
@@ -130,7 +136,11 @@ impl Generation {
 /// A method as a refusal may show it: tokens have no bound of their own.
 fn shown(method: &str) -> String {
     let short: String = method.chars().take(20).collect();
-    let more = if short.len() < method.len() { "…" } else { "" };
+    let more = if short.len() < method.len() {
+        "…"
+    } else {
+        ""
+    };
     format!("`{}{more}`", short.escape_debug())
 }
 
@@ -204,7 +214,12 @@ mod tests {
             ..Owned::default()
         };
         let proposal = explained("", &request).proposal.unwrap();
-        assert!(policies(&proposal).current().ask(&request.facts()).allowed());
+        assert!(
+            policies(&proposal)
+                .current()
+                .ask(&request.facts())
+                .allowed()
+        );
         let generation = policies("").current();
         let (facts, github) = (request.facts(), CredentialName::new("github").unwrap());
         let verdict = generation.lend(&facts, &github, BEARER);
@@ -219,8 +234,7 @@ mod tests {
 
     #[test]
     fn a_forbid_is_named_and_no_permit_is_proposed() {
-        let text =
-            r#"@id("never") forbid(principal, action, resource); permit(principal, action, resource);"#;
+        let text = r#"@id("never") forbid(principal, action, resource); permit(principal, action, resource);"#;
         let explanation = explained(text, &Owned::default());
         assert_eq!(explanation.reason, "policy `never` forbids this");
         assert_eq!(explanation.proposal, None);

@@ -43,7 +43,8 @@ pub struct Facts<'a> {
     pub credentials: &'a [CredentialName],
     /// Whether the request is known to hold many others, of which this head says nothing.
     pub batch: bool,
-    /// What a signed request asks of AWS's services, by the names that pins have; empty without a signature.
+    /// What a signed request asks of AWS's services, by the names that pins have; empty without a
+    /// signature.
     pub actions: &'a [String],
 }
 

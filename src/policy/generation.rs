@@ -42,7 +42,8 @@ impl Policies {
         })
     }
 
-    /// The generation in force. Judge one request by one of these, from its first question to its last.
+    /// The generation in force. Judge one request by one of these, from its first question to its
+    /// last.
     #[must_use]
     pub fn current(&self) -> Arc<Generation> {
         self.current.load_full()
@@ -58,7 +59,10 @@ impl Policies {
     /// # Errors
     /// Every problem of the sources; the old generation then stays in force, under its old number.
     pub fn replace(&self, sources: &[Source]) -> Result<Arc<Generation>, Problems> {
-        let _one_at_a_time = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self
+            .replacing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let next = Arc::new(Generation::load(self.current.load().number + 1, sources)?);
         self.current.store(Arc::clone(&next));
         Ok(next)
@@ -101,7 +105,10 @@ impl Generation {
             index: Index::new(&rules),
             lints,
             numbers,
-            alone: rules.iter().map(|rule| Arc::from([rule.id.clone()])).collect(),
+            alone: rules
+                .iter()
+                .map(|rule| Arc::from([rule.id.clone()]))
+                .collect(),
             nobody: Arc::from([]),
             rules,
             shelves: Shelves::new(),
@@ -134,20 +141,22 @@ impl Generation {
 
     /// Judges whether the request may be asked.
     ///
-    /// One that holds many others is allowed only where every other to the host is: whatever its method, and by rules that
-    /// do not look at what tells one request from another.
+    /// One that holds many others is allowed only where every other to the host is: whatever its
+    /// method, and by rules that do not look at what tells one request from another.
     pub fn ask(&self, facts: &Facts<'_>) -> Verdict {
         self.judge(facts, None)
     }
 
-    /// Judges whether the request may carry a credential, at that place, in [`crate::message::Place`]'s text form.
+    /// Judges whether the request may carry a credential, at that place, in
+    /// [`crate::message::Place`]'s text form.
     ///
     /// A loan does not include the request: [`Self::ask`] must have allowed that.
     pub fn lend(&self, facts: &Facts<'_>, credential: &CredentialName, place: &str) -> Verdict {
         self.judge(facts, Some(Loan { credential, place }))
     }
 
-    /// Whether any permit's scope lets the session ask the host anything: what a name server inside may answer for.
+    /// Whether any permit's scope lets the session ask the host anything: what a name server inside
+    /// may answer for.
     ///
     /// Conditions are unknown here, so a yes promises nothing.
     #[must_use]
@@ -155,7 +164,8 @@ impl Generation {
         self.index.may_ask(session.as_str(), groups, host)
     }
 
-    /// The hosts that permits reach, for a CA's name constraints; `None` if one of them reaches every host.
+    /// The hosts that permits reach, for a CA's name constraints; `None` if one of them reaches
+    /// every host.
     #[must_use]
     pub fn hosts(&self) -> Option<Vec<HostScope>> {
         let mut hosts = BTreeSet::new();
@@ -225,7 +235,11 @@ impl Generation {
             if keeps && let Some(verdict) = slice.memo.find(key) {
                 return verdict;
             }
-            let verdict = match context(slice.rules.reads, facts, loan.map(|loan| (loan, &slice.origin))) {
+            let verdict = match context(
+                slice.rules.reads,
+                facts,
+                loan.map(|loan| (loan, &slice.origin)),
+            ) {
                 Ok(context) => self.evaluate(&slice, question.action, context),
                 Err(fault) => self.verdict(Outcome::Unjudged(fault), Arc::clone(&self.nobody)),
             };
@@ -282,7 +296,9 @@ impl Generation {
             None,
         );
         match request {
-            Ok(request) => self.read(&AUTHORIZER.is_authorized(&request, &slice.rules.set, &slice.entities)),
+            Ok(request) => {
+                self.read(&AUTHORIZER.is_authorized(&request, &slice.rules.set, &slice.entities))
+            }
             Err(_) => self.verdict(Outcome::Unjudged(Fault::Context), Arc::clone(&self.nobody)),
         }
     }

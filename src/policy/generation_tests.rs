@@ -83,7 +83,8 @@ fn target(text: &str) -> RequestTarget {
 }
 
 pub(in crate::policy) fn policies(text: &str) -> Policies {
-    Policies::load(&[Source::new("test.cedar", text)]).unwrap_or_else(|problems| panic!("{problems}"))
+    Policies::load(&[Source::new("test.cedar", text)])
+        .unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 fn outcome(text: &str, request: &Owned) -> Outcome {
@@ -141,12 +142,18 @@ fn f14_a_batch_is_allowed_where_all_of_its_host_is() {
             narrow,
         ),
     ] {
-        assert_eq!(outcome(&format!("{whole}\n{more}"), &batch), expected, "{more}");
+        assert_eq!(
+            outcome(&format!("{whole}\n{more}"), &batch),
+            expected,
+            "{more}"
+        );
     }
     for permit in [
         format!(r#"permit(principal, action == Gateway::Action::"POST", {host});"#),
         format!(r#"permit(principal, action in Gateway::Action::"write", {host});"#),
-        format!(r#"permit(principal, action, {host}) when {{ context.prefixes.contains("/v1.0") }};"#),
+        format!(
+            r#"permit(principal, action, {host}) when {{ context.prefixes.contains("/v1.0") }};"#
+        ),
     ] {
         assert_eq!(outcome(&permit, &batch), narrow, "{permit}");
         let alone = Owned {
@@ -162,7 +169,10 @@ fn f14_a_batch_is_allowed_where_all_of_its_host_is() {
             batch: false,
             ..batch.clone()
         };
-        assert!(loaded.lend(&alone.facts(), &github, BEARER).allowed(), "{rule}");
+        assert!(
+            loaded.lend(&alone.facts(), &github, BEARER).allowed(),
+            "{rule}"
+        );
         loaded.lend(&batch.facts(), &github, BEARER).outcome
     };
     let any = r#"permit(principal, action == Gateway::Action::"lend", resource) when { context.secure };"#;
@@ -207,7 +217,10 @@ fn reading_what_the_schema_lacks_is_refused_at_load() {
         "resource.owner == 1",
     ] {
         let text = format!("forbid(principal, action, resource) when {{ {condition} }};");
-        assert!(Policies::load(&[Source::new("f", text)]).is_err(), "{condition}");
+        assert!(
+            Policies::load(&[Source::new("f", text)]).is_err(),
+            "{condition}"
+        );
     }
 }
 
@@ -221,7 +234,8 @@ fn what_cannot_be_represented_is_denied_only_where_it_is_read() {
         outcome("permit(principal, action, resource);", &request),
         Outcome::Allowed
     );
-    let reads = r#"permit(principal, action, resource) unless { context.prefixes.contains("/admin") };"#;
+    let reads =
+        r#"permit(principal, action, resource) unless { context.prefixes.contains("/admin") };"#;
     assert_eq!(
         outcome(reads, &request),
         Outcome::Unjudged(Fault::TooManySegments)
@@ -242,7 +256,11 @@ fn a_method_is_compared_exactly_and_unknown_ones_are_other() {
             method: method.into(),
             ..Owned::default()
         };
-        assert_eq!(outcome(get, &request) == Outcome::Allowed, allowed, "{method}");
+        assert_eq!(
+            outcome(get, &request) == Outcome::Allowed,
+            allowed,
+            "{method}"
+        );
     }
     let other = r#"permit(principal, action == Gateway::Action::"other", resource) when { context.method == "PROPFIND" };"#;
     for (method, allowed) in [
@@ -255,7 +273,11 @@ fn a_method_is_compared_exactly_and_unknown_ones_are_other() {
             method: method.into(),
             ..Owned::default()
         };
-        assert_eq!(outcome(other, &request) == Outcome::Allowed, allowed, "{method}");
+        assert_eq!(
+            outcome(other, &request) == Outcome::Allowed,
+            allowed,
+            "{method}"
+        );
     }
 }
 
@@ -281,7 +303,11 @@ fn a_domain_is_matched_by_whole_labels() {
             host: host.parse().unwrap(),
             ..Owned::default()
         };
-        assert_eq!(outcome(text, &request) == Outcome::Allowed, allowed, "{host}");
+        assert_eq!(
+            outcome(text, &request) == Outcome::Allowed,
+            allowed,
+            "{host}"
+        );
         assert_eq!(
             policies(text)
                 .current()
@@ -302,7 +328,10 @@ fn a_loan_is_another_question_than_the_request() {
     let request = Owned::default();
     let github = CredentialName::new("github").unwrap();
     let lent = generation.lend(&request.facts(), &github, BEARER);
-    assert_eq!((lent.outcome, named(&lent)), (Outcome::Allowed, vec!["lend"]));
+    assert_eq!(
+        (lent.outcome, named(&lent)),
+        (Outcome::Allowed, vec!["lend"])
+    );
     assert!(
         !generation
             .lend(&request.facts(), &github, "query:token")
@@ -310,14 +339,22 @@ fn a_loan_is_another_question_than_the_request() {
     );
     assert!(
         !generation
-            .lend(&request.facts(), &CredentialName::new("aws").unwrap(), BEARER)
+            .lend(
+                &request.facts(),
+                &CredentialName::new("aws").unwrap(),
+                BEARER
+            )
             .allowed()
     );
     let elsewhere = Owned {
         host: "evil.example".parse().unwrap(),
         ..Owned::default()
     };
-    assert!(!generation.lend(&elsewhere.facts(), &github, BEARER).allowed());
+    assert!(
+        !generation
+            .lend(&elsewhere.facts(), &github, BEARER)
+            .allowed()
+    );
 }
 
 #[test]
@@ -339,14 +376,19 @@ fn a_failed_reload_keeps_the_generation() {
     let next = policies.replace(&[]).unwrap();
     assert_eq!(next.number(), 2);
     let verdict = policies.current().ask(&request.facts());
-    assert_eq!((verdict.outcome, verdict.generation), (Outcome::Unpermitted, 2));
+    assert_eq!(
+        (verdict.outcome, verdict.generation),
+        (Outcome::Unpermitted, 2)
+    );
 }
 
 #[test]
 fn a_thousand_reloads_never_mix_two_sets() {
-    // Each set names its own policy by its generation's number, so a verdict of a mixture would show.
-    let text =
-        |n: u64| format!("@id(\"g{n}\") permit(principal, action, resource) when {{ context.port == 443 }};");
+    // Each set names its own policy by its generation's number, so a verdict of a mixture would
+    // show.
+    let text = |n: u64| {
+        format!("@id(\"g{n}\") permit(principal, action, resource) when {{ context.port == 443 }};")
+    };
     let policies = Arc::new(policies(&text(1)));
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let readers: Vec<_> = (0..2)
@@ -372,7 +414,9 @@ fn a_thousand_reloads_never_mix_two_sets() {
         );
     }
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    readers.into_iter().for_each(|reader| reader.join().unwrap());
+    readers
+        .into_iter()
+        .for_each(|reader| reader.join().unwrap());
 }
 
 #[test]
@@ -391,7 +435,9 @@ fn the_reachable_hosts_are_a_closed_list_or_none() {
         ]
     );
     assert_eq!(
-        policies("permit(principal, action, resource);").current().hosts(),
+        policies("permit(principal, action, resource);")
+            .current()
+            .hosts(),
         None
     );
 }
@@ -412,9 +458,10 @@ fn an_unconditional_forbid_takes_a_name_back() {
 
 #[test]
 fn a_change_of_groups_is_another_slice() {
-    let generation =
-        policies(r#"permit(principal in Gateway::Group::"ci", action, resource) when { context.secure };"#)
-            .current();
+    let generation = policies(
+        r#"permit(principal in Gateway::Group::"ci", action, resource) when { context.secure };"#,
+    )
+    .current();
     let inside = Owned {
         groups: vec!["ci".into(), "ci".into()],
         ..Owned::default()
@@ -457,7 +504,9 @@ fn scopes() -> impl Strategy<Value = String> {
             Just(""),
             Just(r#"when { resource.name == "a.b.example" }"#),
             Just(r#"when { resource in Gateway::Domain::"b.example" && context.port > 100 }"#),
-            Just(r#"when { action == Gateway::Action::"GET" || action in Gateway::Action::"write" }"#),
+            Just(
+                r#"when { action == Gateway::Action::"GET" || action in Gateway::Action::"write" }"#
+            ),
         ],
     );
     let lend = (
@@ -471,7 +520,9 @@ fn scopes() -> impl Strategy<Value = String> {
         prop_oneof![
             Just(""),
             Just(r#"when { context.origin in Gateway::Domain::"b.example" }"#),
-            Just(r#"when { context.origin.name == context.host && context.place == "basic:user" }"#),
+            Just(
+                r#"when { context.origin.name == context.host && context.place == "basic:user" }"#
+            ),
             Just(r#"unless { context.credential == "c1" }"#),
         ],
     );
@@ -505,17 +556,23 @@ fn scopes() -> impl Strategy<Value = String> {
         1 => Just(r#"when { context has port && [context].contains(context) }"#),
     ];
     let shape = prop_oneof![4 => ask, 2 => lend, 1 => both];
-    (any::<bool>(), who, shape, common).prop_map(|(permits, who, (action, resource, own), common)| {
-        let effect = if permits { "permit" } else { "forbid" };
-        format!("{effect}({who}, {action}, {resource}) {own} {common};")
-    })
+    (any::<bool>(), who, shape, common).prop_map(
+        |(permits, who, (action, resource, own), common)| {
+            let effect = if permits { "permit" } else { "forbid" };
+            format!("{effect}({who}, {action}, {resource}) {own} {common};")
+        },
+    )
 }
 
 fn requests() -> impl Strategy<Value = (Owned, Option<&'static str>)> {
     let few = |all: &'static [&'static str]| proptest::sample::select(all);
     let lists = |all: &'static [&'static str]| proptest::sample::subsequence(all, 0..=all.len());
     (
-        (few(&["s1", "s2", "s3"]), lists(&["g1", "g2"]), lists(&["l"])),
+        (
+            few(&["s1", "s2", "s3"]),
+            lists(&["g1", "g2"]),
+            lists(&["l"]),
+        ),
         few(&[
             "a.b.example",
             "b.example",
@@ -574,16 +631,26 @@ fn few_u64() -> impl Strategy<Value = u64> {
     proptest::sample::select(vec![0, 1, 7, u64::MAX])
 }
 
-/// Cedar's own answer, over the whole set, with the full context, everything checked against the schema.
-fn whole(generation: &Generation, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> (Outcome, Vec<String>) {
-    let set = PolicySet::from_policies(generation.rules.iter().map(|rule| rule.cedar.clone())).unwrap();
+/// Cedar's own answer, over the whole set, with the full context, everything checked against the
+/// schema.
+fn whole(
+    generation: &Generation,
+    facts: &Facts<'_>,
+    loan: Option<Loan<'_>>,
+) -> (Outcome, Vec<String>) {
+    let set =
+        PolicySet::from_policies(generation.rules.iter().map(|rule| rule.cedar.clone())).unwrap();
     let principal = uid(&SESSION, facts.session.as_str());
     let host = uid(&HOST, facts.host.as_str());
     let credential = loan.map(|loan| uid(&CREDENTIAL, loan.credential.as_str()));
     let mut entities = vec![
         Entity::new_no_attrs(
             principal.clone(),
-            facts.groups.iter().map(|group| uid(&GROUP, group)).collect(),
+            facts
+                .groups
+                .iter()
+                .map(|group| uid(&GROUP, group))
+                .collect(),
         ),
         Entity::new(
             host.clone(),
@@ -592,7 +659,9 @@ fn whole(generation: &Generation, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> 
                 RestrictedExpression::new_string(facts.host.to_string()),
             )]
             .into(),
-            domains(facts.host).map(|domain| uid(&DOMAIN, domain)).collect(),
+            domains(facts.host)
+                .map(|domain| uid(&DOMAIN, domain))
+                .collect(),
         )
         .unwrap(),
     ];
@@ -612,14 +681,25 @@ fn whole(generation: &Generation, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> 
     };
     let context = context(Attributes::ALL, facts, loan.map(|loan| (loan, &host))).unwrap();
     let resource = credential.unwrap_or(host);
-    let request = Request::new(principal, action.uid().clone(), resource, context, Some(schema())).unwrap();
+    let request = Request::new(
+        principal,
+        action.uid().clone(),
+        resource,
+        context,
+        Some(schema()),
+    )
+    .unwrap();
     let response = Authorizer::new().is_authorized(&request, &set, &entities);
     let errors: Vec<String> = response
         .diagnostics()
         .errors()
         .map(|AuthorizationError::PolicyEvaluationError(error)| error.policy_id().to_string())
         .collect();
-    let reasons: Vec<String> = response.diagnostics().reason().map(ToString::to_string).collect();
+    let reasons: Vec<String> = response
+        .diagnostics()
+        .reason()
+        .map(ToString::to_string)
+        .collect();
     let (outcome, mut names) = match (response.decision(), errors.is_empty()) {
         (_, false) => (Outcome::PolicyError, errors),
         (Decision::Allow, true) => (Outcome::Allowed, reasons),

@@ -1,4 +1,5 @@
-//! Which rules can apply: looked up by whom and what their scopes name, so that ten thousand others cost nothing.
+//! Which rules can apply: looked up by whom and what their scopes name, so that ten thousand others
+//! cost nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use crate::message::Host;
 
 /// The rules of a generation, found by scope.
 ///
-/// Sound because a policy whose scope does not match is never satisfied and cannot err: what is left out has no part in
-/// a verdict. `tests/policies.rs` and the property in `generation.rs` hold this against Cedar with the whole set.
+/// Sound because a policy whose scope does not match is never satisfied and cannot err: what is
+/// left out has no part in a verdict. `tests/policies.rs` and the property in `generation.rs` hold
+/// this against Cedar with the whole set.
 #[derive(Default, Debug)]
 pub(super) struct Index {
     sessions: HashMap<Box<str>, u32>,
@@ -75,7 +77,8 @@ impl Index {
         found
     }
 
-    /// The rules whose principal and resource match, whatever the action; a group named twice repeats them.
+    /// The rules whose principal and resource match, whatever the action; a group named twice
+    /// repeats them.
     pub fn reaching(
         &self,
         session: &str,
@@ -100,7 +103,8 @@ impl Index {
             .copied()
     }
 
-    /// Whether some permit's scope lets the session ask the host anything, and no unconditional forbid takes it back.
+    /// Whether some permit's scope lets the session ask the host anything, and no unconditional
+    /// forbid takes it back.
     pub fn may_ask(&self, session: &str, groups: &[Arc<str>], host: &Host) -> bool {
         let mut permitted = Actions::union([]);
         let mut forbidden = Actions::union([]);
@@ -116,7 +120,8 @@ impl Index {
     }
 }
 
-/// The number of a name in one of `COUNT` interleaved series, from 1 on, so that no two kinds share a number.
+/// The number of a name in one of `COUNT` interleaved series, from 1 on, so that no two kinds share
+/// a number.
 fn number(names: &mut HashMap<Box<str>, u32>, id: &str, series: u32) -> u32 {
     const COUNT: u32 = 3;
     if let Some(number) = names.get(id) {

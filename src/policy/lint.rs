@@ -1,7 +1,9 @@
-//! What a valid policy says and its author cannot mean: refused where it would never match or match a whole top-level
-//! domain, warned about where it is merely likely to be wrong.
+//! What a valid policy says and its author cannot mean: refused where it would never match or match
+//! a whole top-level domain, warned about where it is merely likely to be wrong.
 
-use cedar_policy::pst::{BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Template, UnaryOp, Var};
+use cedar_policy::pst::{
+    BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Template, UnaryOp, Var,
+};
 
 use super::attribute::Attribute;
 use super::literal::literal_fault;
@@ -164,7 +166,8 @@ impl Findings {
         }
     }
 
-    // A permit for `com` is a permit for every name that anyone may register. A forbid for it is welcome.
+    // A permit for `com` is a permit for every name that anyone may register. A forbid for it is
+    // welcome.
     fn wide_domain(&mut self, entity: &EntityUID, sense: Sense) {
         let single = is_kind(entity, "Domain") && !entity.eid.contains('.');
         if !self.permits {
@@ -268,8 +271,8 @@ impl Findings {
         }
     }
 
-    // `query` and `fields` hold every reading of every value, so a forbid sees the bad one wherever it hides; that also
-    // means that a client can add the value that a permit asks for.
+    // `query` and `fields` hold every reading of every value, so a forbid sees the bad one wherever
+    // it hides; that also means that a client can add the value that a permit asks for.
     fn multiplicity(&mut self, expr: &Expr, sense: Sense) {
         let Some(Subject::Context(attribute)) = subject_of(expr) else {
             return;
@@ -281,12 +284,16 @@ impl Findings {
         };
         match attribute {
             Attribute::Query | Attribute::Fields if sense == Sense::Grants => self.warn(
-                format!("the client can satisfy `context.{every}` beside another value of the same name"),
+                format!(
+                    "the client can satisfy `context.{every}` beside another value of the same name"
+                ),
                 format!("a permit asks `context.{once}`, which holds values that stand alone"),
             ),
             Attribute::QueryOnce | Attribute::FieldsOnce if sense == Sense::Restrains => self.warn(
                 format!("the client can escape `context.{once}` by sending the name twice"),
-                format!("a forbid asks `context.{every}`, which holds every reading of every value"),
+                format!(
+                    "a forbid asks `context.{every}`, which holds every reading of every value"
+                ),
             ),
             _ => {}
         }
@@ -325,7 +332,9 @@ fn subject_of(expr: &Expr) -> Option<Subject> {
         Expr::Var(Var::Context) if attr == "host" => Some(Subject::HostName),
         Expr::Var(Var::Context) => Attribute::named(attr).map(Subject::Context),
         Expr::Var(Var::Resource) if attr == "name" => Some(Subject::HostName),
-        Expr::GetAttr { attr: origin, .. } if attr == "name" && origin == "origin" => Some(Subject::HostName),
+        Expr::GetAttr { attr: origin, .. } if attr == "name" && origin == "origin" => {
+            Some(Subject::HostName)
+        }
         _ => None,
     }
 }
@@ -355,7 +364,8 @@ fn texts(expr: &Expr) -> Vec<&str> {
     }
 }
 
-/// Domains of two labels or more under which strangers register names. Not the whole public suffix list: a warning's aid.
+/// Domains of two labels or more under which strangers register names. Not the whole public suffix
+/// list: a warning's aid.
 const SHARED: [&str; 32] = [
     "amazonaws.com",
     "appspot.com",

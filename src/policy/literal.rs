@@ -15,7 +15,9 @@ pub(super) fn literal_fault(attribute: Attribute, literal: &str) -> Option<Strin
 
 fn path_fault(literal: &str) -> Option<String> {
     match RequestTarget::parse(literal.as_bytes(), EncodedSlash::Keep) {
-        Ok(target) if target.query().is_some() => Some("a path has no query; ask `context.queryOnce`".into()),
+        Ok(target) if target.query().is_some() => {
+            Some("a path has no query; ask `context.queryOnce`".into())
+        }
         Ok(target) if target.path() == literal => None,
         Ok(target) => Some(format!("its one form is `{}`", target.path())),
         Err(error) => Some(error.to_string()),
@@ -52,7 +54,9 @@ fn form_fault(attribute: Attribute, literal: &str) -> Option<&'static str> {
             Some((name, _)) if !has_upper_case(name) => None,
             _ => Some("a field is written `name: value`, the name in lower case"),
         },
-        Attribute::FieldNames if has_upper_case(literal) => Some("field names are written in lower case"),
+        Attribute::FieldNames if has_upper_case(literal) => {
+            Some("field names are written in lower case")
+        }
         Attribute::ContentType if has_upper_case(literal) || literal.contains(';') => {
             Some("a content type is in lower case and without parameters: `application/json`")
         }
@@ -94,7 +98,11 @@ mod tests {
             (Attribute::Query, "a=", "a"),
             (Attribute::Fields, "x-a: B", "X-A: b"),
             (Attribute::FieldNames, "x-a", "X-a"),
-            (Attribute::ContentType, "text/plain", "text/plain; charset=utf-8"),
+            (
+                Attribute::ContentType,
+                "text/plain",
+                "text/plain; charset=utf-8",
+            ),
             (Attribute::Upgrade, "websocket", "WebSocket"),
             (Attribute::Place, "header:x-api-key", "header:X-Api-Key"),
             (Attribute::Place, "basic:user", "body:user"),

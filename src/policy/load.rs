@@ -1,4 +1,5 @@
-//! From texts to rules: parse, name, validate strictly, look for traps; everything wrong is said at once.
+//! From texts to rules: parse, name, validate strictly, look for traps; everything wrong is said at
+//! once.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +15,8 @@ use crate::names::PolicyId;
 /// Parses and checks every source.
 ///
 /// # Errors
-/// Everything that is wrong with any of them: nothing is loaded then, because what is left out may be a forbid.
+/// Everything that is wrong with any of them: nothing is loaded then, because what is left out may
+/// be a forbid.
 pub(super) fn load(sources: &[Source]) -> Result<(Vec<Rule>, Vec<Lint>), Problems> {
     let mut loading = Loading {
         sources,
@@ -87,7 +89,11 @@ impl Loading<'_> {
             let other = &self.sources[*other];
             let (line, _) = other.position(*offset);
             let reason = format!("the id `{id}` is already the one of {}:{line}", other.name);
-            return Err(source.problem(at, reason, Some("give each policy an id of its own".into())));
+            return Err(source.problem(
+                at,
+                reason,
+                Some("give each policy an id of its own".into()),
+            ));
         }
         let body = policy
             .to_pst()
@@ -102,10 +108,19 @@ impl Loading<'_> {
     }
 
     /// The `@id`, or `file:line` without one, with the column too for a second policy on a line.
-    fn name(&self, source: &Source, at: usize, annotation: Option<&str>) -> Result<PolicyId, Problem> {
+    fn name(
+        &self,
+        source: &Source,
+        at: usize,
+        annotation: Option<&str>,
+    ) -> Result<PolicyId, Problem> {
         if let Some(id) = annotation {
             return PolicyId::new(id).map_err(|error| {
-                source.problem(at, format!("`@id(\"{}\")`: {error}", id.escape_debug()), None)
+                source.problem(
+                    at,
+                    format!("`@id(\"{}\")`: {error}", id.escape_debug()),
+                    None,
+                )
             });
         }
         let (line, column) = source.position(at);
@@ -206,7 +221,10 @@ fn deceives(warning: &ValidationWarning) -> bool {
 /// A policy id from a place, with what an id cannot hold replaced, cut from the left to fit.
 fn place_name(file: &str, place: &str) -> Option<PolicyId> {
     let fits = |character: char| character.is_ascii_alphanumeric() || "._:/-".contains(character);
-    let file: Vec<char> = file.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    let file: Vec<char> = file
+        .chars()
+        .map(|c| if fits(c) { c } else { '_' })
+        .collect();
     let room = 127_usize.checked_sub(place.len())?;
     let kept: String = file[file.len().saturating_sub(room)..].iter().collect();
     PolicyId::new(&format!("{kept}:{place}")).ok()

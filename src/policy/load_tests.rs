@@ -10,8 +10,8 @@ fn problems(text: &str) -> Vec<Problem> {
 }
 
 fn lints(text: &str) -> Vec<String> {
-    let (_, lints) =
-        load(&[Source::new("f.cedar", text)]).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
+    let (_, lints) = load(&[Source::new("f.cedar", text)])
+        .unwrap_or_else(|problems| panic!("{text}\n{problems}"));
     lints.into_iter().map(|lint| lint.at.reason).collect()
 }
 
@@ -32,7 +32,9 @@ fn permit(condition: &str) -> String {
 
 /// A forbid with a condition.
 fn forbid(condition: &str) -> String {
-    format!(r#"forbid(principal, action in Gateway::Action::"ask", resource) when {{ {condition} }};"#)
+    format!(
+        r#"forbid(principal, action in Gateway::Action::"ask", resource) when {{ {condition} }};"#
+    )
 }
 
 #[test]
@@ -49,7 +51,10 @@ fn all_problems_are_reported_at_once_with_their_places() {
         ),
     ];
     let found = load(&sources).unwrap_err().0;
-    let places: Vec<_> = found.iter().map(|one| (one.file.as_str(), one.line)).collect();
+    let places: Vec<_> = found
+        .iter()
+        .map(|one| (one.file.as_str(), one.line))
+        .collect();
     assert!(places.contains(&("a.cedar", 1)), "{found:#?}");
     assert!(places.contains(&("b.cedar", 2)), "{found:#?}");
     assert!(places.contains(&("c.cedar", 2)), "{found:#?}");
@@ -63,7 +68,12 @@ fn a_policy_is_named_by_its_id_or_by_its_place() {
     let ids: Vec<_> = rules.iter().map(|rule| rule.id.as_str()).collect();
     assert_eq!(
         ids,
-        ["dir/f_g.cedar:1", "x/y", "dir/f_g.cedar:5", "dir/f_g.cedar:5:38"]
+        [
+            "dir/f_g.cedar:1",
+            "x/y",
+            "dir/f_g.cedar:5",
+            "dir/f_g.cedar:5:38"
+        ]
     );
 }
 
@@ -92,12 +102,16 @@ fn an_id_that_is_no_name_is_refused() {
 
 #[test]
 fn templates_are_refused() {
-    refused("permit(principal == ?principal, action, resource);", "templates");
+    refused(
+        "permit(principal == ?principal, action, resource);",
+        "templates",
+    );
 }
 
 #[test]
 fn a_forbid_that_can_never_apply_is_refused_and_such_a_permit_warned_about() {
-    let scope = r#"(principal, action == Gateway::Action::"GET", resource == Gateway::Credential::"c");"#;
+    let scope =
+        r#"(principal, action == Gateway::Action::"GET", resource == Gateway::Credential::"c");"#;
     assert!(!problems(&format!("forbid{scope}")).is_empty());
     let impossible = r#"(principal, action == Gateway::Action::"GET", resource == Gateway::Host::"a.b")
         when { context.port == 1 && false };"#;
@@ -113,7 +127,10 @@ fn a_permit_of_a_top_level_domain_is_refused() {
         r#"resource is Gateway::Host in Gateway::Domain::"com""#,
     ] {
         refused(&format!("permit(principal, action, {scope});"), whole);
-        assert_eq!(problems(&format!("forbid(principal, action, {scope});")), []);
+        assert_eq!(
+            problems(&format!("forbid(principal, action, {scope});")),
+            []
+        );
     }
     refused(&permit(r#"resource in Gateway::Domain::"com""#), whole);
     refused(&permit(r#"resource.name like "*.com""#), whole);
@@ -124,9 +141,15 @@ fn a_permit_of_a_top_level_domain_is_refused() {
         when { context.origin in Gateway::Domain::"com" };"#,
         whole,
     );
-    assert_eq!(problems(&permit(r#"!(resource in Gateway::Domain::"com")"#)), []);
+    assert_eq!(
+        problems(&permit(r#"!(resource in Gateway::Domain::"com")"#)),
+        []
+    );
     assert_eq!(problems(&forbid(r#"context.host like "*.com""#)), []);
-    assert_eq!(problems(&forbid(r#"!(resource in Gateway::Domain::"com")"#)), []);
+    assert_eq!(
+        problems(&forbid(r#"!(resource in Gateway::Domain::"com")"#)),
+        []
+    );
 }
 
 #[test]
@@ -154,7 +177,8 @@ fn what_never_matches_is_refused() {
 
 #[test]
 fn a_path_pattern_that_crosses_segments_is_warned_about() {
-    let crossing = |pattern: &str| !lints(&permit(&format!("context.path like \"{pattern}\""))).is_empty();
+    let crossing =
+        |pattern: &str| !lints(&permit(&format!("context.path like \"{pattern}\""))).is_empty();
     assert!(crossing("/repos/o/r*"));
     assert!(crossing("/repos/*/issues"));
     assert!(crossing("*"));
@@ -172,14 +196,23 @@ fn a_path_pattern_that_crosses_segments_is_warned_about() {
 
 #[test]
 fn a_host_pattern_without_a_dot_is_warned_about() {
-    assert_eq!(lints(&permit(r#"context.host like "*github.com""#)).len(), 1);
+    assert_eq!(
+        lints(&permit(r#"context.host like "*github.com""#)).len(),
+        1
+    );
     assert!(lints(&permit(r#"context.host like "*.github.com""#)).is_empty());
 }
 
 #[test]
 fn a_permit_that_a_client_can_satisfy_beside_a_bad_value_is_warned_about() {
-    assert_eq!(lints(&permit(r#"context.query.contains("repo=ok")"#)).len(), 1);
-    assert_eq!(lints(&permit(r#"context.fields.contains("x-a: b")"#)).len(), 1);
+    assert_eq!(
+        lints(&permit(r#"context.query.contains("repo=ok")"#)).len(),
+        1
+    );
+    assert_eq!(
+        lints(&permit(r#"context.fields.contains("x-a: b")"#)).len(),
+        1
+    );
     assert!(lints(&permit(r#"context.queryOnce.contains("repo=ok")"#)).is_empty());
     assert!(lints(&permit(r#"!context.query.contains("admin=1")"#)).is_empty());
     assert!(lints(&permit(r#"["page", "q"].containsAll(context.queryNames)"#)).is_empty());
@@ -204,8 +237,7 @@ fn a_permit_without_a_resource_or_an_origin_is_warned_about() {
         1
     );
     assert_eq!(lints("permit(principal, action, resource);").len(), 3);
-    let lend =
-        r#"permit(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"c")"#;
+    let lend = r#"permit(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"c")"#;
     assert_eq!(lints(&format!("{lend};")).len(), 1);
     assert!(
         lints(&format!(

@@ -1,4 +1,5 @@
-//! Verdicts given lately, by exactly what they hang on, so that a request like the last one costs no evaluation.
+//! Verdicts given lately, by exactly what they hang on, so that a request like the last one costs
+//! no evaluation.
 
 use std::sync::Arc;
 
@@ -12,9 +13,10 @@ use crate::message::Scheme;
 
 /// A few verdicts of one slice.
 ///
-/// Sound because Cedar's answer is a function of the policies, the entities and the context: the first two are the slice's
-/// own and never change, and the third is made from nothing but what stands in the key. The property in
-/// `generation_tests.rs` judges each request twice and holds both against Cedar with the whole set.
+/// Sound because Cedar's answer is a function of the policies, the entities and the context: the
+/// first two are the slice's own and never change, and the third is made from nothing but what
+/// stands in the key. The property in `generation_tests.rs` judges each request twice and holds
+/// both against Cedar with the whole set.
 #[derive(Debug, Default)]
 pub(super) struct Memo(ArcSwap<Kept>);
 
@@ -53,9 +55,14 @@ impl Memo {
     }
 }
 
-/// Writes everything that the context's attributes in `reads` are made from, and that is not the slice's own; `false` where
-/// that would not be met again, or is too long to keep.
-pub(super) fn key(reads: Attributes, facts: &Facts<'_>, loan: Option<Loan<'_>>, out: &mut Vec<u8>) -> bool {
+/// Writes everything that the context's attributes in `reads` are made from, and that is not the
+/// slice's own; `false` where that would not be met again, or is too long to keep.
+pub(super) fn key(
+    reads: Attributes,
+    facts: &Facts<'_>,
+    loan: Option<Loan<'_>>,
+    out: &mut Vec<u8>,
+) -> bool {
     out.clear();
     for attribute in reads.iter() {
         match attribute {
@@ -70,7 +77,9 @@ pub(super) fn key(reads: Attributes, facts: &Facts<'_>, loan: Option<Loan<'_>>, 
             }
             Attribute::Labels => each(out, facts.labels.iter().map(|label| label.as_bytes())),
             Attribute::Entry => one(out, facts.entry.as_bytes()),
-            Attribute::Scheme | Attribute::Secure => out.push(u8::from(facts.scheme == Scheme::Https)),
+            Attribute::Scheme | Attribute::Secure => {
+                out.push(u8::from(facts.scheme == Scheme::Https))
+            }
             Attribute::Port => out.extend_from_slice(&facts.port.to_le_bytes()),
             Attribute::Method => one(out, facts.method.as_bytes()),
             Attribute::Path | Attribute::Prefixes | Attribute::Segments | Attribute::Depth => {
@@ -94,9 +103,13 @@ pub(super) fn key(reads: Attributes, facts: &Facts<'_>, loan: Option<Loan<'_>>, 
                 out.extend_from_slice(&facts.content_length.unwrap_or_default().to_le_bytes());
             }
             Attribute::Upgrade => one(out, facts.upgrade.as_bytes()),
-            Attribute::Credentials => {
-                each(out, facts.credentials.iter().map(|name| name.as_str().as_bytes()))
-            }
+            Attribute::Credentials => each(
+                out,
+                facts
+                    .credentials
+                    .iter()
+                    .map(|name| name.as_str().as_bytes()),
+            ),
             Attribute::Actions => each(out, facts.actions.iter().map(|action| action.as_bytes())),
             Attribute::Place => match loan {
                 Some(loan) => one(out, loan.place.as_bytes()),
@@ -127,7 +140,8 @@ fn each<'a>(out: &mut Vec<u8>, texts: impl Iterator<Item = &'a [u8]>) {
     out[at..at + 8].copy_from_slice(&count.to_le_bytes());
 }
 
-/// Verdicts that one slice keeps. With [`LONGEST`] and the bound on slices, all of them take less than 6 MiB.
+/// Verdicts that one slice keeps. With [`LONGEST`] and the bound on slices, all of them take less
+/// than 6 MiB.
 const MOST: usize = 8;
 const LONGEST: usize = 256;
 
@@ -183,7 +197,12 @@ mod tests {
     fn what_hangs_on_the_clock_is_never_remembered() {
         let mut reads = Attributes::NONE;
         reads.add(Attribute::Now);
-        assert!(!key(reads, &Owned::default().facts(), None, &mut Vec::new()));
+        assert!(!key(
+            reads,
+            &Owned::default().facts(),
+            None,
+            &mut Vec::new()
+        ));
     }
 
     #[test]
@@ -210,7 +229,11 @@ mod tests {
         );
         for _ in 0..2 {
             assert!(generation.lend(&request.facts(), &github, BEARER).allowed());
-            assert!(!generation.lend(&request.facts(), &github, "basic:user").allowed());
+            assert!(
+                !generation
+                    .lend(&request.facts(), &github, "basic:user")
+                    .allowed()
+            );
         }
     }
 }

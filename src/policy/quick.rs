@@ -8,15 +8,15 @@ use crate::names::{CredentialName, PolicyId, SessionId};
 
 /// A policy that lets a session, or every one, ask a host anything, on one port or on all.
 ///
-/// `*.example.com` is every name under `example.com` and not that itself. Text that is no host makes a policy that does
-/// not load, never one that says something else.
+/// `*.example.com` is every name under `example.com` and not that itself. Text that is no host
+/// makes a policy that does not load, never one that says something else.
 #[must_use]
 pub fn permit_host(session: Option<&SessionId>, host: &str, port: Option<u16>) -> String {
     permit_ask(session, None, host, port)
 }
 
-/// A policy that lets a session, or every one, ask a host anything with a request that presents a credential: for domains
-/// where strangers have names, too.
+/// A policy that lets a session, or every one, ask a host anything with a request that presents a
+/// credential: for domains where strangers have names, too.
 #[must_use]
 pub fn permit_with(
     session: Option<&SessionId>,
@@ -98,7 +98,8 @@ pub fn permit_lend(
     )
 }
 
-/// A policy that allows this request's session, host, port, method and path, with any query and content; or this loan.
+/// A policy that allows this request's session, host, port, method and path, with any query and
+/// content; or this loan.
 pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
     let mut conditions = vec![
         format!("context.scheme == {}", quoted(facts.scheme.as_str())),
@@ -108,7 +109,10 @@ pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
         Some(loan) => {
             conditions.insert(
                 0,
-                format!("context.origin == Gateway::Host::{}", quoted(facts.host.as_str())),
+                format!(
+                    "context.origin == Gateway::Host::{}",
+                    quoted(facts.host.as_str())
+                ),
             );
             conditions.push(format!("context.place == {}", quoted(loan.place)));
             (
@@ -139,7 +143,12 @@ pub(super) fn exactly(facts: &Facts<'_>, loan: Option<Loan<'_>>) -> String {
 fn principal(session: Option<&SessionId>) -> String {
     session.map_or_else(
         || "principal".to_owned(),
-        |session| format!("principal == Gateway::Session::{}", quoted(session.as_str())),
+        |session| {
+            format!(
+                "principal == Gateway::Session::{}",
+                quoted(session.as_str())
+            )
+        },
     )
 }
 
@@ -147,11 +156,19 @@ fn name(session: Option<&SessionId>) -> &str {
     session.map_or("", SessionId::as_str)
 }
 
-/// An `@id` line from the parts that are not empty; nothing where they make no id, which then is the policy's place.
+/// An `@id` line from the parts that are not empty; nothing where they make no id, which then is
+/// the policy's place.
 fn id(parts: &[&str]) -> String {
-    let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = parts
+        .iter()
+        .copied()
+        .filter(|part| !part.is_empty())
+        .collect();
     let text = parts.join("/").replace('*', "any");
-    PolicyId::new(&text).map_or_else(|_| String::new(), |id| format!("@id({})\n", quoted(id.as_str())))
+    PolicyId::new(&text).map_or_else(
+        |_| String::new(),
+        |id| format!("@id({})\n", quoted(id.as_str())),
+    )
 }
 
 fn when(conditions: &[String]) -> String {

@@ -1,7 +1,8 @@
 //! The ways in which an origin may read a query or a field.
 //!
-//! Origins disagree about duplicates, `a[]`, `+` and letter case. A rule that restrains must see every reading; a rule
-//! that grants must see only what has one. (A bare `;` is `%3B` in every [`crate::message::RequestTarget`].)
+//! Origins disagree about duplicates, `a[]`, `+` and letter case. A rule that restrains must see
+//! every reading; a rule that grants must see only what has one. (A bare `;` is `%3B` in every
+//! [`crate::message::RequestTarget`].)
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -71,7 +72,9 @@ fn stand_alone(pieces: &[&str]) -> BTreeSet<String> {
         let clear = name.clear && value.clear && !name.text.contains('[');
         let pair = clear.then(|| format!("{}={}", escaped_name(&name.text), value.text));
         let key = base(&name.text).to_ascii_lowercase();
-        seen.entry(key).and_modify(|one| *one = None).or_insert(pair);
+        seen.entry(key)
+            .and_modify(|one| *one = None)
+            .or_insert(pair);
     }
     seen.into_values().flatten().collect()
 }
@@ -162,7 +165,8 @@ impl FieldReadings {
         Ok(readings)
     }
 
-    /// The same by the name that the field has to CGI and WSGI origins: to those `x_role` is `x-role`.
+    /// The same by the name that the field has to CGI and WSGI origins: to those `x_role` is
+    /// `x-role`.
     fn add_folded(&mut self, name: &HeaderName, text: &str, separators: &[char]) {
         let Cow::Owned(folded) = folded_name(name.as_str()) else {
             return;
@@ -274,7 +278,8 @@ mod tests {
     #[test]
     fn repeated_and_listed_fields_are_seen_whole_and_apart() {
         let joined = FieldReadings::of(&fields(&[("x-role", b"user, admin")])).unwrap();
-        let repeated = FieldReadings::of(&fields(&[("x-role", b"user"), ("x-role", b"admin")])).unwrap();
+        let repeated =
+            FieldReadings::of(&fields(&[("x-role", b"user"), ("x-role", b"admin")])).unwrap();
         for readings in [&joined, &repeated] {
             assert!(has(&readings.every, "x-role: admin"));
             assert!(!has(&readings.once, "x-role: user"));
@@ -305,7 +310,10 @@ mod tests {
     #[test]
     fn a_content_type_is_one_or_refused() {
         let of = |values: &[&'static [u8]]| {
-            let pairs: Vec<_> = values.iter().map(|value| ("content-type", *value)).collect();
+            let pairs: Vec<_> = values
+                .iter()
+                .map(|value| ("content-type", *value))
+                .collect();
             content_type(&fields(&pairs))
         };
         assert_eq!(of(&[]).unwrap(), "");
@@ -317,7 +325,10 @@ mod tests {
             of(&[b"text/plain", b"text/html"]),
             Err(Fault::ContentTypeRepeated)
         );
-        assert_eq!(of(&[b"text/plain, text/html"]), Err(Fault::ContentTypeRepeated));
+        assert_eq!(
+            of(&[b"text/plain, text/html"]),
+            Err(Fault::ContentTypeRepeated)
+        );
     }
 
     proptest! {

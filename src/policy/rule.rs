@@ -1,8 +1,10 @@
-//! One policy as the index needs it: its scope taken apart, and the context attributes that it reads.
+//! One policy as the index needs it: its scope taken apart, and the context attributes that it
+//! reads.
 
 use cedar_policy::pst::{self, EntityOrSlot, Expr, Var};
 use cedar_policy::{
-    ActionConstraint, Effect, EntityTypeName, EntityUid, Policy, PrincipalConstraint, ResourceConstraint,
+    ActionConstraint, Effect, EntityTypeName, EntityUid, Policy, PrincipalConstraint,
+    ResourceConstraint,
 };
 
 use super::attribute::{Attribute, Attributes};
@@ -144,10 +146,11 @@ fn id(one: &EntityUid) -> String {
     one.id().unescaped().to_owned()
 }
 
-/// The context attributes that an expression can read; all of them where the context is used as a whole.
+/// The context attributes that an expression can read; all of them where the context is used as a
+/// whole.
 fn reads_of(expr: &Expr) -> Attributes {
-    // INVARIANT: an attribute that this leaves out is never looked at, so the context may come without it.
-    // What is not understood reads everything.
+    // INVARIANT: an attribute that this leaves out is never looked at, so the context may come
+    // without it. What is not understood reads everything.
     match expr {
         Expr::Var(Var::Context) => Attributes::ALL,
         Expr::Literal(_) | Expr::Var(_) => Attributes::NONE,
@@ -165,7 +168,9 @@ fn reads_of(expr: &Expr) -> Attributes {
             cond,
             then_expr,
             else_expr,
-        } => reads_of(cond).or(reads_of(then_expr)).or(reads_of(else_expr)),
+        } => reads_of(cond)
+            .or(reads_of(then_expr))
+            .or(reads_of(else_expr)),
         Expr::Set(members) => members
             .iter()
             .fold(Attributes::NONE, |reads, member| reads.or(reads_of(member))),
@@ -220,13 +225,15 @@ mod tests {
 
     #[test]
     fn the_whole_context_reads_everything() {
-        let rule = rule(r#"permit(principal, action, resource) when { [context].contains({a: 1}) };"#);
+        let rule =
+            rule(r#"permit(principal, action, resource) when { [context].contains({a: 1}) };"#);
         assert_eq!(rule.reads, Attributes::ALL);
     }
 
     #[test]
     fn an_entity_in_the_context_is_read_through() {
-        let rule = rule(r#"permit(principal, action, resource) when { context.origin.name == "a.b" };"#);
+        let rule =
+            rule(r#"permit(principal, action, resource) when { context.origin.name == "a.b" };"#);
         assert_eq!(rule.reads.iter().collect::<Vec<_>>(), [Attribute::Origin]);
     }
 
@@ -257,7 +264,8 @@ mod tests {
             rule("principal, action, resource is Gateway::Host").actions,
             Actions::ASK
         );
-        let crossed = rule(r#"principal, action, resource is Gateway::Credential in Gateway::Domain::"a.b""#);
+        let crossed =
+            rule(r#"principal, action, resource is Gateway::Credential in Gateway::Domain::"a.b""#);
         assert!(crossed.actions.is_empty());
     }
 }

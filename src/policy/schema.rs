@@ -10,7 +10,8 @@ use crate::message::Host;
 /// The schema's text, as people read it.
 pub const SCHEMA: &str = include_str!("../../policies/gateway.cedarschema");
 
-/// The same in Cedar's JSON, made from [`SCHEMA`]: parsing the text took three quarters of a start's instructions.
+/// The same in Cedar's JSON, made from [`SCHEMA`]: parsing the text took three quarters of a
+/// start's instructions.
 const SCHEMA_JSON: &str = include_str!("../../policies/gateway.cedarschema.json");
 
 static PARSED: LazyLock<Schema> = LazyLock::new(|| {
@@ -174,7 +175,8 @@ pub(super) static CREDENTIAL: LazyLock<EntityTypeName> = LazyLock::new(|| type_n
 pub(super) static ACTION: LazyLock<EntityTypeName> = LazyLock::new(|| type_name("Action"));
 
 fn type_name(name: &str) -> EntityTypeName {
-    EntityTypeName::from_str(&format!("Gateway::{name}")).expect("a literal name of two identifiers parses")
+    EntityTypeName::from_str(&format!("Gateway::{name}"))
+        .expect("a literal name of two identifiers parses")
 }
 
 /// The Cedar name of an entity; any text is an id.
@@ -191,10 +193,13 @@ pub(super) fn domains(host: &Host) -> impl Iterator<Item = &str> {
 
 /// Why a text is not a host's one canonical form; `None` if it is.
 ///
-/// A rule about `API.github.com` would never match, and a forbid that never matches forbids nothing.
+/// A rule about `API.github.com` would never match, and a forbid that never matches forbids
+/// nothing.
 pub(super) fn host_fault(text: &str) -> Option<String> {
     if text.starts_with("*.") {
-        return Some("a wildcard is written `resource in Gateway::Domain::\"…\"`, without `*.`".into());
+        return Some(
+            "a wildcard is written `resource in Gateway::Domain::\"…\"`, without `*.`".into(),
+        );
     }
     match Host::parse(text.as_bytes()) {
         Ok(host) if host.as_str() == text => None,
@@ -213,11 +218,15 @@ mod tests {
     /// `GATEWAY_WRITE_SCHEMA=1 cargo test --lib policy::schema` makes the JSON anew.
     #[test]
     fn the_json_says_what_the_text_says() {
-        let (fragment, warnings) = cedar_policy::SchemaFragment::from_cedarschema_str(SCHEMA).unwrap();
+        let (fragment, warnings) =
+            cedar_policy::SchemaFragment::from_cedarschema_str(SCHEMA).unwrap();
         assert_eq!(warnings.count(), 0);
         let json = fragment.to_json_value().unwrap();
         if std::env::var_os("GATEWAY_WRITE_SCHEMA").is_some() {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/gateway.cedarschema.json");
+            let path = concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/policies/gateway.cedarschema.json"
+            );
             std::fs::write(path, format!("{json}\n")).unwrap();
         }
         let embedded: serde_json::Value = serde_json::from_str(SCHEMA_JSON).unwrap();
@@ -258,7 +267,10 @@ mod tests {
             let host = Host::parse(host.as_bytes()).unwrap();
             domains(&host).map(ToOwned::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(of("api.github.com"), ["api.github.com", "github.com", "com"]);
+        assert_eq!(
+            of("api.github.com"),
+            ["api.github.com", "github.com", "com"]
+        );
         assert_eq!(of("evilgithub.com"), ["evilgithub.com", "com"]);
         assert!(of("10.0.0.1").is_empty());
         assert!(of("2001:db8::1").is_empty());

@@ -1,4 +1,5 @@
-//! Where slices and rule sets are kept for the next request: bounded, whatever names a client makes up.
+//! Where slices and rule sets are kept for the next request: bounded, whatever names a client makes
+//! up.
 
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,7 +67,10 @@ impl Shelves {
         if let Some(slice) = recent.as_ref().filter(|slice| slice.is_of(question)) {
             return Ok(Arc::clone(slice));
         }
-        let mut shelf = self.shelf(key).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shelf = self
+            .shelf(key)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         match shelf.kept.get(&key) {
             Some(slice) if slice.is_of(question) => {
                 self.recent(key).store(Some(Arc::clone(slice)));
@@ -108,7 +112,8 @@ impl Shelves {
     }
 
     fn shelf(&self, key: u64) -> &Mutex<Shelf<Slice>> {
-        let nth = usize::try_from(key % SHELVES as u64).expect("a remainder of a small number is one");
+        let nth =
+            usize::try_from(key % SHELVES as u64).expect("a remainder of a small number is one");
         &self.slices[nth]
     }
 }
@@ -195,7 +200,10 @@ mod tests {
                 groups: &ops,
                 ..asked
             },
-            Question { groups: &[], ..asked },
+            Question {
+                groups: &[],
+                ..asked
+            },
             Question {
                 action: Action::Get,
                 ..asked

@@ -118,7 +118,8 @@ impl Slice {
             .credential
             .map_or_else(|| origin.clone(), |name| uid(&CREDENTIAL, name));
         Self {
-            // Rules without a condition are decided by their scopes, which the index has matched already.
+            // Rules without a condition are decided by their scopes, which the index has matched
+            // already.
             entities: match rules.conditional {
                 true => entities(question, &principal, &origin, &resource),
                 false => Entities::empty(),
@@ -146,7 +147,11 @@ fn entities(
     origin: &EntityUid,
     resource: &EntityUid,
 ) -> Entities {
-    let groups: HashSet<EntityUid> = question.groups.iter().map(|group| uid(&GROUP, group)).collect();
+    let groups: HashSet<EntityUid> = question
+        .groups
+        .iter()
+        .map(|group| uid(&GROUP, group))
+        .collect();
     let mut all: Vec<Entity> = groups.iter().cloned().map(Entity::with_uid).collect();
     all.push(Entity::new_no_attrs(principal.clone(), groups));
     let names: Vec<EntityUid> = domains(question.host)
@@ -169,7 +174,8 @@ fn entities(
         all.push(Entity::with_uid(resource.clone()));
     }
     all.extend(actions().iter().cloned());
-    Entities::from_entities(all, None).expect("no two of these are one entity, and nothing is its own parent")
+    Entities::from_entities(all, None)
+        .expect("no two of these are one entity, and nothing is its own parent")
 }
 
 /// The schema's actions and their groups.

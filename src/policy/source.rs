@@ -1,4 +1,5 @@
-//! Where policies come from, and what is said about them: sources, problems and lints with their places.
+//! Where policies come from, and what is said about them: sources, problems and lints with their
+//! places.
 
 use std::fmt;
 use std::path::Path;
@@ -52,13 +53,16 @@ impl Source {
     /// Reads a file, or the `*.cedar` files directly in a folder, by name.
     ///
     /// # Errors
-    /// Every file that cannot be read, is no file, or is larger than 16 MiB: a set without one of its files may lack a
-    /// forbid, so it is not loaded at all. A folder without any such file, too: it is rather a wrong path.
+    /// Every file that cannot be read, is no file, or is larger than 16 MiB: a set without one of
+    /// its files may lack a forbid, so it is not loaded at all. A folder without any such file,
+    /// too: it is rather a wrong path.
     pub fn read(path: &Path) -> Result<Vec<Self>, Problems> {
         let at_path = |reason: String| Problems(vec![Problem::of_file(path, reason)]);
         let about = std::fs::metadata(path).map_err(|error| at_path(error.to_string()))?;
         if !about.is_dir() {
-            return Ok(vec![read_file(path).map_err(|problem| Problems(vec![problem]))?]);
+            return Ok(vec![
+                read_file(path).map_err(|problem| Problems(vec![problem]))?,
+            ]);
         }
         let entries = std::fs::read_dir(path).map_err(|error| at_path(error.to_string()))?;
         let mut files = Vec::new();
@@ -74,7 +78,10 @@ impl Source {
         }
         files.sort();
         if files.is_empty() && problems.is_empty() {
-            problems.push(Problem::of_file(path, "the folder has no `*.cedar` file".into()));
+            problems.push(Problem::of_file(
+                path,
+                "the folder has no `*.cedar` file".into(),
+            ));
         }
         let mut sources = Vec::new();
         for file in &files {
@@ -101,7 +108,12 @@ impl Source {
     }
 
     /// A problem at a byte offset.
-    pub(super) fn problem(&self, offset: usize, reason: impl Into<String>, help: Option<String>) -> Problem {
+    pub(super) fn problem(
+        &self,
+        offset: usize,
+        reason: impl Into<String>,
+        help: Option<String>,
+    ) -> Problem {
         let (line, column) = self.position(offset);
         Problem {
             file: self.name.clone(),

@@ -1,4 +1,5 @@
-//! The proofs that policy alone can give: an authorized request, and the grants to lend credentials to it.
+//! The proofs that policy alone can give: an authorized request, and the grants to lend credentials
+//! to it.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -15,7 +16,8 @@ use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
 use crate::session::{FormWatch, Identified, IdentifiedParts, Lend, Session};
 
-/// Leave to lend one credential to one request, in one place, at one origin. It cannot be copied or kept.
+/// Leave to lend one credential to one request, in one place, at one origin. It cannot be copied or
+/// kept.
 pub struct Grant {
     lend: Lend,
     origin: Origin,
@@ -57,7 +59,8 @@ pub struct Denied {
     pub verdict: Verdict,
     /// The credential that it may not have; `None` where the request itself is refused.
     pub credential: Option<CredentialName>,
-    /// Why, and what would allow it: for the client and the operator, without any value of the request's fields.
+    /// Why, and what would allow it: for the client and the operator, without any value of the
+    /// request's fields.
     pub explanation: Explanation,
 }
 
@@ -65,7 +68,8 @@ impl Policies {
     /// Judges a request: may it ask, and may each credential that it presents be lent to it?
     ///
     /// # Errors
-    /// [`Denied`] where any of the questions is not answered with a permit; one failed evaluation denies all.
+    /// [`Denied`] where any of the questions is not answered with a permit; one failed evaluation
+    /// denies all.
     pub fn authorize(&self, identified: Identified) -> Result<Authorized, Box<Denied>> {
         let generation = self.look();
         let IdentifiedParts {
@@ -79,12 +83,20 @@ impl Policies {
             watch,
             batch,
         } = identified.into_parts();
-        let names: Arc<[CredentialName]> = lends.iter().map(|lend| lend.credential().clone()).collect();
+        let names: Arc<[CredentialName]> =
+            lends.iter().map(|lend| lend.credential().clone()).collect();
         let actions: Vec<String> = lends.iter().flat_map(Lend::actions).collect();
         let asked = (&*names, &*actions);
         let facts = Facts {
             batch,
-            ..facts(&arrival, &head, &content, upgrade.is_some(), &session, asked)
+            ..facts(
+                &arrival,
+                &head,
+                &content,
+                upgrade.is_some(),
+                &session,
+                asked,
+            )
         };
         let verdict = generation.ask(&facts);
         if !verdict.allowed() {

@@ -11,8 +11,8 @@ use crate::names::PolicyId;
 pub struct Verdict {
     /// What was decided, and in which way.
     pub outcome: Outcome,
-    /// The policies that decided, by name: the permits that allow, the forbids that forbid, the policies that erred. None
-    /// decides a default denial.
+    /// The policies that decided, by name: the permits that allow, the forbids that forbid, the
+    /// policies that erred. None decides a default denial.
     pub policies: Arc<[PolicyId]>,
     /// The generation of policies that decided.
     pub generation: u64,

@@ -51,7 +51,8 @@ pub struct Binding {
 /// When a credential is put into a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum When {
-    /// Where its phantom stands. A request without the phantom goes on without a credential, if policy lets it.
+    /// Where its phantom stands. A request without the phantom goes on without a credential, if
+    /// policy lets it.
     #[default]
     Phantom,
     /// Into every request to its origins, at its first place.
@@ -84,10 +85,14 @@ pub enum BindingMalformed {
     #[error("credential `{0}` would travel in clear text; `http` is for loopback addresses alone")]
     Cleartext(CredentialName),
     /// It covers a whole top-level domain.
-    #[error("credential `{0}` is bound to every name below `{1}`; name a domain with at least two labels")]
+    #[error(
+        "credential `{0}` is bound to every name below `{1}`; name a domain with at least two labels"
+    )]
     TooWide(CredentialName, Host),
     /// It is always put in, at a place that needs a user beside it.
-    #[error("credential `{0}` is always put in at a Basic place; add `basic_user`, without a colon")]
+    #[error(
+        "credential `{0}` is always put in at a Basic place; add `basic_user`, without a colon"
+    )]
     BasicUser(CredentialName),
     /// Two credentials would always be put into one place.
     #[error("credentials `{0}` and `{1}` would both always be put into `{2}`")]
@@ -134,11 +139,18 @@ impl Bindings {
             }
             if let Some(other) = bindings[..at].iter().find(|other| clash(other, binding)) {
                 let (one, two) = (other.credential.clone(), binding.credential.clone());
-                return Err(BindingMalformed::Clash(one, two, binding.places[0].to_string()));
+                return Err(BindingMalformed::Clash(
+                    one,
+                    two,
+                    binding.places[0].to_string(),
+                ));
             }
         }
         for binding in &bindings {
-            let parts = binding.signing().into_iter().flat_map(|signing| &signing.parts);
+            let parts = binding
+                .signing()
+                .into_iter()
+                .flat_map(|signing| &signing.parts);
             for part in parts {
                 let kept = |other: &&Binding| {
                     other.credential == part.credential && matches!(other.role, Role::Part(_))
@@ -156,13 +168,18 @@ impl Bindings {
         let mut exact: Map<Host, Vec<Arc<Bound>>> = Map::default();
         let mut below: Map<Box<str>, Vec<Arc<Bound>>> = Map::default();
         for bound in &all {
-            let hosts: HashSet<&HostPattern> =
-                bound.binding.origins.iter().map(|origin| &origin.hosts).collect();
+            let hosts: HashSet<&HostPattern> = bound
+                .binding
+                .origins
+                .iter()
+                .map(|origin| &origin.hosts)
+                .collect();
             for pattern in hosts {
                 match pattern {
-                    HostPattern::Exact(host) => {
-                        exact.entry(host.clone()).or_default().push(Arc::clone(bound))
-                    }
+                    HostPattern::Exact(host) => exact
+                        .entry(host.clone())
+                        .or_default()
+                        .push(Arc::clone(bound)),
                     HostPattern::Below(host) => below
                         .entry(host.as_str().into())
                         .or_default()
@@ -180,7 +197,10 @@ impl Bindings {
     }
 
     /// The variables that hold a session's phantoms in its sandbox.
-    pub fn environment<'a>(&'a self, phantoms: &'a Phantoms) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub fn environment<'a>(
+        &'a self,
+        phantoms: &'a Phantoms,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.all.iter().flat_map(|bound| {
             let phantom = phantoms.of(&bound.binding.credential);
             let variables = bound.binding.variables.iter();
@@ -197,16 +217,21 @@ impl Bindings {
         self.all.iter().map(|bound| &bound.binding)
     }
 
-    /// Whether a credential that is put in is bound to the origin, so that it may know a secret. What signs is never sent.
+    /// Whether a credential that is put in is bound to the origin, so that it may know a secret.
+    /// What signs is never sent.
     #[must_use]
     pub fn manages(&self, origin: &Origin) -> bool {
         self.of_each(&origin.authority.host)
             .any(|bound| matches!(bound.binding.role, Role::Place) && bound.is_for(origin))
     }
 
-    /// The credentials that are bound to an origin, parts of those that sign among them, by their places in the configuration.
+    /// The credentials that are bound to an origin, parts of those that sign among them, by their
+    /// places in the configuration.
     pub(crate) fn bound_to(&self, origin: &Origin) -> Vec<usize> {
-        self.of(origin).into_iter().map(|bound| bound.index).collect()
+        self.of(origin)
+            .into_iter()
+            .map(|bound| bound.index)
+            .collect()
     }
 
     /// A binding by its place in the configuration.
@@ -221,17 +246,25 @@ impl Bindings {
             .position(|bound| bound.binding.credential == *credential)
     }
 
-    /// How the path of a request to the origin is read that is signed in the manner of AWS; `None` where no credential signs so.
+    /// How the path of a request to the origin is read that is signed in the manner of AWS; `None`
+    /// where no credential signs so.
     #[must_use]
     pub fn signed_paths(&self, origin: &Origin) -> Option<EncodedSlash> {
         if !self.signs {
             return None;
         }
-        // Where two disagree, the path is resolved: a signature over another one then does not match.
+        // Where two disagree, the path is resolved: a signature over another one then does not
+        // match.
         self.of(origin)
             .iter()
             .filter_map(|bound| bound.binding.signing()?.paths(origin))
-            .reduce(|one, other| if one == other { one } else { EncodedSlash::Keep })
+            .reduce(|one, other| {
+                if one == other {
+                    one
+                } else {
+                    EncodedSlash::Keep
+                }
+            })
     }
 
     /// Whether a credential signs for an origin.
@@ -288,7 +321,12 @@ impl Bound {
             TakenPart::Header(name) => Some(name.clone()),
             _ => None,
         });
-        let mut fields: Vec<HeaderName> = binding.places.iter().filter_map(field_of).chain(taken).collect();
+        let mut fields: Vec<HeaderName> = binding
+            .places
+            .iter()
+            .filter_map(field_of)
+            .chain(taken)
+            .collect();
         fields.dedup();
         Self {
             place_texts: binding
@@ -491,7 +529,11 @@ mod tests {
                 exact_paths,
             };
             let signing = Signing {
-                signer: Signer::SigV4(Box::new(SigV4::new(Scope::default(), vec![endpoint], Vec::new()))),
+                signer: Signer::SigV4(Box::new(SigV4::new(
+                    Scope::default(),
+                    vec![endpoint],
+                    Vec::new(),
+                ))),
                 parts: Vec::new(),
             };
             Binding {
@@ -507,8 +549,14 @@ mod tests {
         for (signers, paths) in [
             (vec![store()], EncodedSlash::Key),
             (vec![store(), signer("two", "own", true)], EncodedSlash::Key),
-            (vec![store(), signer("two", "own", false)], EncodedSlash::Keep),
-            (vec![signer("two", "own", false), store()], EncodedSlash::Keep),
+            (
+                vec![store(), signer("two", "own", false)],
+                EncodedSlash::Keep,
+            ),
+            (
+                vec![signer("two", "own", false), store()],
+                EncodedSlash::Keep,
+            ),
         ] {
             let bindings = load(signers).unwrap();
             assert_eq!(bindings.signed_paths(&origin), Some(paths));
@@ -521,7 +569,10 @@ mod tests {
         assert!(load(vec![ok.clone()]).is_ok());
         let name = ok.credential.clone();
         for (origin, cause) in [
-            ("http://a.example", BindingMalformed::Cleartext(name.clone())),
+            (
+                "http://a.example",
+                BindingMalformed::Cleartext(name.clone()),
+            ),
             (
                 "https://*.com",
                 BindingMalformed::TooWide(name.clone(), Host::parse(b"com").unwrap()),
@@ -532,7 +583,14 @@ mod tests {
                 Some(cause)
             );
         }
-        assert!(load(vec![binding("one", "http://127.0.0.1:8080", "header:x-api-key")]).is_ok());
+        assert!(
+            load(vec![binding(
+                "one",
+                "http://127.0.0.1:8080",
+                "header:x-api-key"
+            )])
+            .is_ok()
+        );
         assert_eq!(
             load(vec![ok.clone(), ok.clone()]).err(),
             Some(BindingMalformed::Twice(name.clone()))

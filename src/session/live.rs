@@ -227,13 +227,16 @@ impl Sessions {
     /// # Errors
     /// [`Error`] by cause. No secret is touched: what is looked for are phantoms.
     pub fn identify(&self, mut accepted: Accepted) -> Result<Identified, Error> {
-        let session = self.get(&accepted.arrival().session).ok_or(Error::Unknown)?;
+        let session = self
+            .get(&accepted.arrival().session)
+            .ok_or(Error::Unknown)?;
         if session.is_over() {
             return Err(Error::Ended);
         }
-        let presented = session
-            .bindings
-            .locate(accepted.head(), &session.phantoms, &self.registry)?;
+        let presented =
+            session
+                .bindings
+                .locate(accepted.head(), &session.phantoms, &self.registry)?;
         // Foreign credentials go before policy looks, so that it judges what the origin will see.
         presented.settle(accepted.fields_mut());
         Ok(Identified {

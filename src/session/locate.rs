@@ -26,10 +26,11 @@ use crate::names::CredentialName;
 impl Bindings {
     /// Finds what a request presents, in one pass over host, target and fields.
     ///
-    /// A phantom that is exactly the value of a place of its credential, at an origin, method and path to which that is
-    /// bound, is to be lent. A phantom anywhere else, in whatever form, and a foreign credential at a managed origin refuse
-    /// the request. Content is not looked at here: a phantom is inert there, and what else may not stand there is said for
-    /// later ([`FormWatch`]). `Cookie` fields must have been joined before.
+    /// A phantom that is exactly the value of a place of its credential, at an origin, method and
+    /// path to which that is bound, is to be lent. A phantom anywhere else, in whatever form, and a
+    /// foreign credential at a managed origin refuse the request. Content is not looked at here: a
+    /// phantom is inert there, and what else may not stand there is said for later ([`FormWatch`]).
+    /// `Cookie` fields must have been joined before.
     ///
     /// # Errors
     /// [`CredentialRefusal`] by cause; the first that is met.
@@ -83,7 +84,8 @@ impl<'a> Search<'a> {
         self.folded(self.head.origin.authority.host.as_str(), Part::Host)
     }
 
-    /// Host and field names lose their case on the way, so phantoms are looked for without it (H10).
+    /// Host and field names lose their case on the way, so phantoms are looked for without it
+    /// (H10).
     fn folded(&self, text: &str, part: Part) -> Result<(), CredentialRefusal> {
         if text.len() < self.phantoms.shortest() {
             return Ok(());
@@ -138,7 +140,10 @@ impl<'a> Search<'a> {
     fn basic(&mut self, name: &HeaderName, encoded: &[u8]) -> Result<(), CredentialRefusal> {
         let Ok(decoded) = STANDARD.decode(encoded).map(Zeroizing::new) else {
             self.clean(encoded, Part::Basic)?;
-            let lenient = LENIENT.decode(encoded).map(Zeroizing::new).unwrap_or_default();
+            let lenient = LENIENT
+                .decode(encoded)
+                .map(Zeroizing::new)
+                .unwrap_or_default();
             if let Some(sighting) = self.phantoms.find(&lenient).next() {
                 return Err(self.misplaced(
                     &Sighting {
@@ -151,7 +156,10 @@ impl<'a> Search<'a> {
             return self.foreign(encoded, Part::Basic, Some(name));
         };
         let colon = memchr::memchr(b':', &decoded).unwrap_or(decoded.len());
-        let (user, password) = (&decoded[..colon], decoded.get(colon + 1..).unwrap_or_default());
+        let (user, password) = (
+            &decoded[..colon],
+            decoded.get(colon + 1..).unwrap_or_default(),
+        );
         for bound in self.bound {
             for (place, half, other) in
                 bound
@@ -269,9 +277,11 @@ impl<'a> Search<'a> {
         Ok(lent)
     }
 
-    /// Whether a parameter of this folded name holds a credential: by its general meaning, or at one of these origins.
+    /// Whether a parameter of this folded name holds a credential: by its general meaning, or at
+    /// one of these origins.
     fn is_credential_parameter(&self, folded: &str) -> bool {
-        // Google's own name for an API key, at each of its services (Cloud APIs, "System parameters").
+        // Google's own name for an API key, at each of its services (Cloud APIs, "System
+        // parameters").
         let google = || {
             folded == "key"
                 && self
@@ -282,7 +292,10 @@ impl<'a> Search<'a> {
                     .as_str()
                     .ends_with(".googleapis.com")
         };
-        let told = self.bound.iter().any(|bound| !bound.binding.takes.is_empty());
+        let told = self
+            .bound
+            .iter()
+            .any(|bound| !bound.binding.takes.is_empty());
         is_credential_parameter(folded, !told)
             || google()
             || self
@@ -298,7 +311,11 @@ impl<'a> Search<'a> {
             let name = &bound.binding.credential;
             if due
                 && let Some(phantom) = self.phantoms.of(name)
-                && !self.found.lends.iter().any(|lend| lend.credential() == name)
+                && !self
+                    .found
+                    .lends
+                    .iter()
+                    .any(|lend| lend.credential() == name)
             {
                 let phantom = phantom.clone();
                 self.judged(bound)?;
@@ -363,8 +380,8 @@ impl<'a> Search<'a> {
         (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
     }
 
-    /// Whether a field carries credentials: by its general meaning, or because a binding of the origin has a place in it.
-    /// `_` reads as `-`, as CGI and WSGI origins read it (E20, H20).
+    /// Whether a field carries credentials: by its general meaning, or because a binding of the
+    /// origin has a place in it. `_` reads as `-`, as CGI and WSGI origins read it (E20, H20).
     fn carries_credentials(&self, name: &HeaderName) -> bool {
         sounds_like_credential(name.as_str())
             || self
@@ -407,7 +424,9 @@ impl<'a> Search<'a> {
                 .iter()
                 .any(|bound| bound.binding.credential == credential);
         match sighting.form {
-            Form::Base64 | Form::Hex | Form::Escaped => CredentialRefusal::Disguised { credential, part },
+            Form::Base64 | Form::Hex | Form::Escaped => {
+                CredentialRefusal::Disguised { credential, part }
+            }
             Form::Plain | Form::Folded if self.is_bound(&credential) => {
                 CredentialRefusal::Position { credential, part }
             }
@@ -422,8 +441,9 @@ impl<'a> Search<'a> {
             .any(|bound| bound.binding.credential == *credential)
     }
 
-    /// Judges a credential that is none of the session's: another session's phantom is refused everywhere, anything else at
-    /// managed origins alone, unless each binding there has it stripped (R10, H13).
+    /// Judges a credential that is none of the session's: another session's phantom is refused
+    /// everywhere, anything else at managed origins alone, unless each binding there has it
+    /// stripped (R10, H13).
     fn foreign(
         &mut self,
         token: &[u8],
@@ -455,7 +475,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What follows an authentication scheme and one space; the scheme is compared without case (RFC 9110 §11.1).
+/// What follows an authentication scheme and one space; the scheme is compared without case (RFC
+/// 9110 §11.1).
 fn after_scheme<'v>(value: &'v [u8], scheme: &str) -> Option<&'v [u8]> {
     let (word, rest) = value.split_at_checked(scheme.len())?;
     word.eq_ignore_ascii_case(scheme.as_bytes())

@@ -13,9 +13,11 @@ use crate::body::FormKind;
 use crate::message::{Place, folded_parameter};
 use crate::names::CredentialName;
 
-/// What a request asks to have lent, at most one of each credential, and what must be removed from it.
+/// What a request asks to have lent, at most one of each credential, and what must be removed from
+/// it.
 ///
-/// Made by [`Bindings::locate`](super::Bindings::locate) alone. Nothing is fetched and nothing is changed yet: policy judges it first.
+/// Made by [`Bindings::locate`](super::Bindings::locate) alone. Nothing is fetched and nothing is
+/// changed yet: policy judges it first.
 #[derive(Debug, Default)]
 pub struct Presented {
     pub(super) lends: Vec<Lend>,
@@ -31,7 +33,8 @@ pub struct Presented {
 /// A phantom of the session is inert there, so that it may stand: in content none is replaced.
 #[derive(Debug, Clone)]
 pub struct FormWatch {
-    /// The names of members in which the service takes credentials, each as [`folded_parameter`] gives it.
+    /// The names of members in which the service takes credentials, each as [`folded_parameter`]
+    /// gives it.
     pub(super) names: Vec<Box<str>>,
 }
 
@@ -39,7 +42,8 @@ impl FormWatch {
     /// Judges the content, in the format that the fields of its request announce.
     ///
     /// # Errors
-    /// [`CredentialRefusal::Foreign`], and [`CredentialRefusal::Unreadable`] where it cannot be judged.
+    /// [`CredentialRefusal::Foreign`], and [`CredentialRefusal::Unreadable`] where it cannot be
+    /// judged.
     pub(crate) fn judge(
         &self,
         kind: FormKind,
@@ -53,11 +57,17 @@ impl FormWatch {
         let values = kind
             .values(content, is_asked)
             .map_err(|why| CredentialRefusal::Unreadable { why })?;
-        let is_ours = |text: &str| text.is_empty() || phantoms.all().iter().any(|ours| ours.reveal() == text);
-        if values.iter().all(|value| value.as_deref().is_some_and(is_ours)) {
+        let is_ours =
+            |text: &str| text.is_empty() || phantoms.all().iter().any(|ours| ours.reveal() == text);
+        if values
+            .iter()
+            .all(|value| value.as_deref().is_some_and(is_ours))
+        {
             Ok(())
         } else {
-            Err(CredentialRefusal::Foreign { part: Part::Content })
+            Err(CredentialRefusal::Foreign {
+                part: Part::Content,
+            })
         }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::signature::recipe::Algorithm;
 
-/// Where a secret is kept. The configuration alone makes one of text, and checks it; a store that finds nothing there says so.
+/// Where a secret is kept. The configuration alone makes one of text, and checks it; a store that
+/// finds nothing there says so.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Reference {
     pub(crate) keeper: Keeper,
@@ -74,7 +75,11 @@ impl Reference {
 
     /// A reference to what a program prints; its path is absolute.
     #[must_use]
-    pub fn command(program: impl Into<PathBuf>, arguments: Vec<String>, ttl: Option<Duration>) -> Self {
+    pub fn command(
+        program: impl Into<PathBuf>,
+        arguments: Vec<String>,
+        ttl: Option<Duration>,
+    ) -> Self {
         Self::plain(Keeper::Command(CommandLine {
             program: program.into(),
             arguments,
@@ -83,14 +88,16 @@ impl Reference {
         }))
     }
 
-    /// The same reference, whose secret may be shorter than [`crate::credential::MIN_BYTES`] if that is so.
+    /// The same reference, whose secret may be shorter than [`crate::credential::MIN_BYTES`] if
+    /// that is so.
     #[must_use]
     pub fn allowing_short(mut self, allow: bool) -> Self {
         self.allow_short = allow;
         self
     }
 
-    /// The same reference, to a private key, which may have several lines and must be one that the algorithm signs with.
+    /// The same reference, to a private key, which may have several lines and must be one that the
+    /// algorithm signs with.
     #[must_use]
     pub fn to_private_key(mut self, of: Algorithm) -> Self {
         self.private_key = Some(of);

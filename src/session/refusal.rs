@@ -78,7 +78,9 @@ pub enum CredentialRefusal {
         part: Part,
     },
     /// A credential that is not ours stands in a credential place of a managed origin (H13, E20).
-    #[error("a credential that this gateway did not issue stands in {part} of a request to a managed origin")]
+    #[error(
+        "a credential that this gateway did not issue stands in {part} of a request to a managed origin"
+    )]
     Foreign {
         /// Where it stands.
         part: Part,
@@ -95,7 +97,8 @@ pub enum CredentialRefusal {
         /// The credential.
         credential: CredentialName,
     },
-    /// A signature at an origin for which we sign is not one that can be read in one way alone (J02, J05, J09, J12).
+    /// A signature at an origin for which we sign is not one that can be read in one way alone
+    /// (J02, J05, J09, J12).
     #[error("the request's signature is refused: {fault}")]
     Signature {
         /// What is wrong with it.

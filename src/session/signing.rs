@@ -11,7 +11,8 @@ use crate::names::CredentialName;
 use crate::session::phantom::Minted;
 use crate::signature::recipe::Recipe;
 use crate::signature::sigv4::{
-    Action, ActionFault, Asked, Claim, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope, ScopeMismatch,
+    Action, ActionFault, Asked, Claim, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope,
+    ScopeMismatch,
 };
 
 /// What a binding is for.
@@ -20,8 +21,8 @@ pub enum Role {
     /// Its secret is put where its phantom stands.
     #[default]
     Place,
-    /// It is the first part of a signing credential, by which signed requests are known. Requests are signed with all of
-    /// its parts.
+    /// It is the first part of a signing credential, by which signed requests are known. Requests
+    /// are signed with all of its parts.
     Signs(Arc<Signing>),
     /// It is another part of a signing credential, and is never lent by itself.
     Part(Arc<Signing>),
@@ -97,7 +98,8 @@ pub struct SigV4Request {
     pub endpoint: Arc<Endpoint>,
     /// What it asks for, which may stand in its content.
     pub reading: Reading,
-    /// The temporary credentials that it is signed with, if it is not signed with the credential itself.
+    /// The temporary credentials that it is signed with, if it is not signed with the credential
+    /// itself.
     pub minted: Option<Arc<Minted>>,
 }
 
@@ -141,7 +143,8 @@ impl Signing {
         }
     }
 
-    /// How the path of a request that is signed in the manner of AWS is read; `None` where this does not sign so.
+    /// How the path of a request that is signed in the manner of AWS is read; `None` where this
+    /// does not sign so.
     pub(super) fn paths(&self, origin: &Origin) -> Option<EncodedSlash> {
         match &self.signer {
             Signer::SigV4(sigv4) => Some(match sigv4.endpoint(origin)?.takes_exact_paths() {
@@ -155,8 +158,8 @@ impl Signing {
 }
 
 impl SigV4 {
-    /// A credential for AWS's own endpoints or the ones that are named, within pins; `unsigned` are the origins of which
-    /// requests without a signature may be made, too.
+    /// A credential for AWS's own endpoints or the ones that are named, within pins; `unsigned` are
+    /// the origins of which requests without a signature may be made, too.
     #[must_use]
     pub fn new(scope: Scope, endpoints: Vec<OwnEndpoint>, unsigned: Vec<OriginPattern>) -> Self {
         Self {
@@ -173,7 +176,8 @@ impl SigV4 {
         &self.scope
     }
 
-    /// Whether it signs for buckets of the key's own account alone, at AWS: nothing says whose buckets are meant.
+    /// Whether it signs for buckets of the key's own account alone, at AWS: nothing says whose
+    /// buckets are meant.
     #[must_use]
     pub fn is_for_own_account(&self) -> bool {
         self.endpoints.is_empty() && self.scope.is_for_own_account()
@@ -208,8 +212,11 @@ impl SigV4 {
             return Some(Endpoint::own(&endpoint.service, &endpoint.region, style));
         }
         // AWS answers over TLS on the usual port alone.
-        let usual = origin.scheme == Scheme::Https && origin.authority.port == Scheme::Https.default_port();
-        usual.then(|| Endpoint::of(&origin.authority.host).ok()).flatten()
+        let usual =
+            origin.scheme == Scheme::Https && origin.authority.port == Scheme::Https.default_port();
+        usual
+            .then(|| Endpoint::of(&origin.authority.host).ok())
+            .flatten()
     }
 
     /// Reads what a claim asks for, if that is within the pins as far as the head tells.
@@ -251,15 +258,21 @@ impl SigV4 {
         })
     }
 
-    /// Refuses a request that no credential of the session signs, at a host for which this one signs: no pin holds for
-    /// it. Where resources are pinned, that goes for every host of AWS at which nobody else's credential is used
-    /// (`managed` says that), for its customers answer there.
+    /// Refuses a request that no credential of the session signs, at a host for which this one
+    /// signs: no pin holds for it. Where resources are pinned, that goes for every host of AWS at
+    /// which nobody else's credential is used (`managed` says that), for its customers answer
+    /// there.
     ///
     /// # Errors
     /// [`OutOfScope::NotSigned`].
-    pub(super) fn permits_unsigned_by_any(&self, origin: &Origin, managed: bool) -> Result<(), Unsignable> {
+    pub(super) fn permits_unsigned_by_any(
+        &self,
+        origin: &Origin,
+        managed: bool,
+    ) -> Result<(), Unsignable> {
         let named = self.unsigned.iter().any(|pattern| pattern.matches(origin));
-        let of_customers = || self.endpoints.is_empty() && !managed && !self.scope.is_for_any_resource();
+        let of_customers =
+            || self.endpoints.is_empty() && !managed && !self.scope.is_for_any_resource();
         let held = self.endpoint(origin).is_some() || of_customers();
         match held && !named {
             true => Err(OutOfScope::NotSigned.into()),
@@ -275,7 +288,8 @@ impl SigV4 {
         let Some(endpoint) = self.endpoint(&head.origin) else {
             return Ok(());
         };
-        // Without a signature a store has nothing to give but at its root, where MinIO answers as STS.
+        // Without a signature a store has nothing to give but at its root, where MinIO answers as
+        // STS.
         if endpoint.is_object_store() && head.method != Method::POST {
             return Ok(());
         }
@@ -306,7 +320,8 @@ impl SigV4 {
             Reading::Known(action) => action.clone(),
             Reading::Form(form) => {
                 let action = form.clone().finish(content)?;
-                self.scope.permits_action(&request.endpoint, head, &action)?;
+                self.scope
+                    .permits_action(&request.endpoint, head, &action)?;
                 action
             }
         };

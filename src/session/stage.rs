@@ -20,7 +20,8 @@ pub(crate) const SECRETS: [(&str, &str); 4] = [
     ("padded", PADDED),
 ];
 
-/// A gateway's bindings and the phantoms of a session of it; another session's are in the registry too.
+/// A gateway's bindings and the phantoms of a session of it; another session's are in the registry
+/// too.
 pub(crate) struct Stage {
     pub(crate) bindings: Bindings,
     pub(crate) phantoms: Phantoms,
@@ -37,7 +38,10 @@ pub(crate) fn binding(credential: &str, origins: &[&str], places: &[&str]) -> Bi
         credential: name(credential),
         reference: Reference::env(credential),
         shape: None,
-        origins: origins.iter().map(|origin| origin.parse().unwrap()).collect(),
+        origins: origins
+            .iter()
+            .map(|origin| origin.parse().unwrap())
+            .collect(),
         places: places.iter().map(|place| place.parse().unwrap()).collect(),
         methods: vec![],
         paths: vec![],
@@ -59,7 +63,11 @@ pub(crate) fn usual() -> Vec<Binding> {
         "basic:password",
         "basic:user",
     ];
-    let other = ["header:x-api-key", "header:authorization:Bearer", "cookie:sid"];
+    let other = [
+        "header:x-api-key",
+        "header:authorization:Bearer",
+        "cookie:sid",
+    ];
     vec![
         binding("github", &["https://good.example"], &github),
         binding(
@@ -84,7 +92,8 @@ pub(crate) fn usual() -> Vec<Binding> {
     ]
 }
 
-/// The phantoms of a session with the key, of the shapes that are declared or that the usual secrets have.
+/// The phantoms of a session with the key, of the shapes that are declared or that the usual
+/// secrets have.
 pub(crate) fn issue(bindings: &Bindings, key: u8) -> Phantoms {
     let key = PhantomKey::from_bytes([key; 32]);
     let mut issue = Issue::new(&key);
@@ -156,17 +165,28 @@ pub(crate) fn field<'h>(head: &'h RequestHead, name: &str) -> Vec<&'h str> {
 impl Stage {
     /// A credential's phantom in our session.
     pub(crate) fn of(&self, credential: &str) -> String {
-        self.phantoms.of(&name(credential)).unwrap().reveal().to_owned()
+        self.phantoms
+            .of(&name(credential))
+            .unwrap()
+            .reveal()
+            .to_owned()
     }
 
     pub(crate) fn locate(&self, head: &RequestHead) -> Result<Presented, CredentialRefusal> {
         self.bindings.locate(head, &self.phantoms, &self.registry)
     }
 
-    /// The code by which a request is refused; the refusal's words are searched for secrets and phantoms.
-    pub(crate) fn refusal(&self, origin: &str, target: &str, fields: &[(&str, &str)]) -> &'static str {
+    /// The code by which a request is refused; the refusal's words are searched for secrets and
+    /// phantoms.
+    pub(crate) fn refusal(
+        &self,
+        origin: &str,
+        target: &str,
+        fields: &[(&str, &str)],
+    ) -> &'static str {
         let refused = self.locate(&head(origin, target, fields)).err();
-        let refused = refused.unwrap_or_else(|| panic!("{origin}{target} {fields:?} was let through"));
+        let refused =
+            refused.unwrap_or_else(|| panic!("{origin}{target} {fields:?} was let through"));
         let shown = format!("{refused} {refused:?}");
         let secret = SECRETS.iter().any(|(_, secret)| shown.contains(secret));
         let phantom = self

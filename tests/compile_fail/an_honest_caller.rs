@@ -1,4 +1,5 @@
-//! Not a crime: the path as `gateway/exchange.rs` walks it, so that the crimes beside this fail for what they do.
+//! Not a crime: the path as `gateway/exchange.rs` walks it, so that the crimes beside this fail for
+//! what they do.
 
 use gateway::credential::Credentials;
 use gateway::intercept::Accepted;

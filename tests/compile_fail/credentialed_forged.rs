@@ -1,4 +1,5 @@
-//! Only the credential room makes a request that may be forwarded, and none changes its head afterwards.
+//! Only the credential room makes a request that may be forwarded, and none changes its head
+//! afterwards.
 
 use gateway::credential::Credentialed;
 use gateway::message::RequestHead;

@@ -113,7 +113,11 @@ fn an_origin_that_stalls_is_given_up_before_and_within_its_answer() {
         let read = read(client, response).await;
         assert!(!read.whole && read.bytes == 1000, "{read:?}");
         assert!(stage.origin.seen.reaches(|seen| &seen.abandoned, 2).await);
-        assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(12),
+            "{:?}",
+            began.elapsed()
+        );
     });
 }
 
@@ -150,7 +154,10 @@ fn a_full_disk_stops_every_exchange_before_the_origin_and_room_lets_them_go_on()
         let client = stage.client.clone();
         let mut sender = client.http2(HOST, 1 << 20, 1 << 20).await;
         let ask = || client.request(Method::GET, HOST, "/ok", none());
-        assert_eq!(sender.send_request(ask()).await.unwrap().status(), StatusCode::OK);
+        assert_eq!(
+            sender.send_request(ask()).await.unwrap().status(),
+            StatusCode::OK
+        );
         stage.gateway.disk("fill");
         // What was set aside before is used up first.
         let mut refused = None;
@@ -171,7 +178,10 @@ fn a_full_disk_stops_every_exchange_before_the_origin_and_room_lets_them_go_on()
         );
         assert_eq!(reached_origin, 0);
         stage.gateway.disk("free");
-        assert_eq!(sender.send_request(ask()).await.unwrap().status(), StatusCode::OK);
+        assert_eq!(
+            sender.send_request(ask()).await.unwrap().status(),
+            StatusCode::OK
+        );
         stage.gateway.disk("copy");
         let copy = stage.gateway.folder.join("copy.jsonl");
         let (holds, said) = stage.gateway.verify_file(&copy);

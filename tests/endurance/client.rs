@@ -68,7 +68,9 @@ impl Client {
         config.alpn_protocols = vec![protocol.to_vec()];
         config.resumption = rustls::client::Resumption::disabled();
         let name = ServerName::try_from(host.to_owned()).unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+        TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await
     }
 
     /// A connection that speaks HTTP/1.1.
@@ -94,9 +96,16 @@ impl Client {
         Ok(sender)
     }
 
-    /// A connection that speaks HTTP/2, with flow-control windows of so many bytes for a stream and the connection.
-    pub async fn http2(&self, host: &str, stream: u32, connection: u32) -> http2::SendRequest<Content> {
-        self.http2_late(host, stream, connection, Duration::ZERO).await
+    /// A connection that speaks HTTP/2, with flow-control windows of so many bytes for a stream and
+    /// the connection.
+    pub async fn http2(
+        &self,
+        host: &str,
+        stream: u32,
+        connection: u32,
+    ) -> http2::SendRequest<Content> {
+        self.http2_late(host, stream, connection, Duration::ZERO)
+            .await
     }
 
     /// The same, which reads nothing of what comes behind the first 16 KiB for a while.
@@ -126,7 +135,13 @@ impl Client {
     }
 
     /// A request with the phantom where the secret belongs.
-    pub fn request(&self, method: Method, host: &str, path: &str, content: Content) -> Request<Content> {
+    pub fn request(
+        &self,
+        method: Method,
+        host: &str,
+        path: &str,
+        content: Content,
+    ) -> Request<Content> {
         Request::builder()
             .method(method)
             .uri(format!("https://{host}{path}"))
@@ -137,7 +152,13 @@ impl Client {
     }
 
     /// The same in the form that HTTP/1.1 has to an origin.
-    pub fn request1(&self, method: Method, host: &str, path: &str, content: Content) -> Request<Content> {
+    pub fn request1(
+        &self,
+        method: Method,
+        host: &str,
+        path: &str,
+        content: Content,
+    ) -> Request<Content> {
         let mut request = self.request(method, host, path, content);
         *request.uri_mut() = path.parse().unwrap();
         request
@@ -194,7 +215,8 @@ pub async fn read(client: &Client, response: Response<Incoming>) -> Read {
                 Ok(data) => {
                     read.frames += 1;
                     read.bytes += data.len() as u64;
-                    // Beside what is left of before there is too little of this frame for a whole one in it alone.
+                    // Beside what is left of before there is too little of this frame for a whole
+                    // one in it alone.
                     seam.extend_from_slice(&data[..data.len().min(SECRET.len() - 1)]);
                     assert!(
                         secret.find(&data).is_none() && secret.find(&seam).is_none(),

@@ -1,4 +1,5 @@
-//! The process is killed in mid-work, again and again: what was answered is in the log, and the chain goes on.
+//! The process is killed in mid-work, again and again: what was answered is in the log, and the
+//! chain goes on.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -49,7 +50,8 @@ fn rounds(sync: &'static str) {
             getrandom::fill(&mut random).unwrap();
             tokio::time::sleep(Duration::from_millis(u64::from(random[0]))).await;
             stage.gateway.kill();
-            // Each client finds its connection gone, and stops; what it had in hand by then it has counted.
+            // Each client finds its connection gone, and stops; what it had in hand by then it has
+            // counted.
             clients.join_all().await;
         });
         let (holds, said) = stage.gateway.verify();
@@ -73,7 +75,10 @@ fn rounds(sync: &'static str) {
         .iter()
         .filter_map(|record| record["chain"].as_str())
         .collect();
-    let resumed = records.iter().filter(|record| record["kind"] == "resume").count();
+    let resumed = records
+        .iter()
+        .filter(|record| record["kind"] == "resume")
+        .count();
     assert_eq!((chains.len(), resumed), (1, rounds - 1));
     let answered = answered.lock().unwrap().len();
     println!(

@@ -93,7 +93,12 @@ fn a_flood_of_server_names_fills_no_memory_and_stops_nobody() {
             let mut few = tokio::task::JoinSet::new();
             for n in count..count + 20 {
                 let client = client.clone();
-                few.spawn(async move { client.tls(&format!("n{n}.origin.test"), b"h2").await.is_err() });
+                few.spawn(async move {
+                    client
+                        .tls(&format!("n{n}.origin.test"), b"h2")
+                        .await
+                        .is_err()
+                });
             }
             refused += few.join_all().await.into_iter().map(u32::from).sum::<u32>();
             count += 20;
@@ -111,7 +116,10 @@ fn a_flood_of_server_names_fills_no_memory_and_stops_nobody() {
             time.as_secs(),
             each * 1e6 / 1048576.0
         );
-        assert!(after.saturating_sub(before) < 8 << 10, "{before} to {after} KiB");
+        assert!(
+            after.saturating_sub(before) < 8 << 10,
+            "{before} to {after} KiB"
+        );
         assert!(after < 96 << 10, "{after} KiB");
         // A name that is kept is served at once.
         let mut sender = client.http2("n0.origin.test", 1 << 20, 1 << 20).await;
@@ -146,7 +154,8 @@ fn a_session_at_its_limit_of_connections_is_refused_and_comes_back() {
     });
 }
 
-/// Frames of nine bytes and little more, which ask for nothing, on many connections at once; another client meanwhile.
+/// Frames of nine bytes and little more, which ask for nothing, on many connections at once;
+/// another client meanwhile.
 #[test]
 fn floods_of_small_frames_leave_another_client_its_turn() {
     const CONNECTIONS: usize = 200;
@@ -182,7 +191,9 @@ fn floods_of_small_frames_leave_another_client_its_turn() {
                             return;
                         }
                         while !told.load(std::sync::atomic::Ordering::Relaxed) {
-                            if stream.write_all(&frames).await.is_err() || stream.flush().await.is_err() {
+                            if stream.write_all(&frames).await.is_err()
+                                || stream.flush().await.is_err()
+                            {
                                 ended.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                                 return;
                             }
@@ -199,18 +210,24 @@ fn floods_of_small_frames_leave_another_client_its_turn() {
         flooding.join().unwrap();
         let calmed = calmed.load(std::sync::atomic::Ordering::Relaxed);
         println!("{name}: {amid}; {calmed} of {CONNECTIONS} connections ended");
-        assert!(calmed > CONNECTIONS / 2, "{name}: {calmed} connections ended");
+        assert!(
+            calmed > CONNECTIONS / 2,
+            "{name}: {calmed} connections ended"
+        );
         assert!(amid.p99 < Duration::from_millis(500), "{name}: {amid}");
         assert!(amid.worst < Duration::from_secs(1), "{name}: {amid}");
         // What the kernel still holds of them is gone before the next flood.
         std::thread::sleep(Duration::from_millis(500));
     }
     let floods = stage.gateway.records().into_iter();
-    let told = floods.filter(|record| record["reason"] == "http2_flood").count();
+    let told = floods
+        .filter(|record| record["reason"] == "http2_flood")
+        .count();
     assert!(told > CONNECTIONS, "{told} records tell of it");
 }
 
-/// What the gateway worked while requests of one client waited, which is how long they took on a machine without other work.
+/// What the gateway worked while requests of one client waited, which is how long they took on a
+/// machine without other work.
 struct Paces {
     count: usize,
     median: Duration,

@@ -36,14 +36,22 @@ fn content_that_the_origin_cuts_never_ends_cleanly_at_the_client() {
     run(async {
         for host in HOSTS {
             for http2 in [false, true] {
-                for path in ["/cut/300000", "/cut-open/300000", "/cut/100", "/cut-open/100"] {
+                for path in [
+                    "/cut/300000",
+                    "/cut-open/300000",
+                    "/cut/100",
+                    "/cut-open/100",
+                ] {
                     let (status, read) = get(&stage, http2, host, path).await;
                     assert_eq!(status, StatusCode::OK);
                     assert!(!read.whole, "{host} {path} to h2={http2}: {read:?}");
                 }
                 for path in ["/bytes/300000", "/open/300000"] {
                     let (_, read) = get(&stage, http2, host, path).await;
-                    assert!(read.whole && read.bytes == 300_000, "{host} {path}: {read:?}");
+                    assert!(
+                        read.whole && read.bytes == 300_000,
+                        "{host} {path}: {read:?}"
+                    );
                 }
             }
         }
@@ -80,7 +88,8 @@ fn a_client_that_leaves_takes_its_exchange_from_the_origin() {
             for http2 in [false, true] {
                 for path in ["/drip", "/stall"] {
                     let asks = async {
-                        // A client's connection is closed when its sender is dropped, its stream when the answer is.
+                        // A client's connection is closed when its sender is dropped, its stream
+                        // when the answer is.
                         if http2 {
                             let mut sender = client.http2(host, 1 << 20, 4 << 20).await;
                             let request = client.request(Method::GET, host, path, none());
@@ -98,12 +107,17 @@ fn a_client_that_leaves_takes_its_exchange_from_the_origin() {
                     let _ = tokio::time::timeout(Duration::from_millis(500), asks).await;
                     let left_in_silence = !http2 && path == "/stall";
                     if left_in_silence {
-                        // RFC 9112 §9.6: a client may close its side and still read. Only an answer shows that it is gone.
+                        // RFC 9112 §9.6: a client may close its side and still read. Only an answer
+                        // shows that it is gone.
                         continue;
                     }
                     gone += 1;
                     assert!(
-                        stage.origin.seen.reaches(|seen| &seen.abandoned, gone).await,
+                        stage
+                            .origin
+                            .seen
+                            .reaches(|seen| &seen.abandoned, gone)
+                            .await,
                         "{host} {path} h2={http2}"
                     );
                 }
@@ -118,7 +132,10 @@ fn an_upload_that_the_client_breaks_off_never_ends_cleanly_at_the_origin() {
     run(async {
         let (client, mut broken) = (&stage.client, 0);
         for host in HOSTS {
-            for lines in ["content-length: 100000\r\n", "transfer-encoding: chunked\r\n"] {
+            for lines in [
+                "content-length: 100000\r\n",
+                "transfer-encoding: chunked\r\n",
+            ] {
                 let mut stream = client.tls(host, b"http/1.1").await.unwrap();
                 let head = client.head("POST", host, "/sink", lines);
                 let content = if lines.starts_with('c') {
@@ -182,7 +199,8 @@ fn an_answer_before_the_content_was_read_reaches_the_client() {
                 let mut sender = client.http2(host, 1 << 20, 4 << 20).await;
                 let request = client.request(Method::POST, host, "/early", upload(size));
                 let answered =
-                    tokio::time::timeout(Duration::from_secs(10), sender.send_request(request)).await;
+                    tokio::time::timeout(Duration::from_secs(10), sender.send_request(request))
+                        .await;
                 assert_eq!(
                     answered.unwrap().unwrap().status(),
                     StatusCode::PAYLOAD_TOO_LARGE,
@@ -192,7 +210,8 @@ fn an_answer_before_the_content_was_read_reaches_the_client() {
                 let mut sender = client.http1(host).await;
                 let request = client.request1(Method::POST, host, "/early", upload(size));
                 let answered =
-                    tokio::time::timeout(Duration::from_secs(10), sender.send_request(request)).await;
+                    tokio::time::timeout(Duration::from_secs(10), sender.send_request(request))
+                        .await;
                 assert_eq!(
                     answered.unwrap().unwrap().status(),
                     StatusCode::PAYLOAD_TOO_LARGE,
@@ -205,8 +224,12 @@ fn an_answer_before_the_content_was_read_reaches_the_client() {
             let host = "raw.origin.test";
             let mut sender = client.http2(host, 1 << 20, 4 << 20).await;
             let request = client.request(Method::POST, host, "/refuse-content", upload(64 << 20));
-            let answered = tokio::time::timeout(Duration::from_secs(10), sender.send_request(request)).await;
-            assert_eq!(answered.unwrap().unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
+            let answered =
+                tokio::time::timeout(Duration::from_secs(10), sender.send_request(request)).await;
+            assert_eq!(
+                answered.unwrap().unwrap().status(),
+                StatusCode::PAYLOAD_TOO_LARGE
+            );
         }
     });
 }

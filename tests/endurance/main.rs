@@ -1,7 +1,9 @@
-//! What happens to the real program under load, over time, and when something breaks; docs/endurance.md has the figures.
+//! What happens to the real program under load, over time, and when something breaks;
+//! docs/endurance.md has the figures.
 //!
-//! Each test starts `gateway serve` as an operator would, with policy, an injected credential, scrubbing and the audit log, and
-//! is its client and its origin. They run one after the other, since they measure. `GATEWAY_ENDURANCE=full` makes them longer.
+//! Each test starts `gateway serve` as an operator would, with policy, an injected credential,
+//! scrubbing and the audit log, and is its client and its origin. They run one after the other,
+//! since they measure. `GATEWAY_ENDURANCE=full` makes them longer.
 
 mod adversity;
 mod client;
@@ -45,7 +47,8 @@ impl Stage {
     }
 }
 
-/// Runs one side of a test on a runtime of its own, for at most three minutes (fifteen in full length).
+/// Runs one side of a test on a runtime of its own, for at most three minutes (fifteen in full
+/// length).
 fn run<T>(side: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

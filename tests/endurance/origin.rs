@@ -1,4 +1,5 @@
-//! The origin: an HTTPS server whose paths say how it behaves, and a raw one beside it that writes what a path stands for.
+//! The origin: an HTTPS server whose paths say how it behaves, and a raw one beside it that writes
+//! what a path stands for.
 
 use std::convert::Infallible;
 use std::io;
@@ -189,8 +190,9 @@ async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, seen: Arc<S
 
 type Answer = UnsyncBoxBody<Bytes, io::Error>;
 
-/// `/bytes/N`, `/open/N` (length not told), `/cut/N` and `/cut-open/N` (breaks off after N), `/trailers/N`, `/sink` (reads all),
-/// `/early` (413, reads nothing), `/stall` (never answers), `/drip` (for ever, a little), `/pause/N` (N bytes, then nothing).
+/// `/bytes/N`, `/open/N` (length not told), `/cut/N` and `/cut-open/N` (breaks off after N),
+/// `/trailers/N`, `/sink` (reads all), `/early` (413, reads nothing), `/stall` (never answers),
+/// `/drip` (for ever, a little), `/pause/N` (N bytes, then nothing).
 async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Response<Answer> {
     seen.requests.fetch_add(1, Ordering::SeqCst);
     let expected = format!("Bearer {SECRET}");
@@ -360,9 +362,9 @@ impl Body for Filler {
             After::Nothing => Poll::Pending,
             After::Error => {
                 // Until then everything before it is on its way.
-                let rests = self
-                    .rests
-                    .get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::from_millis(100))));
+                let rests = self.rests.get_or_insert_with(|| {
+                    Box::pin(tokio::time::sleep(Duration::from_millis(100)))
+                });
                 std::task::ready!(rests.as_mut().poll(cx));
                 Poll::Ready(Some(Err(io::Error::other("the origin breaks off"))))
             }
@@ -388,7 +390,8 @@ impl Body for Filler {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.told.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.told
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
@@ -432,11 +435,15 @@ async fn raw(
     let head = String::from_utf8_lossy(&head).into_owned();
     match head.split(' ').nth(1).unwrap_or_default() {
         "/until-close" => {
-            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nall of it").await?;
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+                .await?;
             stream.shutdown().await
         }
         "/until-cut" => {
-            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nall of it").await?;
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+                .await?;
             stream.flush().await?;
             // The connection ends below TLS: nobody says that this was all.
             stream.get_mut().0.shutdown().await
@@ -474,7 +481,8 @@ async fn raw(
                 .await?;
             stream.flush().await?;
             let mut rest = Vec::new();
-            let _ = tokio::time::timeout(Duration::from_millis(500), stream.read_to_end(&mut rest)).await;
+            let _ = tokio::time::timeout(Duration::from_millis(500), stream.read_to_end(&mut rest))
+                .await;
             seen.received.fetch_add(rest.len() as u64, Ordering::SeqCst);
             stream.shutdown().await
         }

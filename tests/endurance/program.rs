@@ -126,7 +126,10 @@ impl Program {
 
     fn status(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(field))
+            .unwrap();
         line.trim_start_matches(':')
             .trim()
             .trim_end_matches(" kB")
@@ -147,19 +150,26 @@ impl Program {
     /// The processor's time that it has used, to the hundredth of a second.
     pub fn worked(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .collect();
         // proc_pid_stat(5): utime and stime, of which the first behind the name is the third field.
         let ticks = |at: usize| fields[at - 3].parse::<u64>().unwrap();
         Duration::from_millis(10 * (ticks(14) + ticks(15)))
     }
 
-    /// Its open descriptors. They can be counted by root alone, since the process is closed to its own user.
+    /// Its open descriptors. They can be counted by root alone, since the process is closed to its
+    /// own user.
     pub fn descriptors(&self) -> Option<usize> {
         let listed = fs::read_dir(format!("/proc/{}/fd", self.process.id())).ok()?;
         Some(listed.count())
     }
 
-    /// Its ends of clients' connections that the kernel still holds for it, which anybody can count.
+    /// Its ends of clients' connections that the kernel still holds for it, which anybody can
+    /// count.
     pub fn client_sockets(&self) -> usize {
         let port = format!(":{:04X}", self.address.port());
         let table = fs::read_to_string("/proc/net/tcp").unwrap();
@@ -276,7 +286,8 @@ fn launch(folder: &Path) -> Child {
         .unwrap()
 }
 
-/// The same with the log on a tmpfs of its own, which a helper inside the mount namespace fills and frees.
+/// The same with the log on a tmpfs of its own, which a helper inside the mount namespace fills and
+/// frees.
 fn launch_on_small_disk(folder: &Path, size: &str) -> Child {
     let script = format!(
         "exec 3<&0
@@ -306,7 +317,10 @@ fn launch_on_small_disk(folder: &Path, size: &str) -> Child {
 
 /// An address that is free now; the listener takes it a moment later.
 fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 fn private(path: &Path, text: &str) {

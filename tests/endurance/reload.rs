@@ -1,4 +1,5 @@
-//! Policies are read anew under load: a request is judged by one set, old or new, and what the old one allowed ends.
+//! Policies are read anew under load: a request is judged by one set, old or new, and what the old
+//! one allowed ends.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,9 +17,14 @@ use crate::{Setup, Stage, run};
 const HOST: &str = "two.origin.test";
 const RELOADS: u64 = 200;
 
-/// Two files that stand for one edition: one lets ask, the other lends. Every second edition forbids `/even`, the others `/odd`.
+/// Two files that stand for one edition: one lets ask, the other lends. Every second edition
+/// forbids `/even`, the others `/odd`.
 fn edition(number: u64) -> Vec<(String, String)> {
-    let forbidden = if number.is_multiple_of(2) { "/odd" } else { "/even" };
+    let forbidden = if number.is_multiple_of(2) {
+        "/odd"
+    } else {
+        "/even"
+    };
     let domain = r#"Gateway::Domain::"origin.test""#;
     let ask = format!(
         "@id(\"ask/{number}\") permit(principal, action in Gateway::Action::\"ask\", resource in {domain})
@@ -28,7 +34,10 @@ fn edition(number: u64) -> Vec<(String, String)> {
         "@id(\"lend/{number}\") permit(principal, action == Gateway::Action::\"lend\", resource == Gateway::Credential::\"TOKEN\")
          when {{ context.origin in {domain} }};"
     );
-    vec![("ask.cedar".to_owned(), ask), ("lend.cedar".to_owned(), lend)]
+    vec![
+        ("ask.cedar".to_owned(), ask),
+        ("lend.cedar".to_owned(), lend),
+    ]
 }
 
 fn write(folder: &Path, number: u64) {
@@ -57,7 +66,11 @@ async fn load(client: Client, http2: bool, over: Arc<AtomicBool>, judged: Arc<At
         let mut sender = client.try_http2(HOST).await.unwrap();
         let mut sender1 = client.try_http1(HOST).await.unwrap();
         for _ in 0..20 {
-            let path = if count.is_multiple_of(2) { "/odd" } else { "/even" };
+            let path = if count.is_multiple_of(2) {
+                "/odd"
+            } else {
+                "/even"
+            };
             let response = if http2 {
                 sender
                     .send_request(client.request(Method::GET, HOST, path, none()))
@@ -89,7 +102,10 @@ fn two_hundred_reloads_under_load_mix_no_verdict_and_cut_what_the_old_policies_a
     });
     let mut slowest = Duration::ZERO;
     run(async {
-        let (over, judged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (over, judged) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
         let mut clients = tokio::task::JoinSet::new();
         for n in 0..3 {
             clients.spawn(load(
@@ -106,7 +122,8 @@ fn two_hundred_reloads_under_load_mix_no_verdict_and_cut_what_the_old_policies_a
             let response = sender.send_request(request).await.unwrap();
             assert_eq!(response.status(), StatusCode::OK);
             let client = stage.client.clone();
-            let stream = tokio::spawn(async move { (read(&client, response).await, Instant::now()) });
+            let stream =
+                tokio::spawn(async move { (read(&client, response).await, Instant::now()) });
             tokio::time::sleep(Duration::from_millis(10)).await;
             write(&stage.gateway.folder, number);
             let began = Instant::now();
@@ -137,7 +154,13 @@ fn two_hundred_reloads_under_load_mix_no_verdict_and_cut_what_the_old_policies_a
             continue;
         };
         for policy in record["policies"].as_array().into_iter().flatten() {
-            let number = policy.as_str().unwrap().split('/').nth(1).unwrap().to_owned();
+            let number = policy
+                .as_str()
+                .unwrap()
+                .split('/')
+                .nth(1)
+                .unwrap()
+                .to_owned();
             let known = editions.entry(generation).or_insert_with(|| number.clone());
             assert_eq!(
                 *known, number,
@@ -147,7 +170,10 @@ fn two_hundred_reloads_under_load_mix_no_verdict_and_cut_what_the_old_policies_a
         let path = record["path"].as_str().unwrap_or_default();
         if record["decision"] == "allow" {
             allowed += 1;
-            let even = editions[&generation].parse::<u64>().unwrap().is_multiple_of(2);
+            let even = editions[&generation]
+                .parse::<u64>()
+                .unwrap()
+                .is_multiple_of(2);
             assert_ne!(path, if even { "/odd" } else { "/even" }, "{record}");
         } else {
             denied += 1;
@@ -158,7 +184,10 @@ fn two_hundred_reloads_under_load_mix_no_verdict_and_cut_what_the_old_policies_a
         .iter()
         .filter(|record| record["kind"] == "end" && record["reason"] == "revoked")
         .count() as u64;
-    assert!(revoked >= RELOADS, "{revoked} streams are recorded as revoked");
+    assert!(
+        revoked >= RELOADS,
+        "{revoked} streams are recorded as revoked"
+    );
     assert!(stage.gateway.verify().0);
     // Connections of old generations are not kept.
     assert!(stage.gateway.descriptors().is_none_or(|files| files < 400));

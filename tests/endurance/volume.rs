@@ -11,8 +11,8 @@ use crate::{Setup, Stage, is_full, run};
 
 const MIB: u64 = 1 << 20;
 
-/// 116 answers of 8 MiB on one connection of a client that reads nothing for seconds; `origin` says which HTTP it speaks,
-/// the windows are those that the client grants.
+/// 116 answers of 8 MiB on one connection of a client that reads nothing for seconds; `origin` says
+/// which HTTP it speaks, the windows are those that the client grants.
 fn parallel_downloads(origin: &str, stream: u32, connection: u32) {
     let stage = Stage::new(Setup::default());
     let before = stage.gateway.peak_kib();
@@ -20,7 +20,10 @@ fn parallel_downloads(origin: &str, stream: u32, connection: u32) {
     let host = format!("{origin}.origin.test");
     run(async {
         let late = Duration::from_secs(4);
-        let sender = stage.client.http2_late(&host, stream, connection, late).await;
+        let sender = stage
+            .client
+            .http2_late(&host, stream, connection, late)
+            .await;
         let downloads: Vec<_> = (0..116)
             .map(|n| {
                 let (client, mut sender) = (stage.client.clone(), sender.clone());
@@ -88,7 +91,13 @@ fn large_contents_pass_both_ways_in_little_memory() {
                 let request = client.request1(Method::POST, host, "/sink", upload(size));
                 sender.send_request(request).await
             };
-            response.unwrap().into_body().collect().await.unwrap().to_bytes()
+            response
+                .unwrap()
+                .into_body()
+                .collect()
+                .await
+                .unwrap()
+                .to_bytes()
         });
         assert_eq!(answer, size.to_string());
         assert_eq!(stage.origin.seen.of(|seen| &seen.received) - received, size);
@@ -131,10 +140,16 @@ fn streams_that_nobody_reads_do_not_stop_the_others_of_their_session() {
     run(async {
         let (client, host) = (&stage.client, "two.origin.test");
         let mut sender = client.http2(host, 4 << 20, 1 << 30).await;
-        // Ten answers are begun and left, on two connections of one session; the origin has one connection for all.
+        // Ten answers are begun and left, on two connections of one session; the origin has one
+        // connection for all.
         let mut left = Vec::new();
         for n in 0..10 {
-            let request = client.request(Method::GET, host, &format!("/bytes/{}/{n}", 64 * MIB), none());
+            let request = client.request(
+                Method::GET,
+                host,
+                &format!("/bytes/{}/{n}", 64 * MIB),
+                none(),
+            );
             left.push(sender.send_request(request).await.unwrap());
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -168,7 +183,8 @@ fn uploads_that_an_origin_does_not_read_do_not_stop_the_others_of_their_connecti
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut other = sender.clone();
         let request = client.request(Method::POST, host, "/sink", upload(8 * MIB));
-        let answered = tokio::time::timeout(Duration::from_secs(20), other.send_request(request)).await;
+        let answered =
+            tokio::time::timeout(Duration::from_secs(20), other.send_request(request)).await;
         assert_eq!(
             answered.expect("it is not stopped").unwrap().status(),
             StatusCode::OK
@@ -187,7 +203,8 @@ fn more_streams_than_an_origins_connection_takes_are_answered() {
         let request = client.request(Method::GET, host, "/ok", none());
         let opened = sender.send_request(request).await.unwrap();
         assert_eq!(opened.into_body().collect().await.unwrap().to_bytes(), "ok");
-        // The origin takes 256 streams a connection, and a stream that is never answered keeps its place.
+        // The origin takes 256 streams a connection, and a stream that is never answered keeps its
+        // place.
         let mut left = Vec::new();
         for _ in 0..3 {
             let sender = client.http2(host, 1 << 20, 1 << 30).await;
@@ -207,8 +224,12 @@ fn more_streams_than_an_origins_connection_takes_are_answered() {
         );
         let mut sender = client.http2(host, 1 << 20, 1 << 30).await;
         let request = client.request(Method::GET, host, "/ok", none());
-        let answered = tokio::time::timeout(Duration::from_secs(10), sender.send_request(request)).await;
-        assert_eq!(answered.expect("there is room").unwrap().status(), StatusCode::OK);
+        let answered =
+            tokio::time::timeout(Duration::from_secs(10), sender.send_request(request)).await;
+        assert_eq!(
+            answered.expect("there is room").unwrap().status(),
+            StatusCode::OK
+        );
         left.iter().for_each(|left| left.abort());
     });
 }

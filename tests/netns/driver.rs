@@ -1,4 +1,5 @@
-//! Starting a sandbox from a test, as `gateway exec` will: a driver process that starts the gateway and becomes the launcher.
+//! Starting a sandbox from a test, as `gateway exec` will: a driver process that starts the gateway
+//! and becomes the launcher.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -154,7 +155,10 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < until, "the sandbox did not end within 30 s");
+            assert!(
+                Instant::now() < until,
+                "the sandbox did not end within 30 s"
+            );
             std::thread::sleep(Duration::from_millis(2));
         };
         Output {

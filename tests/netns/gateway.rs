@@ -89,8 +89,9 @@ fn answer(mut connection: TcpStream, capture: Capture, tls: Arc<rustls::ServerCo
         let mut stream = rustls::StreamOwned::new(session, connection);
         let mut request = [0; 4096];
         let _ = stream.read(&mut request);
-        let _ =
-            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\ntrusted\n");
+        let _ = stream.write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\ntrusted\n",
+        );
         stream.conn.send_close_notify();
         let _ = stream.flush();
         return;
@@ -113,13 +114,26 @@ fn original_destination(connection: &TcpStream) -> String {
         let mut address: libc::sockaddr_in6 = std::mem::zeroed();
         let mut size = size_of::<libc::sockaddr_in6>() as u32;
         let fd = connection.as_raw_fd();
-        if libc::getsockopt(fd, libc::SOL_IP, 80, (&raw mut address).cast(), &raw mut size) == 0 {
+        if libc::getsockopt(
+            fd,
+            libc::SOL_IP,
+            80,
+            (&raw mut address).cast(),
+            &raw mut size,
+        ) == 0
+        {
             let v4 = (&raw const address).cast::<libc::sockaddr_in>().read();
             let ip = std::net::Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             return format!("{ip}:{}", u16::from_be(v4.sin_port));
         }
         assert_eq!(
-            libc::getsockopt(fd, libc::SOL_IPV6, 80, (&raw mut address).cast(), &raw mut size),
+            libc::getsockopt(
+                fd,
+                libc::SOL_IPV6,
+                80,
+                (&raw mut address).cast(),
+                &raw mut size
+            ),
             0
         );
         address
@@ -136,8 +150,8 @@ fn answer_question(socket: &OwnedFd) -> Option<()> {
     use std::os::fd::AsRawFd;
     let mut question = [0_u8; 1500];
     let mut control = [0_u64; 16]; // Control messages are aligned.
-    // SAFETY: every pointer in the header is to a live buffer of the length beside it; the answer goes back with the very
-    // control message that came, but for its interface index.
+    // SAFETY: every pointer in the header is to a live buffer of the length beside it; the answer
+    // goes back with the very control message that came, but for its interface index.
     unsafe {
         let mut from: libc::sockaddr_in6 = std::mem::zeroed();
         let mut part = libc::iovec {
@@ -211,6 +225,8 @@ fn authority() -> (Arc<rustls::ServerConfig>, String) {
         .unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let config = rustls::ServerConfig::builder().with_no_client_auth();
-    let config = config.with_single_cert(vec![leaf.der().clone()], key).unwrap();
+    let config = config
+        .with_single_cert(vec![leaf.der().clone()], key)
+        .unwrap();
     (Arc::new(config), ca_certificate.pem())
 }

@@ -1,7 +1,7 @@
 //! The real launcher, in real namespaces: as root for another user, and as an ordinary user.
 //!
-//! This program is its own launcher, gateway and probe: it executes itself in these roles. Every test fails where
-//! namespaces are refused; none is skipped.
+//! This program is its own launcher, gateway and probe: it executes itself in these roles. Every
+//! test fails where namespaces are refused; none is skipped.
 
 #![expect(
     unsafe_code,
@@ -38,9 +38,11 @@ fn escape() -> ExitCode {
     }
 }
 
-/// Runs the rows whose names contain one of the words (all, without any), each in its own thread of control, in turn.
+/// Runs the rows whose names contain one of the words (all, without any), each in its own thread of
+/// control, in turn.
 fn harness(words: &[&str]) -> ExitCode {
-    // A shell starts what runs in its background with these ignored, and commands in the sandbox would inherit that.
+    // A shell starts what runs in its background with these ignored, and commands in the sandbox
+    // would inherit that.
     for signal in [libc::SIGINT, libc::SIGQUIT] {
         // SAFETY: no handler of this program is replaced, and its other threads have not begun.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -48,16 +50,22 @@ fn harness(words: &[&str]) -> ExitCode {
     let filters: Vec<&&str> = words.iter().filter(|word| !word.starts_with('-')).collect();
     let exact = words.contains(&"--exact");
     if words.contains(&"--list") {
-        rows::ROWS.iter().for_each(|(name, _)| println!("{name}: test"));
+        rows::ROWS
+            .iter()
+            .for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
     let mut failed = Vec::new();
     let mut ran = 0;
     for (name, row) in rows::ROWS {
         let wanted = filters.is_empty()
-            || filters
-                .iter()
-                .any(|f| if exact { *name == **f } else { name.contains(**f) });
+            || filters.iter().any(|f| {
+                if exact {
+                    *name == **f
+                } else {
+                    name.contains(**f)
+                }
+            });
         if !wanted {
             continue;
         }

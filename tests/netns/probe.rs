@@ -7,13 +7,21 @@ use std::time::Duration;
 
 pub fn run(words: &[&str]) -> ExitCode {
     match words {
-        ["tcp", addresses @ ..] => addresses.iter().for_each(|address| println!("{}", tcp(address))),
-        ["dns", servers @ ..] => servers.iter().for_each(|server| println!("{}", dns(server))),
+        ["tcp", addresses @ ..] => addresses
+            .iter()
+            .for_each(|address| println!("{}", tcp(address))),
+        ["dns", servers @ ..] => servers
+            .iter()
+            .for_each(|server| println!("{}", dns(server))),
         ["resolve", name] => println!(
             "{:?}",
-            (*name, 80).to_socket_addrs().map(Iterator::collect::<Vec<_>>)
+            (*name, 80)
+                .to_socket_addrs()
+                .map(Iterator::collect::<Vec<_>>)
         ),
-        ["udp", addresses @ ..] => addresses.iter().for_each(|address| println!("{}", udp(address))),
+        ["udp", addresses @ ..] => addresses
+            .iter()
+            .for_each(|address| println!("{}", udp(address))),
         ["unix", paths @ ..] => paths.iter().for_each(|path| println!("{}", unix(path))),
         ["unix-after", seconds, paths @ ..] => {
             let seconds: f64 = seconds.parse().unwrap();
@@ -41,7 +49,15 @@ pub fn run(words: &[&str]) -> ExitCode {
         ["fds"] => {
             let mut fds: Vec<i32> = std::fs::read_dir("/proc/self/fd")
                 .unwrap()
-                .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
+                .map(|entry| {
+                    entry
+                        .unwrap()
+                        .file_name()
+                        .to_str()
+                        .unwrap()
+                        .parse()
+                        .unwrap()
+                })
                 .collect();
             fds.sort_unstable();
             println!("{fds:?}");
@@ -71,8 +87,9 @@ pub fn run(words: &[&str]) -> ExitCode {
 fn spoil(fd: i32) {
     let path = format!("/proc/self/fd/{fd}");
     // SAFETY: the pointer is to bytes that live across the calls, of the length beside it.
-    let direct =
-        unsafe { libc::ftruncate(fd, 0) == 0 || libc::pwrite(fd, c"FORGED".as_ptr().cast(), 6, 0) > 0 };
+    let direct = unsafe {
+        libc::ftruncate(fd, 0) == 0 || libc::pwrite(fd, c"FORGED".as_ptr().cast(), 6, 0) > 0
+    };
     let is_file = std::fs::metadata(&path).unwrap().is_file();
     let anew = is_file && std::fs::write(&path, "FORGED").is_ok();
     let text = if is_file {
@@ -90,7 +107,9 @@ fn tcp(address: &str) -> String {
         Ok(stream) => stream,
         Err(error) => return format!("{:?}", error.kind()),
     };
-    stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(3)))
+        .unwrap();
     let _ = stream.write_all(b"GET / HTTP/1.0\r\n\r\n");
     let mut answer = vec![0; 1024];
     match stream.read(&mut answer) {
@@ -105,8 +124,15 @@ fn tcp(address: &str) -> String {
 
 fn dns(server: &str) -> String {
     let server: SocketAddr = server.parse().unwrap();
-    let socket = UdpSocket::bind(if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let socket = UdpSocket::bind(if server.is_ipv6() {
+        "[::]:0"
+    } else {
+        "0.0.0.0:0"
+    })
+    .unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
     let question = [
         b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04name\x04test\0\0".as_slice(),
         &[1, 0, 1],
@@ -125,7 +151,12 @@ fn dns(server: &str) -> String {
 
 fn udp(address: &str) -> String {
     let address: SocketAddr = address.parse().unwrap();
-    let socket = UdpSocket::bind(if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).unwrap();
+    let socket = UdpSocket::bind(if address.is_ipv6() {
+        "[::]:0"
+    } else {
+        "0.0.0.0:0"
+    })
+    .unwrap();
     let begun = std::time::Instant::now();
     match socket.send_to(b"hello", address) {
         Err(error) => format!(

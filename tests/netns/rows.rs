@@ -99,7 +99,9 @@ pub const ROWS: &[Row] = rows![
 
 /// Where a destination was, whichever way the listener wrote it.
 fn plain(text: &str) -> String {
-    text.replace("[::ffff:", "").replace("]:", ":").replace('[', "")
+    text.replace("[::ffff:", "")
+        .replace("]:", ":")
+        .replace('[', "")
 }
 
 fn shell(script: &str) -> [Sandbox; 2] {
@@ -149,7 +151,10 @@ fn dns_questions_to_any_server_are_answered_by_the_gateway() {
         "[::1]:53",
     ];
     for sandbox in Sandbox::probes(&[&["dns"], &servers[..]].concat()) {
-        assert_eq!(sandbox.text(), "answered [198, 18, 0, 1]\n".repeat(servers.len()));
+        assert_eq!(
+            sandbox.text(),
+            "answered [198, 18, 0, 1]\n".repeat(servers.len())
+        );
     }
 }
 
@@ -240,7 +245,10 @@ fn editing_the_resolver_the_hosts_and_the_bundle_changes_nothing() {
 fn the_command_runs_as_the_user_and_never_as_root() {
     let [by_root, by_user] =
         shell("id -u; id -g; id -G; echo $HOME; awk '{print $1,$2,$3}' /proc/self/uid_map");
-    assert_eq!(by_root.text(), "65534\n65534\n65534\n/tmp/home\n65534 65534 1\n");
+    assert_eq!(
+        by_root.text(),
+        "65534\n65534\n65534\n/tmp/home\n65534 65534 1\n"
+    );
     let home = by_user.home.display().to_string();
     assert_eq!(
         by_user.text(),
@@ -250,7 +258,9 @@ fn the_command_runs_as_the_user_and_never_as_root() {
     by_root.launch.user = Some(user(4321));
     assert_eq!(by_root.text(), "4321\n");
     let [by_root, _] = shell("id -u");
-    let by_sudo = by_root.variable("SUDO_UID", "4322").variable("SUDO_GID", "4322");
+    let by_sudo = by_root
+        .variable("SUDO_UID", "4322")
+        .variable("SUDO_GID", "4322");
     assert_eq!(by_sudo.text(), "4322\n");
     let [mut by_root, mut by_user] = shell("id -u");
     by_root.launch.user = Some(user(0));
@@ -279,7 +289,9 @@ fn no_capability_is_left_nor_comes_back() {
 }
 
 fn variables_that_carry_secrets_are_dropped_and_phantoms_set() {
-    for sandbox in shell("env | cut -d= -f1 | sort | tr '\\n' ' '; echo; echo $GITHUB_TOKEN $HTTPS_PROXY") {
+    for sandbox in
+        shell("env | cut -d= -f1 | sort | tr '\\n' ' '; echo; echo $GITHUB_TOKEN $HTTPS_PROXY")
+    {
         let sandbox = sandbox
             .variable("GITHUB_TOKEN", "ghp_real")
             .variable("HTTPS_PROXY", "http://127.0.0.1:1")
@@ -337,7 +349,8 @@ fn nothing_outside_memory_and_projects_can_be_written() {
             let place = scratch("beside", sandbox.uid);
             for (folder, mode) in [("own", 0o755), ("group", 0o2775), ("all", 0o1777)] {
                 plant(&place.join(folder).join("f"), "before\n", owner);
-                std::fs::set_permissions(place.join(folder), std::fs::Permissions::from_mode(mode)).unwrap();
+                std::fs::set_permissions(place.join(folder), std::fs::Permissions::from_mode(mode))
+                    .unwrap();
             }
             if seen {
                 sandbox.launch.see = vec![place.clone()];
@@ -404,7 +417,11 @@ fn what_is_not_listed_is_not_there() {
     for sandbox in shell(
         "ls -A /; echo; ls -A .. /srv/gateway-netns | grep -v '^/' ; ls -A /var /var/lib; cat ../beside /srv/gateway-netns/beside /root/.profile 2>&1",
     ) {
-        plant(&sandbox.directory.parent().unwrap().join("beside"), "SECRET", 0);
+        plant(
+            &sandbox.directory.parent().unwrap().join("beside"),
+            "SECRET",
+            0,
+        );
         let output = sandbox.run();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(!text.contains("SECRET"), "{text}");
@@ -418,7 +435,8 @@ fn what_is_not_listed_is_not_there() {
             .collect();
         for name in root.lines() {
             assert!(
-                listed.split(' ').any(|known| known == name) || links.iter().any(|link| link == name),
+                listed.split(' ').any(|known| known == name)
+                    || links.iter().any(|link| link == name),
                 "{name}"
             );
         }
@@ -441,11 +459,18 @@ fn of_the_home_only_what_programs_need_is_seen() {
     }
     for tool in [".cargo/bin/tool", ".local/bin/tool"] {
         plant(&sandbox.home.join(tool), "#!/bin/sh\necho ran\n", ANN);
-        std::fs::set_permissions(sandbox.home.join(tool), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(
+            sandbox.home.join(tool),
+            std::fs::Permissions::from_mode(0o755),
+        )
+        .unwrap();
     }
     plant(&sandbox.home.join(".cargo/registry/index"), "", ANN);
     plant(&sandbox.home.join(".local/share/pnpm/store/x"), "", ANN);
-    let path = format!("{}:/usr/bin:/bin", sandbox.home.join(".local/bin").display());
+    let path = format!(
+        "{}:/usr/bin:/bin",
+        sandbox.home.join(".local/bin").display()
+    );
     let text = sandbox.variable("PATH", &path);
     let directory = text.directory.clone();
     let text = text.text();
@@ -485,7 +510,10 @@ fn what_is_named_of_the_home_is_seen_and_writes_to_it_vanish() {
         text.ends_with("./.claude/skills/s\n./.config/app/x\n./.vimrc\n./data/y\n"),
         "{text}"
     );
-    assert_eq!(std::fs::read_to_string(home.join("data/y")).unwrap(), "data/y\n");
+    assert_eq!(
+        std::fs::read_to_string(home.join("data/y")).unwrap(),
+        "data/y\n"
+    );
     for (asked, why) in [
         ("~", "whole home"),
         ("../other", "leads out"),
@@ -532,7 +560,10 @@ fn what_is_named_elsewhere_is_seen_read_only_without_what_is_hidden() {
         sandbox.launch.environment.allow = vec!["PLACE".into()];
         let sandbox = sandbox.variable("PLACE", place.to_str().unwrap());
         assert_eq!(sandbox.text(), "data\nin/data\n2\n");
-        assert_eq!(std::fs::read_to_string(place.join("data")).unwrap(), "data\n");
+        assert_eq!(
+            std::fs::read_to_string(place.join("data")).unwrap(),
+            "data\n"
+        );
     }
     // Root may show what the command's user could not reach.
     let place = tempfile::tempdir_in("/root").unwrap();
@@ -547,7 +578,12 @@ fn what_is_named_elsewhere_is_seen_read_only_without_what_is_hidden() {
         sandbox.launch.projects = vec![socket.clone()];
         assert_eq!(sandbox.run().status.code(), Some(125));
     }
-    for path in ["/", "/run", "/srv/gateway-netns/absent", socket.to_str().unwrap()] {
+    for path in [
+        "/",
+        "/run",
+        "/srv/gateway-netns/absent",
+        socket.to_str().unwrap(),
+    ] {
         for mut sandbox in shell("true") {
             sandbox.launch.see = vec![path.into()];
             assert_eq!(sandbox.run().status.code(), Some(125), "{path}");
@@ -579,7 +615,10 @@ fn a_socket_below_what_is_seen_is_not_reached_whenever_and_wherever_it_was_made(
             assert_eq!(running.line(), "waiting");
             let socket = listen(&late);
             let text = String::from_utf8(running.finish().stdout).unwrap();
-            assert!(!text.contains("CONNECTED") && text.lines().count() == 3, "{text}");
+            assert!(
+                !text.contains("CONNECTED") && text.lines().count() == 3,
+                "{text}"
+            );
             drop(socket);
             std::fs::remove_file(&late).unwrap();
         }
@@ -599,9 +638,10 @@ fn a_program_that_is_not_seen_is_127_and_named_with_the_flag_that_shows_it() {
     let outcome = |program: &str, see: &[&Path], see_home: &[&str]| {
         let mut sandbox = Sandbox::by_user(&[program]);
         sandbox.variables.push(("HOME".into(), home.clone().into()));
-        sandbox
-            .variables
-            .push(("PATH".into(), format!("{}:/usr/bin:/bin", tools.display()).into()));
+        sandbox.variables.push((
+            "PATH".into(),
+            format!("{}:/usr/bin:/bin", tools.display()).into(),
+        ));
         sandbox.launch.see = see.iter().map(|path| path.to_path_buf()).collect();
         sandbox.launch.see_home = see_home.iter().map(|name| (*name).to_owned()).collect();
         let output = sandbox.run();
@@ -654,8 +694,13 @@ fn a_link_in_a_project_shows_and_gives_nothing_elsewhere() {
     plant(&sandbox.home.join("private/note"), "SECRET", ANN);
     plant(&sandbox.directory.join("x"), "", ANN);
     plant(&sandbox.home.join(".local/x"), "", ANN);
-    std::os::unix::fs::symlink(sandbox.home.join("private"), sandbox.directory.join("bin")).unwrap();
-    std::os::unix::fs::symlink(sandbox.directory.join("bin"), sandbox.home.join(".local/bin")).unwrap();
+    std::os::unix::fs::symlink(sandbox.home.join("private"), sandbox.directory.join("bin"))
+        .unwrap();
+    std::os::unix::fs::symlink(
+        sandbox.directory.join("bin"),
+        sandbox.home.join(".local/bin"),
+    )
+    .unwrap();
     sandbox.launch.see_home.push(".local".into());
     assert!(!sandbox.text().contains("SECRET"));
     sandbox.launch.see_home.clear();
@@ -778,7 +823,10 @@ fn fifo(sandbox: &Sandbox) -> PathBuf {
 
 fn fifo_of(sandbox: &Sandbox, owner: u32) -> PathBuf {
     let fifo = sandbox.directory.join("fifo");
-    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(&fifo)
+        .status()
+        .unwrap();
     assert!(made.success());
     own(&fifo, owner);
     fifo
@@ -796,7 +844,11 @@ fn a_secret_that_appears_later_is_hidden() {
     let mut running = sandbox.spawn();
     assert_eq!(running.line(), "ready");
     plant(&sandbox.home.join(".kube/config"), "NEW-SECRET", ANN);
-    plant(&sandbox.home.join(".config/gh/hosts.yml"), "NEW-SECRET", ANN);
+    plant(
+        &sandbox.home.join(".config/gh/hosts.yml"),
+        "NEW-SECRET",
+        ANN,
+    );
     std::fs::write(&fifo, "go\n").unwrap();
     let text = String::from_utf8(running.finish().stdout).unwrap();
     assert!(!text.contains("SECRET"), "{text}");
@@ -847,7 +899,10 @@ fn a_home_under_tmp_works() {
     sandbox.directory = home.join("app");
     plant(&sandbox.directory.join("x"), "", ANN);
     let text = String::from_utf8(sandbox.run().stdout).unwrap();
-    assert!(text.starts_with("mine\n") && !text.contains("SECRET"), "{text}");
+    assert!(
+        text.starts_with("mine\n") && !text.contains("SECRET"),
+        "{text}"
+    );
     let names = format!(
         "{}\n{}\n",
         sandbox.directory.display(),
@@ -869,13 +924,23 @@ fn git_hooks_and_config_are_read_only() {
     for sandbox in shell(script) {
         let owner = if sandbox.uid == 0 { 65534 } else { sandbox.uid };
         plant(&sandbox.directory.join(".git/config"), "mine\n", owner);
-        plant(&sandbox.directory.join(".git/hooks/sample"), "mine\n", owner);
+        plant(
+            &sandbox.directory.join(".git/hooks/sample"),
+            "mine\n",
+            owner,
+        );
         assert_eq!(sandbox.text(), "mine\n");
         let git = sandbox.directory.join(".git");
         assert!(!git.join("hooks/pre-commit").exists() && git.join("hooks/sample").exists());
         assert!(!git.join("worktrees/x").exists() && !git.join("modules/x").exists());
-        assert_eq!(std::fs::read_to_string(git.join("commondir")).unwrap(), "./\n");
-        assert_eq!(std::fs::read_to_string(git.join("config.worktree")).unwrap(), "");
+        assert_eq!(
+            std::fs::read_to_string(git.join("commondir")).unwrap(),
+            "./\n"
+        );
+        assert_eq!(
+            std::fs::read_to_string(git.join("config.worktree")).unwrap(),
+            ""
+        );
         assert!(git.join("index").exists());
     }
 }
@@ -897,11 +962,17 @@ fn a_repository_made_inside_is_out_of_gits_sight_while_the_command_runs() {
 }
 
 fn a_wished_file_is_hidden() {
-    for mut sandbox in shell("cat gateway.toml audit/log /srv/gateway-netns/elsewhere-secret 2>&1; true") {
+    for mut sandbox in
+        shell("cat gateway.toml audit/log /srv/gateway-netns/elsewhere-secret 2>&1; true")
+    {
         let owner = if sandbox.uid == 0 { 65534 } else { sandbox.uid };
         plant(&sandbox.directory.join("gateway.toml"), "SECRET", owner);
         plant(&sandbox.directory.join("audit/log"), "SECRET", owner);
-        plant(Path::new("/srv/gateway-netns/elsewhere-secret"), "SECRET", owner);
+        plant(
+            Path::new("/srv/gateway-netns/elsewhere-secret"),
+            "SECRET",
+            owner,
+        );
         sandbox.launch.own = vec![sandbox.directory.join("gateway.toml")];
         sandbox.launch.hide = vec![
             sandbox.directory.join("gateway.toml"),
@@ -969,7 +1040,9 @@ fn host_sockets_and_temporary_files_are_gone() {
     ]) {
         assert_eq!(sandbox.text(), "NotFound\n".repeat(3));
     }
-    for sandbox in shell("ls -A /tmp /var/tmp /dev/shm | grep -v : | grep -v home; find /run -type s") {
+    for sandbox in
+        shell("ls -A /tmp /var/tmp /dev/shm | grep -v : | grep -v home; find /run -type s")
+    {
         assert_eq!(sandbox.text().trim(), "");
     }
 }
@@ -1024,7 +1097,9 @@ fn a_directory_as_standard_input_is_refused() {
         let root = std::fs::File::open("/").unwrap();
         let output = sandbox.command().stdin(root).output().unwrap();
         assert_eq!(output.status.code(), Some(125));
-        assert!(String::from_utf8_lossy(&output.stderr).contains("standard stream 0 is a directory"));
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("standard stream 0 is a directory")
+        );
     }
 }
 
@@ -1040,9 +1115,9 @@ fn devices_are_few_and_terminals_are_its_own() {
 }
 
 fn sys_is_read_only() {
-    for sandbox in
-        shell("awk '$5 ~ /^\\/sys/ && $6 !~ /^ro/' /proc/self/mountinfo; test -d /sys/kernel && echo there")
-    {
+    for sandbox in shell(
+        "awk '$5 ~ /^\\/sys/ && $6 !~ /^ro/' /proc/self/mountinfo; test -d /sys/kernel && echo there",
+    ) {
         assert_eq!(sandbox.text(), "there\n");
     }
 }
@@ -1096,7 +1171,8 @@ fn a_missing_command_is_127_and_an_unexecutable_one_126() {
         let output = sandbox.run();
         assert_eq!(output.status.code(), Some(127));
         assert!(
-            String::from_utf8_lossy(&output.stderr).contains("`no-such-command-anywhere`: command not found")
+            String::from_utf8_lossy(&output.stderr)
+                .contains("`no-such-command-anywhere`: command not found")
         );
     }
     for sandbox in Sandbox::by_both(&["/etc/passwd"]) {
@@ -1124,7 +1200,8 @@ fn processes_with(mark: &str) -> usize {
     all.filter(|entry| {
         std::fs::read(entry.path().join("cmdline"))
             .is_ok_and(|line| String::from_utf8_lossy(&line).contains(mark))
-            && std::fs::read_to_string(entry.path().join("stat")).is_ok_and(|stat| !stat.contains(") Z "))
+            && std::fs::read_to_string(entry.path().join("stat"))
+                .is_ok_and(|stat| !stat.contains(") Z "))
     })
     .filter(|entry| entry.file_name().to_str() != Some(&std::process::id().to_string()))
     .count()
@@ -1176,7 +1253,10 @@ fn a_killed_gateway_leaves_no_network() {
         unsafe { libc::kill(pid, libc::SIGKILL) };
         let output = running.finish();
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(!text.contains("answered") && !text.contains("sent"), "{text}");
+        assert!(
+            !text.contains("answered") && !text.contains("sent"),
+            "{text}"
+        );
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{errors}");
         assert!(
@@ -1187,13 +1267,15 @@ fn a_killed_gateway_leaves_no_network() {
 }
 
 fn background_children_die_with_the_command() {
-    for sandbox in
-        shell("setsid sleep 4712.5 >/dev/null 2>&1 & (setsid sleep 4712.5 >/dev/null 2>&1 &); exit 3")
-    {
+    for sandbox in shell(
+        "setsid sleep 4712.5 >/dev/null 2>&1 & (setsid sleep 4712.5 >/dev/null 2>&1 &); exit 3",
+    ) {
         assert_eq!(sandbox.run().status.code(), Some(3));
-        within(Duration::from_secs(2), "children outlive the command", || {
-            processes_with("4712.5") == 0
-        });
+        within(
+            Duration::from_secs(2),
+            "children outlive the command",
+            || processes_with("4712.5") == 0,
+        );
     }
 }
 
@@ -1301,7 +1383,11 @@ fn standard_streams_pass_through_untouched() {
 /// A file of the user's, outside all that is visible.
 fn file_of(sandbox: &Sandbox, name: &str, content: &str) -> PathBuf {
     let path = scratch("stream", sandbox.uid).join(name);
-    plant(&path, content, if sandbox.uid == 0 { 65534 } else { sandbox.uid });
+    plant(
+        &path,
+        content,
+        if sandbox.uid == 0 { 65534 } else { sandbox.uid },
+    );
     path
 }
 
@@ -1320,11 +1406,15 @@ fn a_file_as_a_standard_stream_cannot_be_spoilt_nor_read() {
         command.stdout(append(&log)).stderr(append(&log));
         let status = command.status().unwrap();
         let said = "0 false false \nerred\n1 false false \nerred\n2 false false \nerred\n";
-        assert_eq!(std::fs::read_to_string(&log).unwrap(), format!("earlier\n{said}"));
+        assert_eq!(
+            std::fs::read_to_string(&log).unwrap(),
+            format!("earlier\n{said}")
+        );
         assert_eq!(std::fs::read_to_string(&input).unwrap(), "mine\n");
         assert!(status.success());
     }
-    // What was opened for writing from its beginning holds what was there before, also if the command seeks.
+    // What was opened for writing from its beginning holds what was there before, also if the
+    // command seeks.
     for sandbox in Sandbox::probes(&["spoil"]) {
         use std::io::Write;
         let log = file_of(&sandbox, "log", "");
@@ -1341,17 +1431,24 @@ fn a_file_as_a_standard_stream_cannot_be_spoilt_nor_read() {
             .stderr(Stdio::null());
         assert!(command.status().unwrap().success());
         let text = std::fs::read_to_string(&log).unwrap();
-        assert!(text.starts_with("earlier\n0 false false \n1 false"), "{text}");
+        assert!(
+            text.starts_with("earlier\n0 false false \n1 false"),
+            "{text}"
+        );
     }
 }
 
 fn files_as_standard_streams_get_every_byte_in_order() {
-    let script = "cat; i=0; while [ $i -lt 300 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done; exit 7";
+    let script =
+        "cat; i=0; while [ $i -lt 300 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done; exit 7";
     let line = "a line of sixty-four bytes, the last of which is the line's end\n";
     let lines: String = (0..300).map(|i| format!("out {i}\nerr {i}\n")).collect();
     for sandbox in shell(script) {
         let content = line.repeat(50_000);
-        let (input, log) = (file_of(&sandbox, "input", &content), file_of(&sandbox, "log", ""));
+        let (input, log) = (
+            file_of(&sandbox, "input", &content),
+            file_of(&sandbox, "log", ""),
+        );
         let file = std::fs::File::create(&log).unwrap();
         let mut command = sandbox.command();
         command.stdin(std::fs::File::open(&input).unwrap());
@@ -1372,7 +1469,8 @@ fn a_command_takes_from_a_file_what_it_reads_and_no_more() {
         ("cat", ""),
     ] {
         for sandbox in shell(script) {
-            let mut input = std::fs::File::open(file_of(&sandbox, "input", "one\ntwo\nthree\n")).unwrap();
+            let mut input =
+                std::fs::File::open(file_of(&sandbox, "input", "one\ntwo\nthree\n")).unwrap();
             let output = sandbox
                 .command()
                 .stdin(input.try_clone().unwrap())
@@ -1491,7 +1589,8 @@ fn a_signal_to_the_commands_group_reaches_nobody_outside() {
 }
 
 fn the_command_leads_a_group_of_its_own() {
-    // The priority of a group is no signal: no Landlock scope keeps that inside. Without a terminal it leads a session, too.
+    // The priority of a group is no signal: no Landlock scope keeps that inside. Without a terminal
+    // it leads a session, too.
     for sandbox in Sandbox::probes(&["renice"]) {
         let output = script_around(&sandbox, "\"$@\"; awk '{print $19}' /proc/$$/stat")
             .output()
@@ -1503,14 +1602,19 @@ fn the_command_leads_a_group_of_its_own() {
 fn files_in_memory_have_one_bound() {
     let sizes = "df -B1 --output=size,itotal ~ /tmp /run /var/tmp /dev/shm | tail -n +2 | sort -u";
     let fill = "head -c 40M /dev/zero > ~/.cargo/bin/big && echo half; head -c 40M /dev/zero > /tmp/big 2>/dev/null || echo full";
-    let script = &format!("stat -c %d ~ /tmp /run /var/tmp /dev/shm | sort -u | wc -l; {sizes}; {fill}");
+    let script =
+        &format!("stat -c %d ~ /tmp /run /var/tmp /dev/shm | sort -u | wc -l; {sizes}; {fill}");
     for mut sandbox in shell(script) {
         sandbox.launch.bounds.memory_files = Some(64 << 20);
         plant(&sandbox.home.join(".cargo/bin/tool"), "", ANN);
         let is_own = sandbox.uid != 0;
         let text = String::from_utf8(sandbox.run().stdout).unwrap();
         let mut lines = text.lines();
-        assert_eq!(lines.next(), Some("1"), "all of them are one file system: {text}");
+        assert_eq!(
+            lines.next(),
+            Some("1"),
+            "all of them are one file system: {text}"
+        );
         let words: Vec<u64> = lines
             .next()
             .unwrap()
@@ -1532,7 +1636,10 @@ fn files_in_memory_have_one_bound() {
             .map(|word| word.parse().unwrap())
             .collect();
         let (size, memory) = (numbers[0], numbers[2]);
-        assert!(size > memory / 4 && size <= memory / 2 + (1 << 20), "{text}");
+        assert!(
+            size > memory / 4 && size <= memory / 2 + (1 << 20),
+            "{text}"
+        );
     }
 }
 
@@ -1551,7 +1658,10 @@ fn processes_are_bounded_and_the_users_others_are_not() {
         for sandbox in running {
             let output = sandbox.finish();
             let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(output.stdout.is_empty() && errors.contains("fork"), "{errors}");
+            assert!(
+                output.stdout.is_empty() && errors.contains("fork"),
+                "{errors}"
+            );
         }
     }
     // While one sandbox is full, the same user starts processes outside and in another.
@@ -1662,7 +1772,9 @@ impl Console {
 /// What a person types to start a sandbox whose command does what the variable `DO` says.
 fn typed(sandbox: &Sandbox) -> String {
     let command = sandbox.command();
-    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let words = [command.get_program()]
+        .into_iter()
+        .chain(command.get_args());
     let quoted = words.map(|word| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''")));
     quoted.collect::<Vec<_>>().join(" ")
 }
@@ -1678,12 +1790,14 @@ fn an_interactive_command_stops_and_continues_as_a_job() {
     for sandbox in told_by_variable() {
         let quoted = typed(&sandbox);
         let mut console = Console::open(&sandbox);
-        console.say("export DO='echo in-the-sandbox; read line; echo got-$line; sleep ${NAP:-30}'\n");
+        console
+            .say("export DO='echo in-the-sandbox; read line; echo got-$line; sleep ${NAP:-30}'\n");
         console.say(&format!("{quoted}\n"));
         console.expect("in-the-sandbox\r\n");
         console.say("hello\n");
         console.expect("got-hello\r\n");
-        // dash forks by vfork, which a stop between its two halves leaves hanging, with or without a sandbox.
+        // dash forks by vfork, which a stop between its two halves leaves hanging, with or without
+        // a sandbox.
         std::thread::sleep(Duration::from_millis(300));
         console.say("\x1a");
         console.expect("Stopped");
@@ -1788,7 +1902,11 @@ fn fifty_parallel_launches_leave_no_process() {
     }
     let until = Instant::now() + Duration::from_secs(5);
     while !own_processes().is_empty() {
-        assert!(Instant::now() < until, "processes remain: {:?}", own_processes());
+        assert!(
+            Instant::now() < until,
+            "processes remain: {:?}",
+            own_processes()
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -1804,7 +1922,10 @@ fn a_launch_takes_little_time() {
         })
         .collect();
     times.sort_unstable();
-    println!("    median launch, with the processes around it: {:?}", times[7]);
+    println!(
+        "    median launch, with the processes around it: {:?}",
+        times[7]
+    );
     assert!(times[7] < Duration::from_millis(500));
 }
 
@@ -1846,7 +1967,11 @@ fn escapes(sandbox: Sandbox) -> String {
         .environment
         .allow
         .push(escape::TARGETS_VARIABLE.into());
-    let output = sandbox.command().stdin(guard.input().unwrap()).output().unwrap();
+    let output = sandbox
+        .command()
+        .stdin(guard.input().unwrap())
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         output.status.success(),
@@ -1868,7 +1993,10 @@ fn every_published_escape_is_held() {
         let by_user = sandbox.uid != 0;
         let text = escapes(sandbox);
         // A probe that finds nothing to try proves nothing.
-        let idle: Vec<&str> = text.lines().filter(|line| line.starts_with("n/a")).collect();
+        let idle: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("n/a"))
+            .collect();
         let expected = if by_user { 0 } else { 1 }; // Nobody's home has no credential stores.
         assert_eq!(idle.len(), expected, "{idle:?}");
     }
@@ -1896,7 +2024,10 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
     outside
         .arg(escape::SUBCOMMAND)
         .envs(targets.environment())
-        .env(escape::TARGETS_VARIABLE, serde_json::to_string(&targets).unwrap())
+        .env(
+            escape::TARGETS_VARIABLE,
+            serde_json::to_string(&targets).unwrap(),
+        )
         .stdin(guard.input().unwrap());
     outside.uid(ANN).gid(ANN).current_dir("/");
     let output = outside.output().unwrap();
@@ -1983,7 +2114,10 @@ fn sockets_in_the_home_and_elsewhere_are_not_reached() {
     let _agent = listen(&path);
     sandbox.launch.arguments.push(path.into());
     let text = sandbox.text();
-    assert!(!text.contains("CONNECTED") && text.lines().count() == 1, "{text}");
+    assert!(
+        !text.contains("CONNECTED") && text.lines().count() == 1,
+        "{text}"
+    );
 }
 
 fn a_wished_file_that_is_renamed_into_place_stays_hidden() {
@@ -2004,7 +2138,9 @@ fn a_wished_file_that_is_renamed_into_place_stays_hidden() {
                 .success()
         );
         own(&fifo, owner);
-        let mut running = sandbox.variable("SECRET_PLACE", file.to_str().unwrap()).spawn();
+        let mut running = sandbox
+            .variable("SECRET_PLACE", file.to_str().unwrap())
+            .spawn();
         assert_eq!(running.line(), "ready");
         plant(&place.join("new"), "NEW-SECRET", owner);
         std::fs::rename(place.join("new"), &file).unwrap();
@@ -2028,7 +2164,13 @@ fn a_sandbox_in_a_sandbox_works() {
         .map(Into::into)
         .collect();
     outer.launch.allow_userns = true;
-    outer.launch.see = vec![std::env::current_exe().unwrap().parent().unwrap().to_owned()];
+    outer.launch.see = vec![
+        std::env::current_exe()
+            .unwrap()
+            .parent()
+            .unwrap()
+            .to_owned(),
+    ];
     plant(&outer.home.join(".netrc"), "SECRET", ANN);
     plant(&outer.home.join(".local/bin/tool"), "", ANN);
     // What the outer one has mounted in it, the inner one can only take as a whole.
@@ -2068,5 +2210,8 @@ fn a_store_that_a_variable_has_moved_is_hidden() {
         .variable("XDG_CONFIG_HOME", &moved)
         .variable("GOOGLE_APPLICATION_CREDENTIALS", &keys)
         .text();
-    assert!(!text.contains("SECRET") && text.ends_with("seen\n"), "{text}");
+    assert!(
+        !text.contains("SECRET") && text.ends_with("seen\n"),
+        "{text}"
+    );
 }

@@ -70,11 +70,17 @@ pub fn forms(secret: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     for shift in 0..3 {
         forms.push((
             "base64",
-            inside(STANDARD.encode([vec![0; shift], secret.to_vec()].concat()), shift),
+            inside(
+                STANDARD.encode([vec![0; shift], secret.to_vec()].concat()),
+                shift,
+            ),
         ));
         forms.push((
             "base64url",
-            inside(URL_SAFE.encode([vec![0; shift], secret.to_vec()].concat()), shift),
+            inside(
+                URL_SAFE.encode([vec![0; shift], secret.to_vec()].concat()),
+                shift,
+            ),
         ));
     }
     forms

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd,
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
 };
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -22,7 +23,9 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(rcgen::DnType::CommonName, "rig");
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "rig");
         let pem = params.self_signed(&key).unwrap().pem();
         Self {
             pem,
@@ -49,7 +52,10 @@ impl Authority {
         };
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).unwrap();
-        Arc::new(CertifiedKey::new(vec![certificate.unwrap().der().clone()], key))
+        Arc::new(CertifiedKey::new(
+            vec![certificate.unwrap().der().clone()],
+            key,
+        ))
     }
 }
 

@@ -34,9 +34,11 @@ pub struct Fate {
 }
 
 impl Fate {
-    /// Whether the protocol was enforced: the stream or the connection ended with an error, unanswered.
+    /// Whether the protocol was enforced: the stream or the connection ended with an error,
+    /// unanswered.
     pub fn is_refused_as_malformed(&self) -> bool {
-        !self.answered && (self.reset.is_some() || self.goaway.is_some_and(|code| code != 0) || self.closed)
+        !self.answered
+            && (self.reset.is_some() || self.goaway.is_some_and(|code| code != 0) || self.closed)
     }
 }
 
@@ -72,7 +74,13 @@ impl Frames {
     }
 
     /// Writes a GET.
-    pub fn get(&mut self, stream: u32, authority: &str, path: &str, fields: &[(&str, &str)]) -> bool {
+    pub fn get(
+        &mut self,
+        stream: u32,
+        authority: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> bool {
         let pseudo = [
             (":method", "GET"),
             (":scheme", "https"),
@@ -100,7 +108,8 @@ impl Frames {
     /// Reads until all the streams have ended.
     pub fn fates(&mut self, streams: &[u32]) -> Vec<Fate> {
         let mut fates = vec![Fate::default(); streams.len()];
-        // A stream may be answered to its end and then reset (RFC 9113 §8.1: an answer before the content was read).
+        // A stream may be answered to its end and then reset (RFC 9113 §8.1: an answer before the
+        // content was read).
         let mut ended = vec![false; streams.len()];
         let started = Instant::now();
         while ended.contains(&false) && started.elapsed().as_secs() < 10 {

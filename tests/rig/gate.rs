@@ -38,13 +38,18 @@ impl Gate {
         let mut read = self.read.lock().unwrap();
         let all = std::fs::read(&self.audit).unwrap_or_default();
         let new = &all[read.0..];
-        let whole = new.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let whole = new
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
         read.0 += whole;
         String::from_utf8(new[..whole].to_vec())
             .expect("records are ASCII")
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).expect("a record is JSON"))
-            .filter(|record| ["exchange", "end", "event"].contains(&record["kind"].as_str().unwrap()))
+            .filter(|record| {
+                ["exchange", "end", "event"].contains(&record["kind"].as_str().unwrap())
+            })
             .collect()
     }
 
@@ -88,7 +93,9 @@ impl Gate {
     /// Open descriptors, and resident memory in KiB.
     pub fn burden(&self) -> (usize, u64) {
         let pid = self.child.lock().unwrap().id();
-        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .unwrap()
+            .count();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let resident = status
             .lines()
@@ -96,7 +103,12 @@ impl Gate {
             .unwrap();
         (
             open,
-            resident.trim().trim_end_matches(" kB").trim().parse().unwrap(),
+            resident
+                .trim()
+                .trim_end_matches(" kB")
+                .trim()
+                .parse()
+                .unwrap(),
         )
     }
 }

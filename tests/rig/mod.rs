@@ -1,8 +1,9 @@
-//! The rig of the attack matrix: the real program between an attacker's client and the test's origins.
+//! The rig of the attack matrix: the real program between an attacker's client and the test's
+//! origins.
 //!
-//! One `gateway serve` with proxy and TLS listeners of two sessions, and one `gateway exec` whose command is a relay, so
-//! that raw bytes come in by capture too. After every case [`Rig::settle`] checks the invariants I1 to I4 of the threat
-//! catalogue.
+//! One `gateway serve` with proxy and TLS listeners of two sessions, and one `gateway exec` whose
+//! command is a relay, so that raw bytes come in by capture too. After every case [`Rig::settle`]
+//! checks the invariants I1 to I4 of the threat catalogue.
 
 pub mod canary;
 pub mod certificates;
@@ -59,7 +60,8 @@ pub const EXCHANGE: &str = "exchange.rig.test";
 pub const EXPRESS: &str = "express.rig.test";
 /// An endpoint of a service that AWS does not have, for which `aws` and `actor` sign.
 pub const OWN: &str = "own.rig.test";
-/// An origin that takes names with `_` and `.` for fields, and `%2F` in a path; `xkey` is bound to it.
+/// An origin that takes names with `_` and `.` for fields, and `%2F` in a path; `xkey` is bound to
+/// it.
 pub const LOOSE: &str = "loose.rig.test";
 /// Hosts at which the credentials of presets are bound.
 pub const SLACK: &str = "slack.rig.test";
@@ -141,7 +143,10 @@ impl Books {
 }
 
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 fn file(path: &Path, mode: u32, content: &str) {
@@ -211,13 +216,25 @@ const SERVICES: [(&str, &str, &str, &str, &str); 8] = [
     ("discord", "DISCORD_TOKEN", "dc-%%", "discord", DISCORD),
     ("sentry", "SENTRY_AUTH_TOKEN", "sntryu_%%", "sentry", SENTRY),
     ("datadog-api", "DD_API_KEY", "da-%%", "datadog", DATADOG),
-    ("datadog-application", "DD_APP_KEY", "dp-%%", "datadog", DATADOG),
+    (
+        "datadog-application",
+        "DD_APP_KEY",
+        "dp-%%",
+        "datadog",
+        DATADOG,
+    ),
     ("gemini", "GEMINI_API_KEY", "AIza%%", "gemini", GEMINI),
-    ("huggingface", "HF_TOKEN", "hf_%%", "huggingface", HUGGINGFACE),
+    (
+        "huggingface",
+        "HF_TOKEN",
+        "hf_%%",
+        "huggingface",
+        HUGGINGFACE,
+    ),
 ];
 
-/// The parts of the credentials that sign: name, variable, pattern of the secret. The access key id of `temp` is no canary,
-/// so that each signed request carries one.
+/// The parts of the credentials that sign: name, variable, pattern of the secret. The access key id
+/// of `temp` is no canary, so that each signed request carries one.
 const SIGNING: [(&str, &str, &str); 17] = [
     ("aws", "AWS_ACCESS_KEY_ID", "AKIA%"),
     ("aws-secret", "AWS_SECRET_ACCESS_KEY", "%%"),
@@ -250,7 +267,8 @@ const ENDPOINTS: &str = r#"endpoints = [
 unsigned = ["https://public.s3.rig.test"]
 "#;
 
-/// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's name server.
+/// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
+/// name server.
 pub const ALLOWED: [&str; 41] = [
     GOOD,
     OTHER,
@@ -363,9 +381,13 @@ impl Rig {
         file(&at.join("origins.pem"), 0o644, &authority.pem);
         let names = Names::start();
         let origins = Origins::start(&authority);
-        let patterns = CREDENTIALS.iter().map(|(name, pattern, ..)| (*name, *pattern));
+        let patterns = CREDENTIALS
+            .iter()
+            .map(|(name, pattern, ..)| (*name, *pattern));
         let parts = SIGNING.iter().map(|(name, _, pattern)| (*name, *pattern));
-        let services = SERVICES.iter().map(|(name, _, pattern, ..)| (*name, *pattern));
+        let services = SERVICES
+            .iter()
+            .map(|(name, _, pattern, ..)| (*name, *pattern));
         let mut canaries: Vec<Canary> = patterns
             .chain(services)
             .chain(parts)
@@ -374,7 +396,10 @@ impl Rig {
         for canary in &canaries {
             file(&at.join("secrets").join(canary.name), 0o600, &canary.secret);
         }
-        let at_temp = canaries.iter().position(|canary| canary.name == "temp").unwrap();
+        let at_temp = canaries
+            .iter()
+            .position(|canary| canary.name == "temp")
+            .unwrap();
         let temp_id = canaries.remove(at_temp).secret;
         file(&at.join("secrets/proxy"), 0o600, PROXY_PASSWORD);
         file(&at.join("rig.cedar"), 0o644, &policies());
@@ -454,13 +479,21 @@ impl Rig {
 
     /// The secret of a credential.
     pub fn secret(&self, credential: &str) -> &str {
-        let known = self.canaries.iter().find(|canary| canary.name == credential);
+        let known = self
+            .canaries
+            .iter()
+            .find(|canary| canary.name == credential);
         known.map_or(&self.temp_id, |canary| &canary.secret)
     }
 
     /// What a client signs with: `aws`, or `temp` with its session token.
     pub fn key(&self, way: Way, name: &str) -> sigv4::Key {
-        let part = |part: &str| self.gate(way).phantoms.get(&format!("{name}{part}")).cloned();
+        let part = |part: &str| {
+            self.gate(way)
+                .phantoms
+                .get(&format!("{name}{part}"))
+                .cloned()
+        };
         sigv4::Key {
             id: part("").unwrap(),
             secret: part("-secret").unwrap(),
@@ -486,12 +519,18 @@ impl Rig {
 
     /// Connects to a listener.
     pub fn dial(&self, address: SocketAddr) -> Wire {
-        Wire::clear(Raw::Tcp(TcpStream::connect(address).unwrap()), &self.visible)
+        Wire::clear(
+            Raw::Tcp(TcpStream::connect(address).unwrap()),
+            &self.visible,
+        )
     }
 
     /// Connects from inside the sandbox.
     pub fn inside(&self, to: &str) -> Result<Wire, String> {
-        Ok(Wire::clear(Raw::Relay(self.relay.connect(to)?), &self.visible))
+        Ok(Wire::clear(
+            Raw::Relay(self.relay.connect(to)?),
+            &self.visible,
+        ))
     }
 
     /// Reaches the point behind which the bytes of a connection to `host:port` stand.
@@ -503,7 +542,8 @@ impl Rig {
             Way::Connect | Way::ConnectClear => {
                 let mut wire = self.dial(self.ports.proxy);
                 wire.send(
-                    format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").as_bytes(),
+                    format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n")
+                        .as_bytes(),
                 );
                 let head = wire.line(b"\r\n\r\n").unwrap_or_default();
                 if head.starts_with(b"HTTP/1.1 200 ") {
@@ -572,7 +612,8 @@ impl Rig {
         Frames::begin(self.open_with(way, host, &["h2"]))
     }
 
-    /// Fills a template: `{T}` is what stands before the path, `{H}` the host, `{PH:name}` a phantom.
+    /// Fills a template: `{T}` is what stands before the path, `{H}` the host, `{PH:name}` a
+    /// phantom.
     pub fn fill(&self, way: Way, host: &str, template: &str) -> Vec<u8> {
         let before = if way == Way::Forward {
             format!("http://{host}")
@@ -656,7 +697,8 @@ impl Rig {
         books.sandboxed.clear();
     }
 
-    /// Waits a moment, and forgets a gateway's records: for bytes that are no exchange, of which each listener tells in its own way.
+    /// Waits a moment, and forgets a gateway's records: for bytes that are no exchange, of which
+    /// each listener tells in its own way.
     pub fn abandon_records(&self, way: Way) {
         std::thread::sleep(Duration::from_millis(40));
         self.every_record(way);
@@ -708,8 +750,9 @@ impl Rig {
 
     /// Checks the invariants that hold after every case.
     ///
-    /// I1: no canary where the sandbox, a log or an origin outside the pinned position could see it. I2: E has got exactly the requests
-    /// that were allowed. I3: no record that the case did not account for. I4: both gateways serve the next request.
+    /// I1: no canary where the sandbox, a log or an origin outside the pinned position could see
+    /// it. I2: E has got exactly the requests that were allowed. I3: no record that the case did
+    /// not account for. I4: both gateways serve the next request.
     pub fn settle(&self) {
         std::thread::sleep(Duration::from_millis(15));
         self.pull();
@@ -765,7 +808,10 @@ impl Rig {
             *books = Books::default();
         }
         for way in [Way::Connect, Way::Transparent] {
-            assert!(self.gate(way).is_alive(), "I4: the gateway of {way:?} ended");
+            assert!(
+                self.gate(way).is_alive(),
+                "I4: the gateway of {way:?} ended"
+            );
             let started = Instant::now();
             let answer = self.ask(way, OTHER, "GET /alive HTTP/1.1\r\nHost: {H}\r\n\r\n");
             assert_eq!(answer.status, 200, "I4: {answer:?}");
@@ -942,7 +988,9 @@ fn listeners(ports: &Ports) -> String {
             "[[listener]]\nkind = \"{kind}\"\naddress = \"{address}\"\nsession = \"{session}\"\n"
         ));
         if address == ports.guarded {
-            text.push_str("authentication = { user = \"agent\", password = \"file:secrets/proxy\" }\n");
+            text.push_str(
+                "authentication = { user = \"agent\", password = \"file:secrets/proxy\" }\n",
+            );
         }
     }
     text

@@ -57,7 +57,8 @@ impl Names {
         self.turns(name, &[addresses]);
     }
 
-    /// Gives a name answers that follow one another; A and AAAA share them by family, and each question of type A turns.
+    /// Gives a name answers that follow one another; A and AAAA share them by family, and each
+    /// question of type A turns.
     pub fn turns(&self, name: &str, answers: &[&[&str]]) {
         let parse = |all: &&[&str]| all.iter().map(|one| one.parse().unwrap()).collect();
         self.zone
@@ -76,7 +77,9 @@ impl Names {
         let mut labels = Vec::new();
         while *question.get(at)? != 0 {
             let length = usize::from(question[at]);
-            labels.push(String::from_utf8_lossy(question.get(at + 1..at + 1 + length)?).to_lowercase());
+            labels.push(
+                String::from_utf8_lossy(question.get(at + 1..at + 1 + length)?).to_lowercase(),
+            );
             at += 1 + length;
         }
         let kind = u16::from_be_bytes([*question.get(at + 1)?, *question.get(at + 2)?]);

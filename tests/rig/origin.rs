@@ -56,7 +56,8 @@ pub enum Step {
     Bytes(Vec<u8>),
     /// Waits.
     Pause(u64),
-    /// Writes bytes as an origin so many milliseconds away: behind each wait for the reader it sends nothing for that long.
+    /// Writes bytes as an origin so many milliseconds away: behind each wait for the reader it
+    /// sends nothing for that long.
     Far(Vec<u8>, u64),
     /// Gives every byte back that comes from now on.
     Echo,
@@ -118,7 +119,10 @@ impl Origins {
         let origins = Self {
             tls: tls.local_addr().unwrap(),
             clear: clear.local_addr().unwrap(),
-            x: SocketAddr::new("127.0.0.66".parse().unwrap(), x.local_addr().unwrap().port()),
+            x: SocketAddr::new(
+                "127.0.0.66".parse().unwrap(),
+                x.local_addr().unwrap().port(),
+            ),
             state: Arc::default(),
         };
         let (state, names) = (origins.state.clone(), Arc::new(ByName(authority.clone())));
@@ -202,10 +206,15 @@ pub fn ok(fields: &str, body: &[u8]) -> Vec<Step> {
 
 async fn handshake(stream: TcpStream, state: Arc<State>, names: Arc<ByName>) {
     let number = state.connections.fetch_add(1, Ordering::SeqCst) + 1;
-    let Ok(start) = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await else {
+    let Ok(start) = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await
+    else {
         return;
     };
-    let sni = start.client_hello().server_name().unwrap_or_default().to_owned();
+    let sni = start
+        .client_hello()
+        .server_name()
+        .unwrap_or_default()
+        .to_owned();
     let versions: &[&rustls::SupportedProtocolVersion] = if sni.starts_with("tls12") {
         &[&rustls::version::TLS12]
     } else {
@@ -230,7 +239,12 @@ async fn handshake(stream: TcpStream, state: Arc<State>, names: Arc<ByName>) {
     }
 }
 
-async fn http1(mut io: impl AsyncRead + AsyncWrite + Unpin, state: Arc<State>, connection: u64, sni: String) {
+async fn http1(
+    mut io: impl AsyncRead + AsyncWrite + Unpin,
+    state: Arc<State>,
+    connection: u64,
+    sni: String,
+) {
     let mut buffer = Vec::new();
     loop {
         let Some(mut seen) = request(&mut io, &mut buffer, &state).await else {
@@ -265,7 +279,8 @@ async fn http1(mut io: impl AsyncRead + AsyncWrite + Unpin, state: Arc<State>, c
                     let mut bytes = [0; 4096];
                     while let Ok(count @ 1..) = io.read(&mut bytes).await {
                         state.raw.lock().unwrap().extend_from_slice(&bytes[..count]);
-                        if io.write_all(&bytes[..count]).await.is_err() || io.flush().await.is_err() {
+                        if io.write_all(&bytes[..count]).await.is_err() || io.flush().await.is_err()
+                        {
                             return;
                         }
                     }
@@ -299,7 +314,11 @@ async fn until(
 }
 
 /// Reads one request, as leniently as an origin may: what stands behind it is the next one.
-async fn request(io: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>, state: &State) -> Option<Seen> {
+async fn request(
+    io: &mut (impl AsyncRead + Unpin),
+    buffer: &mut Vec<u8>,
+    state: &State,
+) -> Option<Seen> {
     let find = |bytes: &[u8], what: &[u8]| memchr::memmem::find(bytes, what);
     let head_length = until(io, buffer, state, |bytes| {
         find(bytes, b"\r\n\r\n").map(|at| at + 4)
@@ -315,7 +334,8 @@ async fn request(io: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>, state:
     };
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
-        seen.fields.push((name.to_lowercase(), value.trim().to_owned()));
+        seen.fields
+            .push((name.to_lowercase(), value.trim().to_owned()));
     }
     seen.host = seen.all("host").join("|");
     let mut end = head_length;
@@ -326,7 +346,8 @@ async fn request(io: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>, state:
             })
             .await?;
             let size =
-                usize::from_str_radix(std::str::from_utf8(&buffer[end..line]).ok()?.trim(), 16).ok()?;
+                usize::from_str_radix(std::str::from_utf8(&buffer[end..line]).ok()?.trim(), 16)
+                    .ok()?;
             let data = line + 2;
             if size == 0 {
                 let trailers = until(io, buffer, state, |bytes| {
@@ -362,12 +383,23 @@ async fn request(io: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>, state:
     Some(seen)
 }
 
-async fn speak2(io: impl AsyncRead + AsyncWrite + Unpin, state: Arc<State>, connection: u64, sni: String) {
+async fn speak2(
+    io: impl AsyncRead + AsyncWrite + Unpin,
+    state: Arc<State>,
+    connection: u64,
+    sni: String,
+) {
     let Ok(mut serving) = h2::server::handshake(io).await else {
         return;
     };
     while let Some(Ok((request, respond))) = serving.accept().await {
-        tokio::spawn(stream2(request, respond, state.clone(), connection, sni.clone()));
+        tokio::spawn(stream2(
+            request,
+            respond,
+            state.clone(),
+            connection,
+            sni.clone(),
+        ));
     }
 }
 
@@ -388,7 +420,11 @@ async fn stream2(
             .path_and_query()
             .map(ToString::to_string)
             .unwrap_or_default(),
-        host: parts.uri.authority().map(ToString::to_string).unwrap_or_default(),
+        host: parts
+            .uri
+            .authority()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
         http2: true,
         ..Seen::default()
     };

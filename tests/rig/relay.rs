@@ -1,4 +1,5 @@
-//! The relay inside the sandbox: connects where it is told, and carries bytes over its standard streams.
+//! The relay inside the sandbox: connects where it is told, and carries bytes over its standard
+//! streams.
 //!
 //! Frames: number (4 bytes), kind (1 byte), length (4 bytes), content.
 
@@ -21,7 +22,13 @@ const ENVIRONMENT: u8 = 6;
 
 fn frame(number: u32, kind: u8, content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len()).unwrap();
-    [&number.to_be_bytes()[..], &[kind], &length.to_be_bytes(), content].concat()
+    [
+        &number.to_be_bytes()[..],
+        &[kind],
+        &length.to_be_bytes(),
+        content,
+    ]
+    .concat()
 }
 
 fn read(from: &mut impl Read) -> Option<(u32, u8, Vec<u8>)> {

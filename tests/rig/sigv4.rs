@@ -1,5 +1,6 @@
-//! AWS Signature Version 4 by hand, for the client that signs with a phantom and for the origin that verifies with the
-//! secret: written from the published description, and sharing nothing with the program under test.
+//! AWS Signature Version 4 by hand, for the client that signs with a phantom and for the origin
+//! that verifies with the secret: written from the published description, and sharing nothing with
+//! the program under test.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -85,7 +86,11 @@ pub fn signature(secret: &str, scope: &str, text: &str) -> String {
 
 /// `20150830T123600Z`, now and so many seconds off.
 pub fn stamp(skew: i64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 + skew;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs() as i64
+        + skew;
     let at = time::OffsetDateTime::from_unix_timestamp(now).unwrap();
     format!(
         "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
@@ -213,7 +218,11 @@ impl Ask {
             out.push_str(&format!("{name}: {value}\r\n"));
         }
         out.push_str("\r\n");
-        let seed = Seed { signature, at, scope };
+        let seed = Seed {
+            signature,
+            at,
+            scope,
+        };
         ([out.as_bytes(), &self.body].concat(), seed)
     }
 
@@ -278,7 +287,8 @@ pub fn chunks(pieces: &[&[u8]], secret: &str, mut seed: Seed) -> Vec<u8> {
     out
 }
 
-/// Judges what an origin got: with the real key, in the way of a service. Gives what is wrong, if anything is.
+/// Judges what an origin got: with the real key, in the way of a service. Gives what is wrong, if
+/// anything is.
 ///
 /// # Errors
 /// What does not hold.
@@ -311,7 +321,10 @@ pub fn judge(seen: &Seen, key: &Key) -> Result<Judged, String> {
     } else {
         let text = once("authorization")?;
         let take = |name: &str| {
-            let rest = text.split(name).nth(1).ok_or_else(|| format!("no {name}"))?;
+            let rest = text
+                .split(name)
+                .nth(1)
+                .ok_or_else(|| format!("no {name}"))?;
             Ok::<_, String>(rest.split([',', ' ']).next().unwrap_or_default().to_owned())
         };
         (
@@ -358,7 +371,14 @@ pub fn judge(seen: &Seen, key: &Key) -> Result<Judged, String> {
         "host" => seen.host.clone(),
         name => seen.all(name).join(","),
     };
-    let text = canonical(&seen.method, (path, query), service, &names, field, &payload);
+    let text = canonical(
+        &seen.method,
+        (path, query),
+        service,
+        &names,
+        field,
+        &payload,
+    );
     let to_sign = format!("AWS4-HMAC-SHA256\n{at}\n{scope}\n{}", hash(text.as_bytes()));
     if signature(&key.secret, scope, &to_sign) != given {
         return Err(format!("the signature does not match:\n{text}\n{to_sign}"));
@@ -397,7 +417,9 @@ fn unchunk(mut body: &[u8], secret: &str, mut seed: Seed) -> Result<Vec<u8>, Str
     loop {
         let end = memchr::memmem::find(body, b"\r\n").ok_or("no line")?;
         let line = std::str::from_utf8(&body[..end]).map_err(|_| "no text")?;
-        let (size, given) = line.split_once(";chunk-signature=").ok_or("no chunk signature")?;
+        let (size, given) = line
+            .split_once(";chunk-signature=")
+            .ok_or("no chunk signature")?;
         let size = usize::from_str_radix(size, 16).map_err(|_| "no size")?;
         let data = body.get(end + 2..end + 2 + size).ok_or("a short chunk")?;
         let text = format!(

@@ -158,7 +158,8 @@ impl Wire {
     /// A stream without TLS.
     pub fn clear(raw: Raw, visible: &Arc<Mutex<Vec<u8>>>) -> Self {
         raw.prepare();
-        // What two connections saw stands apart: together it could look like something that neither saw.
+        // What two connections saw stands apart: together it could look like something that neither
+        // saw.
         visible.lock().unwrap().push(b'\n');
         Self {
             inner: Inner::Clear(raw),
@@ -200,7 +201,9 @@ impl Wire {
     /// What the gateway shows as its certificate.
     pub fn certificate(&self) -> CertificateDer<'static> {
         match &self.inner {
-            Inner::Tls(stream) => stream.conn.peer_certificates().unwrap()[0].clone().into_owned(),
+            Inner::Tls(stream) => stream.conn.peer_certificates().unwrap()[0]
+                .clone()
+                .into_owned(),
             Inner::Clear(_) => panic!("there is no certificate without TLS"),
         }
     }
@@ -270,14 +273,19 @@ impl Wire {
             Err(error)
                 if matches!(
                     error.kind(),
-                    io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+                    io::ErrorKind::UnexpectedEof
+                        | io::ErrorKind::ConnectionReset
+                        | io::ErrorKind::BrokenPipe
                 ) =>
             {
                 0
             }
             other => other?,
         };
-        self.visible.lock().unwrap().extend_from_slice(&buffer[..count]);
+        self.visible
+            .lock()
+            .unwrap()
+            .extend_from_slice(&buffer[..count]);
         Ok(count)
     }
 
@@ -310,7 +318,11 @@ impl Wire {
                 return Response::default();
             };
             response.head = String::from_utf8_lossy(&head).into_owned();
-            let status = response.head.split(' ').nth(1).and_then(|word| word.parse().ok());
+            let status = response
+                .head
+                .split(' ')
+                .nth(1)
+                .and_then(|word| word.parse().ok());
             response.status = status.expect("an answer begins with a status line");
             if response.status >= 200 || response.status == 101 {
                 break;
@@ -322,10 +334,13 @@ impl Wire {
                     response.body.extend_from_slice(b"[cut]");
                     break;
                 };
-                let size = usize::from_str_radix(std::str::from_utf8(&line).unwrap().trim(), 16).unwrap();
+                let size =
+                    usize::from_str_radix(std::str::from_utf8(&line).unwrap().trim(), 16).unwrap();
                 if size == 0 {
                     while let Some(trailer) = self.line(b"\r\n").filter(|line| line.len() > 2) {
-                        response.trailers.push_str(&String::from_utf8_lossy(&trailer));
+                        response
+                            .trailers
+                            .push_str(&String::from_utf8_lossy(&trailer));
                     }
                     break;
                 }
@@ -363,7 +378,10 @@ impl Wire {
                 Ok(_) => {}
                 Err(error) => {
                     // An alert ends a connection too.
-                    break !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+                    break !matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    );
                 }
             }
         };

@@ -1,4 +1,5 @@
-//! Group J at AWS's own hosts, for which E answers here; the tricks that every signer must refuse; and a service that AWS does not have.
+//! Group J at AWS's own hosts, for which E answers here; the tricks that every signer must refuse;
+//! and a service that AWS does not have.
 
 use crate::rig::canary::random;
 use crate::rig::origin::ok;
@@ -57,7 +58,10 @@ fn whose_bucket_it_is_is_said_and_signed(rig: &Rig) {
         let (seen, judged) = through(rig, way, OBJECTS, "pinned", &copy);
         for name in [OWNER, SOURCE_OWNER] {
             assert_eq!(seen.all(name), [ACCOUNT]);
-            assert!(judged.signed.iter().any(|signed| signed == name), "{judged:?}");
+            assert!(
+                judged.signed.iter().any(|signed| signed == name),
+                "{judged:?}"
+            );
         }
         let target = at_aws("/bucket/key", &[]).presign(OBJECTS, &rig.key(way, "pinned"), 300);
         let bytes = format!("GET {target} HTTP/1.1\r\nHost: {OBJECTS}\r\n\r\n");
@@ -81,7 +85,10 @@ fn a_strangers_resource_is_out_of_reach(rig: &Rig) {
     };
     for (host, ask) in [
         (OBJECTS, at_aws("/attackers/key", &[])),
-        ("attackers.s3.eu-central-1.amazonaws.com", at_aws("/key", &[])),
+        (
+            "attackers.s3.eu-central-1.amazonaws.com",
+            at_aws("/key", &[]),
+        ),
         (&point, at_aws("/key", &[])),
         (OBJECTS, at_aws("/shared/out/key", &[])),
         (OBJECTS, at_aws("/shared/in/../out/key", &[])),
@@ -91,11 +98,24 @@ fn a_strangers_resource_is_out_of_reach(rig: &Rig) {
         (OBJECTS, put("/bucket/key", &[(OWNER, STRANGER)])),
         (
             OBJECTS,
-            put("/bucket/key", &[(SOURCE, "/bucket/a"), (SOURCE_OWNER, STRANGER)]),
+            put(
+                "/bucket/key",
+                &[(SOURCE, "/bucket/a"), (SOURCE_OWNER, STRANGER)],
+            ),
         ),
     ] {
-        let answer = refused(rig, way, host, &ask.write(host, &key, ""), 403, "sigv4_resource");
-        assert!(answer.text().contains("<Code>AccessDenied</Code>"), "{answer:?}");
+        let answer = refused(
+            rig,
+            way,
+            host,
+            &ask.write(host, &key, ""),
+            403,
+            "sigv4_resource",
+        );
+        assert!(
+            answer.text().contains("<Code>AccessDenied</Code>"),
+            "{answer:?}"
+        );
     }
     let table = |account: &str| {
         let name = format!("{{\"TableName\":\"arn:aws:dynamodb:eu-central-1:{account}:table/t\"}}");
@@ -130,7 +150,12 @@ fn what_access_grants_give_stays_in_the_gateway(rig: &Rig) {
         rig.origins.on(path, move |_| {
             ok("Content-Type: application/xml\r\n", content.as_bytes())
         });
-        let answer = send(rig, way, &host, &ask.write(&host, &rig.key(way, "granted"), ""));
+        let answer = send(
+            rig,
+            way,
+            &host,
+            &ask.write(&host, &rig.key(way, "granted"), ""),
+        );
         let record = rig.record(way);
         assert_eq!(answer.status, 200, "{answer:?} {record}");
         judged_of(rig, "granted");
@@ -159,7 +184,8 @@ fn what_access_grants_give_stays_in_the_gateway(rig: &Rig) {
     }
 }
 
-/// J03: an action of each protocol whose answer is a credential, and one that nobody knows beside such.
+/// J03: an action of each protocol whose answer is a credential, and one that nobody knows beside
+/// such.
 fn what_returns_credentials_is_refused_at_awss_own_hosts(rig: &Rig) {
     let way = Way::Connect;
     let key = rig.key(way, "granted");
@@ -224,7 +250,8 @@ fn what_returns_credentials_is_refused_at_awss_own_hosts(rig: &Rig) {
         let answer = refused(rig, way, host, &bytes, 403, "sigv4_action");
         assert!(answer.text().contains(what), "{answer:?}");
     }
-    // Nothing is lent to a request without a signature, and its answer would be a credential all the same.
+    // Nothing is lent to a request without a signature, and its answer would be a credential all
+    // the same.
     let host = "portal.sso.eu-central-1.amazonaws.com";
     let bytes = format!(
         "GET /federation/credentials?role_name=admin&account_id={ACCOUNT} HTTP/1.1\r\nHost: {host}\r\n\r\n"
@@ -257,14 +284,22 @@ fn every_region_at_once_is_refused(rig: &Rig) {
             for regions in ["*", "*,*", "us-east-1,*", "eu-*"] {
                 let bytes = asymmetric(host, "s3", rig.phantom(way, credential), regions);
                 let answer = refused(rig, way, host, bytes.as_bytes(), 403, "sigv4_scope");
-                assert!(answer.text().contains("<Code>AccessDenied</Code>"), "{answer:?}");
+                assert!(
+                    answer.text().contains("<Code>AccessDenied</Code>"),
+                    "{answer:?}"
+                );
             }
         }
     }
 }
 
 /// What a trick is, the request, and how it is refused.
-fn tricks(ask: &Ask, host: &str, key: &Key, real: &Key) -> Vec<(&'static str, Vec<u8>, u16, &'static str)> {
+fn tricks(
+    ask: &Ask,
+    host: &str,
+    key: &Key,
+    real: &Key,
+) -> Vec<(&'static str, Vec<u8>, u16, &'static str)> {
     let signed = String::from_utf8(ask.write(host, key, "")).unwrap();
     let authorization = signed
         .lines()
@@ -368,11 +403,18 @@ fn each_trick_with_a_signature_is_refused_in_the_services_own_shape(rig: &Rig) {
     let shape = |host: &str, reason: &str, answer: &Response| {
         let text = answer.text();
         match host {
-            S3 => text.starts_with("<?xml") && text.contains("<Error><Code>") && text.contains("<RequestId>"),
+            S3 => {
+                text.starts_with("<?xml")
+                    && text.contains("<Error><Code>")
+                    && text.contains("<RequestId>")
+            }
             STS => text.starts_with("<ErrorResponse><Error><Type>Sender</Type><Code>"),
             _ => {
-                let content: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-                content["__type"].is_string() && content["reason"] == reason && content["message"].is_string()
+                let content: serde_json::Value =
+                    serde_json::from_slice(&answer.body).unwrap_or_default();
+                content["__type"].is_string()
+                    && content["reason"] == reason
+                    && content["message"].is_string()
             }
         }
     };
@@ -385,12 +427,16 @@ fn each_trick_with_a_signature_is_refused_in_the_services_own_shape(rig: &Rig) {
         for (what, bytes, status, reason) in tricks(ask, host, &key, &real) {
             let answer = refused(rig, way, host, &bytes, status, reason);
             assert!(shape(host, reason, &answer), "{what} at {host}: {answer:?}");
-            assert!(answer.field("gateway-exchange").is_some(), "{what}: {answer:?}");
+            assert!(
+                answer.field("gateway-exchange").is_some(),
+                "{what}: {answer:?}"
+            );
         }
     }
 }
 
-/// An endpoint that the operator named with a service of their own: the general rules, and no action that could be pinned.
+/// An endpoint that the operator named with a service of their own: the general rules, and no
+/// action that could be pinned.
 fn a_service_that_aws_does_not_have_is_signed_for(rig: &Rig) {
     let ask = |method: &'static str, path: &str, body: &[u8]| Ask {
         method,

@@ -1,4 +1,5 @@
-//! Groups P and Q, as far as bytes show them: bounds, clients that leave, and logs; and that the rig itself sees what it must.
+//! Groups P and Q, as far as bytes show them: bounds, clients that leave, and logs; and that the
+//! rig itself sees what it must.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -29,7 +30,10 @@ fn the_rig_sees_what_it_must(rig: &Rig) {
     let touch = std::net::TcpStream::connect(rig.origins.x).unwrap();
     let until = std::time::Instant::now() + Duration::from_secs(2);
     while rig.origins.touched() == before {
-        assert!(std::time::Instant::now() < until, "X did not notice a touch");
+        assert!(
+            std::time::Instant::now() < until,
+            "X did not notice a touch"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
     drop(touch);
@@ -45,7 +49,9 @@ fn the_rig_sees_what_it_must(rig: &Rig) {
     assert_eq!(rig.names.take_asked(), ["evil"]);
     for gate in [&rig.served, &rig.sandboxed] {
         assert!(
-            std::fs::read_to_string(&gate.log).unwrap().contains("TRACE"),
+            std::fs::read_to_string(&gate.log)
+                .unwrap()
+                .contains("TRACE"),
             "{} is not at trace",
             gate.log.display()
         );
@@ -63,11 +69,15 @@ fn clients_that_leave_at_any_byte_leave_nothing_behind(rig: &Rig) {
         }
         std::thread::sleep(Duration::from_millis(150));
         rig.abandon_records(way);
-        assert!(rig.seen().is_empty(), "{way:?}: E never gets a whole request");
+        assert!(
+            rig.seen().is_empty(),
+            "{way:?}: E never gets a whole request"
+        );
     }
     // While the origin thinks, and while it answers.
-    rig.origins
-        .on("/slow", |_| [vec![Step::Pause(200)], ok("", b"late")].concat());
+    rig.origins.on("/slow", |_| {
+        [vec![Step::Pause(200)], ok("", b"late")].concat()
+    });
     rig.origins.on("/long", |_| {
         let mut steps = vec![Step::Bytes(
             b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_vec(),
@@ -102,7 +112,8 @@ fn many_connections_do_not_starve_another_session(rig: &Rig) {
         }
     }
     let mut wire = rig.dial(rig.ports.proxy_b);
-    let answer = wire.ask(format!("GET http://{OTHER}/x HTTP/1.1\r\nHost: {OTHER}\r\n\r\n").as_bytes());
+    let answer =
+        wire.ask(format!("GET http://{OTHER}/x HTTP/1.1\r\nHost: {OTHER}\r\n\r\n").as_bytes());
     assert_eq!(answer.status, 200, "session B is served");
     let mut over = rig.dial(rig.ports.proxy);
     over.send(format!("GET http://{OTHER}/x HTTP/1.1\r\nHost: {OTHER}\r\n\r\n").as_bytes());
@@ -132,14 +143,19 @@ fn an_answer_without_end_has_bounds(rig: &Rig) {
     rig.origins.on("/chunk", |_| {
         vec![
             Step::Bytes(
-                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nabc".to_vec(),
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nabc"
+                    .to_vec(),
             ),
             Step::Close,
         ]
     });
     for way in Way::SECURE {
         for path in ["/line", "/fields", "/chunk"] {
-            let answer = rig.ask(way, OTHER, &format!("GET {path} HTTP/1.1\r\nHost: {{H}}\r\n\r\n"));
+            let answer = rig.ask(
+                way,
+                OTHER,
+                &format!("GET {path} HTTP/1.1\r\nHost: {{H}}\r\n\r\n"),
+            );
             assert!(
                 [0, 502].contains(&answer.status) || answer.body.ends_with(b"[cut]"),
                 "{way:?} {path} {}",
@@ -151,7 +167,8 @@ fn an_answer_without_end_has_bounds(rig: &Rig) {
     rig.ends_now();
 }
 
-/// Q05: each record is one line of ASCII, whatever the client writes. [`Rig::settle`] parses every line.
+/// Q05: each record is one line of ASCII, whatever the client writes. [`Rig::settle`] parses every
+/// line.
 fn text_of_the_client_stays_on_its_line(rig: &Rig) {
     for way in Way::ALL {
         for (path, field) in [
@@ -167,7 +184,10 @@ fn text_of_the_client_stays_on_its_line(rig: &Rig) {
                 OTHER,
                 &format!("GET {{T}}{path} HTTP/1.1\r\nHost: {{H}}\r\nUser-Agent: {field}\r\n\r\n"),
             ));
-            assert!([200, 400].contains(&answer.status), "{way:?} {path} {answer:?}");
+            assert!(
+                [200, 400].contains(&answer.status),
+                "{way:?} {path} {answer:?}"
+            );
             rig.record(way);
         }
     }

@@ -1,4 +1,5 @@
-//! Groups C and D: names are asked and addresses dialled only after the verdict, and only as they were checked.
+//! Groups C and D: names are asked and addresses dialled only after the verdict, and only as they
+//! were checked.
 
 use crate::rig::origin::Step;
 use crate::rig::way::Way;
@@ -31,20 +32,36 @@ fn a_name_of_a_special_address_is_not_dialled(rig: &Rig) {
             "ssrf_resolved_ip",
         ),
         ("private.dns.test", &["::1"], "ssrf_resolved_ip"),
-        ("private.dns.test", &["fc00::1", "fe80::1"], "ssrf_resolved_ip"),
+        (
+            "private.dns.test",
+            &["fc00::1", "fe80::1"],
+            "ssrf_resolved_ip",
+        ),
         ("private.dns.test", &["0.0.0.0"], "ssrf_resolved_ip"),
         (
             "private.dns.test",
             &["100.64.0.1", "198.18.0.1"],
             "ssrf_resolved_ip",
         ),
-        ("private.dns.test", &["224.0.0.1", "ff02::1"], "ssrf_resolved_ip"),
+        (
+            "private.dns.test",
+            &["224.0.0.1", "ff02::1"],
+            "ssrf_resolved_ip",
+        ),
         ("metadata.dns.test", &["169.254.169.254"], "metadata"),
         ("metadata.dns.test", &["fd00:ec2::254"], "metadata"),
         ("mapped.dns.test", &["::ffff:127.0.0.1"], "ssrf_resolved_ip"),
         ("mapped.dns.test", &["::ffff:169.254.169.254"], "metadata"),
-        ("translated.dns.test", &["64:ff9b::7f00:1"], "ssrf_resolved_ip"),
-        ("translated.dns.test", &["2002:7f00:1::"], "ssrf_resolved_ip"),
+        (
+            "translated.dns.test",
+            &["64:ff9b::7f00:1"],
+            "ssrf_resolved_ip",
+        ),
+        (
+            "translated.dns.test",
+            &["2002:7f00:1::"],
+            "ssrf_resolved_ip",
+        ),
         ("metadata.google.internal", &["169.254.169.254"], "metadata"),
     ] {
         for way in Way::SECURE {
@@ -59,7 +76,11 @@ fn a_name_of_a_special_address_is_not_dialled(rig: &Rig) {
         }
     }
     for way in Way::SECURE {
-        let answer = rig.ask(way, "nothing.dns.test", "GET {T}/x HTTP/1.1\r\nHost: {H}\r\n\r\n");
+        let answer = rig.ask(
+            way,
+            "nothing.dns.test",
+            "GET {T}/x HTTP/1.1\r\nHost: {H}\r\n\r\n",
+        );
         assert_eq!(
             (answer.status, answer.reason().as_str()),
             (502, "unresolved"),
@@ -81,8 +102,10 @@ fn a_name_that_changes_its_address_is_dialled_as_it_was_checked(rig: &Rig) {
     let x = rig.origins.x.ip().to_string();
     let port = rig.origins.tls.port();
     for way in [Way::Connect, Way::Socks, Way::Transparent] {
-        rig.names.turns("flip.dns.test", &[&["127.0.0.1"], &[&x], &[&x]]);
-        rig.names.set("mixed.dns.test", &[&x, "127.0.0.1", "10.0.0.1"]);
+        rig.names
+            .turns("flip.dns.test", &[&["127.0.0.1"], &[&x], &[&x]]);
+        rig.names
+            .set("mixed.dns.test", &[&x, "127.0.0.1", "10.0.0.1"]);
         for name in ["flip.dns.test", "mixed.dns.test"] {
             let wire = rig.tunnel(way, name, port).unwrap();
             let mut wire = wire.secure(Some(name), &["http/1.1"]).unwrap();
@@ -90,27 +113,47 @@ fn a_name_that_changes_its_address_is_dialled_as_it_was_checked(rig: &Rig) {
             let answer = wire.ask(request.as_bytes());
             let record = rig.record(way);
             assert_eq!(answer.status, 200, "{way:?} {name} {answer:?} {record}");
-            assert_eq!(record["dialled"], format!("127.0.0.1:{port}"), "{way:?} {name}");
+            assert_eq!(
+                record["dialled"],
+                format!("127.0.0.1:{port}"),
+                "{way:?} {name}"
+            );
         }
         rig.names.turns("flip.dns.test", &[&[&x]]);
     }
     rig.names.take_asked();
 }
 
-/// C08, D01: host policy stands before resolution. [`Rig::settle`] finds every question and every touch of X.
+/// C08, D01: host policy stands before resolution. [`Rig::settle`] finds every question and every
+/// touch of X.
 fn a_denied_host_causes_no_packet(rig: &Rig) {
     rig.names.take_asked();
     for host in [EVIL, "data-to-leak.evil.dns.test", "x.other.rig.test"] {
         let template = format!("GET http://{host}/x HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        refused(rig, Way::Forward, OTHER, &template, 403, "policy_default_deny");
+        refused(
+            rig,
+            Way::Forward,
+            OTHER,
+            &template,
+            403,
+            "policy_default_deny",
+        );
         for way in [Way::Connect, Way::Socks] {
             assert!(rig.tunnel(way, host, 443).is_err());
             rig.record(way);
         }
-        assert!(rig.dial(rig.ports.tls).secure(Some(host), &["http/1.1"]).is_err());
+        assert!(
+            rig.dial(rig.ports.tls)
+                .secure(Some(host), &["http/1.1"])
+                .is_err()
+        );
         rig.record(Way::Tls);
         for way in Way::SECURE {
-            let answer = rig.ask(way, OTHER, &format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            let answer = rig.ask(
+                way,
+                OTHER,
+                &format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            );
             assert_eq!(answer.status, 421);
             rig.record(way);
         }
@@ -164,7 +207,8 @@ fn an_origin_without_a_good_certificate_gets_no_secret(rig: &Rig) {
 /// C13.
 fn nothing_is_lent_in_clear_text(rig: &Rig) {
     for way in Way::CLEAR {
-        let template = "GET {T}/x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
+        let template =
+            "GET {T}/x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
         let answer = rig.ask(way, GOOD, template);
         let record = rig.record(way);
         assert_eq!(answer.status, 403, "{way:?} {answer:?} {record}");
@@ -218,7 +262,12 @@ fn what_steers_clients_elsewhere_is_removed(rig: &Rig) {
         )
     });
     for way in Way::SECURE {
-        let answer = allowed(rig, way, OTHER, "GET {T}/steer HTTP/1.1\r\nHost: {H}\r\n\r\n");
+        let answer = allowed(
+            rig,
+            way,
+            OTHER,
+            "GET {T}/steer HTTP/1.1\r\nHost: {H}\r\n\r\n",
+        );
         let head = answer.head.to_lowercase();
         assert!(
             !head.contains("alt-svc") && !head.contains("proxy-") && head.contains("x-kept"),
@@ -246,12 +295,18 @@ fn questions_for_names_stay_inside(rig: &Rig) {
             "x.flip.dns.test",
             "a.b.c.good.rig.test",
         ] {
-            let answer = rig.relay.datagram("127.0.0.1:53", &question(name, kind)).unwrap();
+            let answer = rig
+                .relay
+                .datagram("127.0.0.1:53", &question(name, kind))
+                .unwrap();
             let code = answer[3] & 15;
             assert!([3, 4, 5].contains(&code), "{name} {kind}: code {code}");
             assert_eq!(u16::from_be_bytes([answer[6], answer[7]]), 0, "no record");
         }
-        let answer = rig.relay.datagram("127.0.0.1:53", &question(GOOD, kind)).unwrap();
+        let answer = rig
+            .relay
+            .datagram("127.0.0.1:53", &question(GOOD, kind))
+            .unwrap();
         let records = u16::from_be_bytes([answer[6], answer[7]]);
         assert_eq!(
             records,
@@ -325,14 +380,21 @@ fn no_datagram_leaves(rig: &Rig) {
         "224.0.0.251:5353".to_owned(),
         "198.18.0.1:443".to_owned(),
     ] {
-        assert!(rig.relay.datagram(&to, b"quic or whatever").is_err(), "{to}");
+        assert!(
+            rig.relay.datagram(&to, b"quic or whatever").is_err(),
+            "{to}"
+        );
     }
-    assert!(socket.recv(&mut [0; 64]).is_err(), "a datagram reached the host");
+    assert!(
+        socket.recv(&mut [0; 64]).is_err(),
+        "a datagram reached the host"
+    );
     assert!(rig.names.take_asked().is_empty());
     rig.abandon_records(Way::Transparent);
 }
 
-/// D15, K04: what the workload's environment holds; the escape suite of tests/netns and `gateway doctor` looks further.
+/// D15, K04: what the workload's environment holds; the escape suite of tests/netns and `gateway
+/// doctor` looks further.
 fn the_sandbox_holds_phantoms_alone(rig: &Rig) {
     for (name, phantom) in &rig.sandboxed.phantoms {
         assert_eq!(phantom.len(), rig.secret(name).len());

@@ -29,8 +29,7 @@ rows![
     the_gateways_own_words_hold_nothing_of_the_origin,
 ];
 
-pub const ASK: &str =
-    "GET /x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\nX-Api-Key: {PH:xkey}\r\n\r\n";
+pub const ASK: &str = "GET /x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\nX-Api-Key: {PH:xkey}\r\n\r\n";
 
 /// The secrets as E got them.
 pub fn got(seen: &Seen) -> [String; 2] {
@@ -87,7 +86,11 @@ fn an_echo_in_content_becomes_the_phantom(rig: &Rig) {
     // HEAD, 204 and 304 have fields alone.
     rig.origins.on("/nobody", |seen| {
         vec![Step::Bytes(
-            format!("HTTP/1.1 304 Not Modified\r\nX-Echo: {}\r\n\r\n", got(seen)[0]).into_bytes(),
+            format!(
+                "HTTP/1.1 304 Not Modified\r\nX-Echo: {}\r\n\r\n",
+                got(seen)[0]
+            )
+            .into_bytes(),
         )]
     });
     for way in Way::SECURE {
@@ -117,8 +120,9 @@ fn an_echo_in_any_field_becomes_the_phantom(rig: &Rig) {
         );
         [vec![Step::Bytes(interim.into_bytes())], ok("", b"x")].concat()
     });
-    rig.origins
-        .on("/name", |seen| ok(&format!("{}: x\r\n", got(seen)[0]), b"x"));
+    rig.origins.on("/name", |seen| {
+        ok(&format!("{}: x\r\n", got(seen)[0]), b"x")
+    });
     for way in Way::SECURE {
         let answer = ask(rig, way, "/fields");
         let phantom = rig.phantom(way, "bearer");
@@ -142,7 +146,9 @@ fn an_echo_in_any_field_becomes_the_phantom(rig: &Rig) {
 /// Pieces in a coding, each of which can be decoded once it is there.
 pub fn coded_pieces(coding: &str, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut encoder: Box<dyn EncodeV2> = match coding {
-        "gzip" | "x-gzip" | "GZIP" => Box::new(GzipEncoder::new(FlateEncoderParams::from(Level::Fastest))),
+        "gzip" | "x-gzip" | "GZIP" => {
+            Box::new(GzipEncoder::new(FlateEncoderParams::from(Level::Fastest)))
+        }
         "deflate" => Box::new(ZlibEncoder::new(FlateEncoderParams::from(Level::Fastest))),
         "br" => Box::new(BrotliEncoder::new(
             EncoderParams::default().quality(Level::Fastest),
@@ -194,11 +200,18 @@ fn an_echo_behind_a_content_coding_is_found(rig: &Rig) {
             for coding in codings.split(", ") {
                 body = coded(coding, &body);
             }
-            ok(&format!("Content-Encoding: {codings}\r\nETag: \"1\"\r\n"), &body)
+            ok(
+                &format!("Content-Encoding: {codings}\r\nETag: \"1\"\r\n"),
+                &body,
+            )
         });
         for way in Way::SECURE {
             let answer = ask(rig, way, "/coded");
-            let expected = format!("<{}|{}>", rig.phantom(way, "bearer"), rig.phantom(way, "xkey"));
+            let expected = format!(
+                "<{}|{}>",
+                rig.phantom(way, "bearer"),
+                rig.phantom(way, "xkey")
+            );
             assert_eq!(
                 (answer.status, answer.text()),
                 (200, expected),
@@ -211,7 +224,8 @@ fn an_echo_behind_a_content_coding_is_found(rig: &Rig) {
     }
     // A client that asks for something else does not get it from the origin.
     rig.origins.on("/asked", |seen| {
-        let asked = ["accept-encoding", "grpc-accept-encoding"].map(|name| seen.all(name).join("|"));
+        let asked =
+            ["accept-encoding", "grpc-accept-encoding"].map(|name| seen.all(name).join("|"));
         ok("", asked.concat().as_bytes())
     });
     for way in Way::SECURE {
@@ -238,7 +252,10 @@ fn what_cannot_be_decoded_is_not_passed_on(rig: &Rig) {
     ] {
         rig.origins.on("/uncodable", move |seen| {
             let rotated: String = got(seen)[0].chars().rev().collect();
-            ok(&format!("Content-Encoding: {codings}\r\n"), rotated.as_bytes())
+            ok(
+                &format!("Content-Encoding: {codings}\r\n"),
+                rotated.as_bytes(),
+            )
         });
         for way in Way::SECURE {
             let answer = ask(rig, way, "/uncodable");
@@ -293,9 +310,9 @@ fn an_echo_in_any_encoding_is_found(rig: &Rig) {
         |secret| percent(secret.as_bytes(), |byte| byte.is_ascii_alphanumeric()),
         |secret| {
             let upper = percent(secret.as_bytes(), |byte| byte.is_ascii_alphanumeric());
-            ["%2B", "%2D", "%2F"]
-                .iter()
-                .fold(upper, |text, escape| text.replace(escape, &escape.to_lowercase()))
+            ["%2B", "%2D", "%2F"].iter().fold(upper, |text, escape| {
+                text.replace(escape, &escape.to_lowercase())
+            })
         },
         |secret| secret.replace('/', "\\/"),
         |secret| hex(secret.as_bytes()),
@@ -310,13 +327,17 @@ fn an_echo_in_any_encoding_is_found(rig: &Rig) {
         rig.origins.on(&path, move |seen| {
             ok(
                 "",
-                got(seen).map(|secret| encoding(&secret)).join("\n").as_bytes(),
+                got(seen)
+                    .map(|secret| encoding(&secret))
+                    .join("\n")
+                    .as_bytes(),
             )
         });
         for way in Way::SECURE {
             let answer = ask(rig, way, &path);
             assert_eq!(answer.status, 200);
-            // So few letters are no piece, and stay. The whole secret behind them does not, as `settle` checks.
+            // So few letters are no piece, and stay. The whole secret behind them does not, as
+            // `settle` checks.
             if at != 14 {
                 let expected = [rig.phantom(way, "bearer"), rig.phantom(way, "xkey")]
                     .map(encoding)
@@ -380,7 +401,9 @@ fn an_echo_cut_into_pieces_is_found(rig: &Rig) {
         ("/until", "Connection: close\r\n"),
     ] {
         rig.origins.on(path, move |seen| {
-            let mut steps = vec![Step::Bytes(format!("HTTP/1.1 200 OK\r\n{head}\r\n").into_bytes())];
+            let mut steps = vec![Step::Bytes(
+                format!("HTTP/1.1 200 OK\r\n{head}\r\n").into_bytes(),
+            )];
             steps.extend(got(seen)[0].bytes().map(|byte| Step::Bytes(vec![byte])));
             steps.push(Step::Close);
             steps
@@ -410,7 +433,11 @@ fn an_echo_in_trailers_is_found(rig: &Rig) {
                 .replace("\r\n\r\n", "\r\nTE: trailers\r\nConnection: TE\r\n\r\n"),
         );
         rig.record(way);
-        assert_eq!((answer.status, answer.text().as_str()), (200, "x"), "{way:?}");
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (200, "x"),
+            "{way:?}"
+        );
     }
 }
 
@@ -419,7 +446,10 @@ fn an_echo_of_an_http2_origin_is_found(rig: &Rig) {
     rig.origins.on2("/echo", |seen| {
         let [bearer, xkey] = got(seen);
         Answer {
-            fields: vec![("x-echo", bearer.clone()), ("x-echo", STANDARD.encode(&xkey))],
+            fields: vec![
+                ("x-echo", bearer.clone()),
+                ("x-echo", STANDARD.encode(&xkey)),
+            ],
             data: format!("<{bearer}|{xkey}>")
                 .bytes()
                 .map(|byte| vec![byte])
@@ -431,8 +461,16 @@ fn an_echo_of_an_http2_origin_is_found(rig: &Rig) {
     for way in Way::SECURE {
         let answer = rig.ask(way, H2, &ASK.replace("/x ", "/echo "));
         rig.record(way);
-        let expected = format!("<{}|{}>", rig.phantom(way, "bearer"), rig.phantom(way, "xkey"));
-        assert_eq!((answer.status, answer.text()), (200, expected.clone()), "{way:?}");
+        let expected = format!(
+            "<{}|{}>",
+            rig.phantom(way, "bearer"),
+            rig.phantom(way, "xkey")
+        );
+        assert_eq!(
+            (answer.status, answer.text()),
+            (200, expected.clone()),
+            "{way:?}"
+        );
         assert_eq!(answer.field("x-echo"), Some(rig.phantom(way, "bearer")));
         let mut frames = rig.frames(way, H2);
         let bearer = format!("Bearer {}", rig.phantom(way, "bearer"));
@@ -457,7 +495,8 @@ fn an_echo_in_an_event_stream_is_found(rig: &Rig) {
     rig.origins.on("/events", |seen| {
         let secret = got(seen)[0].clone();
         let mut steps = vec![Step::Bytes(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n".to_vec(),
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+                .to_vec(),
         )];
         for event in 0..3 {
             steps.push(Step::Bytes(
@@ -557,8 +596,11 @@ fn the_gateways_own_words_hold_nothing_of_the_origin(rig: &Rig) {
         rig.origins.on(path, move |seen| {
             vec![
                 Step::Bytes(
-                    junk.replace("SECRET-LOOKING", &format!("SECRET-LOOKING {}", got(seen)[0]))
-                        .into_bytes(),
+                    junk.replace(
+                        "SECRET-LOOKING",
+                        &format!("SECRET-LOOKING {}", got(seen)[0]),
+                    )
+                    .into_bytes(),
                 ),
                 Step::Close,
             ]

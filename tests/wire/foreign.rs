@@ -1,4 +1,5 @@
-//! Somebody else's credential at a managed host, in every place where its service takes one; and requests that hold many.
+//! Somebody else's credential at a managed host, in every place where its service takes one; and
+//! requests that hold many.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
@@ -101,7 +102,11 @@ fn a_foreign_credential_is_known_wherever_its_service_takes_one(rig: &Rig) {
         (GEMINI, "/v1beta/models", "X-Goog-Api-Key: ATTACKERS"),
         (DATADOG, "/api/v1/series?api_key=ATTACKERS", ""),
         (DATADOG, "/api/v1/dashboard?application_key=ATTACKERS", ""),
-        (DATADOG, "/api/v1/dashboard", "DD-APPLICATION-KEY: ATTACKERS"),
+        (
+            DATADOG,
+            "/api/v1/dashboard",
+            "DD-APPLICATION-KEY: ATTACKERS",
+        ),
         (DATADOG, "/v1/input/ATTACKERS", ""),
         (GOOD, "/x?token=ATTACKERS", ""),
         (GOOD, "/x?sig=ATTACKERS", ""),
@@ -152,8 +157,9 @@ fn a_foreign_credential_in_content_is_known_in_every_format(rig: &Rig) {
     let json = "Content-Type: application/json; charset=utf-8";
     let plain = "Content-Type: text/plain";
     let parts = "Content-Type: multipart/form-data; boundary=b";
-    let part =
-        |name: &str| format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\nattackers\r\n--b--\r\n");
+    let part = |name: &str| {
+        format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\nattackers\r\n--b--\r\n")
+    };
     for (host, target, bearer) in [
         (
             SLACK,
@@ -181,7 +187,10 @@ fn a_foreign_credential_in_content_is_known_in_every_format(rig: &Rig) {
                 "Content-Type: application/octet-stream, text/plain",
                 "token=attackers".to_owned(),
             ),
-            (json, "{\"channel\":\"C\",\"token\":\"attackers\"}".to_owned()),
+            (
+                json,
+                "{\"channel\":\"C\",\"token\":\"attackers\"}".to_owned(),
+            ),
             (json, "{\"\\u0074oken\":\"attackers\"}".to_owned()),
             (parts, part("name=\"token\"")),
             (parts, part("filename=x; name=token")),
@@ -190,7 +199,14 @@ fn a_foreign_credential_in_content_is_known_in_every_format(rig: &Rig) {
             for bearer in ["", bearer] {
                 let fields = format!("{bearer}{fields}");
                 let template = post(target, fields.trim_end(), &content);
-                refused_everywhere(rig, &Way::SECURE, host, &template, 403, "foreign_credential");
+                refused_everywhere(
+                    rig,
+                    &Way::SECURE,
+                    host,
+                    &template,
+                    403,
+                    "foreign_credential",
+                );
             }
         }
         let chunked = format!(
@@ -216,8 +232,20 @@ fn a_foreign_credential_over_http2_is_known_alike(rig: &Rig) {
             "a=b&token=attackers",
             "foreign_credential",
         ),
-        (SLACK, "/api/x", &[json], "[{\"token\":1}]", "foreign_credential"),
-        (SLACK, "/api/x", &[plain], "token=attackers", "foreign_credential"),
+        (
+            SLACK,
+            "/api/x",
+            &[json],
+            "[{\"token\":1}]",
+            "foreign_credential",
+        ),
+        (
+            SLACK,
+            "/api/x",
+            &[plain],
+            "token=attackers",
+            "foreign_credential",
+        ),
         (
             SLACK,
             "/api/x",
@@ -226,7 +254,13 @@ fn a_foreign_credential_over_http2_is_known_alike(rig: &Rig) {
             "foreign_credential",
         ),
         (SLACK, "/api/x", &[plain], "{token:1}", "content_unreadable"),
-        (SLACK, "/api/x", &[], "{\"token\":\"x\"}", "foreign_credential"),
+        (
+            SLACK,
+            "/api/x",
+            &[],
+            "{\"token\":\"x\"}",
+            "foreign_credential",
+        ),
         (SLACK, "/api/x", &[json], "{", "content_unreadable"),
         (
             SLACK,
@@ -243,7 +277,13 @@ fn a_foreign_credential_over_http2_is_known_alike(rig: &Rig) {
             "foreign_credential",
         ),
         (LOOSE, "/x", &[("x_role", "admin")], "", "policy_forbids"),
-        (LOOSE, "/x", &[("x-a", "1"), ("x.a", "2")], "", "field_alias"),
+        (
+            LOOSE,
+            "/x",
+            &[("x-a", "1"), ("x.a", "2")],
+            "",
+            "field_alias",
+        ),
     ];
     for way in Way::SECURE {
         for (host, path, fields, content, reason) in cases {
@@ -282,8 +322,16 @@ fn what_a_service_needs_passes(rig: &Rig) {
                 "/api/v10/channels/1/messages",
                 "Authorization: Bot {PH:discord}",
             ),
-            (DISCORD, "/api/v10/webhooks/1", "Authorization: Bot {PH:discord}"),
-            (SENTRY, "/api/0/projects/", "Authorization: Bearer {PH:sentry}"),
+            (
+                DISCORD,
+                "/api/v10/webhooks/1",
+                "Authorization: Bot {PH:discord}",
+            ),
+            (
+                SENTRY,
+                "/api/0/projects/",
+                "Authorization: Bearer {PH:sentry}",
+            ),
             (GITLAB, "/api/v4/projects", "PRIVATE-TOKEN: {PH:gitlab}"),
             (GITLAB, "/api/v4/projects?private_token={PH:gitlab}", ""),
             (
@@ -326,7 +374,12 @@ fn content_that_is_looked_at_arrives_as_it_was_sent(rig: &Rig) {
             ("text/plain", "{\"channel\":\"C\"}"),
         ] {
             let fields = format!("{bearer}\r\nContent-Type: {kind}");
-            allowed(rig, way, SLACK, &post("/api/chat.postMessage", &fields, content));
+            allowed(
+                rig,
+                way,
+                SLACK,
+                &post("/api/chat.postMessage", &fields, content),
+            );
             let seen = rig.seen().remove(0);
             assert_eq!(seen.body, content.as_bytes(), "{way:?} {kind}");
             assert_eq!(seen.all("content-length"), [content.len().to_string()]);
@@ -349,7 +402,14 @@ fn content_that_cannot_be_looked_at_is_refused(rig: &Rig) {
         "Content-Type: application/json",
     ] {
         let template = post("/api/chat.postMessage", fields, "{not json");
-        refused_everywhere(rig, &Way::SECURE, SLACK, &template, 403, "content_unreadable");
+        refused_everywhere(
+            rig,
+            &Way::SECURE,
+            SLACK,
+            &template,
+            403,
+            "content_unreadable",
+        );
     }
     let long = format!(
         "POST /api/x HTTP/1.1\r\nHost: {{H}}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{{",
@@ -382,7 +442,8 @@ fn a_cookie_of_an_account_does_not_reach_a_managed_host(rig: &Rig) {
     }
 }
 
-/// E20, E21: at an origin for which the operator allows such names, policy and places see what CGI and WSGI origins see.
+/// E20, E21: at an origin for which the operator allows such names, policy and places see what CGI
+/// and WSGI origins see.
 fn a_field_with_underscores_is_judged_as_cgi_origins_read_it(rig: &Rig) {
     for name in ["x_role", "X_Role", "x.role"] {
         let template = get("/x", &format!("{name}: admin"));
@@ -395,7 +456,14 @@ fn a_field_with_underscores_is_judged_as_cgi_origins_read_it(rig: &Rig) {
         "deploy_token: attackers",
     ] {
         let template = get("/x", fields);
-        refused_everywhere(rig, &Way::SECURE, LOOSE, &template, 403, "foreign_credential");
+        refused_everywhere(
+            rig,
+            &Way::SECURE,
+            LOOSE,
+            &template,
+            403,
+            "foreign_credential",
+        );
     }
     for fields in [
         "X_Api_Key: attackers",
@@ -407,10 +475,24 @@ fn a_field_with_underscores_is_judged_as_cgi_origins_read_it(rig: &Rig) {
         "x.a: 1\r\nx_a: 2",
         "_host: evil\r\n-host: evil",
     ] {
-        refused_everywhere(rig, &Way::SECURE, LOOSE, &get("/x", fields), 400, "field_alias");
+        refused_everywhere(
+            rig,
+            &Way::SECURE,
+            LOOSE,
+            &get("/x", fields),
+            400,
+            "field_alias",
+        );
     }
     for fields in ["x!role: admin", "x+role: admin", "x~y: z"] {
-        refused_everywhere(rig, &Way::SECURE, LOOSE, &get("/x", fields), 400, "field_name");
+        refused_everywhere(
+            rig,
+            &Way::SECURE,
+            LOOSE,
+            &get("/x", fields),
+            400,
+            "field_name",
+        );
     }
     for way in Way::SECURE {
         allowed(
@@ -486,7 +568,8 @@ fn many_requests_in_one_are_refused_where_policy_allows_some(rig: &Rig) {
     rig.seen();
 }
 
-/// H13: each place of each preset, in a program of its own whose origins cannot be reached: 403 is a refusal, 502 is none.
+/// H13: each place of each preset, in a program of its own whose origins cannot be reached: 403 is
+/// a refusal, 502 is none.
 fn every_preset_is_closed_in_the_program(rig: &Rig) {
     let services = Services::start(rig);
     let mut tried = 0;
@@ -538,7 +621,12 @@ fn foreign(taken: &str) -> (String, &'static str) {
 
 /// A request with the phantom in a place of its own.
 fn own(place: &str, phantom: &str) -> String {
-    let basic = |text: String| get("/x", &format!("Authorization: Basic {}", STANDARD.encode(text)));
+    let basic = |text: String| {
+        get(
+            "/x",
+            &format!("Authorization: Basic {}", STANDARD.encode(text)),
+        )
+    };
     match place.split(':').collect::<Vec<_>>()[..] {
         ["header", name] => get("/x", &format!("{name}: {phantom}")),
         ["header", name, scheme] => get("/x", &format!("{name}: {scheme} {phantom}")),
@@ -573,8 +661,14 @@ impl Services {
     fn start(rig: &Rig) -> Self {
         let dir = tempfile::tempdir_in(rig.dir.path()).unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-        let proxy = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let proxy = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let nobody = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let mut text = format!(
             "[audit]\npath = \"audit.jsonl\"\n[phantoms]\nfile = \"phantoms.env\"\n[policy]\nfiles = [\"all.cedar\"]\n\
              [[listener]]\nkind = \"proxy\"\naddress = \"{proxy}\"\n[[origin]]\nmatch = \"https://*.rig.test\"\nconnect = \"{nobody}\"\n"

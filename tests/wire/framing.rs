@@ -43,7 +43,8 @@ fn a_plain_request_passes_on_every_listener(rig: &Rig) {
         assert_eq!(rig.record(way)["decision"], "allow");
     }
     for way in Way::SECURE {
-        let template = "GET {T}/x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
+        let template =
+            "GET {T}/x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
         let answer = rig.ask(way, GOOD, template);
         assert_eq!(answer.status, 200, "{way:?} {answer:?}");
         assert_eq!(rig.record(way)["lent"].as_array().map(Vec::len), Some(1));
@@ -55,7 +56,8 @@ fn a_plain_request_passes_on_every_listener(rig: &Rig) {
     }
 }
 
-/// E01, E02, E03: each is refused before anything is sent, and what stands behind it is never a request.
+/// E01, E02, E03: each is refused before anything is sent, and what stands behind it is never a
+/// request.
 fn content_is_told_in_exactly_one_way(rig: &Rig) {
     let heads = [
         "Content-Length: 6\r\nTransfer-Encoding: chunked",
@@ -95,11 +97,13 @@ fn content_is_told_in_exactly_one_way(rig: &Rig) {
         );
         refused_everywhere(rig, &Way::ALL, OTHER, &template, 400, "framing");
     }
-    let template = "POST {T}/x HTTP/1.0\r\nHost: {H}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    let template =
+        "POST {T}/x HTTP/1.0\r\nHost: {H}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
     refused_everywhere(rig, &Way::ALL, OTHER, template, 400, "framing");
 }
 
-/// E04: the head is good, so the request is judged, but E never gets a whole one, and nothing behind it.
+/// E04: the head is good, so the request is judged, but E never gets a whole one, and nothing
+/// behind it.
 fn chunks_are_exactly_chunks(rig: &Rig) {
     let long = "a".repeat(17_000);
     let bodies = [
@@ -133,7 +137,10 @@ fn chunks_are_exactly_chunks(rig: &Rig) {
             let mut wire = rig.open(way, OTHER);
             let answer = wire.ask(&rig.fill(way, OTHER, &template));
             let record = rig.record(way);
-            assert!([0, 400].contains(&answer.status), "{way:?} {body:?} {answer:?}");
+            assert!(
+                [0, 400].contains(&answer.status),
+                "{way:?} {body:?} {answer:?}"
+            );
             let outcome = (record["outcome"].as_str(), record["reason"].as_str());
             assert!(
                 matches!(
@@ -148,8 +155,7 @@ fn chunks_are_exactly_chunks(rig: &Rig) {
     }
     // The same without a fault is one whole request.
     for way in Way::ALL {
-        let template =
-            "POST {T}/x HTTP/1.1\r\nHost: {H}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        let template = "POST {T}/x HTTP/1.1\r\nHost: {H}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
         assert_eq!(rig.ask(way, OTHER, template).status, 200);
         rig.record(way);
         assert_eq!(rig.seen().remove(0).body, b"hello");
@@ -254,7 +260,8 @@ fn each_request_of_a_connection_is_judged_by_itself(rig: &Rig) {
         assert_eq!(wire.ask(&rig.fill(way, GOOD, with)).status, 200);
         let without = "GET {T}/x HTTP/1.1\r\nHost: {H}\r\n\r\n";
         assert_eq!(wire.ask(&rig.fill(way, GOOD, without)).status, 200);
-        let denied = "DELETE {T}/x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
+        let denied =
+            "DELETE {T}/x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
         assert_eq!(wire.ask(&rig.fill(way, GOOD, denied)).status, 403);
         let elsewhere = "GET {T}/x HTTP/1.1\r\nHost: other.rig.test\r\n\r\n";
         let answer = wire.ask(&rig.fill(way, GOOD, elsewhere));
@@ -373,14 +380,14 @@ fn expectations_other_than_continue_are_refused(rig: &Rig) {
         "nothing",
         "100-continue\r\nExpect: 100-continue",
     ] {
-        let template =
-            format!("POST {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\nExpect: {expect}\r\nContent-Length: 2\r\n\r\n");
+        let template = format!(
+            "POST {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\nExpect: {expect}\r\nContent-Length: 2\r\n\r\n"
+        );
         refused_everywhere(rig, &Way::ALL, OTHER, &template, 417, "expectation");
     }
     // The verdict comes before 100: the content of what is denied is never asked for.
     for way in Way::ALL {
-        let template =
-            "POST {T}/secret HTTP/1.1\r\nHost: {H}\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
+        let template = "POST {T}/secret HTTP/1.1\r\nHost: {H}\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
         let mut wire = rig.open(way, OTHER);
         wire.send(&rig.fill(way, OTHER, template));
         let first = wire.line(b"\r\n").unwrap();
@@ -418,9 +425,13 @@ fn an_answer_with_two_lengths_never_reaches_the_next_client(rig: &Rig) {
         ),
         (
             "/d2",
-            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(),
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+                .to_owned(),
         ),
-        ("/d3", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab".to_owned()),
+        (
+            "/d3",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab".to_owned(),
+        ),
         (
             "/d4",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n".to_owned(),
@@ -441,7 +452,10 @@ fn an_answer_with_two_lengths_never_reaches_the_next_client(rig: &Rig) {
             let mut wire = rig.open(way, OTHER);
             let template = format!("GET {{T}}{path} HTTP/1.1\r\nHost: {{H}}\r\n\r\n");
             let answer = wire.ask(&rig.fill(way, OTHER, &template));
-            assert!(!answer.text().contains("poison"), "{way:?} {path} {answer:?}");
+            assert!(
+                !answer.text().contains("poison"),
+                "{way:?} {path} {answer:?}"
+            );
             rig.record(way);
             std::thread::sleep(Duration::from_millis(20));
             let next = rig.ask(way, OTHER, "GET {T}/x HTTP/1.1\r\nHost: {H}\r\n\r\n");
@@ -459,7 +473,9 @@ fn an_answer_with_two_lengths_never_reaches_the_next_client(rig: &Rig) {
     });
     rig.origins.on("/unended", |_| {
         vec![
-            Step::Bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".to_vec()),
+            Step::Bytes(
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".to_vec(),
+            ),
             Step::Close,
         ]
     });
@@ -514,7 +530,10 @@ fn methods_are_exact_tokens_and_never_reflect(rig: &Rig) {
             }
         }
     }
-    let long = format!("{} {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\n\r\n", "M".repeat(1024));
+    let long = format!(
+        "{} {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\n\r\n",
+        "M".repeat(1024)
+    );
     refused_everywhere(rig, &Way::ALL, OTHER, &long, 400, "method");
     for way in Way::SECURE {
         refused(
@@ -564,7 +583,8 @@ fn what_ends_at_this_hop_is_not_forwarded(rig: &Rig) {
     // The proxy's own password ends at the proxy, in CONNECT and in absolute-form.
     let password = {
         use base64::Engine as _;
-        base64::engine::general_purpose::STANDARD.encode(format!("agent:{}", crate::rig::PROXY_PASSWORD))
+        base64::engine::general_purpose::STANDARD
+            .encode(format!("agent:{}", crate::rig::PROXY_PASSWORD))
     };
     for authorized in [false, true] {
         let field = if authorized {
@@ -573,11 +593,14 @@ fn what_ends_at_this_hop_is_not_forwarded(rig: &Rig) {
             String::new()
         };
         let mut wire = rig.dial(rig.ports.guarded);
-        let answer =
-            wire.ask(format!("GET http://{OTHER}/x HTTP/1.1\r\nHost: {OTHER}\r\n{field}\r\n").as_bytes());
+        let answer = wire.ask(
+            format!("GET http://{OTHER}/x HTTP/1.1\r\nHost: {OTHER}\r\n{field}\r\n").as_bytes(),
+        );
         assert_eq!(answer.status, if authorized { 200 } else { 407 });
         let mut wire = rig.dial(rig.ports.guarded);
-        wire.send(format!("CONNECT {OTHER}:80 HTTP/1.1\r\nHost: {OTHER}:80\r\n{field}\r\n").as_bytes());
+        wire.send(
+            format!("CONNECT {OTHER}:80 HTTP/1.1\r\nHost: {OTHER}:80\r\n{field}\r\n").as_bytes(),
+        );
         let head = String::from_utf8(wire.line(b"\r\n\r\n").unwrap()).unwrap();
         if authorized {
             assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -612,7 +635,10 @@ fn trailers_carry_no_fields_that_matter(rig: &Rig) {
                 "POST {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\nTrailer: Authorization\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n{trailer}\r\n\r\n"
             );
             let answer = rig.ask(way, GOOD, &template);
-            assert!([0, 400].contains(&answer.status), "{way:?} {trailer} {answer:?}");
+            assert!(
+                [0, 400].contains(&answer.status),
+                "{way:?} {trailer} {answer:?}"
+            );
             rig.record(way);
             assert!(rig.seen().is_empty(), "{way:?} {trailer}");
         }
@@ -646,7 +672,10 @@ fn one_credential_field_reaches_the_origin(rig: &Rig) {
             let template = format!("GET {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\n{fields}\r\n\r\n");
             let answer = rig.ask(way, GOOD, &template);
             let record = rig.record(way);
-            assert!([400, 403].contains(&answer.status), "{way:?} {fields} {answer:?}");
+            assert!(
+                [400, 403].contains(&answer.status),
+                "{way:?} {fields} {answer:?}"
+            );
             let known = [reason, "foreign_credential", "phantom_count"];
             assert!(
                 known.contains(&record["reason"].as_str().unwrap()),
@@ -682,7 +711,10 @@ fn every_line_of_a_field_is_judged(rig: &Rig) {
 
 /// F17.
 fn too_much_head_is_refused(rig: &Rig) {
-    let path = format!("GET {{T}}/{} HTTP/1.1\r\nHost: {{H}}\r\n\r\n", "a".repeat(8200));
+    let path = format!(
+        "GET {{T}}/{} HTTP/1.1\r\nHost: {{H}}\r\n\r\n",
+        "a".repeat(8200)
+    );
     refused_everywhere(rig, &Way::ALL, OTHER, &path, 414, "target_length");
     let many = format!(
         "GET {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\n{}\r\n",
@@ -720,8 +752,12 @@ fn a_head_that_never_ends_is_given_up(rig: &Rig) {
         })
         .collect();
     assert_eq!(
-        rig.ask(Way::Connect, OTHER, "GET {T}/x HTTP/1.1\r\nHost: {H}\r\n\r\n")
-            .status,
+        rig.ask(
+            Way::Connect,
+            OTHER,
+            "GET {T}/x HTTP/1.1\r\nHost: {H}\r\n\r\n"
+        )
+        .status,
         200
     );
     rig.record(Way::Connect);

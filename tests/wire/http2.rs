@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::rig::frames::{
-    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PING, PRIORITY, RST_STREAM, SETTINGS,
-    WINDOW_UPDATE,
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PING, PRIORITY, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE,
 };
 use crate::rig::origin::Step;
 use crate::rig::way::Way;
@@ -80,7 +80,11 @@ fn the_key_of_the_ca_is_nowhere(rig: &Rig) {
     assert!(looked > 8);
     let environment = &rig.relay.environment;
     assert!(environment["SSL_CERT_FILE"].starts_with("/run/gateway/"));
-    assert!(!environment.values().any(|value| value.contains("PRIVATE KEY")));
+    assert!(
+        !environment
+            .values()
+            .any(|value| value.contains("PRIVATE KEY"))
+    );
 }
 
 /// K05: a client that trusts B's CA does not trust A's leaves.
@@ -104,14 +108,18 @@ fn sessions_do_not_share_a_ca(rig: &Rig) {
     );
     for way in Way::SECURE {
         let wire = rig.tunnel(way, OTHER, 443).unwrap();
-        assert!(wire.secure_with(config.clone(), Some(OTHER)).is_err(), "{way:?}");
+        assert!(
+            wire.secure_with(config.clone(), Some(OTHER)).is_err(),
+            "{way:?}"
+        );
     }
     std::thread::sleep(Duration::from_millis(30));
     rig.forget_records();
 }
 
-/// Another session's request amid a flood. A debug build at `RUST_LOG=trace`, which writes lines for each frame of the flood, on a
-/// machine that others use too: the bound is on starvation, not on speed.
+/// Another session's request amid a flood. A debug build at `RUST_LOG=trace`, which writes lines
+/// for each frame of the flood, on a machine that others use too: the bound is on starvation, not
+/// on speed.
 const AMID_A_FLOOD: Duration = Duration::from_secs(3);
 
 /// How long a benign request takes now.
@@ -129,7 +137,8 @@ fn benign(rig: &Rig) -> Duration {
     started.elapsed()
 }
 
-/// Floods until the connection ends or so many rounds are over, with a benign request of another session amid it.
+/// Floods until the connection ends or so many rounds are over, with a benign request of another
+/// session amid it.
 fn flood(
     rig: &Rig,
     way: Way,
@@ -228,7 +237,10 @@ fn floods_of_small_frames_end_or_stall_the_connection(rig: &Rig) {
     });
     assert!(benign(rig) < AMID_A_FLOOD);
     let after = rig.served.burden().1;
-    assert!(after < before + 64 * 1024, "{before} KiB became {after} KiB");
+    assert!(
+        after < before + 64 * 1024,
+        "{before} KiB became {after} KiB"
+    );
     std::thread::sleep(Duration::from_millis(300));
     rig.forget_records();
 }
@@ -323,7 +335,10 @@ fn pseudo_fields_are_exactly_those_of_a_request(rig: &Rig) {
         frames.get(1, OTHER, "/x#/secret", &[]);
         assert!(frames.fate(1).answered);
         assert_eq!(
-            (rig.record(way)["path"].as_str(), rig.seen()[0].target.as_str()),
+            (
+                rig.record(way)["path"].as_str(),
+                rig.seen()[0].target.as_str()
+            ),
             (Some("/x"), "/x"),
             "{way:?}"
         );
@@ -420,9 +435,15 @@ fn content_has_the_length_that_was_told(rig: &Rig) {
 fn frames_that_break_the_protocol_end_it(rig: &Rig) {
     type Wrong = fn(&mut Frames) -> bool;
     let wrongs: [(&str, Wrong); 9] = [
-        ("DATA on an idle stream", |frames| frames.frame(DATA, 0, 1, b"x")),
-        ("an even stream", |frames| frames.headers(2, &pseudo("/x"), true)),
-        ("stream zero", |frames| frames.headers(0, &pseudo("/x"), true)),
+        ("DATA on an idle stream", |frames| {
+            frames.frame(DATA, 0, 1, b"x")
+        }),
+        ("an even stream", |frames| {
+            frames.headers(2, &pseudo("/x"), true)
+        }),
+        ("stream zero", |frames| {
+            frames.headers(0, &pseudo("/x"), true)
+        }),
         ("CONTINUATION alone", |frames| {
             frames.frame(CONTINUATION, END_HEADERS, 1, b"")
         }),
@@ -463,7 +484,8 @@ fn frames_that_break_the_protocol_end_it(rig: &Rig) {
     assert!(rig.seen().is_empty());
 }
 
-/// L06: a hundred streams, allowed and denied, with and without a credential, their content interleaved.
+/// L06: a hundred streams, allowed and denied, with and without a credential, their content
+/// interleaved.
 fn streams_are_judged_by_themselves(rig: &Rig) {
     for way in Way::SECURE {
         let mut frames = rig.frames(way, GOOD);
@@ -573,7 +595,11 @@ fn trailers_over_http2_carry_no_fields_that_matter(rig: &Rig) {
         frames.frame(DATA, 0, 1, b"hi");
         frames.headers(
             1,
-            &[("authorization", &bearer), ("x-role", "admin"), ("host", "evil")],
+            &[
+                ("authorization", &bearer),
+                ("x-role", "admin"),
+                ("host", "evil"),
+            ],
             true,
         );
         frames.fate(1);

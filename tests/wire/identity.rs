@@ -43,8 +43,9 @@ fn a_host_that_is_not_the_server_name_is_misdirected(rig: &Rig) {
             "good.rig.test:80",
             "127.0.0.1",
         ] {
-            let template =
-                format!("GET /x HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {{PH:bearer}}\r\n\r\n");
+            let template = format!(
+                "GET /x HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {{PH:bearer}}\r\n\r\n"
+            );
             refused(rig, way, GOOD, &template, 421, "authority_mismatch");
         }
     }
@@ -117,7 +118,8 @@ fn a_captured_address_is_never_dialled(rig: &Rig) {
         (403, "policy_default_deny")
     );
     let mut wire = rig.inside(&x.to_string()).unwrap();
-    let answer = wire.ask(format!("GET /x HTTP/1.1\r\nHost: {EVIL}:{}\r\n\r\n", x.port()).as_bytes());
+    let answer =
+        wire.ask(format!("GET /x HTTP/1.1\r\nHost: {EVIL}:{}\r\n\r\n", x.port()).as_bytes());
     assert_eq!(
         (answer.status, answer.reason().as_str()),
         (403, "policy_default_deny")
@@ -193,7 +195,14 @@ fn an_absolute_target_agrees_with_host_and_connection(rig: &Rig) {
         refused(rig, way, OTHER, &template, 421, "authority_mismatch");
     }
     let template = format!("GET http://{EVIL}/x HTTP/1.1\r\nHost: {EVIL}\r\n\r\n");
-    refused(rig, Way::Forward, OTHER, &template, 403, "policy_default_deny");
+    refused(
+        rig,
+        Way::Forward,
+        OTHER,
+        &template,
+        403,
+        "policy_default_deny",
+    );
 }
 
 /// A07, C11.
@@ -237,7 +246,9 @@ fn ports_are_part_of_the_destination(rig: &Rig) {
         );
         rig.record(way);
     }
-    for port in [":0", ":", ":0443", ":+443", ":99999", ":65536", ":4 43", ":443x"] {
+    for port in [
+        ":0", ":", ":0443", ":+443", ":99999", ":65536", ":4 43", ":443x",
+    ] {
         for way in Way::SECURE {
             let template = format!("GET /x HTTP/1.1\r\nHost: {OTHER}{port}\r\n\r\n");
             let answer = rig.ask(way, OTHER, &template);
@@ -245,7 +256,8 @@ fn ports_are_part_of_the_destination(rig: &Rig) {
             assert_eq!(answer.status, 400, "{way:?} {port} {answer:?} {record}");
         }
         let mut wire = rig.dial(rig.ports.proxy);
-        let answer = wire.ask(format!("CONNECT {OTHER}{port} HTTP/1.1\r\nHost: {OTHER}\r\n\r\n").as_bytes());
+        let answer =
+            wire.ask(format!("CONNECT {OTHER}{port} HTTP/1.1\r\nHost: {OTHER}\r\n\r\n").as_bytes());
         assert_eq!(answer.status, 400, "{port} {answer:?}");
         rig.record(Way::Connect);
     }
@@ -363,7 +375,11 @@ fn a_split_client_hello_is_the_same_and_a_stalled_one_is_cut(rig: &Rig) {
         .concat()
     };
     let splits: [Vec<Vec<u8>>; 3] = [
-        vec![hello[..3].to_vec(), hello[3..40].to_vec(), hello[40..].to_vec()],
+        vec![
+            hello[..3].to_vec(),
+            hello[3..40].to_vec(),
+            hello[40..].to_vec(),
+        ],
         vec![record(one), record(two)],
         hello.iter().map(|byte| vec![*byte]).collect(),
     ];
@@ -430,16 +446,22 @@ fn bytes_that_are_neither_tls_nor_http_go_nowhere(rig: &Rig) {
             assert!(over, "{way:?}");
             let answer = String::from_utf8_lossy(&answer).into_owned();
             assert!(
-                answer.is_empty() || answer.starts_with("HTTP/1.1 400") || answer.starts_with("HTTP/1.1 505"),
+                answer.is_empty()
+                    || answer.starts_with("HTTP/1.1 400")
+                    || answer.starts_with("HTTP/1.1 505"),
                 "{way:?} {answer}"
             );
         }
         // What is HTTP is judged as such, in clear text, where nothing is lent.
         let mut wire = rig.tunnel(way, GOOD, 443).unwrap();
-        let template =
-            format!("GET /x HTTP/1.1\r\nHost: {GOOD}:443\r\nAuthorization: Bearer {{PH:bearer}}\r\n\r\n");
+        let template = format!(
+            "GET /x HTTP/1.1\r\nHost: {GOOD}:443\r\nAuthorization: Bearer {{PH:bearer}}\r\n\r\n"
+        );
         let answer = wire.ask(&rig.fill(way, GOOD, &template));
-        assert!([400, 403, 421].contains(&answer.status), "{way:?} {answer:?}");
+        assert!(
+            [400, 403, 421].contains(&answer.status),
+            "{way:?} {answer:?}"
+        );
         assert!(rig.seen().is_empty());
         rig.abandon_records(way);
     }
@@ -449,13 +471,17 @@ fn bytes_that_are_neither_tls_nor_http_go_nowhere(rig: &Rig) {
 fn there_is_no_tunnel_inside_a_tunnel(rig: &Rig) {
     for way in Way::SECURE {
         let mut wire = rig.open(way, GOOD);
-        let answer = wire.ask(format!("CONNECT {GOOD}:443 HTTP/1.1\r\nHost: {GOOD}:443\r\n\r\n").as_bytes());
+        let answer =
+            wire.ask(format!("CONNECT {GOOD}:443 HTTP/1.1\r\nHost: {GOOD}:443\r\n\r\n").as_bytes());
         assert_eq!(answer.status, 405, "{way:?} {answer:?}");
         rig.record(way);
         let mut frames = rig.frames(way, OTHER);
         frames.headers(
             1,
-            &[(":method", "CONNECT"), (":authority", &format!("{OTHER}:443"))],
+            &[
+                (":method", "CONNECT"),
+                (":authority", &format!("{OTHER}:443")),
+            ],
             true,
         );
         let fate = frames.fate(1);
@@ -545,7 +571,8 @@ fn socks_names_are_host_names(rig: &Rig) {
     rig.abandon_records(Way::Socks);
 }
 
-/// A17, H15: the matrix. Each request that must not pass, on each listener that can carry it, in each version of HTTP.
+/// A17, H15: the matrix. Each request that must not pass, on each listener that can carry it, in
+/// each version of HTTP.
 fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
     /// Method, host, path, fields, reason.
     type Deny<'a> = (&'a str, &'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
@@ -560,7 +587,13 @@ fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
         ("GET", GOOD, "/x?repo=bad", &[], "policy_forbids"),
         ("GET", GOOD, "/x?repo=ok&repo=bad", &[], "policy_forbids"),
         ("GET", GOOD, "/x?r%65po=bad", &[], "policy_forbids"),
-        ("GET", GOOD, "/x", &[("x-role", "user,admin")], "policy_forbids"),
+        (
+            "GET",
+            GOOD,
+            "/x",
+            &[("x-role", "user,admin")],
+            "policy_forbids",
+        ),
         ("TRACE", GOOD, "/x", &[], "method"),
         ("GET", GOOD, "/..%2fsecret", &[], "path"),
         ("GET", GOOD, "/x%00", &[], "path"),
@@ -602,17 +635,41 @@ fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
             &[("authorization", "Bearer {PH:bearer}")],
             "phantom_out_of_scope",
         ),
-        ("GET", OTHER, "/x?q={PH:bearer}", &[], "phantom_out_of_scope"),
+        (
+            "GET",
+            OTHER,
+            "/x?q={PH:bearer}",
+            &[],
+            "phantom_out_of_scope",
+        ),
         ("GET", GOOD, "/x", &[("x-api_key", "mine")], "field_alias"),
         ("GET", OTHER, "/x", &[("x_evil", "1")], "field_name"),
         ("GET", OTHER, "/x", &[("x.evil", "1")], "field_name"),
         ("GET", OTHER, "/x", &[("x_role", "admin")], "field_name"),
-        ("GET", OTHER, "/x", &[("x_forwarded_for", "1")], "field_alias"),
-        ("GET", OTHER, "/x", &[("x-a", "1"), ("x_a", "2")], "field_alias"),
+        (
+            "GET",
+            OTHER,
+            "/x",
+            &[("x_forwarded_for", "1")],
+            "field_alias",
+        ),
+        (
+            "GET",
+            OTHER,
+            "/x",
+            &[("x-a", "1"), ("x_a", "2")],
+            "field_alias",
+        ),
         ("GET", OTHER, "/x/..%253Bx/secret", &[], "path"),
         ("GET", OTHER, "/x/%252e%252e%252fsecret", &[], "path"),
         ("POST", OTHER, "/v1.0/$batch", &[], "policy_unjudged"),
-        ("GET", SLACK, "/api/x?token=attackers", &[], "foreign_credential"),
+        (
+            "GET",
+            SLACK,
+            "/api/x?token=attackers",
+            &[],
+            "foreign_credential",
+        ),
         (
             "POST",
             DISCORD,
@@ -623,7 +680,8 @@ fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
     ];
     for (method, host, path, fields, reason) in cases {
         for way in Way::ALL {
-            // Over HTTP in clear text credentials have their own row (C13): there nothing is managed.
+            // Over HTTP in clear text credentials have their own row (C13): there nothing is
+            // managed.
             let plain = [
                 "x-role",
                 "x_evil",
@@ -658,7 +716,10 @@ fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
             let fill = |text: &str| String::from_utf8(rig.fill(way, host, text)).unwrap();
             let (path, fields): (_, Vec<_>) = (
                 fill(path),
-                fields.iter().map(|(name, value)| (*name, fill(value))).collect(),
+                fields
+                    .iter()
+                    .map(|(name, value)| (*name, fill(value)))
+                    .collect(),
             );
             let mut all = vec![
                 (":method", method),
@@ -686,7 +747,10 @@ fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
 fn a_ticket_is_good_for_its_own_name_alone(rig: &Rig) {
     let mut roots = rustls::RootCertStore::empty();
     let pem = std::fs::read(rig.dir.path().join("ca-b.pem")).unwrap();
-    let ca = <rustls::pki_types::CertificateDer as rustls::pki_types::pem::PemObject>::from_pem_slice(&pem)
+    let ca =
+        <rustls::pki_types::CertificateDer as rustls::pki_types::pem::PemObject>::from_pem_slice(
+            &pem,
+        )
         .unwrap();
     roots.add(ca).unwrap();
     let mut config = rustls::ClientConfig::builder()
@@ -725,7 +789,8 @@ fn a_ticket_is_good_for_its_own_name_alone(rig: &Rig) {
     }
 }
 
-/// B01, B02, B03: other spellings of an allowed host are that host, and the origin gets the canonical one.
+/// B01, B02, B03: other spellings of an allowed host are that host, and the origin gets the
+/// canonical one.
 fn hosts_have_one_canonical_form(rig: &Rig) {
     for spelling in [
         "OTHER.rig.test",
@@ -770,7 +835,14 @@ fn hosts_have_one_canonical_form(rig: &Rig) {
     }
     for spelling in ["EVIL.rig.test", "evil.rig.test.", "Evil.RIG.test.:80"] {
         let template = format!("GET http://{spelling}/x HTTP/1.1\r\nHost: {spelling}\r\n\r\n");
-        refused(rig, Way::Forward, OTHER, &template, 403, "policy_default_deny");
+        refused(
+            rig,
+            Way::Forward,
+            OTHER,
+            &template,
+            403,
+            "policy_default_deny",
+        );
     }
     rig.seen();
 }
@@ -803,7 +875,11 @@ fn what_is_no_host_is_refused_everywhere(rig: &Rig) {
         "evil\u{3002}rig.test",
     ] {
         for way in Way::SECURE {
-            let answer = rig.ask(way, OTHER, &format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            let answer = rig.ask(
+                way,
+                OTHER,
+                &format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            );
             let record = rig.record(way);
             assert!(
                 [400, 421].contains(&answer.status),
@@ -817,10 +893,13 @@ fn what_is_no_host_is_refused_everywhere(rig: &Rig) {
                 &format!("GET http://{host}/x HTTP/1.1\r\nHost: {host}\r\n\r\n"),
             );
             let record = rig.record(Way::Forward);
-            assert!([400, 403].contains(&answer.status), "{host} {answer:?} {record}");
+            assert!(
+                [400, 403].contains(&answer.status),
+                "{host} {answer:?} {record}"
+            );
             let mut wire = rig.dial(rig.ports.proxy);
-            let answer =
-                wire.ask(format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n").as_bytes());
+            let answer = wire
+                .ask(format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n").as_bytes());
             assert!([400, 403].contains(&answer.status), "{host} {answer:?}");
             rig.record(Way::Connect);
         }
@@ -885,8 +964,12 @@ fn special_addresses_in_any_spelling_are_not_dialled(rig: &Rig) {
                 continue;
             }
             if let Ok(mut wire) = rig.tunnel(way, host, 80) {
-                let answer = wire.ask(format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
-                assert!([400, 403].contains(&answer.status), "{way:?} {host} {answer:?}");
+                let answer =
+                    wire.ask(format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+                assert!(
+                    [400, 403].contains(&answer.status),
+                    "{way:?} {host} {answer:?}"
+                );
             }
             rig.record(way);
         }
@@ -934,7 +1017,14 @@ fn look_alikes_of_a_host_are_other_hosts(rig: &Rig) {
         "xother.rig.test",
     ] {
         let template = format!("GET http://{host}/x HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        refused_everywhere(rig, &[Way::Forward], OTHER, &template, 403, "policy_default_deny");
+        refused_everywhere(
+            rig,
+            &[Way::Forward],
+            OTHER,
+            &template,
+            403,
+            "policy_default_deny",
+        );
         for way in [Way::Connect, Way::Socks] {
             assert!(rig.tunnel(way, host, 443).is_err(), "{way:?} {host}");
             assert_eq!(rig.record(way)["reason"], "policy_default_deny");

@@ -1,7 +1,8 @@
-//! The attack matrix: rows of the threat catalogue, spoken byte by byte to the real program on every listener.
+//! The attack matrix: rows of the threat catalogue, spoken byte by byte to the real program on
+//! every listener.
 //!
-//! docs/threats.md tells which row is which test. The tests share one rig and run one after another, each followed by the
-//! invariants of `Rig::settle`.
+//! docs/threats.md tells which row is which test. The tests share one rig and run one after
+//! another, each followed by the invariants of `Rig::settle`.
 
 #[path = "../rig/mod.rs"]
 mod rig;
@@ -70,7 +71,10 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let exact = arguments.iter().any(|one| one == "--exact");
-    let filters: Vec<&String> = arguments.iter().filter(|one| !one.starts_with('-')).collect();
+    let filters: Vec<&String> = arguments
+        .iter()
+        .filter(|one| !one.starts_with('-'))
+        .collect();
     let wanted = |name: &str| {
         filters.is_empty()
             || filters.iter().any(|f| {
@@ -117,7 +121,8 @@ fn run(rows: Vec<Row>) -> ExitCode {
         for gate in [&rig.served, &rig.sandboxed] {
             for file in [&gate.log, &gate.audit] {
                 let name = file.file_name().expect("the rig named it");
-                std::fs::copy(file, std::path::Path::new(&kept).join(name)).expect("RIG_KEEP is a folder");
+                std::fs::copy(file, std::path::Path::new(&kept).join(name))
+                    .expect("RIG_KEEP is a folder");
             }
         }
     }

@@ -39,7 +39,13 @@ fn dot_segments_are_resolved_before_the_verdict(rig: &Rig) {
     ] {
         refused_everywhere(rig, &Way::ALL, OTHER, &get(path), 403, "policy_forbids");
     }
-    for path in ["/..", "/../x", "/%2e%2e/x", "/a/../../x", "/a/%2e%2e/.%2e/x"] {
+    for path in [
+        "/..",
+        "/../x",
+        "/%2e%2e/x",
+        "/a/../../x",
+        "/a/%2e%2e/.%2e/x",
+    ] {
         refused_everywhere(rig, &Way::ALL, OTHER, &get(path), 400, "path");
     }
 }
@@ -118,7 +124,13 @@ fn what_is_forwarded_is_what_was_judged(rig: &Rig) {
 /// F07.
 fn prefixes_end_with_segments(rig: &Rig) {
     for way in Way::ALL {
-        for path in ["/secrets", "/secret-evil", "/secret.txt", "/x/secret", "/Secret"] {
+        for path in [
+            "/secrets",
+            "/secret-evil",
+            "/secret.txt",
+            "/x/secret",
+            "/Secret",
+        ] {
             allowed(rig, way, OTHER, &get(path));
         }
         for path in [
@@ -129,7 +141,11 @@ fn prefixes_end_with_segments(rig: &Rig) {
             "/admin",
             "/admin/x",
         ] {
-            assert_eq!(rig.ask(way, OTHER, &get(path)).status, 403, "{way:?} {path}");
+            assert_eq!(
+                rig.ask(way, OTHER, &get(path)).status,
+                403,
+                "{way:?} {path}"
+            );
             rig.record(way);
         }
     }
@@ -228,7 +244,10 @@ fn fields_that_override_the_target_are_removed(rig: &Rig) {
         "X-Real-IP",
         "True-Client-IP",
     ];
-    let lines: String = names.iter().map(|name| format!("{name}: /secret\r\n")).collect();
+    let lines: String = names
+        .iter()
+        .map(|name| format!("{name}: /secret\r\n"))
+        .collect();
     for way in Way::ALL {
         allowed(
             rig,
@@ -258,7 +277,8 @@ fn content_of_any_method_is_framed_anew(rig: &Rig) {
                 } else {
                     (format!("Content-Length: {}", inner.len()), inner.to_owned())
                 };
-                let template = format!("{method} {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\n{framing}\r\n\r\n{body}");
+                let template =
+                    format!("{method} {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\n{framing}\r\n\r\n{body}");
                 let mut wire = rig.open(way, OTHER);
                 wire.send(&rig.fill(way, OTHER, &template));
                 let head = wire.line(b"\r\n\r\n").unwrap_or_default();
@@ -274,7 +294,8 @@ fn content_of_any_method_is_framed_anew(rig: &Rig) {
                     (1, inner.as_bytes()),
                     "{way:?} {method} {chunked}"
                 );
-                let framings = seen[0].all("content-length").len() + seen[0].all("transfer-encoding").len();
+                let framings =
+                    seen[0].all("content-length").len() + seen[0].all("transfer-encoding").len();
                 assert_eq!(framings, 1, "{way:?} {method}: {seen:?}");
             }
         }

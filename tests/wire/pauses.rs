@@ -1,5 +1,5 @@
-//! Group I: no pause in the midst of an echo, whoever brought it about, shows a part of the secret; and what is no echo does
-//! not wait.
+//! Group I: no pause in the midst of an echo, whoever brought it about, shows a part of the secret;
+//! and what is no echo does not wait.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,11 @@ fn a_pause_inside_an_echo_shows_no_part_of_it(rig: &Rig) {
                 for cut in cuts(&text) {
                     let (one, two) = text.split_at(cut);
                     let two = format!("{two}\n");
-                    pieces.extend([chunk(one.as_bytes()), Step::Pause(pause), chunk(two.as_bytes())]);
+                    pieces.extend([
+                        chunk(one.as_bytes()),
+                        Step::Pause(pause),
+                        chunk(two.as_bytes()),
+                    ]);
                 }
             }
             chunked("Content-Type: text/plain\r\n", pieces)
@@ -82,7 +86,11 @@ fn a_pause_behind_a_content_coding_shows_no_part(rig: &Rig) {
         });
         for way in Way::SECURE {
             let answer = ask(rig, way, "/pause/coded");
-            assert_eq!(answer.text(), rig.phantom(way, "bearer"), "{way:?} {coding}");
+            assert_eq!(
+                answer.text(),
+                rig.phantom(way, "bearer"),
+                "{way:?} {coding}"
+            );
         }
     }
 }
@@ -105,13 +113,17 @@ fn a_pause_of_an_http2_origin_shows_no_part(rig: &Rig) {
     }
 }
 
-/// I05: the client stops the origin by flow control, in the midst of an echo, and what it then takes comes 100 ms later.
+/// I05: the client stops the origin by flow control, in the midst of an echo, and what it then
+/// takes comes 100 ms later.
 fn a_client_that_does_not_read_cannot_make_an_echo_come_in_parts(rig: &Rig) {
     const ECHOES: usize = 60_000;
     let content = |secret: &str| format!("{secret}\n").repeat(ECHOES).into_bytes();
     rig.origins.on("/stalled", move |seen| {
         let content = content(&got(seen)[0]);
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", content.len());
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
+            content.len()
+        );
         vec![Step::Bytes(head.into_bytes()), Step::Far(content, 100)]
     });
     rig.origins.on2("/stalled", move |seen| Answer {
@@ -183,7 +195,11 @@ fn a_pause_in_a_websocket_shows_no_part(rig: &Rig) {
             &[0x80, (phantom.len() - 22) as u8],
             &phantom[22..],
         ];
-        assert_eq!(websocket(rig, way, "/pause/ws"), expected.concat(), "{way:?}");
+        assert_eq!(
+            websocket(rig, way, "/pause/ws"),
+            expected.concat(),
+            "{way:?}"
+        );
     }
 }
 
@@ -198,11 +214,16 @@ fn what_a_broken_websocket_held_back_stays_back(rig: &Rig) {
         ]
     });
     for way in Way::SECURE {
-        assert_eq!(websocket(rig, way, "/broken/ws"), b"\x81\x64it is: ", "{way:?}");
+        assert_eq!(
+            websocket(rig, way, "/broken/ws"),
+            b"\x81\x64it is: ",
+            "{way:?}"
+        );
     }
 }
 
-/// I05: events, JSON and messages with their length come at once; only a text that a letter ends waits for what follows it.
+/// I05: events, JSON and messages with their length come at once; only a text that a letter ends
+/// waits for what follows it.
 fn what_cannot_begin_an_echo_waits_for_nothing(rig: &Rig) {
     const SILENCE: Duration = Duration::from_millis(1500);
     let cases: [(&str, &str, &[u8], bool); 5] = [

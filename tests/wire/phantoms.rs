@@ -43,9 +43,17 @@ fn each_place_gets_its_secret(rig: &Rig) {
         );
         allowed(rig, way, GOOD, &get("X-Api-Key: {PH:xkey}"));
         assert_eq!(rig.seen()[0].all("x-api-key"), [rig.secret("xkey")]);
-        allowed(rig, way, GOOD, &get(&format!("Authorization: Basic {basic}")));
+        allowed(
+            rig,
+            way,
+            GOOD,
+            &get(&format!("Authorization: Basic {basic}")),
+        );
         let expected = STANDARD.encode(format!("user:{}", rig.secret("basic")));
-        assert_eq!(rig.seen()[0].all("authorization"), [format!("Basic {expected}")]);
+        assert_eq!(
+            rig.seen()[0].all("authorization"),
+            [format!("Basic {expected}")]
+        );
         allowed(rig, way, GOOD, &get("Cookie: a=b; sid={PH:cookie}; c=d"));
         assert_eq!(
             rig.seen()[0].all("cookie"),
@@ -58,7 +66,13 @@ fn each_place_gets_its_secret(rig: &Rig) {
             &format!("GET /x?a=b&key={key}&c=d HTTP/1.1\r\nHost: {{H}}\r\n\r\n"),
         );
         let target = rig.seen()[0].target.clone();
-        let value = target.split("key=").nth(1).unwrap().split('&').next().unwrap();
+        let value = target
+            .split("key=")
+            .nth(1)
+            .unwrap()
+            .split('&')
+            .next()
+            .unwrap();
         let decoded = percent_encoding::percent_decode_str(value)
             .decode_utf8()
             .unwrap()
@@ -117,7 +131,10 @@ fn a_phantom_goes_only_to_the_hosts_of_its_credential(rig: &Rig) {
         rig.record(way);
         assert_eq!(
             (answer.status, rig.seen()[0].all("authorization")),
-            (200, vec![format!("Bearer {}", rig.secret("other")).as_str()])
+            (
+                200,
+                vec![format!("Bearer {}", rig.secret("other")).as_str()]
+            )
         );
     }
     // X never sees a phantom either: the host is denied first.
@@ -182,8 +199,12 @@ fn a_disguised_phantom_is_never_swapped(rig: &Rig) {
                 let answer = rig.ask(way, GOOD, &template);
                 let record = rig.record(way);
                 let refused = answer.status == 403;
-                // Whatever is not recognised goes on as inert bytes; the count of canaries at E shows that nothing was swapped.
-                assert!(refused || answer.status == 200, "{way:?} {disguise} {record}");
+                // Whatever is not recognised goes on as inert bytes; the count of canaries at E
+                // shows that nothing was swapped.
+                assert!(
+                    refused || answer.status == 200,
+                    "{way:?} {disguise} {record}"
+                );
                 assert!(record["lent"].is_null(), "{way:?} {disguise} {record}");
             }
         }
@@ -220,17 +241,32 @@ fn basic_credentials_are_read_strictly(rig: &Rig) {
                 format!("Basic {}", STANDARD_NO_PAD.encode(format!("us:{phantom}"))),
                 false,
             ),
-            (format!("Basic {}", encode(format!("{phantom}:user"))), false),
-            (format!("Basic {}", encode(format!("{phantom}:{phantom}"))), false),
+            (
+                format!("Basic {}", encode(format!("{phantom}:user"))),
+                false,
+            ),
+            (
+                format!("Basic {}", encode(format!("{phantom}:{phantom}"))),
+                false,
+            ),
             (format!("Basic {}", encode(phantom.clone())), false),
-            (format!("Basic {}", encode(format!("user:{phantom}x"))), false),
-            (format!("Basic {}", encode(format!("user:{phantom}\n"))), false),
+            (
+                format!("Basic {}", encode(format!("user:{phantom}x"))),
+                false,
+            ),
+            (
+                format!("Basic {}", encode(format!("user:{phantom}\n"))),
+                false,
+            ),
             (
                 format!("Basic {}", encode(encode(format!("user:{phantom}")))),
                 false,
             ),
             (format!("Basic user:{phantom}"), false),
-            (format!("Basic {}=", encode(format!("user:{phantom}"))), false),
+            (
+                format!("Basic {}=", encode(format!("user:{phantom}"))),
+                false,
+            ),
         ] {
             let answer = rig.ask(way, GOOD, &get(&format!("Authorization: {value}")));
             let record = rig.record(way);
@@ -258,7 +294,10 @@ fn a_phantom_is_swapped_once(rig: &Rig) {
         ] {
             let answer = rig.ask(way, GOOD, &template);
             let record = rig.record(way);
-            assert!([400, 403].contains(&answer.status), "{way:?} {template} {record}");
+            assert!(
+                [400, 403].contains(&answer.status),
+                "{way:?} {template} {record}"
+            );
         }
         assert!(rig.seen().is_empty());
     }
@@ -306,9 +345,16 @@ fn a_phantom_in_a_name_is_refused(rig: &Rig) {
             (403, Some("phantom_position")),
             "{way:?}"
         );
-        let answer = rig.ask(way, GOOD, "GET /x HTTP/1.1\r\nHost: {PH:bearer}.rig.test\r\n\r\n");
+        let answer = rig.ask(
+            way,
+            GOOD,
+            "GET /x HTTP/1.1\r\nHost: {PH:bearer}.rig.test\r\n\r\n",
+        );
         rig.record(way);
-        assert!([400, 403, 421].contains(&answer.status), "{way:?} {answer:?}");
+        assert!(
+            [400, 403, 421].contains(&answer.status),
+            "{way:?} {answer:?}"
+        );
         let answer = rig.ask(
             way,
             GOOD,
@@ -360,8 +406,10 @@ fn the_phantoms_of_another_session_are_refused(rig: &Rig) {
         .secure(Some(GOOD), &["http/1.1"])
         .unwrap();
     let mut wire = wire;
-    let answer = wire
-        .ask(format!("GET /x HTTP/1.1\r\nHost: {GOOD}\r\nAuthorization: Bearer {ours}\r\n\r\n").as_bytes());
+    let answer = wire.ask(
+        format!("GET /x HTTP/1.1\r\nHost: {GOOD}\r\nAuthorization: Bearer {ours}\r\n\r\n")
+            .as_bytes(),
+    );
     assert_eq!(answer.reason(), "phantom_foreign_session");
     let record = rig.record(Way::Tls);
     assert_eq!(record["session"], "b");
@@ -391,7 +439,10 @@ fn foreign_credentials_do_not_reach_a_managed_host(rig: &Rig) {
         for fields in [
             "Authorization: Bearer sk-attackers-own-key-000000000000".to_owned(),
             "X-Api-Key: attackers-own-key".to_owned(),
-            format!("Authorization: Basic {}", STANDARD.encode("attacker:password")),
+            format!(
+                "Authorization: Basic {}",
+                STANDARD.encode("attacker:password")
+            ),
             "Cookie: sid=attackers-session".to_owned(),
             "Authorization: Bearer {PH:bearer}\r\nX-Api-Key: attackers-own-key".to_owned(),
             "Authorization: Digest username=\"attacker\"".to_owned(),

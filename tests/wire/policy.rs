@@ -1,4 +1,5 @@
-//! Group M: policies and configuration fail closed, at start, at a reload, and while requests are under way.
+//! Group M: policies and configuration fail closed, at start, at a reload, and while requests are
+//! under way.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -42,7 +43,9 @@ fn hang_up(rig: &Rig) -> bool {
         if new.contains("policies reloaded") {
             return true;
         }
-        if new.contains("the new policies are refused") || new.contains("the policies cannot be read") {
+        if new.contains("the new policies are refused")
+            || new.contains("the policies cannot be read")
+        {
             return false;
         }
         assert!(Instant::now() < until, "no word of the reload: {new}");
@@ -118,7 +121,9 @@ fn a_refused_reload_keeps_what_holds(rig: &Rig) {
         ),
         (
             "has an address as text",
-            format!("{good}forbid(principal, action, resource) when {{ ip(context.host).isLoopback() }};"),
+            format!(
+                "{good}forbid(principal, action, resource) when {{ ip(context.host).isLoopback() }};"
+            ),
         ),
     ] {
         assert!(!reload(rig, &text), "a policy that {what} was taken");
@@ -159,12 +164,20 @@ fn a_refused_reload_keeps_what_holds(rig: &Rig) {
     // No policy at all allows nothing.
     assert!(reload(rig, "") || reload(rig, "// nothing\n"));
     let template = format!("GET http://{OTHER}/x HTTP/1.1\r\nHost: {OTHER}\r\n\r\n");
-    refused(rig, Way::Forward, OTHER, &template, 403, "policy_default_deny");
+    refused(
+        rig,
+        Way::Forward,
+        OTHER,
+        &template,
+        403,
+        "policy_default_deny",
+    );
     assert!(reload(rig, &good));
     rig.seen();
 }
 
-/// M04: two sets of policies take turns while requests run; each record agrees with the generation that it names.
+/// M04: two sets of policies take turns while requests run; each record agrees with the generation
+/// that it names.
 fn every_request_is_judged_under_one_generation(rig: &Rig) {
     let one = format!(
         "{}{}",
@@ -192,8 +205,9 @@ fn every_request_is_judged_under_one_generation(rig: &Rig) {
         for path in ["one", "two"] {
             let stop = &stop;
             scope.spawn(move || {
-                let request =
-                    format!("GET http://mixed.rig.test/{path} HTTP/1.1\r\nHost: mixed.rig.test\r\n\r\n");
+                let request = format!(
+                    "GET http://mixed.rig.test/{path} HTTP/1.1\r\nHost: mixed.rig.test\r\n\r\n"
+                );
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     let mut wire = rig.dial(proxy);
                     for _ in 0..5 {
@@ -225,7 +239,9 @@ fn every_request_is_judged_under_one_generation(rig: &Rig) {
         .unwrap();
     let first_is_one = judged
         .iter()
-        .filter(|record| record["generation"].as_u64() == Some(first) && record["decision"] == "allow")
+        .filter(|record| {
+            record["generation"].as_u64() == Some(first) && record["decision"] == "allow"
+        })
         .all(|record| record["path"] == "/one");
     assert!(first_is_one);
     let mut generations = std::collections::BTreeSet::new();
@@ -275,7 +291,9 @@ fn what_is_under_way_is_cut_when_policy_changes(rig: &Rig) {
     let bearer = format!("Bearer {}", rig.phantom(Way::Tls, "bearer"));
     let open = |request: &str| {
         let mut wire = rig.open(Way::Connect, GOOD);
-        wire.send(format!("{request} HTTP/1.1\r\nHost: {GOOD}\r\nAuthorization: {bearer}\r\n").as_bytes());
+        wire.send(
+            format!("{request} HTTP/1.1\r\nHost: {GOOD}\r\nAuthorization: {bearer}\r\n").as_bytes(),
+        );
         wire
     };
     let mut events = open("GET /events");
@@ -314,7 +332,10 @@ fn what_is_under_way_is_cut_when_policy_changes(rig: &Rig) {
         assert!(over);
     }
     let answer = upload.response();
-    assert!(answer.status == 0 || answer.reason() == "revoked", "{answer:?}");
+    assert!(
+        answer.status == 0 || answer.reason() == "revoked",
+        "{answer:?}"
+    );
     let fate = frames.fate(1);
     assert!(
         fate.reset.is_some() || String::from_utf8_lossy(&fate.body).contains("revoked"),
@@ -325,7 +346,8 @@ fn what_is_under_way_is_cut_when_policy_changes(rig: &Rig) {
         "{:?}",
         started.elapsed()
     );
-    // What comes later on those connections is nothing, and a new one is judged by the new policies.
+    // What comes later on those connections is nothing, and a new one is judged by the new
+    // policies.
     upload.send(b"5\r\nagain\r\n0\r\n\r\n");
     frames.frame(DATA, END_STREAM, 1, b"again");
     assert_eq!(
@@ -359,7 +381,8 @@ fn the_sandbox_cannot_reload(rig: &Rig) {
             "/metrics",
             "/debug/pprof",
         ] {
-            let template = format!("POST {path} HTTP/1.1\r\nHost: {{H}}\r\nContent-Length: 0\r\n\r\n");
+            let template =
+                format!("POST {path} HTTP/1.1\r\nHost: {{H}}\r\nContent-Length: 0\r\n\r\n");
             let answer = rig.ask(way, OTHER, &template);
             let expected = if path.starts_with("/admin") { 403 } else { 200 };
             assert_eq!(answer.status, expected, "{way:?} {path}");
@@ -368,14 +391,19 @@ fn the_sandbox_cannot_reload(rig: &Rig) {
     }
     for path in ["/", "/metrics", "/reload", "/status"] {
         let mut wire = rig.dial(rig.ports.proxy);
-        let answer = wire.ask(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", rig.ports.proxy).as_bytes());
-        assert_eq!((answer.status, answer.reason().as_str()), (400, "target_form"));
+        let answer = wire
+            .ask(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", rig.ports.proxy).as_bytes());
+        assert_eq!(
+            (answer.status, answer.reason().as_str()),
+            (400, "target_form")
+        );
         rig.record(Way::Forward);
     }
     rig.seen();
 }
 
-/// Starts `gateway serve` with a configuration; gives its exit code if it ends by itself, and what it said.
+/// Starts `gateway serve` with a configuration; gives its exit code if it ends by itself, and what
+/// it said.
 fn start(rig: &Rig, config: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let at = rig.dir.path().join("start");
     fs::create_dir_all(&at).unwrap();
@@ -458,9 +486,15 @@ fn a_doubtful_configuration_does_not_start(rig: &Rig) {
             "a literal secret",
             credential("\"sk-live-literal-secret-in-the-file\"", ""),
         ),
-        ("an unset variable", credential("\"env:NOT_SET_ANYWHERE\"", "")),
+        (
+            "an unset variable",
+            credential("\"env:NOT_SET_ANYWHERE\"", ""),
+        ),
         ("a missing secret file", credential("\"file:missing\"", "")),
-        ("a secret that anybody may read", credential("\"file:open\"", "")),
+        (
+            "a secret that anybody may read",
+            credential("\"file:open\"", ""),
+        ),
         ("a secret with a line end", credential("\"file:crlf\"", "")),
         ("a secret with a NUL", credential("\"file:nul\"", "")),
         ("an empty secret", credential("\"file:empty\"", "")),
@@ -481,11 +515,19 @@ fn a_doubtful_configuration_does_not_start(rig: &Rig) {
             "a policy that anybody may write",
             format!("{listener}[policy]\nfiles = [\"policy.cedar\", \"anybody.cedar\"]\n"),
         ),
-        ("no listener", "[audit]\npath = \"audit.jsonl\"\n".to_owned()),
-        ("a proxy for everybody", listener.replace("127.0.0.1", "0.0.0.0")),
+        (
+            "no listener",
+            "[audit]\npath = \"audit.jsonl\"\n".to_owned(),
+        ),
+        (
+            "a proxy for everybody",
+            listener.replace("127.0.0.1", "0.0.0.0"),
+        ),
         (
             "a tls listener for everybody",
-            listener.replace("127.0.0.1", "0.0.0.0").replace("proxy", "tls"),
+            listener
+                .replace("127.0.0.1", "0.0.0.0")
+                .replace("proxy", "tls"),
         ),
         (
             "a port that is taken",
@@ -493,7 +535,9 @@ fn a_doubtful_configuration_does_not_start(rig: &Rig) {
         ),
         (
             "an exception for everything",
-            format!("{listener}[[origin]]\nmatch = \"https://good.rig.test\"\naddresses = [\"0.0.0.0/0\"]\n"),
+            format!(
+                "{listener}[[origin]]\nmatch = \"https://good.rig.test\"\naddresses = [\"0.0.0.0/0\"]\n"
+            ),
         ),
         (
             "an exception for metadata",
@@ -513,7 +557,9 @@ fn a_doubtful_configuration_does_not_start(rig: &Rig) {
         ),
         (
             "roots that are none",
-            format!("{listener}[[origin]]\nmatch = \"https://good.rig.test\"\nroots = [\"good\"]\n"),
+            format!(
+                "{listener}[[origin]]\nmatch = \"https://good.rig.test\"\nroots = [\"good\"]\n"
+            ),
         ),
         (
             "an audit log nowhere",
@@ -526,7 +572,10 @@ fn a_doubtful_configuration_does_not_start(rig: &Rig) {
         ("no TOML", "[[listener\n".to_owned()),
     ] {
         let (code, said) = start(rig, &config, &[]);
-        assert!(code.is_some_and(|code| code != 0), "{what} was taken: {said}");
+        assert!(
+            code.is_some_and(|code| code != 0),
+            "{what} was taken: {said}"
+        );
         assert!(!said.contains("panicked"), "{what}: {said}");
         let literal = Canary::new("literal", "sk-live-literal-secret-in-the-file");
         let leaks = crate::rig::canary::seen(&[literal], said.as_bytes());
@@ -537,8 +586,9 @@ fn a_doubtful_configuration_does_not_start(rig: &Rig) {
     }
 }
 
-/// C10, K08: proxies and key logs of the environment are not for the gateway. The rig's own gateways run without them, so that this one
-/// shows the difference by X, which is both proxies at once.
+/// C10, K08: proxies and key logs of the environment are not for the gateway. The rig's own
+/// gateways run without them, so that this one shows the difference by X, which is both proxies at
+/// once.
 fn the_environment_does_not_reroute(rig: &Rig) {
     let x = format!("http://{}", rig.origins.x);
     let keys = rig.dir.path().join("start/keys.log");
@@ -578,7 +628,10 @@ fn the_environment_does_not_reroute(rig: &Rig) {
         assert!(Instant::now() < until, "it did not start");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let mut wire = rig.dial(address).secure(Some(OTHER), &["http/1.1"]).unwrap();
+    let mut wire = rig
+        .dial(address)
+        .secure(Some(OTHER), &["http/1.1"])
+        .unwrap();
     let answer = wire.ask(format!("GET /x HTTP/1.1\r\nHost: {OTHER}\r\n\r\n").as_bytes());
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,4 +1,5 @@
-//! Group J: how far a signing credential reaches, whatever content, fields and unsigned requests say (threats J05, J06).
+//! Group J: how far a signing credential reaches, whatever content, fields and unsigned requests
+//! say (threats J05, J06).
 
 use crate::rig::canary::percent;
 use crate::rig::frames::{DATA, END_STREAM};
@@ -27,7 +28,10 @@ const CANONICAL: &str = "79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7
 /// The same request over HTTP/2; expects the refusal.
 fn refused_over_http2(rig: &Rig, way: Way, host: &str, bytes: &[u8], reason: &str) {
     let end = memchr::memmem::find(bytes, b"\r\n\r\n").unwrap();
-    let (head, body) = (std::str::from_utf8(&bytes[..end]).unwrap(), &bytes[end + 4..]);
+    let (head, body) = (
+        std::str::from_utf8(&bytes[..end]).unwrap(),
+        &bytes[end + 4..],
+    );
     let mut lines = head.split("\r\n");
     let mut words = lines.next().unwrap().split(' ');
     let (method, path) = (words.next().unwrap(), words.next().unwrap());
@@ -42,7 +46,11 @@ fn refused_over_http2(rig: &Rig, way: Way, host: &str, bytes: &[u8], reason: &st
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .filter(|(name, _)| name != "host")
         .collect();
-    fields.extend(names.iter().map(|(name, value)| (name.as_str(), value.clone())));
+    fields.extend(
+        names
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.clone())),
+    );
     let fields: Vec<(&str, &str)> = fields
         .iter()
         .map(|(name, value)| (*name, value.as_str()))
@@ -54,12 +62,21 @@ fn refused_over_http2(rig: &Rig, way: Way, host: &str, bytes: &[u8], reason: &st
     }
     let fate = frames.fate(1);
     let record = rig.record(way);
-    assert!(fate.answered && record["reason"] == reason, "{way:?}: {record}");
+    assert!(
+        fate.answered && record["reason"] == reason,
+        "{way:?}: {record}"
+    );
     assert!(rig.seen().is_empty(), "E got something over HTTP/2");
 }
 
 /// Refused on every way with TLS, over both protocols.
-fn refused_everywhere(rig: &Rig, host: &str, bytes: impl Fn(Way) -> Vec<u8>, status: u16, reason: &str) {
+fn refused_everywhere(
+    rig: &Rig,
+    host: &str,
+    bytes: impl Fn(Way) -> Vec<u8>,
+    status: u16,
+    reason: &str,
+) {
     for way in Way::SECURE {
         refused(rig, way, host, &bytes(way), status, reason);
         refused_over_http2(rig, way, host, &bytes(way), reason);
@@ -102,7 +119,14 @@ fn nothing_is_asked_of_a_signing_host_without_the_sessions_key(rig: &Rig) {
             403,
             "sigv4_absent",
         ),
-        ("theirs.s3.amazonaws.com", "GET", "/key", "", 403, "sigv4_absent"),
+        (
+            "theirs.s3.amazonaws.com",
+            "GET",
+            "/key",
+            "",
+            403,
+            "sigv4_absent",
+        ),
         (
             "theirs.s3-accelerate.amazonaws.com",
             "GET",
@@ -229,7 +253,13 @@ fn nothing_is_asked_of_a_signing_host_without_the_sessions_key(rig: &Rig) {
         (S3, "GET", "/bucket/key", "", 403, "sigv4_absent"),
         ("bucket.s3.rig.test", "GET", "/key", "", 403, "sigv4_absent"),
     ] {
-        refused_everywhere(rig, host, |_| line(method, host, target, fields), status, reason);
+        refused_everywhere(
+            rig,
+            host,
+            |_| line(method, host, target, fields),
+            status,
+            reason,
+        );
     }
     for (host, path) in [
         (OBJECTS, "/theirs/key"),
@@ -255,12 +285,22 @@ fn a_named_origin_takes_what_is_not_signed(rig: &Rig) {
         let bytes = format!("GET /key HTTP/1.1\r\nHost: {PUBLIC}\r\n\r\n");
         let answer = send(rig, way, PUBLIC, bytes.as_bytes());
         let record = rig.record(way);
-        assert_eq!((answer.status, record["lent"].is_null()), (200, true), "{record}");
+        assert_eq!(
+            (answer.status, record["lent"].is_null()),
+            (200, true),
+            "{record}"
+        );
         assert_eq!(rig.seen().len(), 1);
     }
 }
 
-fn at(host: &'static str, method: &'static str, target: &str, kind: &str, body: &str) -> (&'static str, Ask) {
+fn at(
+    host: &'static str,
+    method: &'static str,
+    target: &str,
+    kind: &str,
+    body: &str,
+) -> (&'static str, Ask) {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let service = host.split('.').next().unwrap();
     let store = service == "s3";
@@ -279,7 +319,9 @@ fn at(host: &'static str, method: &'static str, target: &str, kind: &str, body: 
         },
         body: body.as_bytes().to_vec(),
         payload: store.then(|| hash(body.as_bytes())),
-        fields: fields.map(|(name, kind)| (name.into(), kind.into())).collect(),
+        fields: fields
+            .map(|(name, kind)| (name.into(), kind.into()))
+            .collect(),
         ..Ask::default()
     };
     (host, ask)
@@ -327,7 +369,9 @@ fn sharing(account: &str, grantee: &str) -> Vec<(&'static str, Ask)> {
             "POST",
             "/2015-03-31/functions/f/policy",
             "application/json",
-            &format!(r#"{{"StatementId":"s","Action":"lambda:InvokeFunction","Principal":"{account}"}}"#),
+            &format!(
+                r#"{{"StatementId":"s","Action":"lambda:InvokeFunction","Principal":"{account}"}}"#
+            ),
         ),
         at(
             "ec2.eu-central-1.amazonaws.com",
@@ -369,15 +413,18 @@ fn sharing(account: &str, grantee: &str) -> Vec<(&'static str, Ask)> {
             "POST",
             "/",
             FORM,
-            &format!("Action=UpdateAssumeRolePolicy&Version=2010-05-08&RoleName=r&PolicyDocument={escaped}"),
+            &format!(
+                "Action=UpdateAssumeRolePolicy&Version=2010-05-08&RoleName=r&PolicyDocument={escaped}"
+            ),
         ),
     ]
 }
 
 /// H3.
 fn content_that_names_a_stranger_is_not_signed(rig: &Rig) {
-    let grantee =
-        format!("<Grant><Grantee><ID>{CANONICAL}</ID></Grantee><Permission>READ</Permission></Grant>");
+    let grantee = format!(
+        "<Grant><Grantee><ID>{CANONICAL}</ID></Grantee><Permission>READ</Permission></Grant>"
+    );
     for (host, ask) in sharing(STRANGER, &grantee) {
         refused_everywhere(
             rig,
@@ -415,7 +462,10 @@ fn content_that_lets_everybody_in_is_not_signed(rig: &Rig) {
         at("ec2.eu-central-1.amazonaws.com", "POST", "/", FORM, &body)
     };
     let mut public = at(OBJECTS, "PUT", "/bucket/key", "", "x");
-    public.1.fields.push(("x-amz-acl".into(), "public-read".into()));
+    public
+        .1
+        .fields
+        .push(("x-amz-acl".into(), "public-read".into()));
     let block = "<PublicAccessBlockConfiguration><BlockPublicAcls>false</BlockPublicAcls></PublicAccessBlockConfiguration>";
     for (host, ask) in [
         at(OBJECTS, "PUT", "/bucket?policy", "", open),
@@ -448,7 +498,10 @@ fn content_that_lets_everybody_in_is_not_signed(rig: &Rig) {
         calling(
             "kms.eu-central-1.amazonaws.com",
             "TrentService.PutKeyPolicy",
-            &format!(r#"{{"KeyId":"k","Policy":"{}"}}"#, open.replace('"', "\\\"")),
+            &format!(
+                r#"{{"KeyId":"k","Policy":"{}"}}"#,
+                open.replace('"', "\\\"")
+            ),
         ),
     ] {
         refused_everywhere(
@@ -508,7 +561,8 @@ fn a_field_that_widens_needs_an_action_of_its_own(rig: &Rig) {
         let in_query = put(&[], &format!("{name}={escaped}"));
         let bytes = |way| {
             let target = in_query.presign(OBJECTS, &rig.key(way, "writer"), 60);
-            format!("PUT {target} HTTP/1.1\r\nHost: {OBJECTS}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+            format!("PUT {target} HTTP/1.1\r\nHost: {OBJECTS}\r\nContent-Length: 0\r\n\r\n")
+                .into_bytes()
         };
         refused_everywhere(rig, OBJECTS, bytes, 403, "sigv4_action");
     }
@@ -527,7 +581,10 @@ fn a_field_that_widens_needs_an_action_of_its_own(rig: &Rig) {
             OBJECTS,
             "writer",
             &put(
-                &[("x-amz-storage-class", "STANDARD"), ("x-amz-meta-note", "a")],
+                &[
+                    ("x-amz-storage-class", "STANDARD"),
+                    ("x-amz-meta-note", "a"),
+                ],
                 "",
             ),
         );
@@ -562,11 +619,20 @@ fn policy_is_told_all_that_is_asked_for(rig: &Rig) {
             let by_policy = record["reason"]
                 .as_str()
                 .is_some_and(|reason| reason.starts_with("policy_"));
-            assert!(answer.status == 403 && by_policy, "{way:?}: {answer:?} {record}");
+            assert!(
+                answer.status == 403 && by_policy,
+                "{way:?}: {answer:?} {record}"
+            );
             assert!(rig.seen().is_empty());
         }
     }
-    through(rig, Way::Connect, OBJECTS, "granted", &put(&[], "/bucket/key"));
+    through(
+        rig,
+        Way::Connect,
+        OBJECTS,
+        "granted",
+        &put(&[], "/bucket/key"),
+    );
 }
 
 /// M13: `tenant` has a prefix of a bucket in a store of the operator's own.
@@ -647,7 +713,12 @@ fn a_bucket_is_the_keys_accounts_where_none_is_named(rig: &Rig) {
             fields: vec![("x-amz-account-id".into(), ACCOUNT.into())],
             ..Ask::default()
         };
-        let answer = send(rig, way, &host, &grant.write(&host, &rig.key(way, "granted"), ""));
+        let answer = send(
+            rig,
+            way,
+            &host,
+            &grant.write(&host, &rig.key(way, "granted"), ""),
+        );
         rig.record(way);
         judged_of(rig, "granted");
         let text = answer.text();

@@ -13,7 +13,8 @@ rows![
     an_answer_that_is_no_websocket_opens_no_stream,
 ];
 
-const LENDING: &str = "GET {T}/x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
+const LENDING: &str =
+    "GET {T}/x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
 
 /// H03, I03: the loan was earlier; the request that reads the echo carries no phantom.
 fn a_stored_secret_is_found_in_a_later_answer_whatever_is_asked_for(rig: &Rig) {
@@ -22,7 +23,10 @@ fn a_stored_secret_is_found_in_a_later_answer_whatever_is_asked_for(rig: &Rig) {
         let asked = [seen.all("range"), seen.all("accept-encoding")]
             .concat()
             .join(" ");
-        assert!(!asked.contains("bytes") && !asked.contains("private"), "{asked}");
+        assert!(
+            !asked.contains("bytes") && !asked.contains("private"),
+            "{asked}"
+        );
         ok("", secret.as_bytes())
     });
     rig.origins.on("/strange", |_| {
@@ -50,7 +54,8 @@ fn a_stored_secret_is_found_in_a_later_answer_whatever_is_asked_for(rig: &Rig) {
     }
 }
 
-/// Whoever has an origin send beginnings of a secret must not learn which of them are right: not by their end, nor by time.
+/// Whoever has an origin send beginnings of a secret must not learn which of them are right: not by
+/// their end, nor by time.
 fn a_guess_at_a_secret_comes_back_as_it_was_sent(rig: &Rig) {
     let secret = rig.secret("bearer").to_owned();
     for way in [Way::Connect, Way::Transparent] {

@@ -1,4 +1,5 @@
-//! What one session can hold and use up: memory for decoding, room in the audit log. Another is served all the while.
+//! What one session can hold and use up: memory for decoding, room in the audit log. Another is
+//! served all the while.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,8 +20,8 @@ rows![
 
 /// 24 MiB of one letter: brotli with a window of 16 MiB.
 const BROTLI: &[u8] = &[
-    0xcf, 0xff, 0xff, 0x7f, 0x00, 0x24, 0xc2, 0xe2, 0xb1, 0x40, 0x72, 0xef, 0xff, 0x3f, 0xff, 0xff, 0x0f,
-    0x80, 0x04, 0x40, 0x1c, 0x16, 0x80, 0xee, 0xfd, 0x1f,
+    0xcf, 0xff, 0xff, 0x7f, 0x00, 0x24, 0xc2, 0xe2, 0xb1, 0x40, 0x72, 0xef, 0xff, 0x3f, 0xff, 0xff,
+    0x0f, 0x80, 0x04, 0x40, 0x1c, 0x16, 0x80, 0xee, 0xfd, 0x1f,
 ];
 
 /// 24 MiB of one letter: zstd with a window of 8 MiB, a block for each 128 KiB.
@@ -53,8 +54,9 @@ fn gzip() -> Vec<u8> {
     output.written().repeat(24)
 }
 
-/// P05: the origin sends what it likes, whatever it was asked for. The way by capture is not among these: the relay inside the sandbox is one
-/// stream for all of its connections, on which an answer that nobody reads stops the others.
+/// P05: the origin sends what it likes, whatever it was asked for. The way by capture is not among
+/// these: the relay inside the sandbox is one stream for all of its connections, on which an answer
+/// that nobody reads stops the others.
 fn answers_that_nobody_reads_take_no_more_memory_than_their_share(rig: &Rig) {
     for (path, coding, content) in [
         ("/coded/gzip", "gzip", gzip()),
@@ -118,7 +120,8 @@ fn answers_that_nobody_reads_take_no_more_memory_than_their_share(rig: &Rig) {
     }
 }
 
-/// A client that asks for codings is answered all the same: an origin that does as it is asked is never refused.
+/// A client that asks for codings is answered all the same: an origin that does as it is asked is
+/// never refused.
 fn where_the_share_is_used_up_an_answer_is_asked_for_without_a_coding(rig: &Rig) {
     rig.origins.on("/honest", |seen| {
         let asked = seen.all("accept-encoding").join(", ");
@@ -153,7 +156,9 @@ fn where_the_share_is_used_up_an_answer_is_asked_for_without_a_coding(rig: &Rig)
         held.push(wire);
     }
     for seen in rig.seen() {
-        *codings.entry(seen.all("accept-encoding").join(", ")).or_default() += 1;
+        *codings
+            .entry(seen.all("accept-encoding").join(", "))
+            .or_default() += 1;
     }
     println!("asked for {codings:?}");
     assert_eq!(codings.get("gzip, zstd"), Some(&7), "{codings:?}");
@@ -165,7 +170,10 @@ fn where_the_share_is_used_up_an_answer_is_asked_for_without_a_coding(rig: &Rig)
 }
 
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 /// P06, Q: one connection hammers; the log grows by the session's share, and says what it left out.
@@ -189,7 +197,8 @@ fn a_session_that_fills_the_audit_log_is_slowed_down_and_another_goes_on(rig: &R
         stream.write_all(request.as_bytes()).unwrap();
         let mut wire = Vec::new();
         let mut piece = [0; 4096];
-        // Answers are short: the head and all of the content come before the next request is written.
+        // Answers are short: the head and all of the content come before the next request is
+        // written.
         loop {
             let count = stream.read(&mut piece).unwrap();
             assert!(count > 0, "the connection stays open");

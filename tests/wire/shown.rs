@@ -45,7 +45,8 @@ fn drawn<'s>(secret: &'s str, phantom: &str) -> &'s str {
     &secret[same..]
 }
 
-/// I05: the first request to the origin carries nothing, and an earlier run has shown it the secret.
+/// I05: the first request to the origin carries nothing, and an earlier run has shown it the
+/// secret.
 fn an_echo_that_was_stored_before_any_loan_is_found(rig: &Rig) {
     let secret = rig.secret("other").to_owned();
     rig.origins.on("/stored", move |_| {
@@ -56,7 +57,10 @@ fn an_echo_that_was_stored_before_any_loan_is_found(rig: &Rig) {
         let request = "GET /stored HTTP/1.1\r\nHost: {H}\r\nTE: trailers\r\nConnection: TE\r\nRange: bytes=0-9\r\nAccept-Encoding: rot13\r\n\r\n";
         let answer = rig.ask(way, SECOND, request);
         let record = rig.record(way);
-        assert!(record["lent"].as_array().is_none_or(Vec::is_empty), "{record}");
+        assert!(
+            record["lent"].as_array().is_none_or(Vec::is_empty),
+            "{record}"
+        );
         let phantom = rig.phantom(way, "other");
         assert_eq!(
             (answer.text().as_str(), answer.field("x-echo")),
@@ -122,8 +126,10 @@ fn an_echo_that_is_cut_at_an_end_shows_nothing(rig: &Rig) {
             let content = all(&got(seen)[0]);
             let last = content[usize::from(seen.target.ends_with("one"))].clone();
             let mut steps = vec![Step::Bytes(
-                format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n")
-                    .into_bytes(),
+                format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"
+                )
+                .into_bytes(),
             )];
             for piece in content.into_iter().chain([last]) {
                 steps.push(Step::Bytes(
@@ -145,7 +151,8 @@ fn an_echo_that_is_cut_at_an_end_shows_nothing(rig: &Rig) {
                 let answer = match host {
                     GOOD => ask(rig, way, "/cut"),
                     host => {
-                        let answer = rig.ask(way, host, &super::echoes::ASK.replace("/x ", "/cut "));
+                        let answer =
+                            rig.ask(way, host, &super::echoes::ASK.replace("/x ", "/cut "));
                         rig.record(way);
                         answer
                     }
@@ -173,7 +180,11 @@ fn an_echo_that_is_cut_in_a_websocket_shows_nothing(rig: &Rig) {
     for way in Way::SECURE {
         let template = "GET /cut/ws HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
         let mut wire = rig.open(way, GOOD);
-        assert_eq!(wire.ask(&rig.fill(way, GOOD, template)).status, 101, "{way:?}");
+        assert_eq!(
+            wire.ask(&rig.fill(way, GOOD, template)).status,
+            101,
+            "{way:?}"
+        );
         rig.record(way);
         let (rest, _) = wire.rest();
         let text = String::from_utf8_lossy(&rest).into_owned();
@@ -208,7 +219,10 @@ fn an_echo_of_which_a_stream_breaks_off_shows_nothing(rig: &Rig) {
         for way in Way::SECURE {
             let answer = ask(rig, way, path);
             let secret = drawn(rig.secret("bearer"), rig.phantom(way, "bearer"));
-            assert!(letters_in_a_row(secret, &answer.text()) < 6, "{way:?} {path}");
+            assert!(
+                letters_in_a_row(secret, &answer.text()) < 6,
+                "{way:?} {path}"
+            );
         }
     }
 }
@@ -269,7 +283,8 @@ fn a_signature_that_was_made_is_no_answer(rig: &Rig) {
                 .map(str::to_owned);
             let signature = target.or(signed).unwrap();
             *made.lock().unwrap() = signature.clone();
-            let content = format!("<Error><SignatureProvided>{signature}</SignatureProvided></Error>");
+            let content =
+                format!("<Error><SignatureProvided>{signature}</SignatureProvided></Error>");
             let head = format!(
                 "HTTP/1.1 403 Forbidden\r\nX-Mac: {signature}\r\nContent-Length: {}\r\n\r\n",
                 content.len()
@@ -359,7 +374,11 @@ fn what_was_minted_is_shown_by_no_answer_that_fails(rig: &Rig) {
         let real = new_key(rig);
         let (ours, _) = assumed(rig, way, &real, &until(3600));
         let written = |key: &crate::rig::sigv4::Key| {
-            format!("<Error>{} {}</Error>", key.id, key.token.as_deref().unwrap())
+            format!(
+                "<Error>{} {}</Error>",
+                key.id,
+                key.token.as_deref().unwrap()
+            )
         };
         let content = written(&real);
         rig.origins.on("/bucket/key", move |_| {
@@ -372,7 +391,11 @@ fn what_was_minted_is_shown_by_no_answer_that_fails(rig: &Rig) {
         let answer = send(rig, way, S3, &put(b"x").write(S3, &ours, ""));
         rig.record(way);
         rig.seen();
-        assert_eq!((answer.status, answer.text()), (400, written(&ours)), "{way:?}");
+        assert_eq!(
+            (answer.status, answer.text()),
+            (400, written(&ours)),
+            "{way:?}"
+        );
         rig.origins.on("/bucket/key", |_| ok("", b""));
     }
 }

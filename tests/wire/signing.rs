@@ -1,4 +1,5 @@
-//! Group J: requests that a credential signs. E verifies with the real key what a client signed with its phantom.
+//! Group J: requests that a credential signs. E verifies with the real key what a client signed
+//! with its phantom.
 
 use crate::rig::canary::{hex, random};
 use crate::rig::origin::{Seen, ok};
@@ -60,7 +61,14 @@ pub fn judged_of(rig: &Rig, name: &str) -> (Seen, Judged) {
 }
 
 /// Sends, and expects a refusal in the service's shape, and that E gets nothing.
-pub fn refused(rig: &Rig, way: Way, host: &str, bytes: &[u8], status: u16, reason: &str) -> Response {
+pub fn refused(
+    rig: &Rig,
+    way: Way,
+    host: &str,
+    bytes: &[u8],
+    status: u16,
+    reason: &str,
+) -> Response {
     let answer = send(rig, way, host, bytes);
     let record = rig.record(way);
     assert_eq!(
@@ -70,7 +78,10 @@ pub fn refused(rig: &Rig, way: Way, host: &str, bytes: &[u8], status: u16, reaso
         String::from_utf8_lossy(bytes)
     );
     let text = String::from_utf8_lossy(&answer.body).into_owned();
-    assert!(text.contains(reason) && text.contains("gateway why"), "{text}");
+    assert!(
+        text.contains(reason) && text.contains("gateway why"),
+        "{text}"
+    );
     assert!(rig.seen().is_empty(), "E got something");
     answer
 }
@@ -163,7 +174,12 @@ fn content_is_covered_in_every_way(rig: &Rig) {
             let pieces: [&[u8]; 2] = [&[b'a'; 70_000], b"the rest"];
             let key = rig.key(way, name);
             let (head, seed) = chunked(&pieces).write_with_seed(S3, &key, &before(way, S3));
-            let answer = send(rig, way, S3, &[head, chunks(&pieces, &key.secret, seed)].concat());
+            let answer = send(
+                rig,
+                way,
+                S3,
+                &[head, chunks(&pieces, &key.secret, seed)].concat(),
+            );
             let record = rig.record(way);
             assert_eq!(answer.status, 200, "{answer:?} {record}");
             let (_, judged) = judged_of(rig, name);
@@ -177,7 +193,11 @@ fn content_is_covered_in_every_way(rig: &Rig) {
     ] {
         let way = Way::Connect;
         let ask = Ask {
-            fields: [ask.fields.clone(), vec![("expect".into(), "100-continue".into())]].concat(),
+            fields: [
+                ask.fields.clone(),
+                vec![("expect".into(), "100-continue".into())],
+            ]
+            .concat(),
             unsigned: vec!["expect"],
             ..ask
         };
@@ -287,11 +307,25 @@ fn a_presigned_request_is_signed_anew_and_short_lived(rig: &Rig) {
         ..Ask::default()
     };
     let bytes = line(old.presign(S3, &key, 60));
-    refused(rig, Way::Connect, S3, bytes.as_bytes(), 403, "signature_expired");
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        bytes.as_bytes(),
+        403,
+        "signature_expired",
+    );
     let bytes = line(Ask::default().presign(S3, &key, 604_801));
     refused(rig, Way::Connect, S3, bytes.as_bytes(), 400, "sigv4_expiry");
     let bytes = line(Ask::default().presign(S3, &key, 60)).replace("key?", "other?");
-    refused(rig, Way::Connect, S3, bytes.as_bytes(), 403, "sigv4_mismatch");
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        bytes.as_bytes(),
+        403,
+        "sigv4_mismatch",
+    );
 }
 
 /// J01, J12.
@@ -309,7 +343,10 @@ fn a_signature_for_another_scope_is_refused(rig: &Rig) {
             };
             let bytes = ask.write(S3, &rig.key(way, "aws"), &before(way, S3));
             let answer = refused(rig, way, S3, &bytes, 403, "sigv4_scope");
-            assert!(answer.text().contains("<Code>AccessDenied</Code>"), "{answer:?}");
+            assert!(
+                answer.text().contains("<Code>AccessDenied</Code>"),
+                "{answer:?}"
+            );
         }
     }
     let hostile = Ask {
@@ -342,7 +379,14 @@ fn a_signature_that_covers_too_little_is_refused(rig: &Rig) {
     let bytes = Ask::default().write(S3, &key, "");
     let text = String::from_utf8(bytes).unwrap();
     let more = text.replacen("\r\n", "\r\nx-amz-acl: public-read\r\n", 1);
-    refused(rig, Way::Connect, S3, more.as_bytes(), 403, "sigv4_unsigned");
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        more.as_bytes(),
+        403,
+        "sigv4_unsigned",
+    );
 }
 
 /// J05.
@@ -355,21 +399,58 @@ fn a_signature_that_reads_in_two_ways_is_refused(rig: &Rig) {
         .unwrap();
     let presigned = Ask::default().presign(S3, &key, 60);
     let both = format!("GET {presigned} HTTP/1.1\r\nHost: {S3}\r\n{authorization}\r\n\r\n");
-    refused(rig, Way::Connect, S3, both.as_bytes(), 400, "sigv4_ambiguous");
-    let twice = format!("GET {presigned}&X-Amz-Date=20200101T000000Z HTTP/1.1\r\nHost: {S3}\r\n\r\n");
-    refused(rig, Way::Connect, S3, twice.as_bytes(), 400, "sigv4_ambiguous");
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        both.as_bytes(),
+        400,
+        "sigv4_ambiguous",
+    );
+    let twice =
+        format!("GET {presigned}&X-Amz-Date=20200101T000000Z HTTP/1.1\r\nHost: {S3}\r\n\r\n");
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        twice.as_bytes(),
+        400,
+        "sigv4_ambiguous",
+    );
     let old = format!(
         "GET /bucket/key HTTP/1.1\r\nHost: {S3}\r\nAuthorization: AWS {}:c2ln\r\n\r\n",
         key.id
     );
-    refused(rig, Way::Connect, S3, old.as_bytes(), 403, "sigv4_algorithm");
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        old.as_bytes(),
+        403,
+        "sigv4_algorithm",
+    );
     let form = format!(
         "POST /bucket HTTP/1.1\r\nHost: {S3}\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: 0\r\n\r\n"
     );
-    refused(rig, Way::Connect, S3, form.as_bytes(), 403, "sigv4_post_form");
-    let nested =
-        format!("GET /bucket/key HTTP/1.1\r\nHost: {S3}\r\nAuthorization: Bearer k8s-aws-v1.aHR0cHM\r\n\r\n");
-    refused(rig, Way::Connect, S3, nested.as_bytes(), 403, "sigv4_nested");
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        form.as_bytes(),
+        403,
+        "sigv4_post_form",
+    );
+    let nested = format!(
+        "GET /bucket/key HTTP/1.1\r\nHost: {S3}\r\nAuthorization: Bearer k8s-aws-v1.aHR0cHM\r\n\r\n"
+    );
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        nested.as_bytes(),
+        403,
+        "sigv4_nested",
+    );
 }
 
 /// J09: E sees the gateway's time.
@@ -397,7 +478,10 @@ fn a_signature_of_another_time_is_refused_and_of_nearly_now_is_not(rig: &Rig) {
             crate::rig::sigv4::stamp(-1),
             crate::rig::sigv4::stamp(-2),
         ];
-        assert!(now.contains(&seen.all("x-amz-date")[0].to_owned()), "{seen:?}");
+        assert!(
+            now.contains(&seen.all("x-amz-date")[0].to_owned()),
+            "{seen:?}"
+        );
     }
 }
 
@@ -438,7 +522,14 @@ fn a_signature_of_another_key_is_refused(rig: &Rig) {
         token: None,
     };
     let bytes = Ask::default().write(S3, &theirs, "");
-    refused(rig, Way::Connect, S3, &bytes, 403, "phantom_foreign_session");
+    refused(
+        rig,
+        Way::Connect,
+        S3,
+        &bytes,
+        403,
+        "phantom_foreign_session",
+    );
 }
 
 /// J03.
@@ -446,7 +537,8 @@ fn assume(role: &str) -> Ask {
     Ask {
         method: "POST",
         path: "/".into(),
-        body: format!("Action=AssumeRole&Version=2011-06-15&RoleSessionName=s&RoleArn={role}").into_bytes(),
+        body: format!("Action=AssumeRole&Version=2011-06-15&RoleSessionName=s&RoleArn={role}")
+            .into_bytes(),
         fields: vec![(
             "content-type".into(),
             "application/x-www-form-urlencoded; charset=utf-8".into(),
@@ -460,7 +552,8 @@ fn assume(role: &str) -> Ask {
 /// `2030-01-01T00:00:00Z`, so far off.
 pub fn until(seconds: i64) -> String {
     let at = time::OffsetDateTime::now_utc() + time::Duration::seconds(seconds);
-    at.format(&time::format_description::well_known::Rfc3339).unwrap()
+    at.format(&time::format_description::well_known::Rfc3339)
+        .unwrap()
 }
 
 fn sts_answer(key: &Key, until: &str) -> String {
@@ -495,8 +588,9 @@ pub fn new_key(rig: &Rig) -> Key {
 /// Has `temp` assume a role; gives what the client got.
 pub fn assumed(rig: &Rig, way: Way, real: &Key, until: &str) -> (Key, Response) {
     let answer = sts_answer(real, until);
-    rig.origins
-        .on("/", move |_| ok("Content-Type: text/xml\r\n", answer.as_bytes()));
+    rig.origins.on("/", move |_| {
+        ok("Content-Type: text/xml\r\n", answer.as_bytes())
+    });
     let bytes = assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(way, "temp"), "");
     let answer = send(rig, way, STS, &bytes);
     let record = rig.record(way);
@@ -511,7 +605,8 @@ pub fn assumed(rig: &Rig, way: Way, real: &Key, until: &str) -> (Key, Response) 
     (ours, answer)
 }
 
-/// J03, I07: the client signs with phantoms of what STS gave, and E sees it signed with what STS gave.
+/// J03, I07: the client signs with phantoms of what STS gave, and E sees it signed with what STS
+/// gave.
 fn temporary_credentials_stay_in_the_gateway(rig: &Rig) {
     for way in [Way::Connect, Way::Transparent] {
         let real = new_key(rig);
@@ -540,7 +635,8 @@ fn temporary_credentials_stay_in_the_gateway(rig: &Rig) {
         let seen = rig.seen().remove(0);
         assert_eq!(judge(&seen, &real).unwrap().body, b"by a role");
 
-        // Whatever differs from what was given signs nothing, and the pins are those of the credential that it comes from.
+        // Whatever differs from what was given signs nothing, and the pins are those of the
+        // credential that it comes from.
         let key = |id: &Key, secret: &Key, token: &Option<String>| Key {
             id: id.id.clone(),
             secret: secret.secret.clone(),
@@ -564,10 +660,18 @@ fn temporary_credentials_stay_in_the_gateway(rig: &Rig) {
             body: b"Action=GetSessionToken&Version=2011-06-15".to_vec(),
             ..assume("")
         };
-        refused(rig, way, STS, &session.write(STS, &ours, ""), 403, "sigv4_action");
+        refused(
+            rig,
+            way,
+            STS,
+            &session.write(STS, &ours, ""),
+            403,
+            "sigv4_action",
+        );
         // An echo of what was minted is one of a secret.
         let echo = format!("{} {}", real.secret, real.id);
-        rig.origins.on("/bucket/key", move |_| ok("", echo.as_bytes()));
+        rig.origins
+            .on("/bucket/key", move |_| ok("", echo.as_bytes()));
         let answer = send(rig, way, S3, &Ask::default().write(S3, &ours, ""));
         rig.record(way);
         rig.seen();
@@ -596,7 +700,8 @@ fn temporary_credentials_stay_in_the_gateway(rig: &Rig) {
         "signature_expired",
     );
     // Who is not named for it may not ask.
-    let bytes = assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "aws"), "");
+    let bytes =
+        assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "aws"), "");
     refused(rig, Way::Connect, STS, &bytes, 403, "sigv4_action");
     let unsigned = "POST / HTTP/1.1\r\nHost: {H}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 32\r\n\r\nAction=AssumeRoleWithWebIdentity";
     let answer = rig.ask(Way::Connect, STS, unsigned);
@@ -655,10 +760,20 @@ fn a_session_of_s3_express_stays_in_the_gateway(rig: &Rig) {
     assert_eq!(answer.status, 200, "{answer:?} {record}");
     let seen = rig.seen().remove(0);
     assert_eq!(seen.all("x-amz-s3session-token"), [token.as_str()]);
-    let unnamed = Key { token: None, ..real };
+    let unnamed = Key {
+        token: None,
+        ..real
+    };
     assert_eq!(judge(&seen, &unnamed).unwrap().body, b"fast");
     let bytes = ask(our_token.to_lowercase()).write(EXPRESS, &ours, "");
-    refused(rig, Way::Connect, EXPRESS, &bytes, 403, "foreign_credential");
+    refused(
+        rig,
+        Way::Connect,
+        EXPRESS,
+        &bytes,
+        403,
+        "foreign_credential",
+    );
     rig.origins.on("/bucket", |_| ok("", b""));
 }
 
@@ -683,8 +798,11 @@ fn an_answer_with_credentials_that_cannot_be_read_is_not_given_on(rig: &Rig) {
         ),
     ] {
         rig.origins.on("/", move |_| ok(fields, body.as_bytes()));
-        let bytes =
-            assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "temp"), "");
+        let bytes = assume("arn:aws:iam::123456789012:role/demo").write(
+            STS,
+            &rig.key(Way::Connect, "temp"),
+            "",
+        );
         let answer = send(rig, Way::Connect, STS, &bytes);
         let record = rig.record(Way::Connect);
         assert_eq!(
@@ -693,7 +811,10 @@ fn an_answer_with_credentials_that_cannot_be_read_is_not_given_on(rig: &Rig) {
             "{answer:?} {record}"
         );
         let text = answer.text();
-        assert!(!text.contains(&real.id) && !text.contains(&real.secret), "{text}");
+        assert!(
+            !text.contains(&real.id) && !text.contains(&real.secret),
+            "{text}"
+        );
         rig.seen();
     }
     // An error of the service is the client's to see.
@@ -705,7 +826,11 @@ fn an_answer_with_credentials_that_cannot_be_read_is_not_given_on(rig: &Rig) {
         );
         vec![crate::rig::origin::Step::Bytes(head.into_bytes())]
     });
-    let bytes = assume("arn:aws:iam::123456789012:role/demo").write(STS, &rig.key(Way::Connect, "temp"), "");
+    let bytes = assume("arn:aws:iam::123456789012:role/demo").write(
+        STS,
+        &rig.key(Way::Connect, "temp"),
+        "",
+    );
     let answer = send(rig, Way::Connect, STS, &bytes);
     rig.record(Way::Connect);
     rig.seen();
@@ -723,8 +848,9 @@ fn what_returns_credentials_is_refused(rig: &Rig) {
     let bytes = ask("session").write(S3, &rig.key(Way::Connect, "aws"), "");
     let answer = refused(rig, Way::Connect, S3, &bytes, 403, "sigv4_action");
     assert!(answer.text().contains("CreateSession"), "{answer:?}");
-    // S3 passes over a parameter that it does not know, so one more makes the session no other request. Where sessions are
-    // allowed, one that is not known for a session is not: its answer would not stay here.
+    // S3 passes over a parameter that it does not know, so one more makes the session no other
+    // request. Where sessions are allowed, one that is not known for a session is not: its answer
+    // would not stay here.
     for query in ["session&x=1", "x=1&session=", "sess%69on&x=1", "Session"] {
         for (host, service, credential) in [(S3, "s3", "aws"), (EXPRESS, "s3express", "temp")] {
             let ask = Ask {
@@ -743,7 +869,10 @@ fn an_action_that_is_said_twice_is_refused(rig: &Rig) {
     ask.query = "Action=DeleteTable".into();
     let bytes = ask.write(DB, &rig.key(Way::Connect, "aws"), "");
     let answer = refused(rig, Way::Connect, DB, &bytes, 403, "sigv4_action");
-    assert!(answer.text().contains("AccessDeniedException"), "{answer:?}");
+    assert!(
+        answer.text().contains("AccessDeniedException"),
+        "{answer:?}"
+    );
 }
 
 /// J11, H01 to H05 for what signs.
@@ -767,15 +896,21 @@ fn the_phantoms_of_a_signing_credential_go_nowhere_else(rig: &Rig) {
     }
 }
 
-/// J05: an unsigned request, to an origin that `unsigned` names, is policy's to judge, and nothing is lent to it.
+/// J05: an unsigned request, to an origin that `unsigned` names, is policy's to judge, and nothing
+/// is lent to it.
 fn a_request_without_a_signature_gets_none(rig: &Rig) {
     for way in [Way::Connect, Way::Transparent] {
         // The second has no signature either, only the letters of one.
         for query in ["", "?x=X-Amz-Algorithm=AWS4-HMAC-SHA256"] {
-            let bytes = format!("GET {{T}}/bucket/../public{query} HTTP/1.1\r\nHost: {{H}}\r\n\r\n");
+            let bytes =
+                format!("GET {{T}}/bucket/../public{query} HTTP/1.1\r\nHost: {{H}}\r\n\r\n");
             let answer = rig.ask(way, PUBLIC, &bytes);
             let record = rig.record(way);
-            assert_eq!((answer.status, record["lent"].is_null()), (200, true), "{record}");
+            assert_eq!(
+                (answer.status, record["lent"].is_null()),
+                (200, true),
+                "{record}"
+            );
             let seen = rig.seen().remove(0);
             assert!(seen.all("authorization").is_empty());
             assert_eq!(
@@ -802,7 +937,12 @@ fn a_request_is_signed_by_a_recipe(rig: &Rig) {
     };
     for way in [Way::Connect, Way::Tls, Way::Transparent] {
         let key = rig.key(way, "exchange");
-        let answer = send(rig, way, EXCHANGE, ask(&key, millis(-60_000), "").as_bytes());
+        let answer = send(
+            rig,
+            way,
+            EXCHANGE,
+            ask(&key, millis(-60_000), "").as_bytes(),
+        );
         let record = rig.record(way);
         assert_eq!(
             (answer.status, &record["lent"][0]["place"]),

@@ -3,13 +3,25 @@
 use crate::rig::Rig;
 use crate::rig::way::{Response, Way};
 
-/// Asks, and expects a refusal by reason: in the answer, in the record, and by a closed connection where the request was malformed.
-pub fn refused(rig: &Rig, way: Way, host: &str, template: &str, status: u16, reason: &str) -> Response {
+/// Asks, and expects a refusal by reason: in the answer, in the record, and by a closed connection
+/// where the request was malformed.
+pub fn refused(
+    rig: &Rig,
+    way: Way,
+    host: &str,
+    template: &str,
+    status: u16,
+    reason: &str,
+) -> Response {
     let mut wire = rig.open(way, host);
     let answer = wire.ask(&rig.fill(way, host, template));
     let record = rig.record(way);
     assert_eq!(
-        (answer.status, answer.reason().as_str(), record["reason"].as_str()),
+        (
+            answer.status,
+            answer.reason().as_str(),
+            record["reason"].as_str()
+        ),
         (status, reason, Some(reason)),
         "{way:?} {template:?}: {answer:?} {record}"
     );
@@ -19,12 +31,22 @@ pub fn refused(rig: &Rig, way: Way, host: &str, template: &str, status: u16, rea
             "{way:?} {template:?}: the connection is still open"
         );
     }
-    assert!(rig.seen().is_empty(), "{way:?} {template:?}: E got something");
+    assert!(
+        rig.seen().is_empty(),
+        "{way:?} {template:?}: E got something"
+    );
     answer
 }
 
 /// The same on several ways.
-pub fn refused_everywhere(rig: &Rig, ways: &[Way], host: &str, template: &str, status: u16, reason: &str) {
+pub fn refused_everywhere(
+    rig: &Rig,
+    ways: &[Way],
+    host: &str,
+    template: &str,
+    status: u16,
+    reason: &str,
+) {
     for way in ways {
         refused(rig, *way, host, template, status, reason);
     }
@@ -34,6 +56,9 @@ pub fn refused_everywhere(rig: &Rig, ways: &[Way], host: &str, template: &str, s
 pub fn allowed(rig: &Rig, way: Way, host: &str, template: &str) -> Response {
     let answer = rig.ask(way, host, template);
     let record = rig.record(way);
-    assert_eq!(answer.status, 200, "{way:?} {template:?}: {answer:?} {record}");
+    assert_eq!(
+        answer.status, 200,
+        "{way:?} {template:?}: {answer:?} {record}"
+    );
     answer
 }

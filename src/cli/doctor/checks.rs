@@ -20,7 +20,8 @@ struct Check {
     program: &'static str,
     /// A shell command that fails where the client is not installed, beyond the program.
     installed: &'static str,
-    /// A shell command whose output holds [`MARK`] if the client gets through. `$U` is the origin's URL.
+    /// A shell command whose output holds [`MARK`] if the client gets through. `$U` is the origin's
+    /// URL.
     script: &'static str,
     /// What overrides its trust, where it does not trust the session's CA.
     distrust: &'static str,
@@ -162,7 +163,9 @@ struct Finding {
 
 /// The names of the clients whose programs are in `PATH`.
 pub(super) fn found() -> Vec<&'static str> {
-    let here = CHECKS.iter().filter(|check| program(check.program).is_some());
+    let here = CHECKS
+        .iter()
+        .filter(|check| program(check.program).is_some());
     here.map(|check| check.name).collect()
 }
 
@@ -197,7 +200,9 @@ pub(super) fn run(screen: &Screen, outside: &[&str]) -> Result<Code, Failure> {
             screen.line(screen.paint(Paint::Dim, &text));
         }
     }
-    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fails);
+    let failed = findings
+        .iter()
+        .any(|finding| finding.verdict == Verdict::Fails);
     Ok(if failed { Code::Failed } else { Code::Ok })
 }
 
@@ -221,7 +226,9 @@ fn examine(check: &Check, outside: bool, folder: &Path) -> Finding {
         return finding(Some(program), Verdict::Absent, None, None);
     }
     match shell(check.script, folder) {
-        Ok((true, output)) if output.contains(MARK) => finding(Some(program), Verdict::Ok, None, None),
+        Ok((true, output)) if output.contains(MARK) => {
+            finding(Some(program), Verdict::Ok, None, None)
+        }
         Ok((_, output)) => {
             let (why, remedy) = diagnose(check, &output);
             finding(Some(program), Verdict::Fails, Some(why), Some(remedy))
@@ -242,7 +249,10 @@ fn show(screen: &Screen, finding: &Finding) {
         Verdict::Closed => (Paint::Yellow, "closed"),
         Verdict::Absent => return,
     };
-    let program = finding.program.as_ref().map(|path| path.display().to_string());
+    let program = finding
+        .program
+        .as_ref()
+        .map(|path| path.display().to_string());
     let line = format!(
         "{}  {:<16} {}",
         screen.paint(paint, word),
@@ -269,7 +279,14 @@ fn diagnose(check: &Check, output: &str) -> (String, &'static str) {
         .chars()
         .take(200)
         .collect();
-    let remedy = if says(&["certificate", "pkix", "x509", "ssl", "unable_to_", "self_signed"]) {
+    let remedy = if says(&[
+        "certificate",
+        "pkix",
+        "x509",
+        "ssl",
+        "unable_to_",
+        "self_signed",
+    ]) {
         check.distrust
     } else if says(&[
         "401",
@@ -319,7 +336,9 @@ fn shell(script: &str, folder: &Path) -> std::io::Result<(bool, String)> {
         }
     };
     let mut output = Vec::new();
-    File::open(&said)?.take(MOST_SAID).read_to_end(&mut output)?;
+    File::open(&said)?
+        .take(MOST_SAID)
+        .read_to_end(&mut output)?;
     Ok((ended, String::from_utf8_lossy(&output).into_owned()))
 }
 
@@ -340,13 +359,10 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Of a client's words, in bytes.
 const MOST_SAID: u64 = 64 << 10;
 
-const CLOSED: &str =
-    "its folder is closed to the sandbox's user: run `gateway doctor` as an ordinary user, or `exec --user`";
-const UNLENT: &str =
-    "it changed or left out the phantom: look for a credential of its own (netrc, key ring, configuration)";
+const CLOSED: &str = "its folder is closed to the sandbox's user: run `gateway doctor` as an ordinary user, or `exec --user`";
+const UNLENT: &str = "it changed or left out the phantom: look for a credential of its own (netrc, key ring, configuration)";
 const UNRESOLVED: &str = "it does not ask the system's resolver: look for DNS settings of its own";
-const STUCK: &str =
-    "run it by hand: `gateway exec --allow HOST -- CMD`, then `gateway why ID` for what was refused";
+const STUCK: &str = "run it by hand: `gateway exec --allow HOST -- CMD`, then `gateway why ID` for what was refused";
 
 #[cfg(test)]
 mod tests {
@@ -365,7 +381,10 @@ mod tests {
     #[test]
     fn a_clients_words_lead_to_a_remedy() {
         let remedy = |output| diagnose(&CHECKS[0], output).1;
-        assert_eq!(remedy("curl: (60) SSL certificate problem"), CHECKS[0].distrust);
+        assert_eq!(
+            remedy("curl: (60) SSL certificate problem"),
+            CHECKS[0].distrust
+        );
         assert_eq!(remedy("The requested URL returned error: 401"), UNLENT);
         assert_eq!(remedy("curl: (6) Could not resolve host"), UNRESOLVED);
         assert_eq!(remedy(""), STUCK);

@@ -1,4 +1,5 @@
-//! `gateway doctor --config FILE`: what the credentials of a configuration lack, told before the first request needs one.
+//! `gateway doctor --config FILE`: what the credentials of a configuration lack, told before the
+//! first request needs one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,13 +37,15 @@ pub(super) fn run(file: &Path, screen: &Screen) -> Result<Code, Failure> {
     let config = Config::load(file)?;
     screen.warn(&config.warnings);
     let expanded = Expanded::of(&config, false)?;
-    let bindings = Bindings::new(expanded.bindings)
-        .map_err(|error| Failure::usage("the credentials are refused").because(error.to_string()))?;
+    let bindings = Bindings::new(expanded.bindings).map_err(|error| {
+        Failure::usage("the credentials are refused").because(error.to_string())
+    })?;
     let bindings = Arc::new(bindings);
     let stores = Stores::new(bindings.all().map(|binding| &binding.reference));
     let credentials = Credentials::new(bindings.clone(), &stores);
-    let key = PhantomKey::random()
-        .map_err(|error| Failure::new("the system gives no random bytes").because(error.to_string()))?;
+    let key = PhantomKey::random().map_err(|error| {
+        Failure::new("the system gives no random bytes").because(error.to_string())
+    })?;
     let examined = serving::runtime()?.block_on(credentials.examine(&key));
     let findings: Vec<Finding> = bindings
         .all()

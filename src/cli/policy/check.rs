@@ -61,7 +61,10 @@ fn report(screen: &Screen, generation: &Generation, unreachable: &[String]) {
         tell(screen, Paint::Yellow, "warning", &lint.at);
     }
     for text in unreachable {
-        screen.line(format!("{}: {text}", screen.paint(Paint::Yellow, "warning")));
+        screen.line(format!(
+            "{}: {text}",
+            screen.paint(Paint::Yellow, "warning")
+        ));
     }
     let nothing = if generation.is_empty() {
         "; without a policy everything is denied"
@@ -96,7 +99,10 @@ fn unreachable(config: &Config, generation: &Generation) -> Vec<String> {
 
 fn reaches(scope: &HostScope, pattern: &HostPattern) -> bool {
     let below = |name: &str, domain: &str| {
-        name == domain || name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+        name == domain
+            || name
+                .strip_suffix(domain)
+                .is_some_and(|rest| rest.ends_with('.'))
     };
     match (scope, pattern) {
         (HostScope::Host(host), HostPattern::Exact(exact)) => exact.as_str() == host,
@@ -117,7 +123,12 @@ mod tests {
 
     #[test]
     fn a_scope_reaches_what_its_labels_say() {
-        let pattern = |text: &str| format!("https://{text}").parse::<OriginPattern>().unwrap().hosts;
+        let pattern = |text: &str| {
+            format!("https://{text}")
+                .parse::<OriginPattern>()
+                .unwrap()
+                .hosts
+        };
         let host = |text: &str| HostScope::Host(text.into());
         let domain = |text: &str| HostScope::Domain(text.into());
         for (scope, text, expected) in [
@@ -131,7 +142,11 @@ mod tests {
             (domain("test.x"), "*.b.test.x", true),
             (domain("c.x"), "*.b.test.x", false),
         ] {
-            assert_eq!(reaches(&scope, &pattern(text)), expected, "{scope:?} {text}");
+            assert_eq!(
+                reaches(&scope, &pattern(text)),
+                expected,
+                "{scope:?} {text}"
+            );
         }
     }
 }

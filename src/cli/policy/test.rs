@@ -1,4 +1,5 @@
-//! `gateway policy test`: decision files, judged by the policies beside them or by those of the configuration.
+//! `gateway policy test`: decision files, judged by the policies beside them or by those of the
+//! configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +33,11 @@ impl Test {
                 return Ok(Code::Failed);
             };
             let cannot = |why: String| {
-                Failure::usage(format!("the decision file `{}` cannot be run", file.display())).because(why)
+                Failure::usage(format!(
+                    "the decision file `{}` cannot be run",
+                    file.display()
+                ))
+                .because(why)
             };
             let text = std::fs::read_to_string(&file).map_err(|error| cannot(error.to_string()))?;
             let report = run(&policies.current(), &text)
@@ -61,8 +66,8 @@ impl Test {
                 .next("name one: docs/policy.md has the format")
         };
         let mut files = Vec::new();
-        for entry in
-            std::fs::read_dir(folder).map_err(|error| none(format!("`{}`: {error}", folder.display())))?
+        for entry in std::fs::read_dir(folder)
+            .map_err(|error| none(format!("`{}`: {error}", folder.display())))?
         {
             let path = entry.map_err(|error| none(error.to_string()))?.path();
             if path.extension().is_some_and(|end| end == "toml") {
@@ -76,8 +81,8 @@ impl Test {
         Ok(files)
     }
 
-    /// The named policies; else the file of the same name beside the decisions, under the guards of the folder above;
-    /// else those of the configuration.
+    /// The named policies; else the file of the same name beside the decisions, under the guards of
+    /// the folder above; else those of the configuration.
     fn sources(&self, file: &Path, config: Option<&Config>) -> Result<Vec<Source>, Problems> {
         if !self.named.policies.is_empty() {
             return sources(&self.named.policies, None);

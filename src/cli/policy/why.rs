@@ -101,17 +101,25 @@ struct Asked {
 }
 
 impl Asked {
-    /// Reads a record back into canonical types; whatever does not read back was refused before any policy saw it.
+    /// Reads a record back into canonical types; whatever does not read back was refused before any
+    /// policy saw it.
     fn of(record: &Record, config: Option<&Config>) -> Result<Self, Failure> {
         let text = |part: &'_ Option<String>| part.clone().ok_or_else(unjudged);
         let session = SessionId::new(&text(&record.session)?).map_err(|_| unjudged())?;
         let listeners = config
             .map(|config| config.listeners.as_slice())
             .unwrap_or_default();
-        let groups = listeners.iter().find(|listener| listener.session == session);
-        let groups = groups.map(|listener| listener.groups.clone()).unwrap_or_default();
+        let groups = listeners
+            .iter()
+            .find(|listener| listener.session == session);
+        let groups = groups
+            .map(|listener| listener.groups.clone())
+            .unwrap_or_default();
         let lent = record.lent.iter().map(|lent| lent.credential.as_str());
-        let noted = record.notes.iter().filter_map(|note| note.credential.as_deref());
+        let noted = record
+            .notes
+            .iter()
+            .filter_map(|note| note.credential.as_deref());
         let path = text(&record.path)?;
         let scheme = match text(&record.scheme)?.as_str() {
             "http" => Scheme::Http,
@@ -153,7 +161,8 @@ impl Asked {
             upgrade: "",
             credentials: &self.credentials,
             batch: is_batch(&self.host, &self.target),
-            // The record does not tell them, so a policy that asks for some allows less here than it did.
+            // The record does not tell them, so a policy that asks for some allows less here than
+            // it did.
             actions: &[],
         }
     }

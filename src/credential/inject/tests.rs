@@ -7,7 +7,9 @@ use super::super::store::{MemoryStore, Stores};
 use super::*;
 use crate::message::RequestHead;
 use crate::session::phantom::{PhantomKey, Phantoms, Registry, Shape};
-use crate::session::stage::{GEMINI, GITHUB, OTHER, PADDED, SECRETS, binding, field, head, name, usual};
+use crate::session::stage::{
+    GEMINI, GITHUB, OTHER, PADDED, SECRETS, binding, field, head, name, usual,
+};
 use crate::session::{Binding, Bindings, Foreign, Presented, Reference, When};
 
 /// A gateway's credentials, a session of it, and the store behind them.
@@ -52,7 +54,11 @@ async fn stage_of(bindings: Vec<Binding>) -> Lender {
 
 impl Lender {
     fn of(&self, credential: &str) -> String {
-        self.phantoms.of(&name(credential)).unwrap().reveal().to_owned()
+        self.phantoms
+            .of(&name(credential))
+            .unwrap()
+            .reveal()
+            .to_owned()
     }
 
     fn locate(&self, head: &RequestHead) -> Presented {
@@ -119,7 +125,11 @@ async fn a_phantom_in_its_place_becomes_the_secret_once_and_is_marked_sensitive(
         ))
         .await;
     assert_eq!(field(&sent, "x-api-key"), [OTHER]);
-    let presented = stage.locate(&head("https://other.example", "/", &[("x-api-key", &other)]));
+    let presented = stage.locate(&head(
+        "https://other.example",
+        "/",
+        &[("x-api-key", &other)],
+    ));
     assert_eq!(
         format!("{:?}", presented.lends()),
         "[Lend(other at header:x-api-key)]"
@@ -145,7 +155,11 @@ async fn h05_basic_is_decoded_strictly_replaced_once_and_encoded_again() {
         for scheme in ["Basic", "basic"] {
             let value = format!("{scheme} {}", STANDARD.encode(&pair));
             let sent = stage
-                .forward(head("https://good.example", "/", &[("authorization", &value)]))
+                .forward(head(
+                    "https://good.example",
+                    "/",
+                    &[("authorization", &value)],
+                ))
                 .await;
             assert_eq!(
                 field(&sent, "authorization"),
@@ -168,11 +182,16 @@ async fn h08_a_secret_that_contains_a_phantom_is_put_in_as_it_is() {
     ];
     let stage = lender(both, &secrets).await;
     let (a, b) = (stage.of("a"), stage.of("b"));
-    // The first secret becomes one that holds the second's phantom, of the same length and punctuation.
+    // The first secret becomes one that holds the second's phantom, of the same length and
+    // punctuation.
     let recursive = format!("key-{:0<1$}{b}", "CANARY", a.len() - b.len() - 4);
     stage.rotate("a", &recursive);
     let sent = stage
-        .forward(head("https://good.example", "/", &[("x-a", &a), ("x-b", &b)]))
+        .forward(head(
+            "https://good.example",
+            "/",
+            &[("x-a", &a), ("x-b", &b)],
+        ))
         .await;
     assert_eq!(field(&sent, "x-a"), [recursive]);
     assert_eq!(field(&sent, "x-b"), [secrets[1].1]);
@@ -191,7 +210,9 @@ async fn r10_a_foreign_credential_is_stripped_where_that_is_said() {
         ("authorization", bearer.as_str()),
         ("x-api-key", "attackers"),
     ];
-    let sent = stage.forward(head("https://good.example", "/", &fields)).await;
+    let sent = stage
+        .forward(head("https://good.example", "/", &fields))
+        .await;
     assert_eq!(field(&sent, "authorization"), [format!("Bearer {GITHUB}")]);
     assert!(field(&sent, "x-api-key").is_empty());
     let bare = stage
@@ -223,7 +244,10 @@ async fn h19_without_a_phantom_nothing_is_lent_unless_the_credential_is_always_p
         (
             "basic:password",
             "authorization",
-            format!("Basic {}", STANDARD.encode(format!("x-access-token:{GITHUB}"))),
+            format!(
+                "Basic {}",
+                STANDARD.encode(format!("x-access-token:{GITHUB}"))
+            ),
         ),
         (
             "basic:user",
@@ -246,8 +270,13 @@ async fn h19_without_a_phantom_nothing_is_lent_unless_the_credential_is_always_p
     }
     let stage = stage_of(vec![always("query:key")]).await;
     for (target, out) in [("/x", "/x?key="), ("/x?a=b", "/x?a=b&key=")] {
-        let sent = stage.forward(head("https://good.example", target, &[])).await;
-        assert_eq!(sent.target.path_and_query().as_str(), format!("{out}{GITHUB}"));
+        let sent = stage
+            .forward(head("https://good.example", target, &[]))
+            .await;
+        assert_eq!(
+            sent.target.path_and_query().as_str(),
+            format!("{out}{GITHUB}")
+        );
     }
 }
 
@@ -278,7 +307,11 @@ async fn cookies_and_query_values_are_replaced_in_their_place_alone() {
 async fn a_phantom_with_punctuation_stands_escaped_in_a_query_and_so_does_its_secret() {
     let stage = stage().await;
     let phantom = stage.of("padded");
-    let escaped = |text: &str| text.replace('=', "%3D").replace('+', "%2B").replace('/', "%2F");
+    let escaped = |text: &str| {
+        text.replace('=', "%3D")
+            .replace('+', "%2B")
+            .replace('/', "%2F")
+    };
     let target = format!("/?sig={}", escaped(&phantom));
     let before = head("https://padded.example", &target, &[]);
     let length = before.target.path_and_query().as_str().len();
@@ -294,7 +327,11 @@ async fn a_secret_that_does_not_fit_its_declared_shape_is_not_put_in() {
         ..binding("github", &["https://good.example"], &["header:x-key"])
     };
     let stage = stage_of(vec![declared]).await;
-    let sent = head("https://good.example", "/", &[("x-key", &stage.of("github"))]);
+    let sent = head(
+        "https://good.example",
+        "/",
+        &[("x-key", &stage.of("github"))],
+    );
     let failed = stage.try_forward(sent).await.unwrap_err();
     assert_eq!(failed, AttachFailure::Unsafe(SecretUnsafe::Shape));
     assert_eq!(failed.reason(), "secret_unsafe");
@@ -307,7 +344,11 @@ async fn a_rotated_secret_is_put_in_where_the_same_phantom_stands() {
     for secret in [GITHUB, "ghp_CANARYcanary0123456789CANARYcanary01"] {
         stage.rotate("github", secret);
         let sent = stage
-            .forward(head("https://good.example", "/", &[("authorization", &bearer)]))
+            .forward(head(
+                "https://good.example",
+                "/",
+                &[("authorization", &bearer)],
+            ))
             .await;
         assert_eq!(field(&sent, "authorization"), [format!("Bearer {secret}")]);
     }
@@ -330,7 +371,11 @@ async fn h09_a_secret_that_its_place_cannot_hold_is_not_put_in() {
             .try_forward(head("https://good.example", "/", &[]))
             .await
             .unwrap_err();
-        assert_eq!(failed, AttachFailure::Unsafe(SecretUnsafe::Place), "{place}");
+        assert_eq!(
+            failed,
+            AttachFailure::Unsafe(SecretUnsafe::Place),
+            "{place}"
+        );
         assert!(!format!("{failed} {failed:?}").contains("CANARY"));
     }
 }
@@ -341,7 +386,11 @@ async fn a_secret_that_expired_meanwhile_is_not_put_in() {
     let bearer = format!("Bearer {}", stage.of("github"));
     let mut sent = head("https://good.example", "/", &[("authorization", &bearer)]);
     let presented = stage.locate(&sent);
-    let mut lease = stage.stores.resolve(&Reference::env("github")).await.unwrap();
+    let mut lease = stage
+        .stores
+        .resolve(&Reference::env("github"))
+        .await
+        .unwrap();
     lease.expires = Some(Instant::now());
     let failed = inject(
         &mut sent.fields,
@@ -366,7 +415,8 @@ async fn a_session_gets_phantoms_only_for_what_it_holds_in_the_variables_that_ar
     };
     let store = Arc::new(MemoryStore::default());
     store.put("env:github", GITHUB.as_bytes(), None).unwrap();
-    let bindings = Arc::new(Bindings::new(vec![named("github"), declared, named("absent")]).unwrap());
+    let bindings =
+        Arc::new(Bindings::new(vec![named("github"), declared, named("absent")]).unwrap());
     let credentials = Credentials::new(Arc::clone(&bindings), &Stores::with(store));
     let key = PhantomKey::from_bytes([1; 32]);
     let phantoms = credentials

@@ -1,4 +1,5 @@
-//! Presets: what the gateway knows of services by name; data in `policies/services`, checked by the tests.
+//! Presets: what the gateway knows of services by name; data in `policies/services`, checked by the
+//! tests.
 
 mod registry;
 mod table;
@@ -44,7 +45,8 @@ pub struct PresetCredential {
     pub your_host: Option<String>,
     /// Where it may stand, the usual place first.
     pub places: Vec<Place>,
-    /// The shapes in which the service issues it, for declaring one where the secret cannot be looked at.
+    /// The shapes in which the service issues it, for declaring one where the secret cannot be
+    /// looked at.
     pub shapes: Vec<Shape>,
     /// Further places in which the service takes credentials of any kind.
     pub takes: Vec<Taken>,
@@ -142,7 +144,10 @@ impl PresetCredential {
                 .your_host
                 .clone()
                 .unwrap_or_else(|| "the registry of your configuration".to_owned());
-            return Err(OriginMissing { credential, example });
+            return Err(OriginMissing {
+                credential,
+                example,
+            });
         }
         Ok(Binding {
             credential,
@@ -233,7 +238,9 @@ fn read(text: &str) -> Result<Preset, String> {
     })
 }
 
-fn all_parsed<T: std::str::FromStr<Err: std::fmt::Display>>(texts: &[String]) -> Result<Vec<T>, String> {
+fn all_parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+    texts: &[String],
+) -> Result<Vec<T>, String> {
     texts.iter().map(|text| parsed(text)).collect()
 }
 
@@ -241,8 +248,10 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T,
     text.parse().map_err(|error| format!("{text}: {error}"))
 }
 
-/// The presets that were asked for so far, in the order of the table: a run needs one or two of them, if any.
-static READ: [OnceLock<Preset>; table::SERVICES.len()] = [const { OnceLock::new() }; table::SERVICES.len()];
+/// The presets that were asked for so far, in the order of the table: a run needs one or two of
+/// them, if any.
+static READ: [OnceLock<Preset>; table::SERVICES.len()] =
+    [const { OnceLock::new() }; table::SERVICES.len()];
 
 fn at(index: usize) -> &'static Preset {
     READ[index].get_or_init(|| {
@@ -278,7 +287,10 @@ mod tests {
         files.sort();
         assert_eq!(
             files,
-            table::SERVICES.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+            table::SERVICES
+                .iter()
+                .map(|(name, _)| *name)
+                .collect::<Vec<_>>()
         );
         for (name, text) in table::SERVICES {
             let preset = read(text).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -338,13 +350,14 @@ mod tests {
                     vec![]
                 };
                 let reference = Reference::env(credential.variables[0].as_str());
-                let bind = |origins| credential.bind(credential.name.clone(), reference.clone(), origins);
+                let bind =
+                    |origins| credential.bind(credential.name.clone(), reference.clone(), origins);
                 assert_eq!(bind(vec![]).is_err(), credential.origins.is_empty());
                 let mut binding = bind(given).unwrap();
                 binding.when = When::Always;
                 let loads = Bindings::new(vec![binding.clone()]);
-                let bare_basic =
-                    binding.basic_user.is_none() && binding.places[0].to_string().starts_with("basic");
+                let bare_basic = binding.basic_user.is_none()
+                    && binding.places[0].to_string().starts_with("basic");
                 assert_eq!(loads.is_err(), bare_basic, "{}", credential.name);
             }
         }

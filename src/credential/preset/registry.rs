@@ -1,4 +1,5 @@
-//! Package registries: their hosts stand nowhere in this program; the user's own configuration names them.
+//! Package registries: their hosts stand nowhere in this program; the user's own configuration
+//! names them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::message::{Authority, EncodedSlash, HostPattern, Origin, OriginPattern, RequestTarget, Scheme};
+use crate::message::{
+    Authority, EncodedSlash, HostPattern, Origin, OriginPattern, RequestTarget, Scheme,
+};
 
 /// A package registry whose clients have a configuration of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -28,8 +31,8 @@ pub struct RegistryUnknown(&'static str);
 
 /// Whose configuration is read: the user's and the system's, never the project's.
 ///
-/// A project's `.npmrc`, `.cargo/config.toml` or virtual environment is the workload's to write: read from there, a host
-/// of its own choice would be allowed and lent credentials.
+/// A project's `.npmrc`, `.cargo/config.toml` or virtual environment is the workload's to write:
+/// read from there, a host of its own choice would be allowed and lent credentials.
 #[derive(Debug, Clone)]
 pub struct UserConfig {
     home: PathBuf,
@@ -40,21 +43,24 @@ pub struct UserConfig {
 }
 
 impl UserConfig {
-    /// The configuration of the user who runs the gateway; programs are looked for in `PATH`, outside the working directory.
+    /// The configuration of the user who runs the gateway; programs are looked for in `PATH`,
+    /// outside the working directory.
     #[must_use]
     pub fn of_this_user() -> Option<Self> {
         let home = PathBuf::from(std::env::var_os("HOME")?);
         let project = std::env::current_dir().ok()?;
         let path = std::env::var_os("PATH").unwrap_or_default();
-        // Where the project is an ancestor of everything, it still may not name the programs inside it; `/` is no project.
+        // Where the project is an ancestor of everything, it still may not name the programs inside
+        // it; `/` is no project.
         let inside = |directory: &Path| {
             project != Path::new("/") && project != home && directory.starts_with(&project)
         };
         let programs = std::env::split_paths(&path)
             .filter(|directory| directory.is_absolute() && !inside(directory))
             .collect();
-        let variables = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
         Some(Self {
             home,
             system: PathBuf::from("/"),
@@ -84,7 +90,8 @@ impl UserConfig {
     /// The text of a configuration file; one that is absent, unreadable or huge says nothing.
     fn text(path: &Path) -> Option<String> {
         let about = std::fs::metadata(path).ok()?;
-        (about.is_file() && about.len() <= MAX_FILE_BYTES).then(|| std::fs::read_to_string(path).ok())?
+        (about.is_file() && about.len() <= MAX_FILE_BYTES)
+            .then(|| std::fs::read_to_string(path).ok())?
     }
 
     fn named_file(&self, variable: &str) -> Option<PathBuf> {
@@ -115,8 +122,9 @@ impl UserConfig {
 impl Registry {
     /// The origins that the user's configuration names for the registry, each once.
     ///
-    /// Files first; where none names the default, npm and pip are asked for theirs, within five seconds. Hosts from which
-    /// an index has packages downloaded are known to the index alone: see [`Registry::pages`].
+    /// Files first; where none names the default, npm and pip are asked for theirs, within five
+    /// seconds. Hosts from which an index has packages downloaded are known to the index alone: see
+    /// [`Registry::pages`].
     ///
     /// # Errors
     /// [`RegistryUnknown`] where nothing names any.
@@ -146,8 +154,9 @@ impl Registry {
         }
     }
 
-    /// Pages of the indexes that name the hosts from which packages are downloaded: a project's page of a Python index,
-    /// the `config.json` of a sparse crates index. npm serves packages itself.
+    /// Pages of the indexes that name the hosts from which packages are downloaded: a project's
+    /// page of a Python index, the `config.json` of a sparse crates index. npm serves packages
+    /// itself.
     #[must_use]
     pub fn pages(self, user: &UserConfig) -> Vec<(Origin, RequestTarget)> {
         let page = match self {
@@ -243,7 +252,11 @@ fn pypi(user: &UserConfig) -> Vec<String> {
         ("TWINE_REPOSITORY_URL", false),
         ("UV_PUBLISH_URL", false),
     ] {
-        for word in user.variable(name).into_iter().flat_map(str::split_whitespace) {
+        for word in user
+            .variable(name)
+            .into_iter()
+            .flat_map(str::split_whitespace)
+        {
             default |= is_default;
             // uv writes `name=URL`.
             let named = word.split_once('=').filter(|(name, _)| !name.contains(':'));
@@ -262,14 +275,20 @@ fn pypi(user: &UserConfig) -> Vec<String> {
         for (key, value) in ini(&text) {
             let known = ["index-url", "extra-index-url", "repository"].contains(&key.as_str());
             default |= key == "index-url";
-            addresses.extend(value.split_whitespace().filter(|_| known).map(str::to_owned));
+            addresses.extend(
+                value
+                    .split_whitespace()
+                    .filter(|_| known)
+                    .map(str::to_owned),
+            );
         }
     }
     for file in [
         user.home.join(".config/uv/uv.toml"),
         user.system.join("etc/uv/uv.toml"),
     ] {
-        let Some(table) = UserConfig::text(&file).and_then(|text| text.parse::<toml::Table>().ok()) else {
+        let Some(table) = UserConfig::text(&file).and_then(|text| text.parse::<toml::Table>().ok())
+        else {
             continue;
         };
         default |= table.contains_key("index-url");
@@ -291,7 +310,8 @@ fn pypi(user: &UserConfig) -> Vec<String> {
     addresses
 }
 
-/// cargo's `[source]`, `[registries]` and their variables. cargo does not tell its built-in default.
+/// cargo's `[source]`, `[registries]` and their variables. cargo does not tell its built-in
+/// default.
 fn crates(user: &UserConfig) -> Vec<String> {
     let of_variables = user
         .variables
@@ -359,8 +379,8 @@ fn unquoted(value: &str) -> String {
     value.trim().trim_matches(['"', '\'']).to_owned()
 }
 
-/// The origin of an address: https alone; user and password, which an index's address may hold, are left out.
-/// Indexes that are asked for their download hosts.
+/// The origin of an address: https alone; user and password, which an index's address may hold, are
+/// left out. Indexes that are asked for their download hosts.
 const MOST_PAGES: usize = 4;
 
 fn origin_of(address: &str) -> Option<OriginPattern> {
@@ -401,7 +421,8 @@ fn answer(mut command: Command) -> Option<String> {
                     .and_then(rustix::process::Pid::from_raw);
                 if let Some(group) = group {
                     // It may have ended by itself meanwhile, which is as good.
-                    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                    let _ =
+                        rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
                 }
                 child.wait().ok()?;
                 return None;
@@ -409,12 +430,19 @@ fn answer(mut command: Command) -> Option<String> {
         }
     };
     let mut printed = Vec::new();
-    // An address fits a pipe, so a program that ended has printed it; a child of its own that holds the pipe is not waited for.
+    // An address fits a pipe, so a program that ended has printed it; a child of its own that holds
+    // the pipe is not waited for.
     let stdout = child.stdout.take()?;
     rustix::io::ioctl_fionbio(&stdout, true).ok()?;
-    // A pipe that is still open ends the reading with `WouldBlock`, after everything that was printed.
+    // A pipe that is still open ends the reading with `WouldBlock`, after everything that was
+    // printed.
     let _ = stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut printed);
-    let line = String::from_utf8(printed).ok()?.lines().next()?.trim().to_owned();
+    let line = String::from_utf8(printed)
+        .ok()?
+        .lines()
+        .next()?
+        .trim()
+        .to_owned();
     status.success().then_some(line)
 }
 
@@ -528,7 +556,9 @@ mod tests {
     #[test]
     fn where_nothing_names_a_host_the_remedy_is_said() {
         for registry in [Registry::Npm, Registry::Pypi, Registry::Crates] {
-            let error = registry.origins(&Machine::with(&[], &[]).user()).unwrap_err();
+            let error = registry
+                .origins(&Machine::with(&[], &[]).user())
+                .unwrap_err();
             assert!(error.to_string().contains("--allow HOST"));
         }
     }
@@ -548,7 +578,8 @@ mod tests {
         );
         for (folder, found) in [("bin", Some("https://asked.example")), ("slow", None)] {
             let folder = machine.root.path().join(folder);
-            std::fs::set_permissions(folder.join("npm"), std::fs::Permissions::from_mode(0o755)).unwrap();
+            std::fs::set_permissions(folder.join("npm"), std::fs::Permissions::from_mode(0o755))
+                .unwrap();
             let user = UserConfig {
                 programs: vec![folder, "/bin".into(), "/usr/bin".into()],
                 ..machine.user()

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 
 use crate::credential::echo::{Form, alike};
 
-/// Tells a possible beginning by its shape: which bytes may stand in a form, and where those stand that are no letters.
+/// Tells a possible beginning by its shape: which bytes may stand in a form, and where those stand
+/// that are no letters.
 ///
-/// INVARIANT: it depends on phantoms and on lengths alone, which whoever holds the phantoms knows. Would it depend on a
-/// secret's own bytes, then content that the workload chose, and a look at which of its ends come late, would tell the
-/// secret byte by byte.
+/// INVARIANT: it depends on phantoms and on lengths alone, which whoever holds the phantoms knows.
+/// Would it depend on a secret's own bytes, then content that the workload chose, and a look at
+/// which of its ends come late, would tell the secret byte by byte.
 pub(super) struct Beginnings {
     /// Which bytes may stand in a form.
     usual: [bool; 256],
@@ -18,7 +19,8 @@ pub(super) struct Beginnings {
     any: [bool; 256],
     /// What stands between the bytes of forms in hex.
     between: Vec<&'static [u8]>,
-    /// Sorted: a byte that no base64 holds, where in a form it stands (later places first), and in which one.
+    /// Sorted: a byte that no base64 holds, where in a form it stands (later places first), and in
+    /// which one.
     marks: Vec<(u8, Reverse<u32>, u32)>,
 }
 
@@ -55,7 +57,11 @@ impl Beginnings {
             usual,
             any,
             between,
-            longest: forms.iter().map(|form| form.phantom.len()).max().unwrap_or(0),
+            longest: forms
+                .iter()
+                .map(|form| form.phantom.len())
+                .max()
+                .unwrap_or(0),
             marks,
         }
     }
@@ -74,21 +80,30 @@ impl Beginnings {
 
     /// The same, of forms without gaps.
     ///
-    /// Base64 can be cut behind any letter, so behind a letter it is the whole run of usual bytes. Behind another byte, such as
-    /// the bracket that ends most JSON, it is what some form has up to there.
+    /// Base64 can be cut behind any letter, so behind a letter it is the whole run of usual bytes.
+    /// Behind another byte, such as the bracket that ends most JSON, it is what some form has up to
+    /// there.
     fn unbroken(&self, forms: &[Form], bytes: &[u8]) -> usize {
         let usual = |byte: &&u8| self.usual[usize::from(**byte)];
-        let run = bytes.iter().rev().take(self.longest).take_while(usual).count();
+        let run = bytes
+            .iter()
+            .rev()
+            .take(self.longest)
+            .take_while(usual)
+            .count();
         let (_, run) = bytes.split_at(bytes.len() - run);
         let Some(last) = run.last().filter(|last| !is_coded(last)) else {
             return run.len();
         };
         let first = self.marks.partition_point(|(mark, ..)| mark < last);
-        let places = self.marks[first..].iter().take_while(|(mark, ..)| mark == last);
+        let places = self.marks[first..]
+            .iter()
+            .take_while(|(mark, ..)| mark == last);
         let mut steps = 0;
         for (_, Reverse(at), index) in places {
             let length = *at as usize + 1;
-            let Some((_, tail)) = run.len().checked_sub(length).map(|from| run.split_at(from)) else {
+            let Some((_, tail)) = run.len().checked_sub(length).map(|from| run.split_at(from))
+            else {
                 continue;
             };
             let phantom = &forms[*index as usize].phantom[..length];
@@ -110,7 +125,8 @@ impl Beginnings {
     }
 }
 
-/// The length of the last part that is bytes in hex with this between them, the last of them perhaps not whole.
+/// The length of the last part that is bytes in hex with this between them, the last of them
+/// perhaps not whole.
 fn in_hex(bytes: &[u8], between: &[u8]) -> usize {
     let is_pair = |pair: &[u8]| pair.iter().all(u8::is_ascii_hexdigit);
     let pair_before = |end: usize| {

@@ -14,8 +14,9 @@ use super::{Guessed, Scrubber, messages::Messages};
 
 /// A body with phantoms in place of echoes, in data and trailers.
 ///
-/// As long as the body it wraps, and its end is that body's; after an error nothing held back is released, and no
-/// pause releases it either: whoever makes the origin pause (by not reading on, by a full connection) would see what it held.
+/// As long as the body it wraps, and its end is that body's; after an error nothing held back is
+/// released, and no pause releases it either: whoever makes the origin pause (by not reading on, by
+/// a full connection) would see what it held.
 pub struct ScrubBody<B> {
     body: B,
     scrubber: Scrubber,
@@ -109,7 +110,9 @@ impl<B> ScrubBody<B> {
 
 /// Whether events come, each as little as it is.
 fn is_of_events(fields: &HeaderMap) -> bool {
-    let kind = fields.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+    let kind = fields
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], |kind| kind.as_bytes());
     kind.get(..EVENTS.len())
         .is_some_and(|kind| kind.eq_ignore_ascii_case(EVENTS))
 }
@@ -137,7 +140,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ScrubBody<B> {
                         let settled = this.settle(chunk);
                         if !settled.is_empty() {
                             let checked = this.checked(Some(Frame::data(settled)));
-                            return Poll::Ready(checked.map(|frame| frame.map_err(ScrubFault::from)));
+                            return Poll::Ready(
+                                checked.map(|frame| frame.map_err(ScrubFault::from)),
+                            );
                         }
                     }
                     Err(frame) => {
@@ -158,7 +163,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ScrubBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        (self.done || self.body.is_end_stream()) && self.scrubber.held() == 0 && self.trailers.is_none()
+        (self.done || self.body.is_end_stream())
+            && self.scrubber.held() == 0
+            && self.trailers.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -13,7 +13,8 @@ use crate::credential::echo::{Form, Piece, forms, usual_forms};
 use crate::credential::guesses::Guesses;
 use crate::credential::part::Part;
 
-/// Everything by which the secrets that a session's origins know could come back; built once for a set of secrets and shared.
+/// Everything by which the secrets that a session's origins know could come back; built once for a
+/// set of secrets and shared.
 ///
 /// Its memory is wiped when it goes. Has no `Debug`.
 pub struct Echoes {
@@ -81,8 +82,11 @@ impl Echoes {
     /// Prepares the search for echoes of secrets, each with its phantom.
     ///
     /// # Errors
-    /// [`Unscrubbable`] by cause; the caller must then not lend that secret, or not show the answer.
-    pub fn new<'a>(lent: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Result<Self, Unscrubbable> {
+    /// [`Unscrubbable`] by cause; the caller must then not lend that secret, or not show the
+    /// answer.
+    pub fn new<'a>(
+        lent: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<Self, Unscrubbable> {
         let sought = lent.into_iter().map(|(secret, phantom)| Sought {
             secret,
             stand_in: phantom,
@@ -91,7 +95,8 @@ impl Echoes {
         Self::of(sought, [], Arc::new(Guesses::new(None)))
     }
 
-    /// The same for one session, whose guesses are counted; and for texts that services repeat as they are, each with its mask.
+    /// The same for one session, whose guesses are counted; and for texts that services repeat as
+    /// they are, each with its mask.
     ///
     /// # Errors
     /// As [`Echoes::new`].
@@ -121,7 +126,8 @@ impl Echoes {
         &self.guesses
     }
 
-    /// A whole small text (field value, reason phrase) with phantoms in place of echoes; `None` if it holds none.
+    /// A whole small text (field value, reason phrase) with phantoms in place of echoes; `None` if
+    /// it holds none.
     pub fn scrub(&self, text: &[u8]) -> Option<Vec<u8>> {
         // Most fields are shorter than any form.
         if text.len() < self.shortest {
@@ -140,14 +146,16 @@ impl Echoes {
     /// A field value with phantoms in place of echoes; `None` if it holds none.
     pub fn scrub_field(&self, value: &HeaderValue) -> Option<HeaderValue> {
         let scrubbed = self.scrub(value.as_bytes())?;
-        // A phantom has the classes of its secret, so this is a value; if it ever were not, nothing may stand there.
+        // A phantom has the classes of its secret, so this is a value; if it ever were not, nothing
+        // may stand there.
         let mut scrubbed = HeaderValue::from_maybe_shared(Bytes::from(scrubbed))
             .unwrap_or_else(|_| HeaderValue::from_static(""));
         scrubbed.set_sensitive(value.is_sensitive());
         Some(scrubbed)
     }
 
-    /// Replaces echoes in all values of a head or trailer section; gives the number of fields that held any.
+    /// Replaces echoes in all values of a head or trailer section; gives the number of fields that
+    /// held any.
     ///
     /// A field whose name holds one is taken away.
     ///
@@ -176,7 +184,8 @@ impl Echoes {
         Ok(changed)
     }
 
-    /// Whether a field's name holds a form of a secret. Names have lost their case on the way (RFC 9110 §5.1).
+    /// Whether a field's name holds a form of a secret. Names have lost their case on the way (RFC
+    /// 9110 §5.1).
     fn stands_in_name(&self, name: &HeaderName) -> bool {
         let name = name.as_str().as_bytes();
         let holds = |form: &Form| {
@@ -189,7 +198,8 @@ impl Echoes {
             && (self.forms.iter().any(holds) || self.scrub(name).is_some())
     }
 
-    /// Finds the echoes in a buffer, and pieces of them in its first `fine` bytes. `ended` says that nothing follows it.
+    /// Finds the echoes in a buffer, and pieces of them in its first `fine` bytes. `ended` says
+    /// that nothing follows it.
     pub(super) fn scan(&self, bytes: &[u8], ended: bool, fine: usize) -> Scan {
         let mut search = Search {
             echoes: self,
@@ -243,7 +253,8 @@ impl Echoes {
             match &form.piece {
                 // Nobody guesses so much at once.
                 Some(piece) if length < form.secret.len() && 3 * length < 10 * piece.least => {
-                    self.guesses.part(&form.secret[echo.from..echo.from + length]);
+                    self.guesses
+                        .part(&form.secret[echo.from..echo.from + length]);
                 }
                 _ if length == form.secret.len() => self.guesses.whole(),
                 _ => {}
@@ -253,7 +264,8 @@ impl Echoes {
 
     /// Writes phantoms over echoes, as far as they lie in the buffer.
     ///
-    /// Where echoes overlap, the longer one is written last, then the later one: of every echo each byte is overwritten.
+    /// Where echoes overlap, the longer one is written last, then the later one: of every echo each
+    /// byte is overwritten.
     pub(super) fn write(&self, found: &mut [Echo], bytes: &mut [u8]) {
         found.sort_unstable();
         for echo in found {
@@ -272,7 +284,13 @@ impl Echoes {
     pub(super) fn indices(forms: &[Form]) -> (Index, Option<Index>) {
         let in_pieces = forms.iter().any(|form| form.piece.is_some());
         let all: Vec<Entry> = forms.iter().enumerate().map(whole_of).collect();
-        let pieces = || forms.iter().enumerate().map(pieces_of).collect::<Vec<Entry>>();
+        let pieces = || {
+            forms
+                .iter()
+                .enumerate()
+                .map(pieces_of)
+                .collect::<Vec<Entry>>()
+        };
         (Index::new(&all), in_pieces.then(|| Index::new(&pieces())))
     }
 
@@ -339,8 +357,9 @@ impl Search<'_> {
         }
         // What stands inside another echo is that one's.
         let is_piece = |echo: &Echo| echo.length < echoes.forms[echo.form].secret.len();
-        self.found
-            .sort_unstable_by_key(|echo| (echo.start, Reverse(echo.length), is_piece(echo), echo.form));
+        self.found.sort_unstable_by_key(|echo| {
+            (echo.start, Reverse(echo.length), is_piece(echo), echo.form)
+        });
         let mut covered = isize::MIN;
         self.found.retain(|echo| {
             let is_its_own = echo.end() > covered;

@@ -1,4 +1,5 @@
-//! Echoes in a WebSocket: frames from the origin, read as RFC 6455 orders, with payloads scrubbed in place.
+//! Echoes in a WebSocket: frames from the origin, read as RFC 6455 orders, with payloads scrubbed
+//! in place.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -8,9 +9,10 @@ use super::{Echoes, Scrubber};
 
 /// Scrubs the bytes that an origin sends after an upgrade to WebSocket, without extensions.
 ///
-/// A message's payload is one stream over its fragments; frames keep their borders and lengths. What follows a possible
-/// beginning of an echo is held back with it, control frames too, so order is kept; the hold has a bound. It ends with the
-/// message: a connection that ends inside one leaves nothing to be given out.
+/// A message's payload is one stream over its fragments; frames keep their borders and lengths.
+/// What follows a possible beginning of an echo is held back with it, control frames too, so order
+/// is kept; the hold has a bound. It ends with the message: a connection that ends inside one
+/// leaves nothing to be given out.
 pub struct ScrubFrames {
     scrubber: Scrubber,
     reading: Reading,
@@ -80,7 +82,8 @@ impl ScrubFrames {
         self.scrubber.replaced()
     }
 
-    /// Takes the next bytes and gives those that are settled: the same `Bytes` where nothing was to be done.
+    /// Takes the next bytes and gives those that are settled: the same `Bytes` where nothing was to
+    /// be done.
     ///
     /// # Errors
     /// [`FrameFault`]; what was settled before it is not given out.
@@ -100,7 +103,11 @@ impl ScrubFrames {
         }
         self.scrubber.check()?;
         let unchanged = began_clear && self.is_clear() && self.replaced() == replaced;
-        Ok(if unchanged { chunk } else { out.concat().into() })
+        Ok(if unchanged {
+            chunk
+        } else {
+            out.concat().into()
+        })
     }
 
     /// Nothing is held back in any form.
@@ -169,7 +176,8 @@ impl ScrubFrames {
     }
 
     fn read_data(&mut self, left: u64, last: bool, rest: &mut Bytes, out: &mut Vec<Bytes>) {
-        let payload = rest.split_to(usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len())));
+        let payload =
+            rest.split_to(usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len())));
         let left = left - payload.len() as u64;
         match self.queue.back_mut() {
             _ if payload.is_empty() => {}
@@ -188,9 +196,11 @@ impl ScrubFrames {
         }
     }
 
-    /// Control payloads are short and scrubbed whole: a close reason can hold an echo as well as a message.
+    /// Control payloads are short and scrubbed whole: a close reason can hold an echo as well as a
+    /// message.
     fn read_control(&mut self, left: u64, rest: &mut Bytes, out: &mut Vec<Bytes>) {
-        let part = rest.split_to(usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len())));
+        let part =
+            rest.split_to(usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len())));
         self.control.extend_from_slice(&part);
         let left = left - part.len() as u64;
         self.reading = Reading::Control { left };
@@ -211,7 +221,8 @@ impl ScrubFrames {
         while !settled.is_empty()
             && let Some(Part::Payload(count)) = self.queue.front_mut()
         {
-            let taken = usize::try_from(*count).map_or(settled.len(), |count| count.min(settled.len()));
+            let taken =
+                usize::try_from(*count).map_or(settled.len(), |count| count.min(settled.len()));
             out.push(settled.split_to(taken));
             *count -= taken as u64;
             if *count == 0 {
@@ -247,5 +258,6 @@ const PONG: u8 = 10;
 
 const LONGEST_HEADER: usize = 10;
 
-/// How many headers and payloads may wait for the rest of a possible echo; at most 136 bytes each beside the held payload.
+/// How many headers and payloads may wait for the rest of a possible echo; at most 136 bytes each
+/// beside the held payload.
 const MOST_PARTS: usize = 2 << 10;

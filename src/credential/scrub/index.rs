@@ -1,8 +1,9 @@
 //! A sampled look-up of blocks.
 //!
-//! What is looked for is long, so a block of it stands at some multiple of a stride that is nearly as long as the shortest. Only
-//! those blocks are looked at: a filter of bits says of most that they are in no form, a sorted list says of the rest in
-//! which and where. Cost does not depend on how the forms begin, nor much on how many there are.
+//! What is looked for is long, so a block of it stands at some multiple of a stride that is nearly
+//! as long as the shortest. Only those blocks are looked at: a filter of bits says of most that
+//! they are in no form, a sorted list says of the rest in which and where. Cost does not depend on
+//! how the forms begin, nor much on how many there are.
 
 use zeroize::Zeroizing;
 
@@ -34,7 +35,8 @@ impl Entry<'_> {
         let (mut from, row) = (self.within.start, self.least - width + 1);
         while from + row + width <= self.within.end + 1 {
             let starts = (from..from + row).filter(|at| (at - self.within.start) % stride == place);
-            // What is alike in every letter's spelling would be met all the time. Of the best, the last is the farthest.
+            // What is alike in every letter's spelling would be met all the time. Of the best, the
+            // last is the farthest.
             let Some(best) = starts.max_by_key(|at| self.telling(*at, width)) else {
                 break;
             };
@@ -64,8 +66,8 @@ impl Index {
         let stride = (shortest - width + 1).min(LONGEST_STRIDE);
         let mut all = Zeroizing::new(Vec::new());
         for entry in entries {
-            // Whatever stands before, the blocks that are looked at are a stride apart: so for each place in the stride, every least
-            // row of bytes holds a block of that place.
+            // Whatever stands before, the blocks that are looked at are a stride apart: so for each
+            // place in the stride, every least row of bytes holds a block of that place.
             for at in (0..stride).flat_map(|place| entry.chosen(place, stride, width)) {
                 let block = match width {
                     WIDE => block::<WIDE>(entry.bytes, at),
@@ -88,7 +90,8 @@ impl Index {
         }
     }
 
-    /// Every form that holds a block of the text: where the block stands in the text, which form, and where in it.
+    /// Every form that holds a block of the text: where the block stands in the text, which form,
+    /// and where in it.
     pub(super) fn each(&self, text: &[u8], mut hit: impl FnMut(usize, usize, usize)) {
         match self.width {
             WIDE => self.run::<WIDE>(text, &mut hit),
@@ -109,7 +112,9 @@ impl Index {
     #[cold]
     fn look_up(&self, block: u64, at: usize, hit: &mut impl FnMut(usize, usize, usize)) {
         let first = self.blocks.partition_point(|&known| known < block);
-        let same = self.blocks[first..].iter().take_while(|&&known| known == block);
+        let same = self.blocks[first..]
+            .iter()
+            .take_while(|&&known| known == block);
         for (_, &(form, offset)) in same.zip(&self.places[first..]) {
             hit(at, form as usize, offset as usize);
         }
@@ -179,21 +184,34 @@ mod tests {
     use crate::credential::part::Part;
     use crate::credential::scrub::Echoes;
 
-    /// What writers put around each letter stands in every letter's spelling, and is no reason to look further.
+    /// What writers put around each letter stands in every letter's spelling, and is no reason to
+    /// look further.
     #[test]
     fn text_in_escapes_is_looked_up_seldom() {
-        let (secret, phantom) = (b"ghp_A1b2C3d4E5f6G7h8I9j0K1l2", b"ghp_Z9y8X7w6V5u4T3s2R1q0P9o8");
+        let (secret, phantom) = (
+            b"ghp_A1b2C3d4E5f6G7h8I9j0K1l2",
+            b"ghp_Z9y8X7w6V5u4T3s2R1q0P9o8",
+        );
         let part = Part::of(secret, phantom);
         let forms = forms(secret, phantom, part.as_ref()).unwrap();
         let (whole, pieces) = Echoes::indices(&forms);
-        for (before, after) in [("\\u00", ""), ("&#x", ";"), ("\\x", ""), ("%", ""), ("", ", 0x")] {
+        for (before, after) in [
+            ("\\u00", ""),
+            ("&#x", ";"),
+            ("\\x", ""),
+            ("%", ""),
+            ("", ", 0x"),
+        ] {
             let text: String = (0..4096_u32)
                 .map(|at| format!("{before}{:02x}{after}", b'G' + (at * 7 % 50) as u8))
                 .collect();
             for index in [&whole].into_iter().chain(&pieces) {
                 let mut hits = 0;
                 index.each(text.as_bytes(), |_, _, _| hits += 1);
-                assert!(hits < 2 * 4096, "{before}..{after}: {hits} hits in 4096 letters");
+                assert!(
+                    hits < 2 * 4096,
+                    "{before}..{after}: {hits} hits in 4096 letters"
+                );
             }
         }
     }

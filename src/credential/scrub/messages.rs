@@ -3,8 +3,8 @@
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// Follows the lengths. A message's end is an end of text: behind it stands the next one's length, whose first byte is in no
-/// secret, so that nothing need be held back there until more comes.
+/// Follows the lengths. A message's end is an end of text: behind it stands the next one's length,
+/// whose first byte is in no secret, so that nothing need be held back there until more comes.
 pub(super) struct Messages {
     layout: &'static Layout,
     header: [u8; LONGEST_HEADER],
@@ -24,9 +24,9 @@ struct Layout {
     counts_itself: bool,
 }
 
-/// gRPC over HTTP/2 ("Length-Prefixed-Message"), gRPC-Web (the same, in binary alone), the Connect protocol ("Streaming RPCs"),
-/// Amazon's event streams ("Event stream encoding": the total length comes first), watches of Kubernetes in Protobuf
-/// (`LengthDelimitedFramer` of its apimachinery).
+/// gRPC over HTTP/2 ("Length-Prefixed-Message"), gRPC-Web (the same, in binary alone), the Connect
+/// protocol ("Streaming RPCs"), Amazon's event streams ("Event stream encoding": the total length
+/// comes first), watches of Kubernetes in Protobuf (`LengthDelimitedFramer` of its apimachinery).
 const LAYOUTS: [Layout; 7] = [
     Layout::new(b"application/grpc", 1, false),
     Layout::new(b"application/grpc+", 1, false),
@@ -58,10 +58,15 @@ impl Messages {
     /// For content of a type that has messages.
     pub(super) fn told_by(fields: &HeaderMap) -> Option<Self> {
         let mut kind = fields.get(CONTENT_TYPE)?.as_bytes().to_ascii_lowercase();
-        let end = kind.iter().position(|byte| *byte == b';').unwrap_or(kind.len());
+        let end = kind
+            .iter()
+            .position(|byte| *byte == b';')
+            .unwrap_or(kind.len());
         let streams = kind[end..].windows(12).any(|text| text == b"stream=watch");
         kind.truncate(end);
-        let layout = LAYOUTS.iter().find(|layout| layout.is_of(kind.trim_ascii()))?;
+        let layout = LAYOUTS
+            .iter()
+            .find(|layout| layout.is_of(kind.trim_ascii()))?;
         // Without that parameter it is one object, and has no length.
         if layout.kind.ends_with(b"kubernetes.protobuf") && !streams {
             return None;
@@ -79,7 +84,8 @@ impl Messages {
     pub(super) fn pass(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() && !self.lost {
             if self.left > 0 {
-                let taken = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                let taken =
+                    usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
                 self.left -= taken as u64;
                 bytes = &bytes[taken..];
             } else {
@@ -91,7 +97,8 @@ impl Messages {
     }
 
     fn read(&mut self, byte: u8) {
-        // A secret is visible ASCII: content that has such a byte here may have one on both sides of what was no end.
+        // A secret is visible ASCII: content that has such a byte here may have one on both sides
+        // of what was no end.
         if self.known == 0 && (b'\t'..0x80).contains(&byte) {
             self.lost = true;
             return;

@@ -16,7 +16,8 @@ const PHANTOM: &str = "ghp_Z9y8X7w6V5u4T3s2R1q0P9o8N7m6L5k4J3i2";
 
 /// A phantom that differs from its secret in every letter and digit, of the same classes.
 fn phantom_of(secret: &str) -> String {
-    let turn = |c: char, first: u8, count: u8| char::from(first + (c as u8 - first + count / 2) % count);
+    let turn =
+        |c: char, first: u8, count: u8| char::from(first + (c as u8 - first + count / 2) % count);
     let one = |c: char| match c {
         'a'..='z' => turn(c, b'a', 26),
         'A'..='Z' => turn(c, b'A', 26),
@@ -28,7 +29,8 @@ fn phantom_of(secret: &str) -> String {
 
 fn echoes(lent: &[(&str, &str)]) -> Arc<Echoes> {
     Arc::new(
-        Echoes::new(lent.iter().map(|(s, p)| (s.as_bytes(), p.as_bytes()))).expect("they can be scrubbed"),
+        Echoes::new(lent.iter().map(|(s, p)| (s.as_bytes(), p.as_bytes())))
+            .expect("they can be scrubbed"),
     )
 }
 
@@ -109,7 +111,10 @@ fn untouched_content_passes_as_the_same_bytes() {
     ] {
         let chunk = Bytes::copy_from_slice(content);
         let passed = scrubber.push(chunk.clone());
-        assert_eq!((passed.as_ptr(), passed.len()), (chunk.as_ptr(), chunk.len()));
+        assert_eq!(
+            (passed.as_ptr(), passed.len()),
+            (chunk.as_ptr(), chunk.len())
+        );
     }
     assert_eq!((scrubber.held(), scrubber.replaced()), (0, 0));
 }
@@ -135,7 +140,12 @@ fn nothing_tells_a_right_guess_from_a_wrong_one() {
         let (given, held) = (given.len(), scrubber.held());
         let paused = scrubber.release();
         let whole = scrub(&github(), [&[b"<", guess].concat()[..]]);
-        (given, held, paused == guess, whole == ([b"<", guess].concat(), 0))
+        (
+            given,
+            held,
+            paused == guess,
+            whole == ([b"<", guess].concat(), 0),
+        )
     };
     for form in form_pairs() {
         let piece = form.piece.as_ref().expect("it is drawn");
@@ -192,7 +202,8 @@ fn what_could_begin_an_echo_is_found_in_bounded_steps() {
     let secret = format!("@{}", "a!".repeat(700));
     let phantom = phantom_of(&secret);
     let echoes = echoes(&[(&secret, &phantom)]);
-    // The beginning but for its first byte, at each of 400 places: nothing would have to be held back.
+    // The beginning but for its first byte, at each of 400 places: nothing would have to be held
+    // back.
     let text = "a!".repeat(400);
     let mut scrubber = Scrubber::new(echoes);
     scrubber.push(text.clone().into());
@@ -202,7 +213,10 @@ fn what_could_begin_an_echo_is_found_in_bounded_steps() {
 #[test]
 fn an_echo_that_reaches_into_what_a_message_end_shows_is_replaced_there() {
     // The outer secret ends as the inner one begins.
-    let echoes = echoes(&[(SECRET, PHANTOM), ("r8-a-second-secret", "k3-z-mnopqr-tuvwxy")]);
+    let echoes = echoes(&[
+        (SECRET, PHANTOM),
+        ("r8-a-second-secret", "k3-z-mnopqr-tuvwxy"),
+    ]);
     let mut scrubber = Scrubber::new(echoes);
     let mut out = scrubber.push(SECRET.into()).to_vec();
     out.extend_from_slice(&scrubber.release());
@@ -285,7 +299,10 @@ fn fields_are_scrubbed_in_values_and_names() {
     let echoes = echoes(&[(secret, &phantom)]);
     let mut fields = HeaderMap::new();
     let value = |text: String| HeaderValue::try_from(text).expect("a value");
-    fields.insert("location", value(format!("https://example.test/?t={secret}")));
+    fields.insert(
+        "location",
+        value(format!("https://example.test/?t={secret}")),
+    );
     fields.append("set-cookie", value("a=b".into()));
     fields.append("set-cookie", value(format!("t={secret}; Path=/")));
     fields.insert(
@@ -293,7 +310,10 @@ fn fields_are_scrubbed_in_values_and_names() {
         value("1".into()),
     );
     assert_eq!(echoes.scrub_fields(&mut fields), Ok(3));
-    assert_eq!(fields["location"], format!("https://example.test/?t={phantom}"));
+    assert_eq!(
+        fields["location"],
+        format!("https://example.test/?t={phantom}")
+    );
     let cookies: Vec<_> = fields.get_all("set-cookie").iter().collect();
     assert_eq!(cookies, ["a=b", &format!("t={phantom}; Path=/")]);
     assert_eq!(fields.len(), 3);
@@ -346,11 +366,14 @@ fn without_secrets_all_passes() {
     assert_eq!(scrub(&nothing, [SECRET.as_bytes()]), (SECRET.into(), 0));
 }
 
-/// A part of a secret is not searched for, and a phantom may by chance go on as the secret does: that what is left and what
-/// was written then read as the secret is no echo that was overlooked.
+/// A part of a secret is not searched for, and a phantom may by chance go on as the secret does:
+/// that what is left and what was written then read as the secret is no echo that was overlooked.
 #[test]
 fn a_part_beside_an_echo_may_read_as_the_secret_by_chance() {
     let (secret, phantom) = ("x1y2z3w4a5", "b6c7d8e9fx");
-    let (out, count) = scrub(&echoes(&[(secret, phantom)]), [b"x1y2z3w4a5", &b"1y2z3w4a5"[..]]);
+    let (out, count) = scrub(
+        &echoes(&[(secret, phantom)]),
+        [b"x1y2z3w4a5", &b"1y2z3w4a5"[..]],
+    );
     assert_eq!((text(out), count), (format!("{phantom}1y2z3w4a5"), 1));
 }

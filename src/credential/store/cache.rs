@@ -26,7 +26,8 @@ pub struct Lease {
     pub run: Option<u64>,
 }
 
-/// A reference had no usable secret; nothing is sent. Its text is for the operator's log, never for the client.
+/// A reference had no usable secret; nothing is sent. Its text is for the operator's log, never for
+/// the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no secret from `{reference}`: {cause}")]
 pub struct Unavailable {
@@ -45,7 +46,8 @@ pub struct Stores {
     slots: Mutex<HashMap<Reference, Source>>,
 }
 
-/// One reference's secret, fetched when first needed, refreshed before it expires, never used after.
+/// One reference's secret, fetched when first needed, refreshed before it expires, never used
+/// after.
 #[derive(Clone)]
 pub struct Source(Arc<Slot>);
 
@@ -53,7 +55,8 @@ struct Slot {
     reference: Reference,
     store: Arc<dyn SecretStore>,
     held: ArcSwapOption<Held>,
-    /// Whoever fetches holds it; it remembers the last failure, so that a broken store is asked once a second.
+    /// Whoever fetches holds it; it remembers the last failure, so that a broken store is asked
+    /// once a second.
     flight: Arc<tokio::sync::Mutex<Option<(Instant, StoreError)>>>,
 }
 
@@ -133,8 +136,8 @@ impl Source {
 
     /// The secret, from memory while it serves, else from its store.
     ///
-    /// Past 80 per cent of its life the store is asked again in the background; what is held serves until then. Cancel
-    /// safe: a dropped call leaves the fetch to the next.
+    /// Past 80 per cent of its life the store is asked again in the background; what is held serves
+    /// until then. Cancel safe: a dropped call leaves the fetch to the next.
     ///
     /// # Errors
     /// [`Unavailable`] where the store has none or fails and none that is held still serves.
@@ -165,14 +168,16 @@ impl Source {
         self.0.held.store(None);
     }
 
-    /// Asks the store in the background, unless somebody does. The task ends by the store's own deadline.
+    /// Asks the store in the background, unless somebody does. The task ends by the store's own
+    /// deadline.
     fn refresh(&self) {
         let Ok(flight) = Arc::clone(&self.0.flight).try_lock_owned() else {
             return;
         };
         if failed_lately(&flight).is_none() {
             let slot = Arc::clone(&self.0);
-            // Its failure is kept in the flight and met by whoever needs the secret once it has expired.
+            // Its failure is kept in the flight and met by whoever needs the secret once it has
+            // expired.
             tokio::spawn(async move { slot.fetch_again(flight).await.map(drop) });
         }
     }
@@ -198,7 +203,8 @@ impl Slot {
         match self.store.fetch(&self.reference).await {
             Ok(fetched) => {
                 *flight = None;
-                // An unchanged secret stays the same object, so that what was built from it is still right.
+                // An unchanged secret stays the same object, so that what was built from it is
+                // still right.
                 let secret = match self.held.load().as_ref() {
                     Some(held) if held.lease.secret.is(fetched.secret.expose()) => {
                         Arc::clone(&held.lease.secret)
@@ -334,7 +340,10 @@ mod tests {
     async fn a_broken_store_is_asked_once_a_second() {
         let (store, source) = stage();
         for _ in 0..50 {
-            assert_eq!(source.resolve().await.err().unwrap().cause, StoreError::Absent);
+            assert_eq!(
+                source.resolve().await.err().unwrap().cause,
+                StoreError::Absent
+            );
         }
         assert_eq!(store.fetches(), 1);
         store.put(NAME, b"CANARY-0001", None).unwrap();
@@ -347,7 +356,11 @@ mod tests {
         let (store, source) = stage();
         store.put(NAME, b"CANARY-0001", None).unwrap();
         store.slow(NAME, millis(200));
-        assert!(tokio::time::timeout(millis(20), source.resolve()).await.is_err());
+        assert!(
+            tokio::time::timeout(millis(20), source.resolve())
+                .await
+                .is_err()
+        );
         store.slow(NAME, Duration::ZERO);
         assert!(holds(&source, b"CANARY-0001").await);
     }

@@ -15,8 +15,8 @@ use super::{Fetched, Fetching, Lifetime, MAX_OUTPUT_BYTES, SecretStore, StoreErr
 use crate::credential::secret::{Secret, trim_line_end};
 use crate::session::{CommandLine, FIXED_PATH, Keeper, MAX_TTL_SECONDS, Reference};
 
-/// Programs. What one prints is the secret itself, or `{"secret": TEXT, "expires_in": SECONDS}`; or, where a part of a set is
-/// asked for, the set.
+/// Programs. What one prints is the secret itself, or `{"secret": TEXT, "expires_in": SECONDS}`;
+/// or, where a part of a set is asked for, the set.
 pub(super) struct CommandStore {
     deadline: Duration,
     sets: Sets,
@@ -64,7 +64,8 @@ impl SecretStore for CommandStore {
     }
 }
 
-/// Runs the program and reads what it prints; if the future is dropped, the program and its children are killed.
+/// Runs the program and reads what it prints; if the future is dropped, the program and its
+/// children are killed.
 async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     let mut command = Command::new(&line.program);
     command
@@ -82,7 +83,9 @@ async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         .stderr(Stdio::null())
         .process_group(0)
         .kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| StoreError::Start(error.kind()))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| StoreError::Start(error.kind()))?;
     // Declared after the child, so dropped before it: the group's number is still ours.
     let group = Group::of(&child);
     let mut printed = Zeroizing::new(Vec::with_capacity(MAX_OUTPUT_BYTES + 1));
@@ -205,7 +208,10 @@ mod tests {
         assert!(fetched.secret.is(b"CANARY-0001"));
         let lifetime = fetched.lifetime.unwrap();
         assert_eq!(
-            (lifetime.refresh_after.as_secs(), lifetime.expires_after.as_secs()),
+            (
+                lifetime.refresh_after.as_secs(),
+                lifetime.expires_after.as_secs()
+            ),
             (80, 100)
         );
     }

@@ -11,9 +11,10 @@ use crate::session::Reference;
 
 /// Secrets that stood in the gateway's environment when it started.
 ///
-/// Each variable is read once, so a later change has no effect. Removing it from the process's environment would need
-/// `unsafe` and would not remove it from the kernel's copy: `/proc/PID/environ` keeps the text until the gateway ends. The
-/// launcher must therefore not pass it on, and the gateway must be undumpable, which hides that file from its own user.
+/// Each variable is read once, so a later change has no effect. Removing it from the process's
+/// environment would need `unsafe` and would not remove it from the kernel's copy:
+/// `/proc/PID/environ` keeps the text until the gateway ends. The launcher must therefore not pass
+/// it on, and the gateway must be undumpable, which hides that file from its own user.
 pub struct EnvStore {
     values: HashMap<Reference, Result<Arc<Secret>, SecretUnsafe>>,
 }
@@ -25,7 +26,10 @@ impl EnvStore {
         let values = references.into_iter().filter_map(|reference| {
             let value = std::env::var_os(reference.env_name()?)?;
             let value = Zeroizing::new(std::os::unix::ffi::OsStringExt::into_vec(value));
-            Some((reference.clone(), Secret::kept(value, reference).map(Arc::new)))
+            Some((
+                reference.clone(),
+                Secret::kept(value, reference).map(Arc::new),
+            ))
         });
         Self {
             values: values.collect(),

@@ -13,7 +13,8 @@ use super::{Fetched, Fetching, Lifetime, SecretStore, StoreError};
 use crate::credential::secret::{MAX_BYTES, Secret, trim_line_end};
 use crate::session::{Keeper, Reference};
 
-/// Files. A changed file is seen within a second; one that is gone serves at most five seconds more.
+/// Files. A changed file is seen within a second; one that is gone serves at most five seconds
+/// more.
 pub(super) struct FileStore;
 
 impl SecretStore for FileStore {
@@ -36,9 +37,11 @@ impl SecretStore for FileStore {
     }
 }
 
-/// Reads a file after checking, on the open file itself, what it is, whose it is and who may read it.
+/// Reads a file after checking, on the open file itself, what it is, whose it is and who may read
+/// it.
 ///
-/// Symbolic links are followed, for orchestrators mount secrets through them; what they lead to is what is checked.
+/// Symbolic links are followed, for orchestrators mount secrets through them; what they lead to is
+/// what is checked.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => StoreError::Absent,
@@ -95,14 +98,24 @@ mod tests {
     #[tokio::test]
     async fn a_private_file_is_read_and_its_line_end_trimmed() {
         let file = written(b"CANARY-0001\n", 0o600);
-        assert!(fetch(file.path()).await.ok().unwrap().secret.is(b"CANARY-0001"));
+        assert!(
+            fetch(file.path())
+                .await
+                .ok()
+                .unwrap()
+                .secret
+                .is(b"CANARY-0001")
+        );
     }
 
     #[tokio::test]
     async fn a_file_that_others_may_read_or_write_is_refused() {
         for mode in [0o644, 0o640, 0o620, 0o601, 0o664] {
             let file = written(b"CANARY-0001", mode);
-            assert_eq!(fetch(file.path()).await.err(), Some(StoreError::Permissions));
+            assert_eq!(
+                fetch(file.path()).await.err(),
+                Some(StoreError::Permissions)
+            );
         }
     }
 

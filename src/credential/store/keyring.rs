@@ -13,7 +13,8 @@ use super::{Fetched, Fetching, Lifetime, SecretStore, StoreError};
 use crate::credential::secret::Secret;
 use crate::session::{Keeper, Reference};
 
-/// The key ring. It answers on a thread of its own, for a locked ring asks its user and may never answer.
+/// The key ring. It answers on a thread of its own, for a locked ring asks its user and may never
+/// answer.
 pub(super) struct KeyringStore {
     threads: Arc<Semaphore>,
 }
@@ -33,9 +34,9 @@ impl SecretStore for KeyringStore {
                 return Err(StoreError::Absent);
             };
             // Held by the thread, so that rings that never answer cannot pile up threads.
-            let permit = Arc::clone(&self.threads)
-                .try_acquire_owned()
-                .map_err(|_| StoreError::Unreachable("earlier questions to the key ring are unanswered"))?;
+            let permit = Arc::clone(&self.threads).try_acquire_owned().map_err(|_| {
+                StoreError::Unreachable("earlier questions to the key ring are unanswered")
+            })?;
             let (service, name) = (service.clone(), name.clone());
             let (sender, receiver) = oneshot::channel();
             std::thread::Builder::new()
@@ -65,7 +66,10 @@ pub(in crate::credential) mod blocking {
     use super::*;
 
     /// Reads an item.
-    pub(in crate::credential) fn get(service: &str, name: &str) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    pub(in crate::credential) fn get(
+        service: &str,
+        name: &str,
+    ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         entry(service, name)?
             .get_secret()
             .map(Zeroizing::new)
@@ -73,7 +77,11 @@ pub(in crate::credential) mod blocking {
     }
 
     /// Writes an item, or replaces it.
-    pub(in crate::credential) fn set(service: &str, name: &str, value: &[u8]) -> Result<(), StoreError> {
+    pub(in crate::credential) fn set(
+        service: &str,
+        name: &str,
+        value: &[u8],
+    ) -> Result<(), StoreError> {
         entry(service, name)?
             .set_secret(value)
             .map_err(|error| cause(&error))
@@ -104,7 +112,9 @@ pub(in crate::credential) mod blocking {
 
     fn entry(service: &str, name: &str) -> Result<Entry, StoreError> {
         let store = Store::new().map_err(|error| cause(&error))?;
-        store.build(service, name, None).map_err(|error| cause(&error))
+        store
+            .build(service, name, None)
+            .map_err(|error| cause(&error))
     }
 }
 
@@ -112,11 +122,15 @@ pub(in crate::credential) mod blocking {
 fn cause(error: &Error) -> StoreError {
     match error {
         Error::NoEntry => StoreError::Absent,
-        Error::NoStorageAccess(_) => StoreError::Unreachable("the key ring is locked or refuses access"),
+        Error::NoStorageAccess(_) => {
+            StoreError::Unreachable("the key ring is locked or refuses access")
+        }
         Error::PlatformFailure(_) => {
             StoreError::Unreachable("no Secret Service answers on the session's bus")
         }
-        Error::Ambiguous(_) => StoreError::Unreachable("several items have this name; remove all but one"),
+        Error::Ambiguous(_) => {
+            StoreError::Unreachable("several items have this name; remove all but one")
+        }
         _ => StoreError::Unreachable("the key ring refused the question"),
     }
 }

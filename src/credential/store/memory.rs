@@ -11,7 +11,8 @@ use super::{Fetched, Fetching, Lifetime, SecretStore, StoreError};
 use crate::credential::secret::Secret;
 use crate::session::Reference;
 
-/// Secrets by their reference's text, changeable while it serves, with a delay and a count of fetches.
+/// Secrets by their reference's text, changeable while it serves, with a delay and a count of
+/// fetches.
 #[derive(Default)]
 pub struct MemoryStore {
     entries: Mutex<HashMap<String, Entry>>,
@@ -29,7 +30,12 @@ impl MemoryStore {
     ///
     /// # Errors
     /// [`StoreError::Unsafe`] where the value is no secret.
-    pub fn put(&self, reference: &str, value: &[u8], lifetime: Option<Lifetime>) -> Result<(), StoreError> {
+    pub fn put(
+        &self,
+        reference: &str,
+        value: &[u8],
+        lifetime: Option<Lifetime>,
+    ) -> Result<(), StoreError> {
         let secret = Secret::new(Zeroizing::new(value.to_vec()), false)?;
         self.set(
             reference,

@@ -26,7 +26,8 @@ pub(super) use keyring::blocking as blocking_keyring;
 pub trait SecretStore: Send + Sync {
     /// Fetches what a reference names, within the store's own deadline.
     ///
-    /// Dropping the future ends the work: nothing that it started outlives it but a key ring's own answer.
+    /// Dropping the future ends the work: nothing that it started outlives it but a key ring's own
+    /// answer.
     fn fetch<'a>(&'a self, reference: &'a Reference) -> Fetching<'a>;
 }
 

@@ -1,4 +1,5 @@
-//! Credentials of several parts that one program prints together, so that no part is ever used with another run's.
+//! Credentials of several parts that one program prints together, so that no part is ever used with
+//! another run's.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +59,8 @@ impl Drop for Answer {
 }
 
 impl Sets {
-    /// One part of what a program prints, which `run` runs where what it printed last is no longer fresh.
+    /// One part of what a program prints, which `run` runs where what it printed last is no longer
+    /// fresh.
     pub(super) async fn part(
         &self,
         line: &CommandLine,
@@ -113,7 +115,8 @@ fn read(printed: &[u8], usual: Duration) -> Result<(Answer, Lifetime), StoreErro
             if left.is_zero() {
                 return Err(StoreError::Set);
             }
-            // Asked again at least as often as without an end: the program may have something newer.
+            // Asked again at least as often as without an end: the program may have something
+            // newer.
             left.min(MOST)
         }
     };
@@ -154,10 +157,15 @@ mod tests {
             .part(&line(), Member::SecretKey, usual, async { document(2, "") })
             .await;
         let (one, two) = (one.ok().unwrap(), two.ok().unwrap());
-        assert_eq!((&one.value[..], &two.value[..]), (&b"AKIA1"[..], &b"CANARY1"[..]));
+        assert_eq!(
+            (&one.value[..], &two.value[..]),
+            (&b"AKIA1"[..], &b"CANARY1"[..])
+        );
         assert_eq!(one.run, two.run);
         let token = sets
-            .part(&line(), Member::SessionToken, usual, async { document(3, "") })
+            .part(&line(), Member::SessionToken, usual, async {
+                document(3, "")
+            })
             .await;
         assert_eq!(token.err(), Some(StoreError::Absent));
     }
@@ -185,7 +193,9 @@ mod tests {
         ] {
             let sets = Sets::default();
             let refused = sets
-                .part(&line(), Member::AccessKey, short, async { document(1, more) })
+                .part(&line(), Member::AccessKey, short, async {
+                    document(1, more)
+                })
                 .await;
             let refused = refused.err().unwrap();
             assert_eq!(refused, StoreError::Set, "{more}");
@@ -194,7 +204,9 @@ mod tests {
         let lasting = Sets::default();
         let more = ",\"SessionToken\":\"t\",\"Expiration\":\"2999-01-01T00:00:00Z\"";
         let token = lasting
-            .part(&line(), Member::SessionToken, short, async { document(1, more) })
+            .part(&line(), Member::SessionToken, short, async {
+                document(1, more)
+            })
             .await;
         assert_eq!(
             token

@@ -101,7 +101,13 @@ fn text(der: &CertificateDer<'_>, ca: &SessionCa) -> String {
 fn long_name() -> String {
     format!(
         "{}.test",
-        ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(50)].join(".")
+        [
+            "a".repeat(63),
+            "b".repeat(63),
+            "c".repeat(63),
+            "d".repeat(50)
+        ]
+        .join(".")
     )
 }
 
@@ -117,7 +123,11 @@ const NAMES: [&str; 6] = [
 #[test]
 fn openssl_in_strict_mode_accepts_each_leaf_for_its_host_alone() {
     let ca = ca(None);
-    for name in NAMES.iter().map(|name| (*name).to_owned()).chain([long_name()]) {
+    for name in NAMES
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain([long_name()])
+    {
         let leaf = ca.leaf(&host(&name)).unwrap();
         let good = verify(&ca, &leaf.cert[0], &name);
         assert!(good.status.success(), "{name}: {good:?}");
@@ -126,7 +136,10 @@ fn openssl_in_strict_mode_accepts_each_leaf_for_its_host_alone() {
         } else {
             "other.example"
         };
-        assert!(!verify(&ca, &leaf.cert[0], other).status.success(), "{name}");
+        assert!(
+            !verify(&ca, &leaf.cert[0], other).status.success(),
+            "{name}"
+        );
     }
 }
 
@@ -138,7 +151,12 @@ fn openssl_accepts_what_the_name_constraints_permit() {
         "192.0.2.7",
         "2001:db8::7",
     ]));
-    for name in ["api.github.com", "www.example.com", "192.0.2.7", "2001:db8::7"] {
+    for name in [
+        "api.github.com",
+        "www.example.com",
+        "192.0.2.7",
+        "2001:db8::7",
+    ] {
         let leaf = ca.leaf(&host(name)).unwrap();
         let output = verify(&ca, &leaf.cert[0], name);
         assert!(output.status.success(), "{name}: {output:?}");
@@ -151,7 +169,12 @@ fn openssl_refuses_what_the_name_constraints_do_not_permit() {
     for (list, refused) in [
         (
             &["api.github.com"][..],
-            &["github.com", "evilapi.github.com", "192.0.2.7", "2001:db8::7"][..],
+            &[
+                "github.com",
+                "evilapi.github.com",
+                "192.0.2.7",
+                "2001:db8::7",
+            ][..],
         ),
         (&["192.0.2.7"][..], &["api.github.com"][..]),
         (&[][..], &["api.github.com", "192.0.2.7", "::1"][..]),
@@ -176,7 +199,10 @@ fn openssl_refuses_what_the_name_constraints_do_not_permit() {
                 &path("leaf.pem"),
             ]);
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(said.contains("subtree violation"), "{list:?} {name}: {said}");
+            assert!(
+                said.contains("subtree violation"),
+                "{list:?} {name}: {said}"
+            );
             assert!(!mint.covers(&host(name)), "{list:?} {name}");
         }
     }
@@ -243,12 +269,18 @@ fn a_leaf_has_one_name_an_empty_subject_and_its_issuers_key_identifier() {
         after(&leaf, "X509v3 Authority Key Identifier:"),
         after(&root, "X509v3 Subject Key Identifier:")
     );
-    assert_eq!(after(&leaf, "X509v3 Key Usage: critical"), "Digital Signature");
+    assert_eq!(
+        after(&leaf, "X509v3 Key Usage: critical"),
+        "Digital Signature"
+    );
     assert_eq!(
         after(&leaf, "X509v3 Extended Key Usage:"),
         "TLS Web Server Authentication"
     );
-    assert_eq!(after(&leaf, "X509v3 Basic Constraints: critical"), "CA:FALSE");
+    assert_eq!(
+        after(&leaf, "X509v3 Basic Constraints: critical"),
+        "CA:FALSE"
+    );
     assert!(leaf.contains("X509v3 Subject Key Identifier"));
     assert!(leaf.contains("Subject: \n"), "{leaf}");
 }
@@ -348,7 +380,10 @@ fn a_host_that_policy_does_not_reach_gets_no_leaf_even_when_one_is_kept() {
     let again = ca.leaf(&host("a.test")).unwrap();
     assert!(Arc::ptr_eq(&first, &again));
     permitted.store(false, Ordering::SeqCst);
-    assert_eq!(ca.leaf(&host("a.test")).unwrap_err(), MintRefused::NotPermitted);
+    assert_eq!(
+        ca.leaf(&host("a.test")).unwrap_err(),
+        MintRefused::NotPermitted
+    );
     assert_eq!(ca.leaves(), (1, 1));
 }
 
@@ -366,7 +401,10 @@ fn a_flood_of_names_is_throttled_and_the_kept_ones_still_work() {
         .count();
     assert!((16..20).contains(&minted), "{minted}");
     assert_eq!(ca.leaves().0, 8);
-    assert_eq!(ca.leaf(&host("new.test")).unwrap_err(), MintRefused::Throttled);
+    assert_eq!(
+        ca.leaf(&host("new.test")).unwrap_err(),
+        MintRefused::Throttled
+    );
     assert!(ca.leaf(&host("h15.test")).is_ok());
 }
 

@@ -138,8 +138,15 @@ fn other_types_of_an_allowed_name_have_no_data() {
     ] {
         let (reply, answer) = asked("good.test.", kind);
         assert_eq!(answer.verdict, Verdict::NoData, "{kind}");
-        assert_eq!(reply.metadata.response_code, ResponseCode::NoError, "{kind}");
-        assert!(reply.answers.is_empty() && reply.additionals.is_empty(), "{kind}");
+        assert_eq!(
+            reply.metadata.response_code,
+            ResponseCode::NoError,
+            "{kind}"
+        );
+        assert!(
+            reply.answers.is_empty() && reply.additionals.is_empty(),
+            "{kind}"
+        );
     }
 }
 
@@ -203,7 +210,14 @@ fn a_dot_inside_a_label_is_no_border() {
 
 #[test]
 fn transfers_any_other_classes_and_other_operations_are_refused() {
-    for (kind, expected) in [(252_u16, 5), (251, 5), (255, 4), (253, 4), (254, 4), (249, 4)] {
+    for (kind, expected) in [
+        (252_u16, 5),
+        (251, 5),
+        (255, 4),
+        (253, 4),
+        (254, 4),
+        (249, 4),
+    ] {
         let question = [&b"\x04good\x04test\0"[..], &kind.to_be_bytes(), &[0, 1]].concat();
         let answer = ask(&raw(0x0100, [1, 0, 0, 0], &question));
         assert_eq!(
@@ -215,7 +229,11 @@ fn transfers_any_other_classes_and_other_operations_are_refused() {
     for class in [3_u16, 4, 254, 255] {
         let question = [&b"\x07version\x04bind\0\0\x10"[..], &class.to_be_bytes()].concat();
         let answer = ask(&raw(0x0100, [1, 0, 0, 0], &question));
-        assert_eq!((answer.verdict, code(&answer)), (Verdict::Refused, 5), "{class}");
+        assert_eq!(
+            (answer.verdict, code(&answer)),
+            (Verdict::Refused, 5),
+            "{class}"
+        );
     }
     for operation in (1..16_u16).filter(|operation| *operation != 0) {
         let answer = ask(&raw(operation << 11, [1, 0, 0, 0], GOOD));
@@ -231,7 +249,11 @@ fn transfers_any_other_classes_and_other_operations_are_refused() {
         );
     }
     let answer = ask(&raw(0x0100, [1, 0, 0, 0], b"\0\0\x02\0\x01"));
-    assert_eq!((answer.verdict, code(&answer)), (Verdict::Refused, 5), "the root");
+    assert_eq!(
+        (answer.verdict, code(&answer)),
+        (Verdict::Refused, 5),
+        "the root"
+    );
 }
 
 #[test]
@@ -258,7 +280,11 @@ fn what_is_no_question_is_malformed_or_dropped() {
         ("a pointer to itself", [1, 0, 0, 0], looping),
         ("two pointers in a ring", [1, 0, 0, 0], pair),
         ("a pointer forward", [1, 0, 0, 0], forward),
-        ("a reserved label type", [1, 0, 0, 0], b"\x80good\0\0\x01\0\x01"),
+        (
+            "a reserved label type",
+            [1, 0, 0, 0],
+            b"\x80good\0\0\x01\0\x01",
+        ),
         ("a name over 255 bytes", [1, 0, 0, 0], &question),
         ("two OPT records", [1, 0, 0, 2], &twice),
         ("an OPT that lies about its length", [1, 0, 0, 1], &lying),
@@ -266,7 +292,11 @@ fn what_is_no_question_is_malformed_or_dropped() {
     ];
     for (what, counts, rest) in cases {
         let answer = ask(&raw(0x0100, *counts, rest));
-        assert_eq!((answer.verdict, code(&answer)), (Verdict::Malformed, 1), "{what}");
+        assert_eq!(
+            (answer.verdict, code(&answer)),
+            (Verdict::Malformed, 1),
+            "{what}"
+        );
         assert_eq!(answer.reply.unwrap().len(), 12, "{what}: no amplification");
     }
     for dropped in [&b""[..], b"\x12", &raw(0, [1, 0, 0, 0], b"")[..11]] {
@@ -285,7 +315,8 @@ fn edns_is_answered_with_edns_and_never_grows_the_answer() {
     let mut query = message("good.test.", RecordType::A);
     let mut edns = Edns::new();
     edns.set_max_payload(4096).set_dnssec_ok(true);
-    edns.options_mut().insert(EdnsOption::Unknown(10, vec![1; 8]));
+    edns.options_mut()
+        .insert(EdnsOption::Unknown(10, vec![1; 8]));
     query.set_edns(edns);
     let answer = ask(&query.to_vec().unwrap());
     let reply = Message::from_vec(answer.reply.as_ref().unwrap()).unwrap();
@@ -311,7 +342,8 @@ fn edns_is_answered_with_edns_and_never_grows_the_answer() {
 fn an_over_long_question_is_malformed_by_transport() {
     let mut query = message("good.test.", RecordType::A);
     let mut edns = Edns::new();
-    edns.options_mut().insert(EdnsOption::Unknown(12, vec![0; 1500]));
+    edns.options_mut()
+        .insert(EdnsOption::Unknown(12, vec![0; 1500]));
     query.set_edns(edns);
     let query = query.to_vec().unwrap();
     let pool = &mut Synthetic::default();

@@ -1,4 +1,5 @@
-//! Handshakes: with rustls as the client, with raw bytes, and with strict programs (`openssl` and `python3` required).
+//! Handshakes: with rustls as the client, with raw bytes, and with strict programs (`openssl` and
+//! `python3` required).
 
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,7 +67,8 @@ async fn meet(
     })
 }
 
-const ANY: Destination<'static> = Destination::Address(IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7)));
+const ANY: Destination<'static> =
+    Destination::Address(IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7)));
 
 /// A hello with any SNI bytes, TLS 1.3 with an X25519 share, cut into records of `record` bytes.
 fn hello(sni: Option<&[u8]>, record: usize) -> Vec<u8> {
@@ -109,7 +111,12 @@ async fn raw(
     segment: usize,
 ) -> (Option<Cut>, Vec<u8>) {
     let (mut near, far) = duplex(1 << 20);
-    let server = terminate(far, ca, destination, Instant::now() + Duration::from_millis(300));
+    let server = terminate(
+        far,
+        ca,
+        destination,
+        Instant::now() + Duration::from_millis(300),
+    );
     let client = async {
         for part in bytes.chunks(segment) {
             if near.write_all(part).await.is_err() {
@@ -145,7 +152,12 @@ async fn the_sni_decides_the_host_and_alpn_the_protocol() {
             (server.host, server.named_by_sni, server.http2),
             (host("api.github.com"), true, http2)
         );
-        let suite = client.get_ref().1.negotiated_cipher_suite().unwrap().suite();
+        let suite = client
+            .get_ref()
+            .1
+            .negotiated_cipher_suite()
+            .unwrap()
+            .suite();
         assert_eq!(suite, rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
     }
 }
@@ -187,12 +199,19 @@ async fn a_hello_without_a_name_is_cut_unless_its_address_is_permitted() {
         (Destination::Named(&good), Some(&b"192.0.2.1"[..])),
     ] {
         let (verdict, answer) = raw(&ca, destination, &hello(sni, 4096), 4096).await;
-        assert!(matches!(verdict, Some(Cut::NoSni)), "{destination:?} {verdict:?}");
+        assert!(
+            matches!(verdict, Some(Cut::NoSni)),
+            "{destination:?} {verdict:?}"
+        );
         assert_eq!(answer, alert(112));
     }
     let literal = Host::from_ip(permitted);
-    for destination in [Destination::Address(permitted), Destination::Named(&literal)] {
-        let (server, client) = meet(&ca, destination, Arc::new(client(&ca, &[])), "192.0.2.1").await;
+    for destination in [
+        Destination::Address(permitted),
+        Destination::Named(&literal),
+    ] {
+        let (server, client) =
+            meet(&ca, destination, Arc::new(client(&ca, &[])), "192.0.2.1").await;
         let server = server.unwrap();
         assert_eq!((server.host, server.named_by_sni), (literal.clone(), false));
         client.unwrap();
@@ -289,7 +308,8 @@ async fn a_panic_while_a_name_is_judged_spoils_no_later_handshake() {
     }));
     let inner = Arc::clone(&ca);
     let crashed =
-        tokio::spawn(async move { raw(&inner, ANY, &hello(Some(b"good.test"), 4096), 4096).await }).await;
+        tokio::spawn(async move { raw(&inner, ANY, &hello(Some(b"good.test"), 4096), 4096).await })
+            .await;
     assert!(crashed.unwrap_err().is_panic());
     explode.store(false, Ordering::SeqCst);
     let (server, _) = meet(&ca, ANY, Arc::new(client(&ca, &[])), "good.test").await;
@@ -307,7 +327,10 @@ async fn what_is_not_tls_or_never_ends_is_cut() {
         "\0\0\0",
     ] {
         let (verdict, answer) = raw(&ca, ANY, opening.as_bytes(), 4096).await;
-        assert!(matches!(verdict, Some(Cut::NotTls)), "{opening:?} {verdict:?}");
+        assert!(
+            matches!(verdict, Some(Cut::NotTls)),
+            "{opening:?} {verdict:?}"
+        );
         assert!(answer.is_empty(), "{opening:?}");
     }
     let whole = hello(Some(b"good.test"), 4096);
@@ -328,18 +351,29 @@ async fn a_hello_without_an_end_is_cut_at_its_bound() {
             bytes.extend(part);
         }
         let (verdict, answer) = raw(&ca, ANY, &bytes, 8192).await;
-        assert!(matches!(verdict, Some(Cut::TooLong | Cut::Tls(_))), "{verdict:?}");
+        assert!(
+            matches!(verdict, Some(Cut::TooLong | Cut::Tls(_))),
+            "{verdict:?}"
+        );
         assert_eq!(answer.first(), Some(&21));
     }
     // Empty records, for ever.
     let (verdict, _) = raw(&ca, ANY, &[22, 3, 1, 0, 0].repeat(40_000), 8192).await;
-    assert!(matches!(verdict, Some(Cut::TooLong | Cut::Tls(_))), "{verdict:?}");
+    assert!(
+        matches!(verdict, Some(Cut::TooLong | Cut::Tls(_))),
+        "{verdict:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_foreign_application_protocol_is_cut() {
     let ca = ca();
-    for alpn in [&["h3"][..], &["acme-tls/1"], &["http/1.0", "spdy/3"], &["H2"]] {
+    for alpn in [
+        &["h3"][..],
+        &["acme-tls/1"],
+        &["http/1.0", "spdy/3"],
+        &["H2"],
+    ] {
         let (server, client) = meet(&ca, ANY, Arc::new(client(&ca, alpn)), "good.test").await;
         assert!(matches!(server, Err(Cut::Alpn)), "{alpn:?}");
         let error = client.unwrap_err().to_string();
@@ -348,7 +382,13 @@ async fn a_foreign_application_protocol_is_cut() {
 }
 
 fn kind(stream: &io::Result<tokio_rustls::client::TlsStream<DuplexStream>>) -> HandshakeKind {
-    stream.as_ref().unwrap().get_ref().1.handshake_kind().unwrap()
+    stream
+        .as_ref()
+        .unwrap()
+        .get_ref()
+        .1
+        .handshake_kind()
+        .unwrap()
 }
 
 /// A client store that hands out what it has under any name: what an attacker would write.
@@ -362,7 +402,11 @@ impl rustls::client::ClientSessionStore for Careless {
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<rustls::NamedGroup> {
         self.0.kx_hint(&one())
     }
-    fn set_tls12_session(&self, _: ServerName<'static>, value: rustls::client::Tls12ClientSessionValue) {
+    fn set_tls12_session(
+        &self,
+        _: ServerName<'static>,
+        value: rustls::client::Tls12ClientSessionValue,
+    ) {
         self.0.set_tls12_session(one(), value);
     }
     fn tls12_session(&self, _: &ServerName<'_>) -> Option<rustls::client::Tls12ClientSessionValue> {
@@ -371,10 +415,17 @@ impl rustls::client::ClientSessionStore for Careless {
     fn remove_tls12_session(&self, _: &ServerName<'static>) {
         self.0.remove_tls12_session(&one());
     }
-    fn insert_tls13_ticket(&self, _: ServerName<'static>, value: rustls::client::Tls13ClientSessionValue) {
+    fn insert_tls13_ticket(
+        &self,
+        _: ServerName<'static>,
+        value: rustls::client::Tls13ClientSessionValue,
+    ) {
         self.0.insert_tls13_ticket(one(), value);
     }
-    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<rustls::client::Tls13ClientSessionValue> {
+    fn take_tls13_ticket(
+        &self,
+        _: &ServerName<'static>,
+    ) -> Option<rustls::client::Tls13ClientSessionValue> {
         self.0.take_tls13_ticket(&one())
     }
 }
@@ -383,7 +434,10 @@ fn one() -> ServerName<'static> {
     ServerName::try_from("one.test").unwrap()
 }
 
-fn careless(ca: &[&SessionCa], version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfig> {
+fn careless(
+    ca: &[&SessionCa],
+    version: &'static rustls::SupportedProtocolVersion,
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for ca in ca {
         roots.add(ca.certificate_der().clone()).unwrap();
@@ -394,9 +448,9 @@ fn careless(ca: &[&SessionCa], version: &'static rustls::SupportedProtocolVersio
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.resumption = Resumption::store(Arc::new(Careless(rustls::client::ClientSessionMemoryCache::new(
-        8,
-    ))));
+    config.resumption = Resumption::store(Arc::new(Careless(
+        rustls::client::ClientSessionMemoryCache::new(8),
+    )));
     Arc::new(config)
 }
 
@@ -423,7 +477,10 @@ async fn a_resumed_connection_is_judged_again() {
     let asked = Arc::clone(&permitted);
     let ca = ca_for(move |_| asked.load(Ordering::SeqCst));
     let config = careless(&[&ca], &rustls::version::TLS13);
-    meet(&ca, ANY, Arc::clone(&config), "a.test").await.0.unwrap();
+    meet(&ca, ANY, Arc::clone(&config), "a.test")
+        .await
+        .0
+        .unwrap();
     permitted.store(false, Ordering::SeqCst);
     let (server, client) = meet(&ca, ANY, config, "a.test").await;
     assert!(matches!(server, Err(Cut::Mint(MintRefused::NotPermitted))));
@@ -556,7 +613,10 @@ async fn python_refuses_the_ca_of_another_session() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("other.pem");
     std::fs::write(&root, trusted.certificate_pem()).unwrap();
-    let script = PYTHON.replace(r#"os.environ["CA"]"#, &format!("{:?}", root.to_str().unwrap()));
+    let script = PYTHON.replace(
+        r#"os.environ["CA"]"#,
+        &format!("{:?}", root.to_str().unwrap()),
+    );
     let said = program(used, ANY, "python3", &["-c", &script, "good.test"]).await;
     assert!(said.contains("CERTIFICATE_VERIFY_FAILED"), "{said}");
 }

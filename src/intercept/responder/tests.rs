@@ -42,7 +42,11 @@ fn dual_stack() -> (Blocking, u16) {
 
 /// Asks from a connected socket, which takes an answer from the asked address only.
 async fn ask(to: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
-    let any = if to.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
+    let any = if to.is_ipv4() {
+        "127.0.0.1:0"
+    } else {
+        "[::1]:0"
+    };
     let socket = UdpSocket::bind(any).await?;
     socket.connect(to).await?;
     socket.send(query).await?;
@@ -122,7 +126,10 @@ async fn tcp() -> (SocketAddr, JoinHandle<io::Result<()>>) {
     );
     assert_eq!(responder.deadline, Duration::from_secs(10));
     responder.deadline = Duration::from_millis(300);
-    (address, tokio::spawn(serve_tcp(listener, Arc::new(responder))))
+    (
+        address,
+        tokio::spawn(serve_tcp(listener, Arc::new(responder))),
+    )
 }
 
 async fn read_reply(stream: &mut TcpStream) -> io::Result<Message> {
@@ -137,7 +144,11 @@ async fn one_connection_asks_many_questions_in_any_cut() {
     let (address, server) = tcp().await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.set_nodelay(true).unwrap();
-    let both = [framed(&query(1, "good.test.")), framed(&query(2, "evil.test."))].concat();
+    let both = [
+        framed(&query(1, "good.test.")),
+        framed(&query(2, "evil.test.")),
+    ]
+    .concat();
     stream.write_all(&both).await.unwrap();
     for id in [1, 2] {
         assert_eq!(read_reply(&mut stream).await.unwrap().metadata.id, id);
@@ -173,7 +184,9 @@ async fn a_stalled_connection_ends_at_its_deadline() {
     let start = Instant::now();
     let mut byte = [0];
     assert_eq!(stream.read(&mut byte).await.unwrap_or(0), 0);
-    assert!(start.elapsed() >= Duration::from_millis(290) && start.elapsed() < Duration::from_secs(2));
+    assert!(
+        start.elapsed() >= Duration::from_millis(290) && start.elapsed() < Duration::from_secs(2)
+    );
     server.abort();
 }
 
@@ -185,7 +198,10 @@ async fn idle_connections_hold_up_others_for_one_deadline_at_most() {
         idle.push(TcpStream::connect(address).await.unwrap());
     }
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(&framed(&query(5, "good.test."))).await.unwrap();
+    stream
+        .write_all(&framed(&query(5, "good.test.")))
+        .await
+        .unwrap();
     let reply = timeout(Duration::from_secs(3), read_reply(&mut stream))
         .await
         .unwrap()
@@ -216,8 +232,9 @@ async fn each_answer_is_observed_and_a_flood_is_slowed() {
         }
         tokio::task::yield_now().await;
     }
-    let most =
-        f64::from(QUESTIONS_BURST) + f64::from(QUESTIONS_PER_SECOND) * start.elapsed().as_secs_f64() + 1.0;
+    let most = f64::from(QUESTIONS_BURST)
+        + f64::from(QUESTIONS_PER_SECOND) * start.elapsed().as_secs_f64()
+        + 1.0;
     let seen = seen.load(Ordering::SeqCst);
     assert!(seen > 100 && (seen as f64) <= most, "{seen} of {most}");
     server.abort();

@@ -29,23 +29,26 @@ impl Default for Chunked {
 }
 
 impl Chunked {
-    /// How many of the bytes are good and may be passed on now; then, what is wrong with those that follow.
+    /// How many of the bytes are good and may be passed on now; then, what is wrong with those that
+    /// follow.
     ///
-    /// Framing and data are passed on as they come. A trailer section is passed on whole or not at all, so what is not
-    /// counted as good must be shown again with more behind it.
+    /// Framing and data are passed on as they come. A trailer section is passed on whole or not at
+    /// all, so what is not counted as good must be shown again with more behind it.
     pub(super) fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), Malformed>) {
         let mut at = 0;
         while at < bytes.len() {
             let step = match self {
                 Chunked::Data { left } => Ok(skip(left, bytes.len() - at)),
-                Chunked::Trailers { lines, fields } => match trailers(lines, fields, &bytes[at..]) {
-                    Ok(None) => return (at, Ok(())),
-                    Ok(Some(length)) => {
-                        *self = Chunked::End;
-                        Ok(length)
+                Chunked::Trailers { lines, fields } => {
+                    match trailers(lines, fields, &bytes[at..]) {
+                        Ok(None) => return (at, Ok(())),
+                        Ok(Some(length)) => {
+                            *self = Chunked::End;
+                            Ok(length)
+                        }
+                        Err(malformed) => Err(malformed),
                     }
-                    Err(malformed) => Err(malformed),
-                },
+                }
                 Chunked::End => return (at, Ok(())),
                 _ => self.framing_byte(bytes[at]),
             };
@@ -60,7 +63,8 @@ impl Chunked {
         (at, Ok(()))
     }
 
-    /// No extension, no white space, no sign or prefix: nobody who means well sends them, and parsers differ on all.
+    /// No extension, no white space, no sign or prefix: nobody who means well sends them, and
+    /// parsers differ on all.
     fn framing_byte(&mut self, byte: u8) -> Result<usize, Malformed> {
         *self = match (&*self, byte) {
             (Chunked::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
@@ -70,7 +74,9 @@ impl Chunked {
                 let size = size.checked_mul(16).ok_or(Malformed::Chunk)? + u64::from(digit);
                 Chunked::Size {
                     digits: digits + 1,
-                    size: Some(size).filter(|s| *s <= LARGEST).ok_or(Malformed::Chunk)?,
+                    size: Some(size)
+                        .filter(|s| *s <= LARGEST)
+                        .ok_or(Malformed::Chunk)?,
                 }
             }
             (Chunked::Size { digits: 1.., size }, b'\r') => Chunked::SizeFeed { size: *size },
@@ -94,7 +100,11 @@ fn skip(left: &mut u64, available: usize) -> usize {
 }
 
 /// The length of the trailer section once it is complete.
-fn trailers(lines: &mut Lines, fields: &mut usize, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+fn trailers(
+    lines: &mut Lines,
+    fields: &mut usize,
+    bytes: &[u8],
+) -> Result<Option<usize>, Malformed> {
     while let Some(line) = lines.next(bytes).map_err(|_| Malformed::Trailer)? {
         if lines.start > LONGEST_TRAILERS {
             return Err(Malformed::Trailer);

@@ -34,7 +34,8 @@ pub enum Malformed {
     /// The target is longer than 8 KiB.
     #[error("the request target is longer than 8 KiB")]
     TargetTooLong,
-    /// A field line without a colon, with a name that is not a token, folded, or with a control in its value.
+    /// A field line without a colon, with a name that is not a token, folded, or with a control in
+    /// its value.
     #[error("a field line is not a name, a colon and a value")]
     Field,
     /// More than 100 fields, or more than 32 KiB of them.
@@ -43,7 +44,8 @@ pub enum Malformed {
     /// Not exactly one `Host` that is not empty.
     #[error("there is not exactly one host")]
     HostCount,
-    /// `Content-Length` or `Transfer-Encoding` is doubled, mixed, or not exactly what RFC 9112 §6 has.
+    /// `Content-Length` or `Transfer-Encoding` is doubled, mixed, or not exactly what RFC 9112 §6
+    /// has.
     #[error("the length of the content is not told in exactly one way")]
     Framing,
     /// An expectation that is not one `100-continue` (RFC 9110 §10.1.1).
@@ -123,7 +125,8 @@ pub struct Head<'b> {
     pub framing: Framing,
     /// The client waits for 100 before it sends content.
     pub expects_continue: bool,
-    /// What follows may be another protocol: CONNECT, or `Upgrade` to anything but `h2c` without content.
+    /// What follows may be another protocol: CONNECT, or `Upgrade` to anything but `h2c` without
+    /// content.
     pub switches: bool,
     /// The length of the head in bytes, with the empty line that ends it.
     pub length: usize,
@@ -144,8 +147,9 @@ impl<'b> Head<'b> {
 
 /// Reads one request head from the beginning of `bytes`.
 ///
-/// Accepts what RFC 9112 says a client must send and nothing that it allows a server to forgive: CRLF alone ends a line, no
-/// empty line comes first, one `Host`, one `Content-Length` in plain digits or one `Transfer-Encoding: chunked`.
+/// Accepts what RFC 9112 says a client must send and nothing that it allows a server to forgive:
+/// CRLF alone ends a line, no empty line comes first, one `Host`, one `Content-Length` in plain
+/// digits or one `Transfer-Encoding: chunked`.
 ///
 /// # Errors
 /// By cause, see [`Malformed`]; as soon as the line that is at fault is complete.
@@ -157,7 +161,8 @@ pub fn parse_head(bytes: &[u8]) -> Result<Status<Head<'_>>, Malformed> {
     })
 }
 
-/// A head in the reading: may be given ever longer beginnings of the same bytes, and looks at each byte once.
+/// A head in the reading: may be given ever longer beginnings of the same bytes, and looks at each
+/// byte once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reader {
     lines: Lines,
@@ -181,7 +186,8 @@ impl Reader {
     /// The head's length once it is complete.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         let outcome = self.read_lines(bytes);
-        // Complete lines only, and before any other fault in them, so that the cause does not depend on how reads were cut.
+        // Complete lines only, and before any other fault in them, so that the cause does not
+        // depend on how reads were cut.
         if self.fields_start > 0 && has_control(&bytes[self.clean..self.lines.start]) {
             return Err(Malformed::Field);
         }
@@ -308,7 +314,8 @@ impl Reader {
         Ok(())
     }
 
-    /// An upgrade to `h2c` is one that the gateway ignores, as RFC 9113 §3.1 lets it: the request stays HTTP/1.1.
+    /// An upgrade to `h2c` is one that the gateway ignores, as RFC 9113 §3.1 lets it: the request
+    /// stays HTTP/1.1.
     fn upgrade(&mut self, value: &[u8]) -> Result<(), Malformed> {
         self.upgrade |= value
             .split(|b| *b == b',')
@@ -345,13 +352,14 @@ impl Reader {
 
     /// What only the whole head shows.
     fn check(&self) -> Result<(), Malformed> {
-        // Python's http.client before 3.12, and with it requests and boto3, says CONNECT by HTTP/1.0, which has no Host
-        // (RFC 9112 §3.2); the target names the authority.
+        // Python's http.client before 3.12, and with it requests and boto3, says CONNECT by
+        // HTTP/1.0, which has no Host (RFC 9112 §3.2); the target names the authority.
         let may_lack = self.connect && self.http10;
         if !self.host && !may_lack {
             return Err(Malformed::HostCount);
         }
-        // RFC 9112 §6.1 and §6.3: both at once is an attack; HTTP/1.0 has no chunks; CONNECT has no content (RFC 9110 §9.3.6).
+        // RFC 9112 §6.1 and §6.3: both at once is an attack; HTTP/1.0 has no chunks; CONNECT has no
+        // content (RFC 9110 §9.3.6).
         let both = self.chunked && self.length.is_some();
         let framed = self.chunked || self.length.is_some();
         if both || (self.chunked && self.http10) || (self.connect && framed) {
@@ -403,7 +411,8 @@ impl Lines {
     }
 }
 
-/// RFC 9112 §5: name, colon, value; no white space before the colon and no folding. Controls are for [`has_control`].
+/// RFC 9112 §5: name, colon, value; no white space before the colon and no folding. Controls are
+/// for [`has_control`].
 pub(super) fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     match line.iter().position(|b| !is_token_byte(*b)) {
         Some(colon @ 1..) if line[colon] == b':' => Ok((&line[..colon], &line[colon + 1..])),
@@ -422,10 +431,9 @@ fn check_target(method: &[u8], target: &[u8]) -> Result<(), Malformed> {
     if target.is_empty() {
         return Err(Malformed::RequestLine);
     }
-    if !target
-        .iter()
-        .fold(true, |good, &b| good & (b > 0x20) & (b < 0x7f) & (b != b'#'))
-    {
+    if !target.iter().fold(true, |good, &b| {
+        good & (b > 0x20) & (b < 0x7f) & (b != b'#')
+    }) {
         return Err(Malformed::Target);
     }
     if method == b"CONNECT" {

@@ -1,8 +1,10 @@
-//! A strict reading of HTTP/1 in front of hyper: nothing of a request that is not well-formed reaches it.
+//! A strict reading of HTTP/1 in front of hyper: nothing of a request that is not well-formed
+//! reaches it.
 //!
-//! hyper and httparse forgive what RFC 9112 lets a server forgive (bare line feeds, two hosts, none, a length beside
-//! chunks). An origin may forgive differently, and between two readings a request can hide. So [`Strict`] stands between the
-//! socket and hyper, follows the framing of every request on the connection, and lets through only bytes with one reading.
+//! hyper and httparse forgive what RFC 9112 lets a server forgive (bare line feeds, two hosts,
+//! none, a length beside chunks). An origin may forgive differently, and between two readings a
+//! request can hide. So [`Strict`] stands between the socket and hyper, follows the framing of
+//! every request on the connection, and lets through only bytes with one reading.
 
 mod content;
 mod head;
@@ -24,12 +26,14 @@ use head::Reader;
 
 /// A connection whose read side yields only well-formed HTTP/1 requests.
 ///
-/// When a *head* is malformed, hyper reads [a well-formed request](Violations::begin) in its place, so that the refusal takes
-/// the same way as every other: through the service, to the audit record, to the client. When *content* is malformed, reading
-/// fails, so that the content never ends cleanly. Either way nothing further is read from the connection as HTTP.
+/// When a *head* is malformed, hyper reads [a well-formed request](Violations::begin) in its place,
+/// so that the refusal takes the same way as every other: through the service, to the audit record,
+/// to the client. When *content* is malformed, reading fails, so that the content never ends
+/// cleanly. Either way nothing further is read from the connection as HTTP.
 ///
-/// After CONNECT, and after a request for an upgrade, bytes are held back until the service [says](Violations::upgraded)
-/// that the protocol was switched, or until an answer that does not switch is written; then they are HTTP again.
+/// After CONNECT, and after a request for an upgrade, bytes are held back until the service
+/// [says](Violations::upgraded) that the protocol was switched, or until an answer that does not
+/// switch is written; then they are HTTP again.
 #[derive(Debug)]
 pub struct Strict<IO> {
     io: IO,
@@ -63,11 +67,13 @@ struct Violation {
 }
 
 impl Violations {
-    /// Begins a request: the service calls this once for each request that hyper hands it, in order.
+    /// Begins a request: the service calls this once for each request that hyper hands it, in
+    /// order.
     ///
     /// # Errors
-    /// What was wrong with the request, if the one at hand (`GET /` on `malformed.invalid`, with `Connection: close`) stands
-    /// in for it. The service answers with [`Malformed::status`] and does nothing else.
+    /// What was wrong with the request, if the one at hand (`GET /` on `malformed.invalid`, with
+    /// `Connection: close`) stands in for it. The service answers with [`Malformed::status`] and
+    /// does nothing else.
     pub fn begin(&self) -> Result<(), Malformed> {
         let request = self.0.begun.fetch_add(1, Ordering::AcqRel);
         match self.0.violation.get() {
@@ -78,7 +84,8 @@ impl Violations {
         }
     }
 
-    /// What was wrong with the content of the last request on the connection, if reading it failed for that.
+    /// What was wrong with the content of the last request on the connection, if reading it failed
+    /// for that.
     pub fn in_content(&self) -> Option<Malformed> {
         self.0
             .violation
@@ -92,7 +99,8 @@ impl Violations {
         self.0.mid_head.load(Ordering::Relaxed)
     }
 
-    /// Lets everything that follows through as it is; the service calls this before it returns 101, or 2xx to CONNECT.
+    /// Lets everything that follows through as it is; the service calls this before it returns 101,
+    /// or 2xx to CONNECT.
     pub fn upgraded(&self) {
         self.0.upgraded.store(true, Ordering::Release);
     }
@@ -132,7 +140,8 @@ impl<IO> Strict<IO> {
         }
     }
 
-    /// An answer is being written: unless the service upgraded, what was held back behind the request is HTTP.
+    /// An answer is being written: unless the service upgraded, what was held back behind the
+    /// request is HTTP.
     fn answered(&mut self) {
         let begun = self.shared.begun.load(Ordering::Acquire);
         if begun < self.course.heads || self.shared.upgraded.load(Ordering::Acquire) {
@@ -147,7 +156,11 @@ impl<IO> Strict<IO> {
 }
 
 impl<IO: AsyncRead + Unpin> Strict<IO> {
-    fn poll_upgraded(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_upgraded(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         // The stand-in for a malformed request must never be taken for the other protocol's bytes.
         if matches!(self.course.phase, Phase::StandIn { .. } | Phase::Failed) {
             return Poll::Ready(Err(self.failure()));
@@ -162,7 +175,11 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
     /// Reads straight into the reader's buffer, and keeps for later what may not be passed on yet.
     ///
     /// Says whether there is something for the reader: bytes, or the end.
-    fn poll_through(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
+    fn poll_through(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<bool>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         let fresh = &buf.filled()[before..];
@@ -175,7 +192,8 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
         Poll::Ready(Ok(good > 0))
     }
 
-    /// Reads behind what is held until some of it may be passed on; says whether the connection ended.
+    /// Reads behind what is held until some of it may be passed on; says whether the connection
+    /// ended.
     fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         self.held.reserve(READ);
         // `read_buf` holds no state between polls, so making it anew each time loses nothing.
@@ -192,10 +210,16 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
         Poll::Ready(Ok(read == 0))
     }
 
-    /// Yields the stand-in, and then neither bytes nor an end: an end would make hyper drop the exchange unanswered.
+    /// Yields the stand-in, and then neither bytes nor an end: an end would make hyper drop the
+    /// exchange unanswered.
     ///
-    /// What the client still sends is read and dropped, within a bound, so that its system does not discard our answer.
-    fn poll_stand_in(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    /// What the client still sends is read and dropped, within a bound, so that its system does not
+    /// discard our answer.
+    fn poll_stand_in(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let Phase::StandIn { sent, drained } = &mut self.course.phase else {
             return Poll::Pending;
         };
@@ -265,7 +289,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Strict<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Strict<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         if matches!(self.course.phase, Phase::Switching) {
             self.answered();
         }
@@ -310,7 +338,8 @@ enum Phase {
     Length(u64),
     Chunked(Chunked),
     Switching,
-    /// A head was malformed: so much of the stand-in was read, so many bytes were dropped behind it.
+    /// A head was malformed: so much of the stand-in was read, so many bytes were dropped behind
+    /// it.
     StandIn {
         sent: usize,
         drained: usize,
@@ -326,7 +355,8 @@ impl Default for Phase {
 }
 
 impl Course {
-    /// How many of the bytes may be passed on; the others must be shown again with more behind them.
+    /// How many of the bytes may be passed on; the others must be shown again with more behind
+    /// them.
     fn follow(&mut self, bytes: &[u8], shared: &Shared) -> usize {
         let mut at = 0;
         loop {
@@ -371,7 +401,11 @@ impl Course {
     }
 
     fn violated(&mut self, shared: &Shared, malformed: Malformed, in_content: bool) {
-        let request = if in_content { self.heads - 1 } else { self.heads };
+        let request = if in_content {
+            self.heads - 1
+        } else {
+            self.heads
+        };
         // After the first violation nothing is followed any more, so the cell is empty here.
         let _ = shared.violation.set(Violation {
             request,
@@ -381,7 +415,10 @@ impl Course {
         self.phase = if in_content {
             Phase::Failed
         } else {
-            Phase::StandIn { sent: 0, drained: 0 }
+            Phase::StandIn {
+                sent: 0,
+                drained: 0,
+            }
         };
     }
 }

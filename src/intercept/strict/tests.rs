@@ -1,4 +1,5 @@
-//! Raw bytes against the strict reading, alone and in front of hyper; rows of the threat catalogue, group E.
+//! Raw bytes against the strict reading, alone and in front of hyper; rows of the threat catalogue,
+//! group E.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -67,7 +68,11 @@ impl AsyncRead for Script {
 }
 
 impl AsyncWrite for Script {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.written.lock().unwrap().extend_from_slice(buf);
         Poll::Ready(Ok(buf.len()))
     }
@@ -111,7 +116,11 @@ fn whole(bytes: &[u8]) -> (Vec<u8>, End, Option<(u64, Malformed)>) {
     (
         all,
         end,
-        strict.shared.violation.get().map(|v| (v.request, v.malformed)),
+        strict
+            .shared
+            .violation
+            .get()
+            .map(|v| (v.request, v.malformed)),
     )
 }
 
@@ -123,7 +132,8 @@ fn with_fields(fields: &str) -> String {
     format!("POST /x HTTP/1.1\r\nHost: good\r\n{fields}\r\n\r\n")
 }
 
-/// Asserts that a request is refused at its head: behind a good request, only the stand-in takes its place.
+/// Asserts that a request is refused at its head: behind a good request, only the stand-in takes
+/// its place.
 #[track_caller]
 fn refused(bytes: &[u8], malformed: Malformed) {
     const GOOD: &[u8] = b"GET /good HTTP/1.1\r\nHost: good\r\n\r\n";
@@ -136,7 +146,11 @@ fn refused(bytes: &[u8], malformed: Malformed) {
     let second = whole(&[GOOD, bytes, GOOD].concat());
     assert_eq!(
         second,
-        ([GOOD, STAND_IN].concat(), End::Pending, Some((1, malformed))),
+        (
+            [GOOD, STAND_IN].concat(),
+            End::Pending,
+            Some((1, malformed))
+        ),
         "{}",
         bytes.escape_ascii()
     );
@@ -385,7 +399,11 @@ fn trailers_are_whole_well_formed_and_harmless() {
         let outcome = whole(format!("{good}{trailers}").as_bytes());
         assert_eq!(
             outcome,
-            (good.into_bytes(), End::Failed, Some((0, Malformed::Trailer))),
+            (
+                good.into_bytes(),
+                End::Failed,
+                Some((0, Malformed::Trailer))
+            ),
             "{trailers:?}"
         );
     }
@@ -511,7 +529,10 @@ fn a_request_line_is_method_target_version() {
         ("GET unix://good/x HTTP/1.1", Malformed::Scheme),
         ("GET http:/good HTTP/1.1", Malformed::Target),
     ] {
-        refused(format!("{line}\r\nHost: good\r\n\r\n").as_bytes(), malformed);
+        refused(
+            format!("{line}\r\nHost: good\r\n\r\n").as_bytes(),
+            malformed,
+        );
     }
     assert_eq!(Malformed::Version.status(), 505);
 }
@@ -519,7 +540,10 @@ fn a_request_line_is_method_target_version() {
 #[test]
 fn a_fault_is_seen_before_the_head_is_whole() {
     assert_eq!(parse_head(b"GET /\r\n").err(), Some(Malformed::Version));
-    assert_eq!(parse_head(b"GET / HTTP/1.1\n").err(), Some(Malformed::LineEnd));
+    assert_eq!(
+        parse_head(b"GET / HTTP/1.1\n").err(),
+        Some(Malformed::LineEnd)
+    );
     assert_eq!(
         parse_head(b"GET / HTTP/1.1\r\nX y\r\n").err(),
         Some(Malformed::Field)
@@ -532,7 +556,12 @@ fn a_fault_is_seen_before_the_head_is_whole() {
 
 #[test]
 fn heads_are_bounded() {
-    let target = |length: usize| format!("GET /{} HTTP/1.1\r\nHost: good\r\n\r\n", "a".repeat(length - 1));
+    let target = |length: usize| {
+        format!(
+            "GET /{} HTTP/1.1\r\nHost: good\r\n\r\n",
+            "a".repeat(length - 1)
+        )
+    };
     accepted(target(8192).as_bytes());
     refused(target(8193).as_bytes(), Malformed::TargetTooLong);
     assert_eq!(violation(&[b'A'; 10_000]), Some(Malformed::TargetTooLong));
@@ -612,11 +641,15 @@ fn connect_names_a_host_and_a_port_and_has_no_content() {
     }
 }
 
-const UPGRADE: &[u8] = b"GET /ws HTTP/1.1\r\nHost: good\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+const UPGRADE: &[u8] =
+    b"GET /ws HTTP/1.1\r\nHost: good\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 #[test]
 fn bytes_behind_an_upgrade_wait_for_the_answer() {
-    for head in [UPGRADE, b"CONNECT good:443 HTTP/1.1\r\nHost: good:443\r\n\r\n"] {
+    for head in [
+        UPGRADE,
+        b"CONNECT good:443 HTTP/1.1\r\nHost: good:443\r\n\r\n",
+    ] {
         let mut strict = Strict::new(Script::new(&[head, b"\x81\x05 not \nHTTP"].concat(), &[]));
         let violations = strict.violations();
         assert_eq!(passed(&mut strict, 64), (head.to_vec(), End::Pending));
@@ -697,7 +730,10 @@ fn a_violation_after_an_upgrade_was_taken_never_becomes_the_other_protocol() {
 fn hyper_answers_a_malformed_request_through_the_service_and_closes() {
     let bytes = b"GET /1 HTTP/1.1\r\nHost: good\r\n\r\nGET /2 HTTP/1.1\nHost: good\n\nGET /3 HTTP/1.1\r\nHost: good\r\n\r\n";
     let (requests, answers) = served(Script::new(bytes, &[]));
-    assert_eq!(requests.iter().map(|r| r.uri.path()).collect::<Vec<_>>(), ["/1"]);
+    assert_eq!(
+        requests.iter().map(|r| r.uri.path()).collect::<Vec<_>>(),
+        ["/1"]
+    );
     assert_eq!(answers.matches("x-served: yes").count(), 1);
     assert_eq!(answers.matches("HTTP/1.1 400").count(), 1);
     assert_eq!(answers.matches("HTTP/1.1").count(), 2);
@@ -761,7 +797,9 @@ fn served(script: Script) -> (Vec<Got>, String) {
                 .unwrap())
         }
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     let _ = runtime.block_on(
         hyper::server::conn::http1::Builder::new()
             .half_close(true)
@@ -772,7 +810,8 @@ fn served(script: Script) -> (Vec<Got>, String) {
     (requests, answers)
 }
 
-/// The complete requests of a connection up to the first fault, by a second, simpler reading of the content.
+/// The complete requests of a connection up to the first fault, by a second, simpler reading of the
+/// content.
 fn expected(mut bytes: &[u8]) -> Vec<Got> {
     let mut all = Vec::new();
     while let Ok(Status::Complete(head)) = parse_head(bytes) {
@@ -823,7 +862,9 @@ fn unchunked(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
             };
             // Trailers are read like fields.
             let section = [b"GET / HTTP/1.1\r\nHost: good\r\n", &bytes[..end + 2]].concat();
-            return parse_head(&section).is_ok().then(|| (content, &bytes[end + 2..]));
+            return parse_head(&section)
+                .is_ok()
+                .then(|| (content, &bytes[end + 2..]));
         }
         content.extend_from_slice(bytes.get(..size)?);
         bytes = bytes.get(size..)?.strip_prefix(b"\r\n")?;
@@ -871,8 +912,10 @@ fn connection() -> impl Strategy<Value = Vec<u8>> {
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "Content-Length: 5\r\nContent-Length: 5\r\n\r\nabcde",
     ]);
-    let request = (line, prop::collection::vec(field, 0..3), content)
-        .prop_map(|(line, fields, content)| format!("{line}Host: good\r\n{}{content}", fields.concat()));
+    let request =
+        (line, prop::collection::vec(field, 0..3), content).prop_map(|(line, fields, content)| {
+            format!("{line}Host: good\r\n{}{content}", fields.concat())
+        });
     let strange = prop::sample::select(b"\r\n\0 \t:;,#%0\x7f\x80aZ\x0b".to_vec());
     let change = prop::option::weighted(0.5, (any::<prop::sample::Index>(), 0..3, strange));
     (prop::collection::vec(request, 1..4), change).prop_map(|(requests, change)| {
@@ -912,7 +955,8 @@ proptest! {
         prop_assert_eq!(&requests, &expected);
         let served = answers.matches("x-served: ").count();
         let continued = answers.matches("HTTP/1.1 100").count();
-        // Hyper answers nothing on its own: each answer is the service's, and so goes into the record.
+        // Hyper answers nothing on its own: each answer is the service's, and so goes into the
+        // record.
         prop_assert_eq!(answers.matches("HTTP/1.").count() - continued, served, "{}", answers);
         prop_assert!(served >= requests.len());
     }

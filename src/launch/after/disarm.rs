@@ -1,6 +1,8 @@
-//! Takes the power to run programs from a repository that the command made, and the stand-ins from those it found.
+//! Takes the power to run programs from a repository that the command made, and the stand-ins from
+//! those it found.
 //!
-//! All of it goes through open directories and never through a link: another sandbox may still write there.
+//! All of it goes through open directories and never through a link: another sandbox may still
+//! write there.
 
 use std::ffi::{CStr, CString, OsString};
 use std::io::{self, Read, Write};
@@ -22,7 +24,8 @@ pub fn disarm(project: &Path, git: &Path) -> io::Result<()> {
     disarm_directory(&open(project, git)?)
 }
 
-/// Does the same in a directory that git takes for a bare repository; fails if it holds other things, too.
+/// Does the same in a directory that git takes for a bare repository; fails if it holds other
+/// things, too.
 ///
 /// # Errors
 /// As [`disarm`].
@@ -81,7 +84,8 @@ pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
 }
 
-/// Brings what the command made in the place of a `.git` that was not there into that place, disarmed.
+/// Brings what the command made in the place of a `.git` that was not there into that place,
+/// disarmed.
 ///
 /// Gives whether there was anything.
 ///
@@ -106,7 +110,8 @@ pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
 
 /// Whether the command made anything in the place of a `.git` that was not there.
 pub fn is_apart(project: &Path, git: &Path) -> bool {
-    open(project, &git.join(APART)).is_ok_and(|apart| names(&apart).is_ok_and(|names| !names.is_empty()))
+    open(project, &git.join(APART))
+        .is_ok_and(|apart| names(&apart).is_ok_and(|names| !names.is_empty()))
 }
 
 /// Takes the stand-ins away from a repository's directory, and from those in it.
@@ -145,8 +150,8 @@ fn tidy_below(project: &Path, folder: &Path, depth: usize) {
         let path = folder.join(std::ffi::OsStr::from_bytes(name.as_bytes()));
         let is_directory = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_dir());
-        let is_git =
-            is_directory && rustix::fs::statat(&directory, head_of(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let is_git = is_directory
+            && rustix::fs::statat(&directory, head_of(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if is_git {
             // What cannot be tidied stays, to no effect.
             let _ = tidy(project, &path);

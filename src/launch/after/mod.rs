@@ -1,8 +1,10 @@
-//! What the command leaves in the projects: a person's tools outside shall run nothing of it unawares.
+//! What the command leaves in the projects: a person's tools outside shall run nothing of it
+//! unawares.
 //!
-//! [`Watch`] looks before the command runs and again after it has ended. It disarms repositories that have come, takes
-//! away what `launch::git` put up, and tells which files that a tool runs by itself are new or changed. The gateway
-//! process does this, which also outlives a launcher that is killed.
+//! [`Watch`] looks before the command runs and again after it has ended. It disarms repositories
+//! that have come, takes away what `launch::git` put up, and tells which files that a tool runs by
+//! itself are new or changed. The gateway process does this, which also outlives a launcher that is
+//! killed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -54,9 +56,11 @@ pub enum Found {
     SetAside(OsString),
     /// One of these that could not be, for this reason.
     Armed(String),
-    /// A repository in a place where it stays out of git's sight until the last sandbox there has ended.
+    /// A repository in a place where it stays out of git's sight until the last sandbox there has
+    /// ended.
     Apart,
-    /// A link among the files of a repository, through which git would have written elsewhere; it is removed.
+    /// A link among the files of a repository, through which git would have written elsewhere; it
+    /// is removed.
     Unlinked,
     /// A new or changed link that leads out of the project.
     LeadsOut,
@@ -68,15 +72,17 @@ pub enum Found {
 
 /// Tells others that a sandbox for this launch begins, before anything of it exists.
 ///
-/// The file is for [`Watch::adopt`] in the process that outlives the sandbox, which inherits the locks. Whoever announces
-/// lets go of them when that process has been started.
+/// The file is for [`Watch::adopt`] in the process that outlives the sandbox, which inherits the
+/// locks. Whoever announces lets go of them when that process has been started.
 ///
 /// # Errors
 /// As [`super::summary`], that there can be no such file, or that a project is locked.
 pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<OwnedFd>), Error> {
     use super::error::{At, Step};
     let (_, layout) = super::plan(launch)?;
-    let working_directory = layout.persistent.then_some(layout.working_directory.as_path());
+    let working_directory = layout
+        .persistent
+        .then_some(layout.working_directory.as_path());
     let mut record = Record::new(
         &layout.projects,
         working_directory,
@@ -175,8 +181,8 @@ impl<'a> Ending<'a> {
                     .get(path)
                     .is_some_and(|before| repository.is_still(before));
                 // Another sandbox's place for a new one is that one's to bring out.
-                let is_place =
-                    git::is_set_apart(path) && (!self.alone || self.own_place().as_ref() == Some(path));
+                let is_place = git::is_set_apart(path)
+                    && (!self.alone || self.own_place().as_ref() == Some(path));
                 if known || is_place {
                     self.tidy(path, repository.kind);
                 } else if !self.found.contains_key(path) {
@@ -221,7 +227,8 @@ impl<'a> Ending<'a> {
         self.found.insert(git, found);
     }
 
-    /// Removes new links of git's that were not set aside with other things, and tells those that lead out.
+    /// Removes new links of git's that were not set aside with other things, and tells those that
+    /// lead out.
     fn unlink(&mut self, now: &Survey) {
         for (path, mark) in &now.links {
             let Some(project) = self.project_of(path) else {
@@ -264,7 +271,8 @@ impl<'a> Ending<'a> {
             return;
         };
         if self.before.missed.is_some() {
-            let why = "not all was searched before the command ran; it may have been there".to_owned();
+            let why =
+                "not all was searched before the command ran; it may have been there".to_owned();
             self.found.insert(path.to_owned(), Found::Armed(why));
             return;
         }
@@ -285,12 +293,14 @@ impl<'a> Ending<'a> {
         self.found.insert(path.to_owned(), found);
     }
 
-    /// Tells which files that tools run are new or changed, and sets them aside where that was wished.
+    /// Tells which files that tools run are new or changed, and sets them aside where that was
+    /// wished.
     fn compare(&mut self, now: &Survey) {
         for (path, (mark, tool)) in &now.files {
             let before: Option<&(Mark, _)> = self.before.files.get(path);
-            let of_new =
-                |(new, found): (&PathBuf, &Found)| *found == Found::Disarmed && path.starts_with(new);
+            let of_new = |(new, found): (&PathBuf, &Found)| {
+                *found == Found::Disarmed && path.starts_with(new)
+            };
             if self.found.iter().any(of_new) || before.is_some_and(|(before, _)| before == mark) {
                 continue;
             }
@@ -312,7 +322,10 @@ impl<'a> Ending<'a> {
     /// Sets aside what came where git's settings named something that was not there.
     fn set_named_aside(&mut self) {
         for path in &self.before.absent {
-            let Some(project) = self.project_of(path).filter(|_| std::fs::metadata(path).is_ok()) else {
+            let Some(project) = self
+                .project_of(path)
+                .filter(|_| std::fs::metadata(path).is_ok())
+            else {
                 continue;
             };
             let found = disarm::set_aside(&project, path)

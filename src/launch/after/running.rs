@@ -84,16 +84,21 @@ impl Record {
     /// Takes over the locks that were passed on.
     pub fn adopt_locks(&self) -> Vec<OwnedFd> {
         let locks = self.locks.iter().filter(|number| **number > 2);
-        locks.filter_map(|number| syscall::adopt(*number).ok()).collect()
+        locks
+            .filter_map(|number| syscall::adopt(*number).ok())
+            .collect()
     }
 
-    /// Whether no other sandbox keeps a lock on the projects; none begins in them while `locks` are open.
+    /// Whether no other sandbox keeps a lock on the projects; none begins in them while `locks` are
+    /// open.
     pub fn has_locks_alone(&self, locks: &[OwnedFd]) -> bool {
-        let alone = |lock| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let alone =
+            |lock| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
         locks.len() == self.projects.len() && locks.iter().all(alone)
     }
 
-    /// Writes the record where others look for it, and locks it for as long as the file is open anywhere.
+    /// Writes the record where others look for it, and locks it for as long as the file is open
+    /// anywhere.
     ///
     /// Without a folder the record is only passed on.
     ///
@@ -101,11 +106,17 @@ impl Record {
     /// What making or locking the file says.
     pub fn enter(mut self, folder: Option<&Path>) -> io::Result<OwnedFd> {
         let Some(folder) = folder else {
-            let mut file = File::from(rustix::fs::memfd_create("gateway-running", MemfdFlags::CLOEXEC)?);
+            let mut file = File::from(rustix::fs::memfd_create(
+                "gateway-running",
+                MemfdFlags::CLOEXEC,
+            )?);
             file.write_all(&serde_json::to_vec(&self)?)?;
             return Ok(file.into());
         };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
         let _whole = lock_folder(folder)?;
         let mut bytes = [0_u8; 8];
         getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -129,7 +140,8 @@ impl Record {
         serde_json::from_slice(&content[..length]).ok()
     }
 
-    /// Ends the record, and does `last` meanwhile, told whether no other sandbox is about the same directories.
+    /// Ends the record, and does `last` meanwhile, told whether no other sandbox is about the same
+    /// directories.
     ///
     /// None begins before `last` is done.
     pub fn end<T>(&self, last: impl FnOnce(bool) -> T) -> T {
@@ -174,10 +186,12 @@ impl Record {
     }
 
     fn meets(&self, other: &Self) -> bool {
-        let pairs = self
-            .projects()
-            .into_iter()
-            .flat_map(|own| other.projects().into_iter().map(move |its| (own.clone(), its)));
+        let pairs = self.projects().into_iter().flat_map(|own| {
+            other
+                .projects()
+                .into_iter()
+                .map(move |its| (own.clone(), its))
+        });
         pairs
             .into_iter()
             .any(|(own, its)| own.starts_with(&its) || its.starts_with(&own))

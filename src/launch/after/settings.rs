@@ -8,7 +8,10 @@ pub fn harmless(text: &str) -> String {
     let mut section = None;
     let mut written = None;
     for line in text.lines().map(str::trim) {
-        if let Some(header) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        if let Some(header) = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
             section = Section::parse(header);
         } else if line.starts_with('[') {
             section = None; // With a key on the same line, or a comment behind it.
@@ -107,7 +110,8 @@ mod tests {
             [branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n";
         assert_eq!(harmless(text), text);
         assert!(
-            harmless("[remote \"o\"]\nurl = git@example.com:a/b.git\n").contains("git@example.com:a/b.git")
+            harmless("[remote \"o\"]\nurl = git@example.com:a/b.git\n")
+                .contains("git@example.com:a/b.git")
         );
     }
 

@@ -1,4 +1,5 @@
-//! What lies in the projects at one moment: git repositories, and files that tools outside run by themselves.
+//! What lies in the projects at one moment: git repositories, and files that tools outside run by
+//! themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -12,7 +13,8 @@ use super::tools;
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Repositories: the paths of `.git` entries, and of directories that git takes for a bare repository.
+    /// Repositories: the paths of `.git` entries, and of directories that git takes for a bare
+    /// repository.
     pub repositories: BTreeMap<PathBuf, Repository>,
     /// Files that a tool runs by itself, with the tool's name.
     pub files: BTreeMap<PathBuf, (Mark, &'static str)>,
@@ -46,7 +48,8 @@ pub enum Kind {
     Bare,
 }
 
-/// What tells a changed file from an unchanged one. The workload cannot set `changed`, the time of the inode's last change.
+/// What tells a changed file from an unchanged one. The workload cannot set `changed`, the time of
+/// the inode's last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     device: u64,
@@ -69,9 +72,11 @@ impl From<&Metadata> for Mark {
 }
 
 impl Repository {
-    /// Whether this is still the other: for directories the same object, for files and links an unchanged one.
+    /// Whether this is still the other: for directories the same object, for files and links an
+    /// unchanged one.
     pub fn is_still(&self, other: &Self) -> bool {
-        let same_object = (self.mark.device, self.mark.inode) == (other.mark.device, other.mark.inode);
+        let same_object =
+            (self.mark.device, self.mark.inode) == (other.mark.device, other.mark.inode);
         let holds_content = matches!(self.kind, Kind::File | Kind::Link);
         self.kind == other.kind && same_object && (!holds_content || self.mark == other.mark)
     }
@@ -165,14 +170,19 @@ impl Survey {
                 self.file(path, "git");
             }
         }
-        for entry in fs::read_dir(git.join("hooks")).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(git.join("hooks"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             if entry.path().extension() != Some(OsStr::new("sample")) {
                 self.file(entry.path(), "git");
             }
         }
     }
 
-    /// Finds the links through which git would write elsewhere. Objects are never written over: only their folders count.
+    /// Finds the links through which git would write elsewhere. Objects are never written over:
+    /// only their folders count.
     fn links_of_git(&mut self, folder: &Path, depth: usize) {
         for (name, kind) in self.entries(folder).unwrap_or_default() {
             let path = folder.join(&name);
@@ -192,7 +202,8 @@ impl Survey {
         }
     }
 
-    /// Looks at the repository that a directory itself holds, where what lies below it is not searched.
+    /// Looks at the repository that a directory itself holds, where what lies below it is not
+    /// searched.
     fn skipped(&mut self, directory: &Path) {
         let path = directory.join(".git");
         if let Ok(found) = fs::symlink_metadata(&path) {
@@ -255,13 +266,19 @@ fn leads_out(link: &Path, root: &Path) -> bool {
     !place.starts_with(root)
 }
 
-/// Whether git takes a directory with these entries for a repository (`is_git_directory` in git's setup.c).
+/// Whether git takes a directory with these entries for a repository (`is_git_directory` in git's
+/// setup.c).
 fn is_bare(entries: &[(OsString, Entry)]) -> bool {
-    let has = |wanted: &str| entries.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let has = |wanted: &str| {
+        entries
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case(wanted))
+    };
     has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
 }
 
-/// Directories of installed and built programs. Whoever runs something in them runs what the command made anyway.
+/// Directories of installed and built programs. Whoever runs something in them runs what the
+/// command made anyway.
 const SKIPPED: &[&str] = &["node_modules", "target", ".venv", "venv", "__pycache__"];
 /// What git reads from its directory and obeys, or continues when told to.
 const GIT_FILES: &[&str] = &[
@@ -302,7 +319,12 @@ mod tests {
         let found: Vec<(PathBuf, Kind)> = survey
             .repositories
             .iter()
-            .map(|(path, found)| (path.strip_prefix(folder.path()).unwrap().to_owned(), found.kind))
+            .map(|(path, found)| {
+                (
+                    path.strip_prefix(folder.path()).unwrap().to_owned(),
+                    found.kind,
+                )
+            })
             .collect();
         let expected = [
             ("a/.git", Kind::Directory),

@@ -30,7 +30,8 @@ pub fn folder(name: &OsStr) -> Option<&'static str> {
 }
 
 static BY_NAME: LazyLock<HashMap<Vec<u8>, &'static str>> = LazyLock::new(|| {
-    let lower = |(name, tool): &(&str, &'static str)| (name.to_ascii_lowercase().into_bytes(), *tool);
+    let lower =
+        |(name, tool): &(&str, &'static str)| (name.to_ascii_lowercase().into_bytes(), *tool);
     FILES.iter().map(lower).collect()
 });
 

@@ -80,7 +80,9 @@ pub fn walk(root: &Path, visit: &mut dyn FnMut(&Path, FileType)) {
     let mut stack = vec![(root.to_owned(), 0)];
     while let Some((directory, depth)) = stack.pop() {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            let Ok(kind) = entry.file_type() else { continue };
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
             left = left.saturating_sub(1);
             if left == 0 {
                 return;
@@ -95,7 +97,9 @@ pub fn walk(root: &Path, visit: &mut dyn FnMut(&Path, FileType)) {
 
 fn canary_files(targets: &Targets) -> Verdict {
     for path in &targets.files {
-        let Ok(content) = fs::read(path) else { continue };
+        let Ok(content) = fs::read(path) else {
+            continue;
+        };
         if content
             .windows(targets.nonce.len().max(1))
             .any(|window| window == targets.nonce.as_bytes())
@@ -118,7 +122,8 @@ fn hidden_paths(targets: &Targets) -> Verdict {
                 text.lines()
                     .all(|line| IDENTITY.iter().any(|start| line.starts_with(start)))
             });
-        (file && !is_identity) || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
+        (file && !is_identity)
+            || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
     };
     let read: Vec<String> = targets
         .hidden
@@ -193,7 +198,10 @@ fn unmount(_: &Targets) -> Verdict {
         ));
         attempts.push((
             format!("umount -l {name}"),
-            attempt(libc::SYS_umount2, [path, libc::MNT_DETACH as usize, 0, 0, 0, 0]),
+            attempt(
+                libc::SYS_umount2,
+                [path, libc::MNT_DETACH as usize, 0, 0, 0, 0],
+            ),
         ));
         let remount = (libc::MS_REMOUNT | libc::MS_BIND) as usize;
         attempts.push((
@@ -237,13 +245,17 @@ fn mount(_: &Targets) -> Verdict {
             attempt(libc::SYS_open_tree, [here, root, 1, 0, 0, 0]),
         ),
         ("fsopen", attempt(libc::SYS_fsopen, [kind, 0, 0, 0, 0, 0])),
-        ("pivot_root", attempt(libc::SYS_pivot_root, [to, to, 0, 0, 0, 0])),
+        (
+            "pivot_root",
+            attempt(libc::SYS_pivot_root, [to, to, 0, 0, 0, 0]),
+        ),
         ("chroot", attempt(libc::SYS_chroot, [to, 0, 0, 0, 0, 0])),
     ])
 }
 
 fn file_handles(_: &Targets) -> Verdict {
-    // struct file_handle: 8 bytes of handle, type 1 (inode and generation): the root directory of ext4
+    // struct file_handle: 8 bytes of handle, type 1 (inode and generation): the root directory of
+    // ext4
     let handle: [u32; 4] = [8, 1, 2, 0];
     let Ok(root) = fs::File::open("/") else {
         return Verdict::NotApplicable("no root".into());
@@ -269,8 +281,10 @@ fn devices(_: &Targets) -> Verdict {
         attempts.push(((*name).to_owned(), fs::File::open(name).map(drop)));
     }
     walk(Path::new("/dev"), &mut |path, kind| {
-        let harmless =
-            HARMLESS_DEVICES.iter().any(|known| path == Path::new(known)) || path.starts_with("/dev/pts");
+        let harmless = HARMLESS_DEVICES
+            .iter()
+            .any(|known| path == Path::new(known))
+            || path.starts_with("/dev/pts");
         if (kind.is_block_device() || kind.is_char_device()) && !harmless {
             attempts.push((path.display().to_string(), fs::File::open(path).map(drop)));
         }
@@ -332,7 +346,10 @@ fn git_hooks(_: &Targets) -> Verdict {
         ("a hook", written),
         (
             "the settings",
-            OpenOptions::new().append(true).open(".git/config").map(drop),
+            OpenOptions::new()
+                .append(true)
+                .open(".git/config")
+                .map(drop),
         ),
         ("another .git", fs::rename(".git", ".git-escape")),
     ]);

@@ -1,6 +1,8 @@
-//! Probes of git: ways to have a person's own git, outside and afterwards, run a program of the command's.
+//! Probes of git: ways to have a person's own git, outside and afterwards, run a program of the
+//! command's.
 //!
-//! The host's side plants one repository for each way and asks git about each when the sandbox has ended.
+//! The host's side plants one repository for each way and asks git about each when the sandbox has
+//! ended.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -58,7 +60,8 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-/// One way: what the host has before, and what is tried inside, both in the folder `top` of its own.
+/// One way: what the host has before, and what is tried inside, both in the folder `top` of its
+/// own.
 struct Way {
     name: &'static str,
     plant: fn(&Path) -> io::Result<()>,
@@ -128,7 +131,11 @@ pub fn breaches(folder: &Path) -> Vec<String> {
 
 fn way<const N: usize>(targets: &Targets) -> Verdict {
     let way = &WAYS[N];
-    let Some(top) = targets.repositories.as_ref().map(|folder| folder.join(way.name)) else {
+    let Some(top) = targets
+        .repositories
+        .as_ref()
+        .map(|folder| folder.join(way.name))
+    else {
         return Verdict::NotApplicable("the working directory is no project".into());
     };
     if !top.is_dir() {
@@ -170,7 +177,8 @@ const WAYS: [Way; 9] = [
         name: "git-commondir",
         plant: |top| repository(&top.join(".git")),
         attempt: |top| {
-            let made = repository(&top.join("common")).and_then(|()| arm(&top.join("common/config")));
+            let made =
+                repository(&top.join("common")).and_then(|()| arm(&top.join("common/config")));
             let lead = || fs::write(top.join(".git/commondir"), "../common\n");
             vec![("commondir", made.and_then(|()| lead()))]
         },
@@ -198,7 +206,10 @@ const WAYS: [Way; 9] = [
             let made = repository(&top.join("own")).and_then(|()| arm(&top.join("own/config")));
             let removed = fs::remove_file(top.join(".git"));
             let file = || fs::write(top.join(".git"), "gitdir: own\n");
-            vec![("the file", made.and_then(|()| file())), ("its place", removed)]
+            vec![
+                ("the file", made.and_then(|()| file())),
+                ("its place", removed),
+            ]
         },
         is_refused: true,
     },
@@ -223,7 +234,9 @@ const WAYS: [Way; 9] = [
         plant: |top| repository(&top.join("sub/.git")),
         attempt: |top| {
             let moved = fs::rename(top.join("sub"), top.join("gone"));
-            let made = || repository(&top.join("sub/.git")).and_then(|()| arm(&top.join("sub/.git/config")));
+            let made = || {
+                repository(&top.join("sub/.git")).and_then(|()| arm(&top.join("sub/.git/config")))
+            };
             vec![("another in its place", moved.and_then(|()| made()))]
         },
         is_refused: true,
@@ -258,7 +271,10 @@ fn repository(git: &Path) -> io::Result<()> {
         fs::create_dir_all(git.join(name))?;
     }
     fs::write(git.join("HEAD"), "ref: refs/heads/main\n")?;
-    fs::write(git.join("config"), "[core]\n\trepositoryformatversion = 0\n")
+    fs::write(
+        git.join("config"),
+        "[core]\n\trepositoryformatversion = 0\n",
+    )
 }
 
 /// Adds a setting by which git runs a program.
@@ -284,7 +300,10 @@ fn there_and_back(path: &Path) -> io::Result<()> {
 }
 
 fn hook(path: &Path) -> io::Result<()> {
-    fs::write(path, format!("#!/bin/sh\ntouch '{}'\n", mark_of(path)?.display()))?;
+    fs::write(
+        path,
+        format!("#!/bin/sh\ntouch '{}'\n", mark_of(path)?.display()),
+    )?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
 }
 

@@ -1,4 +1,5 @@
-//! Probes of what a process has from the one that started it: variables, standard streams, a process group, bounds.
+//! Probes of what a process has from the one that started it: variables, standard streams, a
+//! process group, bounds.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -53,7 +54,8 @@ fn standard_files(targets: &Targets) -> Verdict {
     for fd in 0..3 {
         let path = format!("/proc/self/fd/{fd}");
         if fs::metadata(&path).is_ok_and(|found| found.is_file()) {
-            // Whether it is spoilt, the host's side sees. What another person's file refuses is their permission's work.
+            // Whether it is spoilt, the host's side sees. What another person's file refuses is
+            // their permission's work.
             let _ = fs::write(&path, "forged");
             return Verdict::Escaped(format!("{fd} is a file"));
         }
@@ -63,7 +65,10 @@ fn standard_files(targets: &Targets) -> Verdict {
 
 fn process_group(_: &Targets) -> Verdict {
     // Whom this reaches outside, the host's side sees by their priority.
-    let _ = attempt(libc::SYS_setpriority, [libc::PRIO_PGRP as usize, 0, 1, 0, 0, 0]);
+    let _ = attempt(
+        libc::SYS_setpriority,
+        [libc::PRIO_PGRP as usize, 0, 1, 0, 0, 0],
+    );
     match attempt(libc::SYS_getpgid, [0; 6]) {
         Ok(0) => Verdict::Escaped("its group is one of the host's".into()),
         Ok(group) => Verdict::Held(format!("group {group} is the sandbox's own")),
@@ -100,6 +105,10 @@ fn bounds(_: &Targets) -> Verdict {
     match getrlimit(Resource::Nproc).maximum {
         _ if room >= memory => Verdict::Escaped(format!("{} MiB of files in memory", room >> 20)),
         None => Verdict::Escaped("no bound on processes".into()),
-        Some(most) => Verdict::Held(format!("{} MiB in {}, {most} processes", room >> 20, seen.len())),
+        Some(most) => Verdict::Held(format!(
+            "{} MiB in {}, {most} processes",
+            room >> 20,
+            seen.len()
+        )),
     }
 }

@@ -80,7 +80,10 @@ fn other_users(_: &Targets) -> Verdict {
         ("group root", attempt(libc::SYS_setresgid, [0; 6])),
         (
             "groups",
-            attempt(libc::SYS_setgroups, [1, (&raw const groups) as usize, 0, 0, 0, 0]),
+            attempt(
+                libc::SYS_setgroups,
+                [1, (&raw const groups) as usize, 0, 0, 0, 0],
+            ),
         ),
     ])
 }
@@ -102,7 +105,10 @@ fn interfaces(_: &Targets) -> Verdict {
                 [nothing, 0, usize::MAX, usize::MAX, 0, 0],
             ),
         ),
-        ("userfaultfd", attempt(libc::SYS_userfaultfd, [1, 0, 0, 0, 0, 0])),
+        (
+            "userfaultfd",
+            attempt(libc::SYS_userfaultfd, [1, 0, 0, 0, 0, 0]),
+        ),
         (
             "init_module",
             attempt(libc::SYS_init_module, [nothing, 8, empty, 0, 0, 0]),
@@ -115,8 +121,14 @@ fn interfaces(_: &Targets) -> Verdict {
             "kexec_load",
             attempt(libc::SYS_kexec_load, [0, 0, nothing, 0, 0, 0]),
         ),
-        ("syslog", attempt(libc::SYS_syslog, [3, nothing, 8, 0, 0, 0])),
-        ("fanotify", attempt(libc::SYS_fanotify_init, [0, 0, 0, 0, 0, 0])),
+        (
+            "syslog",
+            attempt(libc::SYS_syslog, [3, nothing, 8, 0, 0, 0]),
+        ),
+        (
+            "fanotify",
+            attempt(libc::SYS_fanotify_init, [0, 0, 0, 0, 0, 0]),
+        ),
     ])
 }
 
@@ -124,8 +136,9 @@ fn interfaces(_: &Targets) -> Verdict {
 fn other_abi(_: &Targets) -> Verdict {
     const SOCKET_I386: i64 = 359;
     let result: i64;
-    // SAFETY: `int 0x80` makes a 32-bit system call with these three numbers and touches no memory; rbx, which the
-    // compiler keeps for itself, is put back. On a kernel without that interface it faults, and the probe dies with it.
+    // SAFETY: `int 0x80` makes a 32-bit system call with these three numbers and touches no memory;
+    // rbx, which the compiler keeps for itself, is put back. On a kernel without that interface it
+    // faults, and the probe dies with it.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {family}",
@@ -145,7 +158,14 @@ fn other_abi(_: &Targets) -> Verdict {
     };
     let x32 = attempt(
         0x4000_0000 | libc::SYS_socket,
-        [libc::AF_VSOCK as usize, libc::SOCK_STREAM as usize, 0, 0, 0, 0],
+        [
+            libc::AF_VSOCK as usize,
+            libc::SOCK_STREAM as usize,
+            0,
+            0,
+            0,
+            0,
+        ],
     );
     all_refused([("int 0x80", i386), ("x32", x32)])
 }
@@ -168,7 +188,10 @@ fn clock_and_host(_: &Targets) -> Verdict {
         ),
         (
             "sethostname",
-            attempt(libc::SYS_sethostname, [name.as_ptr() as usize, 6, 0, 0, 0, 0]),
+            attempt(
+                libc::SYS_sethostname,
+                [name.as_ptr() as usize, 6, 0, 0, 0, 0],
+            ),
         ),
         (
             "swapoff",
@@ -187,8 +210,9 @@ fn join_namespaces(_: &Targets) -> Verdict {
     for name in ["net", "mnt", "pid", "user", "ipc", "uts", "cgroup"] {
         for process in ["1", "self"] {
             let path = format!("/proc/{process}/ns/{name}");
-            let joined = fs::File::open(&path)
-                .and_then(|file| attempt(libc::SYS_setns, [file.as_raw_fd() as usize, 0, 0, 0, 0, 0]));
+            let joined = fs::File::open(&path).and_then(|file| {
+                attempt(libc::SYS_setns, [file.as_raw_fd() as usize, 0, 0, 0, 0, 0])
+            });
             attempts.push((path, joined));
         }
     }
@@ -203,7 +227,12 @@ fn new_namespaces(_: &Targets) -> Verdict {
         ("IPC", libc::CLONE_NEWIPC),
         ("UTS", libc::CLONE_NEWUTS),
     ];
-    all_refused(kinds.map(|(name, flag)| (name, attempt(libc::SYS_unshare, [flag as usize, 0, 0, 0, 0, 0]))))
+    all_refused(kinds.map(|(name, flag)| {
+        (
+            name,
+            attempt(libc::SYS_unshare, [flag as usize, 0, 0, 0, 0, 0]),
+        )
+    }))
 }
 
 fn user_namespaces(targets: &Targets) -> Verdict {
@@ -212,7 +241,9 @@ fn user_namespaces(targets: &Targets) -> Verdict {
         return all_refused([("unshare", Err::<(), _>(error))]);
     }
     // Allowed, by `--allow-userns`: it must open nothing.
-    let home = std::env::var_os("HOME").unwrap_or_default().into_encoded_bytes();
+    let home = std::env::var_os("HOME")
+        .unwrap_or_default()
+        .into_encoded_bytes();
     let points = [
         b"/run".to_vec(),
         b"/tmp".to_vec(),
@@ -228,12 +259,19 @@ fn user_namespaces(targets: &Targets) -> Verdict {
         .filter_map(|point| std::ffi::CString::new(point).ok())
     {
         let detach = libc::MNT_DETACH as usize;
-        if attempt(libc::SYS_umount2, [point.as_ptr() as usize, detach, 0, 0, 0, 0]).is_ok() {
+        if attempt(
+            libc::SYS_umount2,
+            [point.as_ptr() as usize, detach, 0, 0, 0, 0],
+        )
+        .is_ok()
+        {
             return Verdict::Escaped(format!("umount {}", point.to_string_lossy()));
         }
     }
     for path in &targets.files {
-        if fs::read(path).is_ok_and(|content| String::from_utf8_lossy(&content).contains(&targets.nonce)) {
+        if fs::read(path)
+            .is_ok_and(|content| String::from_utf8_lossy(&content).contains(&targets.nonce))
+        {
             return Verdict::Escaped(path.display().to_string());
         }
     }
@@ -241,7 +279,9 @@ fn user_namespaces(targets: &Targets) -> Verdict {
         return Verdict::Escaped(what);
     }
     for address in &targets.tcp {
-        if std::net::TcpStream::connect_timeout(address, std::time::Duration::from_millis(200)).is_ok() {
+        if std::net::TcpStream::connect_timeout(address, std::time::Duration::from_millis(200))
+            .is_ok()
+        {
             return Verdict::Escaped(address.to_string());
         }
     }

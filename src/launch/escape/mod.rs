@@ -1,8 +1,9 @@
 //! A published list of escapes, tried from inside the sandbox by the program itself.
 //!
-//! Each probe does a thing that would be a way out and says whether it was. Some need something to aim at on the host: the
-//! host's side of `gateway doctor --escape` makes it by [`plant()`], and hands it in by the variable [`TARGETS_VARIABLE`].
-//! A probe without its target is not applicable, never held.
+//! Each probe does a thing that would be a way out and says whether it was. Some need something to
+//! aim at on the host: the host's side of `gateway doctor --escape` makes it by [`plant()`], and
+//! hands it in by the variable [`TARGETS_VARIABLE`]. A probe without its target is not applicable,
+//! never held.
 
 use std::io::{self, Write};
 
@@ -63,8 +64,8 @@ pub fn probes() -> Vec<Probe> {
 
 /// Runs every probe, writes one line for each, as text or as JSON, and tells whether all held.
 ///
-/// To be called by a process inside the sandbox, as the command or below it, with one thread. What it cannot write it
-/// still judges.
+/// To be called by a process inside the sandbox, as the command or below it, with one thread. What
+/// it cannot write it still judges.
 pub fn run(out: &mut dyn Write, json: bool) -> bool {
     let targets = match std::env::var(TARGETS_VARIABLE) {
         Err(_) => Targets::default(),
@@ -109,16 +110,21 @@ fn print(out: &mut dyn Write, json: bool, probe: &Probe, verdict: &Verdict) -> i
         Verdict::Escaped(detail) => ("ESCAPED", detail),
         Verdict::NotApplicable(detail) => ("n/a", detail),
     };
-    writeln!(out, "{word:<8} {:<24} {} ({detail})", probe.name, probe.tries)
+    writeln!(
+        out,
+        "{word:<8} {:<24} {} ({detail})",
+        probe.name, probe.tries
+    )
 }
 
 /// Makes a system call by number; for calls that should fail.
 ///
-/// Callers in this folder pass numbers, or addresses of values that live across the call and are as large as the kernel
-/// may read or write there.
+/// Callers in this folder pass numbers, or addresses of values that live across the call and are as
+/// large as the kernel may read or write there.
 fn attempt(number: i64, arguments: [usize; 6]) -> io::Result<i64> {
     let [a, b, c, d, e, f] = arguments;
-    // SAFETY: as the doc comment says; no call here hands out memory or descriptors that Rust values own.
+    // SAFETY: as the doc comment says; no call here hands out memory or descriptors that Rust
+    // values own.
     let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -128,7 +134,9 @@ fn attempt(number: i64, arguments: [usize; 6]) -> io::Result<i64> {
 }
 
 /// Held if every attempt failed; else escaped, by the first that did not.
-fn all_refused<T>(attempts: impl IntoIterator<Item = (impl Into<String>, io::Result<T>)>) -> Verdict {
+fn all_refused<T>(
+    attempts: impl IntoIterator<Item = (impl Into<String>, io::Result<T>)>,
+) -> Verdict {
     let mut seen = Vec::new();
     for (what, result) in attempts {
         match result {
@@ -149,7 +157,10 @@ fn all_refused<T>(attempts: impl IntoIterator<Item = (impl Into<String>, io::Res
 
 fn error_name(error: &io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_lowercase()
 }
 
 #[cfg(test)]

@@ -109,7 +109,8 @@ fn interfaces(_: &Targets) -> Verdict {
         .filter_map(|line| Some(line.split_once(':')?.0.trim()))
         .collect();
     match names.iter().find(|name| **name != "lo") {
-        // The kernel puts fallback tunnels without a way out into every namespace, where their modules are loaded.
+        // The kernel puts fallback tunnels without a way out into every namespace, where their
+        // modules are loaded.
         Some(name) if !FALLBACK_TUNNELS.contains(name) => Verdict::Escaped((*name).into()),
         _ => Verdict::Held("only lo".into()),
     }
@@ -128,7 +129,14 @@ fn tcp_anywhere(_: &Targets) -> Verdict {
 fn mptcp(_: &Targets) -> Verdict {
     let fd = match attempt(
         libc::SYS_socket,
-        [libc::AF_INET as usize, libc::SOCK_STREAM as usize, MPTCP, 0, 0, 0],
+        [
+            libc::AF_INET as usize,
+            libc::SOCK_STREAM as usize,
+            MPTCP,
+            0,
+            0,
+            0,
+        ],
     ) {
         Err(error) => return Verdict::Held(super::error_name(&error)),
         // SAFETY: the kernel has just given this descriptor, which nothing else owns.
@@ -142,8 +150,11 @@ fn mptcp(_: &Targets) -> Verdict {
     judge_connections([("192.0.2.9:443", connected)])
 }
 
-/// A connection inside ends at the gateway's listener, and hence begins at the sandbox's own address.
-fn judge_connections<'a>(connections: impl IntoIterator<Item = (&'a str, io::Result<TcpStream>)>) -> Verdict {
+/// A connection inside ends at the gateway's listener, and hence begins at the sandbox's own
+/// address.
+fn judge_connections<'a>(
+    connections: impl IntoIterator<Item = (&'a str, io::Result<TcpStream>)>,
+) -> Verdict {
     let (mut captured, mut refused) = (0, 0);
     for (to, connection) in connections {
         let Ok(stream) = connection else {
@@ -189,12 +200,18 @@ fn udp_host(targets: &Targets) -> Verdict {
     if targets.udp.is_empty() {
         return Verdict::NotApplicable("no socket was planted".into());
     }
-    // Sent without an error is not received: the host's side tells by `Guard::breaches`. Its loopback is not ours.
+    // Sent without an error is not received: the host's side tells by `Guard::breaches`. Its
+    // loopback is not ours.
     let sent = targets.udp.iter().filter(|address| {
-        !address.ip().is_loopback() && send_datagram(&address.to_string(), targets.nonce.as_bytes()).is_ok()
+        !address.ip().is_loopback()
+            && send_datagram(&address.to_string(), targets.nonce.as_bytes()).is_ok()
     });
     let sent: Vec<String> = sent.map(ToString::to_string).collect();
-    for address in targets.udp.iter().filter(|address| address.ip().is_loopback()) {
+    for address in targets
+        .udp
+        .iter()
+        .filter(|address| address.ip().is_loopback())
+    {
         let _ = send_datagram(&address.to_string(), targets.nonce.as_bytes());
     }
     if sent.is_empty() {
@@ -206,13 +223,20 @@ fn udp_host(targets: &Targets) -> Verdict {
 
 fn send_datagram(address: &str, content: &[u8]) -> io::Result<()> {
     let address: SocketAddr = address.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
-    let socket = UdpSocket::bind(if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" })?;
+    let socket = UdpSocket::bind(if address.is_ipv6() {
+        "[::]:0"
+    } else {
+        "0.0.0.0:0"
+    })?;
     socket.send_to(content, address).map(drop)
 }
 
 fn icmp(_: &Targets) -> Verdict {
     all_refused([
-        ("ICMP", open(libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP)),
+        (
+            "ICMP",
+            open(libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
+        ),
         (
             "ICMPv6",
             open(libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_ICMPV6),
@@ -238,16 +262,27 @@ fn transports(_: &Targets) -> Verdict {
     let mut attempts = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
         attempts.push(("SCTP", open(family, libc::SOCK_STREAM, libc::IPPROTO_SCTP)));
-        attempts.push(("SCTP", open(family, libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP)));
+        attempts.push((
+            "SCTP",
+            open(family, libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP),
+        ));
         attempts.push(("DCCP", open(family, SOCK_DCCP, libc::IPPROTO_DCCP)));
-        attempts.push(("UDP-Lite", open(family, libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE)));
+        attempts.push((
+            "UDP-Lite",
+            open(family, libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE),
+        ));
         attempts.push(("L2TP", open(family, libc::SOCK_DGRAM, IPPROTO_L2TP)));
     }
     all_refused(attempts)
 }
 
 fn families(_: &Targets) -> Verdict {
-    let known = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let known = [
+        libc::AF_UNIX,
+        libc::AF_INET,
+        libc::AF_INET6,
+        libc::AF_NETLINK,
+    ];
     let kinds = [
         libc::SOCK_STREAM,
         libc::SOCK_DGRAM,
@@ -257,7 +292,9 @@ fn families(_: &Targets) -> Verdict {
     all_refused(
         (0..64)
             .filter(|family| !known.contains(family))
-            .flat_map(|family| kinds.map(|kind| (format!("family {family}"), open(family, kind, 0)))),
+            .flat_map(|family| {
+                kinds.map(|kind| (format!("family {family}"), open(family, kind, 0)))
+            }),
     )
 }
 
@@ -283,7 +320,8 @@ fn options(_: &Targets) -> Verdict {
     let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else {
         return Verdict::NotApplicable("no socket".into());
     };
-    let set = |level: i32, option: i32| crate::launch::syscall::set_option(&socket, level, option, 1);
+    let set =
+        |level: i32, option: i32| crate::launch::syscall::set_option(&socket, level, option, 1);
     let device = *b"eth0\0";
     let arguments = [
         socket.as_raw_fd() as usize,
@@ -332,15 +370,20 @@ fn abstract_socket(targets: &Targets) -> Verdict {
     let mut names = vec![name.clone()];
     names.extend(["/tmp/.X11-unix/X0", "/tmp/dbus-session", "/containerd-shim"].map(String::from));
     all_refused(names.into_iter().map(|name| {
-        let connected =
-            UnixAddr::from_abstract_name(&name).and_then(|address| UnixStream::connect_addr(&address));
+        let connected = UnixAddr::from_abstract_name(&name)
+            .and_then(|address| UnixStream::connect_addr(&address));
         (name, connected)
     }))
 }
 
 fn path_sockets(targets: &Targets) -> Verdict {
     let mut paths: Vec<String> = SOCKETS.iter().map(|path| (*path).to_owned()).collect();
-    paths.extend(targets.sockets.iter().map(|path| path.display().to_string()));
+    paths.extend(
+        targets
+            .sockets
+            .iter()
+            .map(|path| path.display().to_string()),
+    );
     let uid = rustix::process::getuid().as_raw();
     for name in [
         "bus",
@@ -372,8 +415,8 @@ fn path_sockets(targets: &Targets) -> Verdict {
 }
 
 fn proxy_variables(_: &Targets) -> Verdict {
-    let found =
-        std::env::vars_os().find(|(name, _)| name.to_string_lossy().to_lowercase().ends_with("_proxy"));
+    let found = std::env::vars_os()
+        .find(|(name, _)| name.to_string_lossy().to_lowercase().ends_with("_proxy"));
     match found {
         Some((name, _)) => Verdict::Escaped(name.to_string_lossy().into_owned()),
         None => Verdict::Held("none".into()),

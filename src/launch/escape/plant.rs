@@ -91,7 +91,10 @@ struct Greeter {
 impl Greeter {
     fn start(server: TcpListener, nonce: String) -> io::Result<Self> {
         let address = server.local_addr()?;
-        let (hits, stopping) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (hits, stopping) = (
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (counted, stop) = (Arc::clone(&hits), Arc::clone(&stopping));
         let thread = std::thread::spawn(move || {
             for stream in server.incoming() {
@@ -123,8 +126,9 @@ impl Drop for Greeter {
     }
 }
 
-/// Plants things for the probes to aim at: sockets, a process, a terminal, files under `/tmp` and in the gateway's own
-/// state directory under `home`, a folder beside `project` in which everybody may write.
+/// Plants things for the probes to aim at: sockets, a process, a terminal, files under `/tmp` and
+/// in the gateway's own state directory under `home`, a folder beside `project` in which everybody
+/// may write.
 ///
 /// # Errors
 /// What making one of them says.
@@ -172,7 +176,8 @@ pub fn plant(home: Option<&Path>, project: &Path) -> io::Result<(Targets, Guard)
 }
 
 impl Guard {
-    /// Plants repositories in a project, for `owner` where that is another; the probes of git need them.
+    /// Plants repositories in a project, for `owner` where that is another; the probes of git need
+    /// them.
     ///
     /// # Errors
     /// What making one of them says.
@@ -237,7 +242,8 @@ impl Guard {
             let unknown = names
                 .filter(|name| name != PLANTED && name != LATE_SOCKET)
                 .count();
-            let changed = fs::read_to_string(folder.join(PLANTED)).is_ok_and(|text| text != self.nonce);
+            let changed =
+                fs::read_to_string(folder.join(PLANTED)).is_ok_and(|text| text != self.nonce);
             if unknown > 0 || changed {
                 breaches.push(format!("a file in {}", folder.display()));
             }
@@ -255,7 +261,11 @@ impl Guard {
         {
             breaches.push("a process was killed".into());
         }
-        breaches.extend(self.repositories.iter().flat_map(|folder| git::breaches(folder)));
+        breaches.extend(
+            self.repositories
+                .iter()
+                .flat_map(|folder| git::breaches(folder)),
+        );
         if self.process_priority() != self.priority {
             breaches.push("the priority of a process was changed".into());
         }
@@ -268,7 +278,8 @@ impl Guard {
     }
 
     fn plant_network(&mut self, targets: &mut Targets) -> io::Result<()> {
-        let mut addresses: Vec<IpAddr> = vec![[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()];
+        let mut addresses: Vec<IpAddr> =
+            vec![[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()];
         // The address by which the host would reach the world; asking sends nothing.
         let outward = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
             socket.connect("192.0.2.1:9")?;
@@ -282,13 +293,15 @@ impl Guard {
         );
         for ip in addresses {
             // A host without IPv6 has no such target.
-            let (Ok(server), Ok(socket)) = (TcpListener::bind((ip, 0)), UdpSocket::bind((ip, 0))) else {
+            let (Ok(server), Ok(socket)) = (TcpListener::bind((ip, 0)), UdpSocket::bind((ip, 0)))
+            else {
                 continue;
             };
             socket.set_nonblocking(true)?;
             targets.tcp.push(server.local_addr()?);
             targets.udp.push(socket.local_addr()?);
-            self.servers.push(Greeter::start(server, self.nonce.clone())?);
+            self.servers
+                .push(Greeter::start(server, self.nonce.clone())?);
             self.datagrams.push(socket);
         }
         Ok(())
@@ -297,7 +310,9 @@ impl Guard {
     fn plant_unix(&mut self, targets: &mut Targets) -> io::Result<()> {
         let name = format!("gateway-escape-{}", self.nonce);
         self.streams
-            .push(UnixListener::bind_addr(&UnixAddr::from_abstract_name(&name)?)?);
+            .push(UnixListener::bind_addr(&UnixAddr::from_abstract_name(
+                &name,
+            )?)?);
         targets.abstract_socket = Some(name.clone());
         let path = std::env::temp_dir().join(format!("{name}.sock"));
         self.streams.push(UnixListener::bind(&path)?);
@@ -319,7 +334,10 @@ impl Guard {
         }
         for place in places.into_iter().filter(|place| place.is_dir()) {
             let path = place.join(&name);
-            let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&path)?;
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&path)?;
             self.paths.push(path.clone());
             file.write_all(self.nonce.as_bytes())?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
@@ -330,7 +348,10 @@ impl Guard {
 
     fn plant_input(&mut self, targets: &mut Targets) -> io::Result<()> {
         let path = std::env::temp_dir().join(format!("gateway-escape-{}.input", self.nonce));
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
         self.paths.push(path.clone());
         file.write_all(self.nonce.as_bytes())?;
         // Where the sandbox's user is another, they could write it if they could open it.
@@ -348,7 +369,8 @@ impl Guard {
         rustix::process::getpriority_process(process).unwrap_or(self.priority)
     }
 
-    /// Beside the project: a folder such as `/tmp`, with a file that everybody may read and change, and a socket to come.
+    /// Beside the project: a folder such as `/tmp`, with a file that everybody may read and change,
+    /// and a socket to come.
     fn plant_folder(&mut self, targets: &mut Targets, project: &Path) -> io::Result<()> {
         let Some(beside) = project.parent() else {
             return Ok(());

@@ -73,7 +73,10 @@ fn host_signals(targets: &Targets) -> Verdict {
         return Verdict::NotApplicable("no process was planted".into());
     };
     all_refused([
-        ("kill", attempt(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0])),
+        (
+            "kill",
+            attempt(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]),
+        ),
         (
             "pidfd_open",
             attempt(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]),
@@ -122,11 +125,17 @@ fn ptrace(_: &Targets) -> Verdict {
     all_refused([
         (
             "PTRACE_SEIZE",
-            attempt(libc::SYS_ptrace, [libc::PTRACE_SEIZE as usize, 1, 0, 0, 0, 0]),
+            attempt(
+                libc::SYS_ptrace,
+                [libc::PTRACE_SEIZE as usize, 1, 0, 0, 0, 0],
+            ),
         ),
         (
             "PTRACE_ATTACH",
-            attempt(libc::SYS_ptrace, [libc::PTRACE_ATTACH as usize, 1, 0, 0, 0, 0]),
+            attempt(
+                libc::SYS_ptrace,
+                [libc::PTRACE_ATTACH as usize, 1, 0, 0, 0, 0],
+            ),
         ),
         ("process_vm_readv", read),
     ])
@@ -202,7 +211,10 @@ fn key_rings(_: &Targets) -> Verdict {
 }
 
 fn terminal_input(_: &Targets) -> Verdict {
-    let terminal = fs::OpenOptions::new().read(true).write(true).open("/dev/ptmx");
+    let terminal = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/ptmx");
     let Ok(terminal) = terminal else {
         return Verdict::NotApplicable("no pseudo-terminal".into());
     };
@@ -255,5 +267,7 @@ fn inherited_files(_: &Targets) -> Verdict {
         }
         open += 1;
     }
-    Verdict::Held(format!("{open} open, none inherited but the standard streams"))
+    Verdict::Held(format!(
+        "{open} open, none inherited but the standard streams"
+    ))
 }

@@ -1,6 +1,7 @@
 //! Where credentials lie in home directories by custom: what the probe of the home looks for.
 
-/// Relative to the home. Longer than the list of what is hidden by name, since that is not what keeps them away.
+/// Relative to the home. Longer than the list of what is hidden by name, since that is not what
+/// keeps them away.
 pub const STORES: &[&str] = &[
     ".ssh/id_rsa",
     ".ssh/id_ed25519",

@@ -12,15 +12,19 @@ use crate::session::presented::Spot;
 use crate::session::refusal::{CredentialRefusal, Part};
 
 impl Search<'_> {
-    /// Each cookie by itself. At a managed origin none goes on but those of places, and those that are known to hold no
-    /// account: a session of the attacker's own would be a foreign credential, by whatever name.
+    /// Each cookie by itself. At a managed origin none goes on but those of places, and those that
+    /// are known to hold no account: a session of the attacker's own would be a foreign credential,
+    /// by whatever name.
     pub(super) fn cookies(&mut self, value: &[u8]) -> Result<(), CredentialRefusal> {
         let mut rest = Vec::new();
         let mut kept = Vec::with_capacity(value.len());
         for piece in value.split(|byte| *byte == b';') {
             let trimmed = piece.trim_ascii();
             let equals = memchr::memchr(b'=', trimmed).unwrap_or(trimmed.len());
-            let (name, content) = (&trimmed[..equals], trimmed.get(equals + 1..).unwrap_or_default());
+            let (name, content) = (
+                &trimmed[..equals],
+                trimmed.get(equals + 1..).unwrap_or_default(),
+            );
             let before = if kept.is_empty() { &b""[..] } else { b"; " };
             let at = kept.len() + before.len() + equals + 1;
             let goes_on = match self.bound_cookie(name, content) {
@@ -58,7 +62,11 @@ impl Search<'_> {
     }
 
     /// The binding whose cookie this is, and the phantom if the cookie holds it.
-    fn bound_cookie(&self, name: &[u8], content: &[u8]) -> Option<(Arc<Bound>, usize, Option<Phantom>)> {
+    fn bound_cookie(
+        &self,
+        name: &[u8],
+        content: &[u8],
+    ) -> Option<(Arc<Bound>, usize, Option<Phantom>)> {
         let mut named = None;
         for bound in self.bound {
             for (at, place) in bound.binding.places.iter().enumerate() {
@@ -75,22 +83,29 @@ impl Search<'_> {
     }
 
     fn takes_cookie(&self, name: &[u8]) -> bool {
-        self.takes()
-            .any(|taken| matches!(&taken.part, TakenPart::Cookie(cookie) if cookie.as_bytes() == name))
+        self.takes().any(
+            |taken| matches!(&taken.part, TakenPart::Cookie(cookie) if cookie.as_bytes() == name),
+        )
     }
 
     /// Whether a cookie goes to a managed origin although no place is called so.
     fn passes_cookie(&self, name: &[u8], content: &[u8]) -> bool {
         let mut named = self.bound.iter().flat_map(|bound| &bound.binding.cookies);
         let named = named.any(|cookie| cookie == "*" || cookie.as_bytes() == name);
-        // Some origins end a cookie at a comma, and take what follows for the next one (RFC 6265 §4.1.1 has none in it).
+        // Some origins end a cookie at a comma, and take what follows for the next one (RFC 6265
+        // §4.1.1 has none in it).
         let plain = || !content.iter().any(|byte| b"\",\\ \t".contains(byte));
-        let known = || HARMLESS_COOKIES.iter().any(|cookie| cookie.as_bytes() == name);
+        let known = || {
+            HARMLESS_COOKIES
+                .iter()
+                .any(|cookie| cookie.as_bytes() == name)
+        };
         named || (known() && plain())
     }
 }
 
-/// Cookies of load balancers and of guards against robots, which clients that keep cookies send back; they hold no account.
+/// Cookies of load balancers and of guards against robots, which clients that keep cookies send
+/// back; they hold no account.
 const HARMLESS_COOKIES: [&str; 14] = [
     "__cf_bm",
     "_cfuvid",

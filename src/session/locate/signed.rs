@@ -34,12 +34,15 @@ impl Signed {
             Self::Recipe(recipe) => {
                 stands(recipe, "header:", name.as_str())
                     || (name == header::AUTHORIZATION
-                        && recipe.slots().any(|slot| slot.starts_with("authorization:")))
+                        && recipe
+                            .slots()
+                            .any(|slot| slot.starts_with("authorization:")))
             }
         }
     }
 
-    /// Whether a field holds the signature without a part beside it: it is no foreign credential, and has no phantom either.
+    /// Whether a field holds the signature without a part beside it: it is no foreign credential,
+    /// and has no phantom either.
     pub(super) fn is_signature(&self, name: &HeaderName) -> bool {
         matches!(self, Self::Recipe(recipe) if recipe.is_signature_field(name.as_str()))
     }
@@ -65,7 +68,9 @@ impl Signed {
 }
 
 fn stands(recipe: &Recipe, kind: &str, name: &str) -> bool {
-    recipe.slots().any(|slot| slot.strip_prefix(kind) == Some(name))
+    recipe
+        .slots()
+        .any(|slot| slot.strip_prefix(kind) == Some(name))
 }
 
 impl<'a> Search<'a> {
@@ -76,7 +81,11 @@ impl<'a> Search<'a> {
         let mut sigv4 = Vec::new();
         let mut recipes = Vec::new();
         for bound in self.bound.iter().copied() {
-            match bound.binding.signing().map(|signing| (signing, &signing.signer)) {
+            match bound
+                .binding
+                .signing()
+                .map(|signing| (signing, &signing.signer))
+            {
                 Some((signing, Signer::SigV4(signer))) => sigv4.push((bound, signing, &**signer)),
                 Some((_, Signer::Recipe(recipe))) => recipes.push((bound, recipe)),
                 None => {}
@@ -144,8 +153,8 @@ impl<'a> Search<'a> {
         self.lend(bound, 0, Spot::SigV4(Arc::new(request)), phantom, part)
     }
 
-    /// A request without a signature is no use of a credential; but one whose answer is a credential is refused all the
-    /// same, since that would come to the client as it is (J03).
+    /// A request without a signature is no use of a credential; but one whose answer is a
+    /// credential is refused all the same, since that would come to the client as it is (J03).
     fn unsigned(
         &self,
         signers: &[(&'a Arc<Bound>, &'a Signing, &'a SigV4)],
@@ -159,9 +168,10 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// A request to a host for which a credential signs is signed with one of the session's, or is refused: it is anonymous, or
-    /// signed in a way that is not read here, by whomever (J05, J06). A credential in a place signs nothing: to a service
-    /// that does not read that place, the request is anonymous.
+    /// A request to a host for which a credential signs is signed with one of the session's, or is
+    /// refused: it is anonymous, or signed in a way that is not read here, by whomever (J05, J06).
+    /// A credential in a place signs nothing: to a service that does not read that place, the
+    /// request is anonymous.
     pub(super) fn unsigned_by_any(&self) -> Result<(), CredentialRefusal> {
         let signs = |lend: &Lend| matches!(lend.spot(), Spot::SigV4(_));
         if self.found.lends.iter().any(signs) {
@@ -169,7 +179,9 @@ impl<'a> Search<'a> {
         }
         let origin = &self.head.origin;
         for bound in self.bindings.of_host(&origin.authority.host) {
-            if let Some(Signer::SigV4(signer)) = bound.binding.signing().map(|signing| &signing.signer) {
+            if let Some(Signer::SigV4(signer)) =
+                bound.binding.signing().map(|signing| &signing.signer)
+            {
                 let credential = bound.binding.credential.clone();
                 signer
                     .permits_unsigned_by_any(origin, !self.bound.is_empty())
@@ -179,8 +191,12 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// A request that is signed by a recipe. Several may read one request; the key's id tells which is meant.
-    fn recipe(&mut self, signers: &[(&'a Arc<Bound>, &'a Arc<Recipe>)]) -> Result<(), CredentialRefusal> {
+    /// A request that is signed by a recipe. Several may read one request; the key's id tells which
+    /// is meant.
+    fn recipe(
+        &mut self,
+        signers: &[(&'a Arc<Bound>, &'a Arc<Recipe>)],
+    ) -> Result<(), CredentialRefusal> {
         let (mut strange, mut unsound) = (None, None);
         for (bound, recipe) in signers {
             match self.claimed(bound, recipe) {
@@ -227,7 +243,11 @@ enum Claimed {
 }
 
 /// The parts of a SigV4 signature that the claim has read, each of which stands once.
-const FIELDS: [&str; 3] = ["authorization", "x-amz-security-token", "x-amz-s3session-token"];
+const FIELDS: [&str; 3] = [
+    "authorization",
+    "x-amz-security-token",
+    "x-amz-s3session-token",
+];
 const PARAMETERS: [&str; 4] = [
     "X-Amz-Credential",
     "X-Amz-Security-Token",

@@ -1,4 +1,5 @@
-//! Group H of the threat catalogue, row by row: what is refused and by which code. `credential::inject` has what is lent.
+//! Group H of the threat catalogue, row by row: what is refused and by which code.
+//! `credential::inject` has what is lent.
 
 use http::Method;
 
@@ -83,7 +84,10 @@ fn a_phantom_with_another_method_or_path_than_its_binding_names_is_out_of_scope(
         method: Method::POST,
         ..head("https://gemini.example", "/v1/x", &fields)
     };
-    assert_eq!(stage.locate(&post).unwrap_err().reason(), "phantom_out_of_scope");
+    assert_eq!(
+        stage.locate(&post).unwrap_err().reason(),
+        "phantom_out_of_scope"
+    );
 }
 
 #[test]
@@ -142,7 +146,10 @@ fn h04_a_disguised_phantom_is_never_replaced_and_refused() {
     let phantom = stage.of("github");
     let percent: String = phantom.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let hex: String = phantom.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let json: String = phantom.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
+    let json: String = phantom
+        .bytes()
+        .map(|byte| format!("\\u{byte:04x}"))
+        .collect();
     let base64 = STANDARD.encode(&phantom);
     for origin in ["https://good.example", "https://unmanaged.example"] {
         for disguise in [
@@ -249,7 +256,11 @@ fn h10_a_phantom_in_the_host_or_a_field_name_is_refused() {
         "phantom_position"
     );
     assert_eq!(
-        stage.refusal("https://good.example", "/", &[(&format!("x-{phantom}-y"), "1")]),
+        stage.refusal(
+            "https://good.example",
+            "/",
+            &[(&format!("x-{phantom}-y"), "1")]
+        ),
         "phantom_position"
     );
     let hex: String = phantom.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -260,7 +271,10 @@ fn h10_a_phantom_in_the_host_or_a_field_name_is_refused() {
         stage.refusal("https://good.example", "/", &[(&format!("x-{hex}"), "1")]),
         "phantom_disguised"
     );
-    assert_eq!(Host::parse(b"good.example").unwrap().as_str(), "good.example");
+    assert_eq!(
+        Host::parse(b"good.example").unwrap().as_str(),
+        "good.example"
+    );
 }
 
 #[test]
@@ -328,7 +342,11 @@ fn h13_a_foreign_credential_at_a_managed_origin_is_refused_and_elsewhere_goes_on
         "foreign_credential"
     );
     assert_eq!(
-        stage.refusal("https://other.example", "/", &[("cookie", "a=b; sid=attackers")]),
+        stage.refusal(
+            "https://other.example",
+            "/",
+            &[("cookie", "a=b; sid=attackers")]
+        ),
         "foreign_credential"
     );
     assert!(
@@ -422,7 +440,10 @@ fn h05_basic_that_is_not_strictly_one_pair_with_one_phantom_is_refused() {
             format!("Basic {}", once.trim_end_matches('=')),
             "phantom_disguised",
         ),
-        (format!("Basic {}", STANDARD.encode(&once)), "phantom_disguised"),
+        (
+            format!("Basic {}", STANDARD.encode(&once)),
+            "phantom_disguised",
+        ),
         (
             format!("Basic {}", STANDARD.encode(format!("a:b{phantom}"))),
             "phantom_position",
@@ -436,7 +457,10 @@ fn h05_basic_that_is_not_strictly_one_pair_with_one_phantom_is_refused() {
             "phantom_count",
         ),
         (
-            format!("Basic {}", STANDARD.encode(format!("u:{phantom}:{phantom}"))),
+            format!(
+                "Basic {}",
+                STANDARD.encode(format!("u:{phantom}:{phantom}"))
+            ),
             "phantom_count",
         ),
         (format!("Basic {phantom}"), "phantom_position"),
@@ -587,7 +611,12 @@ fn each_presets_phantom_passes_in_its_own_places() {
                 other => panic!("{other}"),
             };
             let found = stage.locate(&head(&origin, "/x", &[(field, &value)]));
-            assert_eq!(found.unwrap().lends().len(), 1, "{} {place}", credential.name);
+            assert_eq!(
+                found.unwrap().lends().len(),
+                1,
+                "{} {place}",
+                credential.name
+            );
         }
     }
 }
@@ -613,7 +642,9 @@ fn a_parameter_is_known_in_every_spelling_and_where_its_service_uses_it_alone() 
     }
     for target in ["/x?token=x", "/hooks?page_token=x", "/hooks?token="] {
         assert!(
-            stage.locate(&head("https://good.example", target, &[])).is_ok(),
+            stage
+                .locate(&head("https://good.example", target, &[]))
+                .is_ok(),
             "{target}"
         );
     }
@@ -662,7 +693,11 @@ fn a_credential_among_subprotocols_is_foreign() {
         "foreign_credential"
     );
     let fields = [("sec-websocket-protocol", "graphql-transport-ws")];
-    assert!(stage.locate(&head("https://good.example", "/", &fields)).is_ok());
+    assert!(
+        stage
+            .locate(&head("https://good.example", "/", &fields))
+            .is_ok()
+    );
 }
 
 #[test]
@@ -726,7 +761,10 @@ fn content_may_hold_the_sessions_phantom_and_no_other_credential() {
         (FormKind::Pairs, "channel=C&text=token%3Dx"),
         (FormKind::Pairs, &*format!("token={phantom}&channel=C")),
         (FormKind::Pairs, "token=&channel=C"),
-        (FormKind::Json, r#"{"channel":"C","blocks":[{"token":"x"}]}"#),
+        (
+            FormKind::Json,
+            r#"{"channel":"C","blocks":[{"token":"x"}]}"#,
+        ),
         (
             FormKind::Parts,
             "--b\r\nContent-Disposition: form-data; name=\"channel\"\r\n\r\ntoken\r\n--b--",
@@ -736,7 +774,10 @@ fn content_may_hold_the_sessions_phantom_and_no_other_credential() {
     }
     for (kind, text) in [
         (FormKind::Pairs, "token=xoxb-attackers"),
-        (FormKind::Pairs, &*format!("token={phantom}&token=xoxb-attackers")),
+        (
+            FormKind::Pairs,
+            &*format!("token={phantom}&token=xoxb-attackers"),
+        ),
         (FormKind::Json, r#"{"token":"xoxb-attackers"}"#),
         (
             FormKind::Parts,
@@ -773,7 +814,8 @@ fn f14_a_credential_for_some_requests_is_not_lent_to_many_in_one() {
             "{target}"
         );
     }
-    let batches = |origin: &str, target: &str| stage.locate(&head(origin, target, &[])).unwrap().batch;
+    let batches =
+        |origin: &str, target: &str| stage.locate(&head(origin, target, &[])).unwrap().batch;
     for (origin, target) in [
         ("https://good.example", "/v1.0/$batch"),
         ("https://x.example", "/index/_mget"),
@@ -787,7 +829,12 @@ fn f14_a_credential_for_some_requests_is_not_lent_to_many_in_one() {
     assert!(!batches("https://good.example", "/v1/batches"));
     let asana = &preset::named("asana").unwrap().credentials[0];
     let (stage, origin) = of_preset(asana);
-    assert!(stage.locate(&head(&origin, "/api/1.0/batch", &[])).unwrap().batch);
+    assert!(
+        stage
+            .locate(&head(&origin, "/api/1.0/batch", &[]))
+            .unwrap()
+            .batch
+    );
 }
 
 #[test]
@@ -799,9 +846,16 @@ fn j06_a_credential_in_a_place_is_no_signature() {
             region: "here".to_owned(),
             exact_paths: false,
         };
-        let unsigned = unsigned.iter().map(|origin| origin.parse().unwrap()).collect();
+        let unsigned = unsigned
+            .iter()
+            .map(|origin| origin.parse().unwrap())
+            .collect();
         let signing = Signing {
-            signer: Signer::SigV4(Box::new(SigV4::new(Scope::default(), vec![endpoint], unsigned))),
+            signer: Signer::SigV4(Box::new(SigV4::new(
+                Scope::default(),
+                vec![endpoint],
+                unsigned,
+            ))),
             parts: Vec::new(),
         };
         let signer = Binding {
@@ -815,7 +869,11 @@ fn j06_a_credential_in_a_place_is_no_signature() {
         let always = Binding {
             when: When::Always,
             paths: vec!["/always".into()],
-            ..binding("other", &["https://store.example"], &["header:x-always-key"])
+            ..binding(
+                "other",
+                &["https://store.example"],
+                &["header:x-always-key"],
+            )
         };
         let place = binding(
             "gemini",
@@ -844,6 +902,10 @@ fn j06_a_credential_in_a_place_is_no_signature() {
             Err("sigv4_absent"),
             "{target} {fields:?}"
         );
-        assert_eq!(asked(&open, target, &fields), Ok(lent), "{target} {fields:?}");
+        assert_eq!(
+            asked(&open, target, &fields),
+            Ok(lent),
+            "{target} {fields:?}"
+        );
     }
 }

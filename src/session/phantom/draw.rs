@@ -1,10 +1,12 @@
-//! Letters drawn from a session's key: the same key, credential and attempt give the same letters on every replica.
+//! Letters drawn from a session's key: the same key, credential and attempt give the same letters
+//! on every replica.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The key from which a session's phantoms are derived. Replicas that hold the same key issue the same phantoms.
+/// The key from which a session's phantoms are derived. Replicas that hold the same key issue the
+/// same phantoms.
 ///
 /// It neither prints nor compares, and is wiped on drop.
 pub struct PhantomKey([u8; 32]);
@@ -57,7 +59,8 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// One letter, each as likely as any other: bytes beyond the last whole multiple are thrown away.
+    /// One letter, each as likely as any other: bytes beyond the last whole multiple are thrown
+    /// away.
     pub(super) fn pick(&mut self, letters: &[u8]) -> u8 {
         let fair = 256 - 256 % letters.len();
         loop {

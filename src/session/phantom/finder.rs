@@ -120,7 +120,11 @@ fn automaton<P: AsRef<[u8]>>(patterns: &[P], fold: bool) -> Option<AhoCorasick> 
 fn forms_of(phantom: &[u8]) -> Vec<(Vec<u8>, Form)> {
     let mut forms = vec![(phantom.to_vec(), Form::Plain)];
     for once in base64_cores(phantom) {
-        forms.extend(base64_cores(&once).into_iter().map(|twice| (twice, Form::Base64)));
+        forms.extend(
+            base64_cores(&once)
+                .into_iter()
+                .map(|twice| (twice, Form::Base64)),
+        );
         forms.push((once, Form::Base64));
     }
     let lower: String = phantom.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -129,7 +133,8 @@ fn forms_of(phantom: &[u8]) -> Vec<(Vec<u8>, Form)> {
     forms
 }
 
-/// The digits that every base64 text around the bytes has in common, for each of the three alignments (RFC 4648 §4, §5).
+/// The digits that every base64 text around the bytes has in common, for each of the three
+/// alignments (RFC 4648 §4, §5).
 ///
 /// The digits at both borders also hold bits of the neighbours, so they are left out.
 fn base64_cores(bytes: &[u8]) -> Vec<Vec<u8>> {
@@ -153,7 +158,8 @@ fn base64_cores(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// Undoes one layer of escapes; `None` where there is none.
 fn unescape(text: &[u8]) -> Option<Vec<u8>> {
-    let escaped = memchr::memchr2(b'%', b'\\', text).is_some() || memchr::memmem::find(text, b"&#").is_some();
+    let escaped =
+        memchr::memchr2(b'%', b'\\', text).is_some() || memchr::memmem::find(text, b"&#").is_some();
     if !escaped {
         return None;
     }
@@ -175,7 +181,10 @@ fn escape_at(text: &[u8]) -> Option<(u8, usize)> {
         [b'\\', b'x', high, low, ..] => Some((hex_pair(*high, *low)?, 4)),
         [b'\\', b'/', ..] => Some((b'/', 2)),
         [b'&', b'#', rest @ ..] => {
-            let width = rest.iter().take(MAX_REFERENCE).position(|byte| *byte == b';')?;
+            let width = rest
+                .iter()
+                .take(MAX_REFERENCE)
+                .position(|byte| *byte == b';')?;
             let digits = std::str::from_utf8(&rest[..width]).ok()?;
             let value = match digits.strip_prefix(['x', 'X']) {
                 Some(hex) => u8::from_str_radix(hex, 16).ok()?,

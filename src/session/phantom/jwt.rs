@@ -8,9 +8,10 @@ use super::shape::{Alphabet, Slot, fill_slots};
 
 /// A JWT's shape: header as it is, payload with its values masked, signature by length.
 ///
-/// These top-level claims stay, for clients read them: `iss aud exp nbf iat scope scp role typ token_type ref`. Every
-/// other string has each letter and digit replaced by one of its class, every other whole number its digits; keys,
-/// punctuation, literals and fractions stay. The signature, which alone makes the token worth anything, is drawn whole.
+/// These top-level claims stay, for clients read them: `iss aud exp nbf iat scope scp role typ
+/// token_type ref`. Every other string has each letter and digit replaced by one of its class,
+/// every other whole number its digits; keys, punctuation, literals and fractions stay. The
+/// signature, which alone makes the token worth anything, is drawn whole.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct JwtShape {
     header: String,
@@ -52,7 +53,11 @@ impl JwtShape {
     pub(super) fn fill(&self, stream: &mut Stream) -> String {
         let payload = URL_SAFE_NO_PAD.encode(fill_slots(&self.payload, stream));
         let signature: Vec<u8> = (0..self.signature_bytes).map(|_| stream.byte()).collect();
-        format!("{}.{payload}.{}", self.header, URL_SAFE_NO_PAD.encode(signature))
+        format!(
+            "{}.{payload}.{}",
+            self.header,
+            URL_SAFE_NO_PAD.encode(signature)
+        )
     }
 }
 
@@ -64,7 +69,8 @@ fn encoded_len(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }
 
-/// Masks a JSON object's values, byte for byte. The text has been parsed before, so the walk need not check grammar.
+/// Masks a JSON object's values, byte for byte. The text has been parsed before, so the walk need
+/// not check grammar.
 fn mask(json: &[u8]) -> Vec<Slot> {
     let mut slots = Vec::with_capacity(json.len());
     let mut objects: Vec<bool> = Vec::new();
@@ -212,7 +218,12 @@ mod tests {
         assert_ne!(claims["sub"], "Canary77");
         assert_ne!(claims["deep"]["iss"], "Canary77");
         assert_ne!(claims["deep"]["list"][0], "Canary77");
-        assert!(claims["deep"]["list"][1]["k"].as_str().unwrap().contains("\\\""));
+        assert!(
+            claims["deep"]["list"][1]["k"]
+                .as_str()
+                .unwrap()
+                .contains("\\\"")
+        );
         assert!(claims["n"].as_u64().unwrap() >= 10_000);
     }
 
@@ -220,7 +231,8 @@ mod tests {
     fn what_is_not_a_signed_token_has_no_jwt_shape() {
         assert!(JwtShape::of(b"a.b.c").is_none());
         assert!(
-            JwtShape::of(b"SG.abcdefghijklmnopqrstuv.0123456789012345678901234567890123456789012").is_none()
+            JwtShape::of(b"SG.abcdefghijklmnopqrstuv.0123456789012345678901234567890123456789012")
+                .is_none()
         );
         let unsigned = token("{}").rsplit_once('.').unwrap().0.to_owned() + ".";
         assert!(JwtShape::of(unsigned.as_bytes()).is_none());

@@ -94,7 +94,8 @@ const PREFIXES: &[(&str, Tail)] = &[
     ("AKID", Tail::Class),
 ];
 
-/// Marks that stand inside or at the end of a format and that clients look for: prefix, mark, whether it ends the value.
+/// Marks that stand inside or at the end of a format and that clients look for: prefix, mark,
+/// whether it ends the value.
 const MARKS: &[(&str, &str, bool)] = &[("sk-", "T3BlbkFJ", false), ("sk-ant-api03-", "AA", true)];
 
 /// The positions of a credential that is no JWT.
@@ -116,8 +117,15 @@ pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
                 over: prefix.len()..credential.len() - CHECKSUM_DIGITS,
             });
         }
-        Tail::Base32 if rest.iter().all(|byte| Alphabet::Base32.letters().contains(byte)) => {
-            slots.extend(std::iter::repeat_n(Slot::Draw(Alphabet::Base32), rest.len()));
+        Tail::Base32
+            if rest
+                .iter()
+                .all(|byte| Alphabet::Base32.letters().contains(byte)) =>
+        {
+            slots.extend(std::iter::repeat_n(
+                Slot::Draw(Alphabet::Base32),
+                rest.len(),
+            ));
         }
         Tail::Checksum | Tail::Base32 | Tail::Class => slots.extend(free_slots(rest)),
     }
@@ -125,7 +133,8 @@ pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
     (slots, check)
 }
 
-/// The positions of text without a known format: a UUID, one run of hexadecimal digits, base64, or letter by letter.
+/// The positions of text without a known format: a UUID, one run of hexadecimal digits, base64, or
+/// letter by letter.
 fn free_slots(text: &[u8]) -> Vec<Slot> {
     if let Some(slots) = uuid(text) {
         return slots;
@@ -134,7 +143,8 @@ fn free_slots(text: &[u8]) -> Vec<Slot> {
         return vec![Slot::Draw(hex); text.len()];
     }
     let mut slots: Vec<Slot> = text.iter().map(|byte| Slot::of_class(*byte)).collect();
-    // The digit before the padding carries unused bits that a strict decoder checks (RFC 4648 §3.5), so it stays.
+    // The digit before the padding carries unused bits that a strict decoder checks (RFC 4648
+    // §3.5), so it stays.
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
     if (1..=2).contains(&padding) && text.len() > 8 {
         let last = text.len() - padding - 1;

@@ -1,4 +1,5 @@
-//! Phantoms: what a session holds in place of its secrets, of the same prefix, length, alphabet and shape.
+//! Phantoms: what a session holds in place of its secrets, of the same prefix, length, alphabet and
+//! shape.
 
 mod draw;
 mod finder;
@@ -22,7 +23,8 @@ pub use shape::{Shape, ShapeMalformed};
 use finder::Finder;
 use purse::Purse;
 
-/// What a session holds in place of one secret. Debug names the credential and never prints the text.
+/// What a session holds in place of one secret. Debug names the credential and never prints the
+/// text.
 #[derive(Clone)]
 pub struct Phantom {
     credential: CredentialName,
@@ -72,12 +74,14 @@ impl Phantom {
         &self.text
     }
 
-    /// What is looked for in requests: the text, or one line of a private key, which has that of no other.
+    /// What is looked for in requests: the text, or one line of a private key, which has that of no
+    /// other.
     fn mark(&self) -> &str {
         if !KeyForm::is_pem(self.text.as_bytes()) {
             return &self.text;
         }
-        // The first line is much the same in all keys of a kind, so it serves where there is no second.
+        // The first line is much the same in all keys of a kind, so it serves where there is no
+        // second.
         let lines = self
             .text
             .split("\\n")
@@ -88,8 +92,8 @@ impl Phantom {
 
     /// Whether a credential can take the phantom's place without changing a length in any encoding.
     ///
-    /// That is so where both have one length and the same punctuation at the same positions; letters, digits and
-    /// `-._` are never escaped (RFC 3986 §2.3), whichever of them stand there.
+    /// That is so where both have one length and the same punctuation at the same positions;
+    /// letters, digits and `-._` are never escaped (RFC 3986 §2.3), whichever of them stand there.
     #[must_use]
     pub fn fits(&self, credential: &[u8]) -> bool {
         let escapable = |byte: u8| !(byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
@@ -108,7 +112,8 @@ impl std::fmt::Debug for Phantom {
     }
 }
 
-/// A session's phantoms while they are issued, in the order of its credentials; [`finish`](Self::finish) ends it.
+/// A session's phantoms while they are issued, in the order of its credentials;
+/// [`finish`](Self::finish) ends it.
 pub struct Issue<'k> {
     key: &'k PhantomKey,
     issued: Vec<Phantom>,
@@ -126,8 +131,9 @@ impl<'k> Issue<'k> {
 
     /// Issues the phantom of one credential.
     ///
-    /// The same key, name and shape give the same phantom. `taken` says of a candidate whether it is the secret itself,
-    /// which only the credential room can tell. No phantom lies inside another.
+    /// The same key, name and shape give the same phantom. `taken` says of a candidate whether it
+    /// is the secret itself, which only the credential room can tell. No phantom lies inside
+    /// another.
     ///
     /// # Errors
     /// [`PhantomFailure`] by cause.
@@ -149,7 +155,8 @@ impl<'k> Issue<'k> {
         })
     }
 
-    /// Issues the phantom of a private key: another key of the same form, with which any client signs.
+    /// Issues the phantom of a private key: another key of the same form, with which any client
+    /// signs.
     ///
     /// The same key, name and form give the same phantom.
     ///
@@ -251,13 +258,15 @@ impl Phantoms {
             .find(|phantom| phantom.credential == *credential)
     }
 
-    /// The phantoms of temporary credentials with this access key id, if the session was given such.
+    /// The phantoms of temporary credentials with this access key id, if the session was given
+    /// such.
     #[must_use]
     pub fn minted(&self, access_key: &str) -> Option<Arc<Minted>> {
         self.purse.of(access_key)
     }
 
-    /// Keeps phantoms of temporary credentials; gives those that the session no longer holds for it.
+    /// Keeps phantoms of temporary credentials; gives those that the session no longer holds for
+    /// it.
     pub fn keep(&self, minted: Arc<Minted>) -> Vec<Arc<Minted>> {
         self.purse.keep(minted)
     }
@@ -268,12 +277,14 @@ impl Phantoms {
         self.finder.shortest()
     }
 
-    /// The phantoms in a text, from the left, longest first, each plain or disguised as the text stands.
+    /// The phantoms in a text, from the left, longest first, each plain or disguised as the text
+    /// stands.
     pub fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = Sighting> + 'a {
         self.finder.find(text)
     }
 
-    /// A phantom that appears once escapes are undone: percent-encoding up to three deep, JSON `\u` and HTML references.
+    /// A phantom that appears once escapes are undone: percent-encoding up to three deep, JSON `\u`
+    /// and HTML references.
     #[must_use]
     pub fn find_unescaped(&self, text: &[u8]) -> Option<Sighting> {
         self.finder.find_unescaped(text)

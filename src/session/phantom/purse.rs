@@ -1,4 +1,5 @@
-//! Phantoms of temporary credentials that a session was given while it lives, by the services' own answers.
+//! Phantoms of temporary credentials that a session was given while it lives, by the services' own
+//! answers.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
@@ -18,8 +19,8 @@ pub struct Minted {
 pub(super) struct Purse(RwLock<Vec<Arc<Minted>>>);
 
 impl Minted {
-    /// Draws phantoms of the given shapes for access key id, secret key and session token. `taken` says of a candidate for a
-    /// part whether it is the secret itself.
+    /// Draws phantoms of the given shapes for access key id, secret key and session token. `taken`
+    /// says of a candidate for a part whether it is the secret itself.
     ///
     /// # Errors
     /// [`PhantomFailure`], where a shape leaves too little to draw.
@@ -30,8 +31,10 @@ impl Minted {
         expires: SystemTime,
         taken: impl Fn(usize, &[u8]) -> bool,
     ) -> Result<Minted, PhantomFailure> {
-        // Each is issued by itself and from its own key: all three are the parent's, and one key has one phantom of a name.
-        let part = |at: usize| Issue::new(&keys[at]).issue(parent, &shapes[at], |text| taken(at, text));
+        // Each is issued by itself and from its own key: all three are the parent's, and one key
+        // has one phantom of a name.
+        let part =
+            |at: usize| Issue::new(&keys[at]).issue(parent, &shapes[at], |text| taken(at, text));
         Ok(Minted {
             parts: [part(0)?, part(1)?, part(2)?],
             expires,
@@ -71,7 +74,9 @@ impl Purse {
     /// The set with this access key id.
     pub(super) fn of(&self, access_key: &str) -> Option<Arc<Minted>> {
         let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let found = kept.iter().find(|minted| minted.parts[0].reveal() == access_key);
+        let found = kept
+            .iter()
+            .find(|minted| minted.parts[0].reveal() == access_key);
         found.cloned()
     }
 }
@@ -88,7 +93,11 @@ mod tests {
 
     fn draw(seconds: u64) -> Minted {
         let keys = [0, 1, 2].map(|_| PhantomKey::random().unwrap());
-        let shapes = [Shape::of(ID), Shape::of(&[b'k'; 40]), Shape::of(&[b't'; 300])];
+        let shapes = [
+            Shape::of(ID),
+            Shape::of(&[b'k'; 40]),
+            Shape::of(&[b't'; 300]),
+        ];
         let name = CredentialName::new("aws").unwrap();
         let expires = SystemTime::now() + Duration::from_secs(seconds);
         Minted::draw(&name, &keys, shapes, expires, |_, _| false).unwrap()
@@ -108,7 +117,10 @@ mod tests {
     fn a_purse_keeps_so_many_and_the_oldest_goes_first() {
         let purse = Purse::default();
         let sets: Vec<_> = (0..MOST + 1).map(|_| Arc::new(draw(60))).collect();
-        let gone: Vec<_> = sets.iter().flat_map(|set| purse.keep(set.clone())).collect();
+        let gone: Vec<_> = sets
+            .iter()
+            .flat_map(|set| purse.keep(set.clone()))
+            .collect();
         assert_eq!(gone.len(), 1);
         assert!(Arc::ptr_eq(&gone[0], &sets[0]));
         assert!(purse.of(sets[0].parts[0].reveal()).is_none());

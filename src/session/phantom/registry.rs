@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Phantoms;
 use crate::names::{Map, SessionId};
 
-/// All phantoms of a gateway by their whole text, so that one session's use of another's is told from a foreign key.
+/// All phantoms of a gateway by their whole text, so that one session's use of another's is told
+/// from a foreign key.
 ///
-/// It holds at most a fixed number and forgets the oldest; what it has forgotten is still refused, as foreign.
+/// It holds at most a fixed number and forgets the oldest; what it has forgotten is still refused,
+/// as foreign.
 #[derive(Default)]
 pub struct Registry {
     known: Mutex<Known>,
@@ -66,9 +68,11 @@ mod tests {
         let mut issue = Issue::new(&key);
         let name = CredentialName::new("github").unwrap();
         issue
-            .issue(&name, &Shape::parse("ghp_[30 alnum][6 crc32]").unwrap(), |_| {
-                false
-            })
+            .issue(
+                &name,
+                &Shape::parse("ghp_[30 alnum][6 crc32]").unwrap(),
+                |_| false,
+            )
             .unwrap();
         issue.finish()
     }

@@ -6,14 +6,17 @@ use super::known;
 
 /// What a credential looks like, so that a phantom can look the same.
 ///
-/// A shape keeps the public parts (a known prefix, punctuation, a JWT's header) and, for every other position, only the
-/// alphabet that stood there.
+/// A shape keeps the public parts (a known prefix, punctuation, a JWT's header) and, for every
+/// other position, only the alphabet that stood there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Shape(Body);
 
 #[derive(Clone, PartialEq, Eq)]
 enum Body {
-    Slots { slots: Vec<Slot>, check: Option<Check> },
+    Slots {
+        slots: Vec<Slot>,
+        check: Option<Check>,
+    },
     Jwt(JwtShape),
 }
 
@@ -24,7 +27,8 @@ pub(super) enum Slot {
     Draw(Alphabet),
 }
 
-/// The letters that may stand at a position. All are unreserved in every encoding, so no alphabet changes a length.
+/// The letters that may stand at a position. All are unreserved in every encoding, so no alphabet
+/// changes a length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alphabet {
     Upper,
@@ -38,7 +42,8 @@ pub(super) enum Alphabet {
     Base32,
 }
 
-/// A checksum tail: CRC-32 of the bytes in `over`, as six base-62 digits that end the credential (GitHub, npm).
+/// A checksum tail: CRC-32 of the bytes in `over`, as six base-62 digits that end the credential
+/// (GitHub, npm).
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Check {
     pub(super) over: std::ops::Range<usize>,
@@ -48,7 +53,9 @@ pub(super) struct Check {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeMalformed {
     /// A bracket is not closed, or its content is not `COUNT CLASS`.
-    #[error("a shape is literal text with `[COUNT CLASS]` groups, such as `ghp_[30 alnum][6 crc32]`")]
+    #[error(
+        "a shape is literal text with `[COUNT CLASS]` groups, such as `ghp_[30 alnum][6 crc32]`"
+    )]
     Group,
     /// The class is unknown.
     #[error(
@@ -66,8 +73,9 @@ pub enum ShapeMalformed {
 impl Shape {
     /// The shape of a credential's own bytes, which must be visible ASCII.
     ///
-    /// Known formats keep their prefix, alphabet and checksum; a JWT keeps its header and the claims that clients read;
-    /// else every letter becomes one of its own class and all punctuation stays.
+    /// Known formats keep their prefix, alphabet and checksum; a JWT keeps its header and the
+    /// claims that clients read; else every letter becomes one of its own class and all punctuation
+    /// stays.
     #[must_use]
     pub fn of(credential: &[u8]) -> Self {
         if let Some(jwt) = JwtShape::of(credential) {
@@ -79,8 +87,9 @@ impl Shape {
 
     /// Reads a declared shape, such as `glpat-[20 alnum]` or `ghp_[30 alnum][6 crc32]`.
     ///
-    /// `[uuid]` needs no count; `word` and `base64` stand for alphabets with punctuation, of which a phantom uses the
-    /// letters and digits alone, since punctuation would change the length of encoded forms.
+    /// `[uuid]` needs no count; `word` and `base64` stand for alphabets with punctuation, of which
+    /// a phantom uses the letters and digits alone, since punctuation would change the length of
+    /// encoded forms.
     ///
     /// # Errors
     /// [`ShapeMalformed`] by cause.
@@ -179,7 +188,12 @@ impl Shape {
 
 impl std::fmt::Debug for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shape({} bytes, {} bits)", self.len(), self.entropy_bits())
+        write!(
+            f,
+            "Shape({} bytes, {} bits)",
+            self.len(),
+            self.entropy_bits()
+        )
     }
 }
 
@@ -195,7 +209,11 @@ pub(super) fn fill_slots(slots: &[Slot], stream: &mut Stream) -> Vec<u8> {
 
 /// A UUID's positions: version and variant stay, as its readers check them.
 pub(super) fn uuid_slots(hex: Alphabet, version: u8) -> Vec<Slot> {
-    let variant = if hex == Alphabet::HexUpper { b'A' } else { b'a' };
+    let variant = if hex == Alphabet::HexUpper {
+        b'A'
+    } else {
+        b'a'
+    };
     (0..36)
         .map(|at| match at {
             8 | 13 | 18 | 23 => Slot::Fixed(b'-'),
@@ -207,7 +225,8 @@ pub(super) fn uuid_slots(hex: Alphabet, version: u8) -> Vec<Slot> {
 }
 
 impl Slot {
-    /// The position that keeps a byte's class: a letter or digit is drawn anew, anything else stays.
+    /// The position that keeps a byte's class: a letter or digit is drawn anew, anything else
+    /// stays.
     pub(super) fn of_class(byte: u8) -> Self {
         match byte {
             b'A'..=b'Z' => Self::Draw(Alphabet::Upper),
@@ -256,7 +275,8 @@ impl Alphabet {
 }
 
 /// Base 62 in the order that GitHub's and npm's checksums use.
-pub(super) const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+pub(super) const LETTERS: &[u8; 62] =
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 pub(super) const CHECKSUM_DIGITS: usize = 6;
 const MAX_BYTES: usize = 16 * 1024;
 
@@ -271,7 +291,9 @@ mod tests {
         assert_eq!(shape.entropy_bits(), 119);
         assert_eq!(Shape::parse("[uuid]").unwrap().len(), 36);
         assert_eq!(
-            Shape::parse("ghp_[30 alnum][6 crc32]").unwrap().entropy_bits(),
+            Shape::parse("ghp_[30 alnum][6 crc32]")
+                .unwrap()
+                .entropy_bits(),
             178
         );
     }
@@ -299,7 +321,10 @@ mod tests {
 
     #[test]
     fn debug_shows_sizes_and_no_letter() {
-        let shown = format!("{:?}", Shape::of(b"ghp_CanaryCanaryCanaryCanaryCanary123456"));
+        let shown = format!(
+            "{:?}",
+            Shape::of(b"ghp_CanaryCanaryCanaryCanaryCanary123456")
+        );
         assert_eq!(shown, "Shape(40 bytes, 178 bits)");
     }
 }

@@ -53,7 +53,9 @@ fn phantoms_of_known_formats_keep_prefix_length_and_class() {
         assert_ne!(phantom.reveal(), *sample);
         assert!(phantom.fits(sample.as_bytes()), "{sample}");
         let prefix = sample.find(['_', '-', '.']).unwrap_or(0);
-        if !sample.starts_with(|first: char| first.is_ascii_digit()) && !sample.starts_with("correct") {
+        if !sample.starts_with(|first: char| first.is_ascii_digit())
+            && !sample.starts_with("correct")
+        {
             assert_eq!(phantom.reveal()[..prefix], sample[..prefix], "{sample}");
         }
     }
@@ -62,7 +64,10 @@ fn phantoms_of_known_formats_keep_prefix_length_and_class() {
 #[test]
 fn known_formats_leave_at_least_128_bits_where_their_length_allows() {
     for sample in SAMPLES.iter().filter(|sample| sample.len() >= 40) {
-        assert!(Shape::of(sample.as_bytes()).entropy_bits() >= 128, "{sample}");
+        assert!(
+            Shape::of(sample.as_bytes()).entropy_bits() >= 128,
+            "{sample}"
+        );
     }
 }
 
@@ -101,12 +106,16 @@ fn a_base64_phantom_still_decodes_strictly() {
 fn a_candidate_that_is_the_secret_is_passed_over() {
     let key = PhantomKey::from_bytes([1; 32]);
     let shape = Shape::parse("x-[20 alnum]").unwrap();
-    let first = Issue::new(&key).issue(&name("a"), &shape, |_| false).unwrap();
+    let first = Issue::new(&key)
+        .issue(&name("a"), &shape, |_| false)
+        .unwrap();
     let other = Issue::new(&key)
         .issue(&name("a"), &shape, |text| text == first.text.as_bytes())
         .unwrap();
     assert_ne!(first.reveal(), other.reveal());
-    let never = Issue::new(&key).issue(&name("a"), &shape, |_| true).unwrap_err();
+    let never = Issue::new(&key)
+        .issue(&name("a"), &shape, |_| true)
+        .unwrap_err();
     assert_eq!(
         never,
         PhantomFailure::Crowded {
@@ -167,11 +176,17 @@ fn every_disguise_of_a_phantom_is_seen_and_called_one() {
         }
     }
     let hex: String = text.bytes().map(|byte| format!("{byte:02X}")).collect();
-    assert_eq!(phantoms.find(hex.as_bytes()).next().unwrap().form, Form::Hex);
+    assert_eq!(
+        phantoms.find(hex.as_bytes()).next().unwrap().form,
+        Form::Hex
+    );
     let percent: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let double = percent.replace('%', "%25");
     let part = text.replacen('_', "%5F", 1);
-    let json: String = text.bytes().map(|byte| format!("\\u00{byte:02x}")).collect();
+    let json: String = text
+        .bytes()
+        .map(|byte| format!("\\u00{byte:02x}"))
+        .collect();
     let html: String = text.bytes().map(|byte| format!("&#x{byte:x};")).collect();
     for escaped in [percent, double, part, json, html] {
         assert!(phantoms.find(escaped.as_bytes()).next().is_none());
@@ -182,7 +197,11 @@ fn every_disguise_of_a_phantom_is_seen_and_called_one() {
         );
     }
     assert_eq!(phantoms.find_unescaped(b"a%20b"), None);
-    assert!(phantoms.find_folded(text.to_lowercase().as_bytes()).is_some());
+    assert!(
+        phantoms
+            .find_folded(text.to_lowercase().as_bytes())
+            .is_some()
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Algorithms: hashes, message authentication codes and signatures, by the names that descriptions use.
+//! Algorithms: hashes, message authentication codes and signatures, by the names that descriptions
+//! use.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{self, KeyPair as _, UnparsedPublicKey};
@@ -69,7 +70,8 @@ impl MacHash {
     pub(super) fn of(self, key: &[u8], text: &[u8]) -> Vec<u8> {
         macro_rules! mac {
             ($hash:ty) => {{
-                let mut mac = Hmac::<$hash>::new_from_slice(key).expect("HMAC takes a key of any length");
+                let mut mac =
+                    Hmac::<$hash>::new_from_slice(key).expect("HMAC takes a key of any length");
                 mac.update(text);
                 mac.finalize().into_bytes().to_vec()
             }};
@@ -164,8 +166,8 @@ impl Algorithm {
         Ok(public.verify(text, claimed).is_ok())
     }
 
-    /// The public key of a private one: the point without its first byte for ECDSA, 32 bytes for Ed25519; RFC 7517 calls
-    /// for no other here.
+    /// The public key of a private one: the point without its first byte for ECDSA, 32 bytes for
+    /// Ed25519; RFC 7517 calls for no other here.
     pub(super) fn public(self, key: &[u8]) -> Result<Vec<u8>, KeyUnfit> {
         match self.pair(key)? {
             Pair::Ed25519(pair) => Ok(pair.public_key().as_ref().to_vec()),

@@ -1,4 +1,5 @@
-//! Canonical forms: which fields and parameters go into the text to sign, in which order, written how.
+//! Canonical forms: which fields and parameters go into the text to sign, in which order, written
+//! how.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,10 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    pub(super) fn parse(text: &str, resolve: &dyn Fn(&str) -> Option<Name>) -> Result<Selection, String> {
+    pub(super) fn parse(
+        text: &str,
+        resolve: &dyn Fn(&str) -> Option<Name>,
+    ) -> Result<Selection, String> {
         let mut selection = Selection::default();
         for word in text.split_whitespace() {
             if let Some(list) = word.strip_prefix('@') {
@@ -40,7 +44,8 @@ impl Selection {
         self.list
     }
 
-    /// The names: a list alone as it stands, because it is itself signed; anything else in order and only what is there.
+    /// The names: a list alone as it stands, because it is itself signed; anything else in order
+    /// and only what is there.
     pub(super) fn of(&self, head: &RequestHead, listed: &str) -> Vec<String> {
         let listed = listed
             .split([';', ',', ' '])
@@ -52,9 +57,16 @@ impl Selection {
         let has = |name: &String| name == "host" || head.fields.contains_key(name);
         let own = head.fields.keys().map(HeaderName::as_str).filter(|name| {
             self.exact.iter().any(|exact| exact == name)
-                || self.families.iter().any(|family| name.starts_with(&**family))
+                || self
+                    .families
+                    .iter()
+                    .any(|family| name.starts_with(&**family))
         });
-        let host = self.exact.iter().any(|exact| exact == "host").then_some("host");
+        let host = self
+            .exact
+            .iter()
+            .any(|exact| exact == "host")
+            .then_some("host");
         let names: BTreeSet<String> = listed
             .filter(has)
             .chain(own.chain(host).map(str::to_owned))
@@ -100,11 +112,15 @@ impl FieldStyle {
                     out.extend([name.as_bytes(), b":", &value, b"\n"].concat());
                 }
                 FieldStyle::LowerLines => {
-                    out.extend([name.as_bytes(), b":", &value.to_ascii_lowercase(), b"\n"].concat());
+                    out.extend(
+                        [name.as_bytes(), b":", &value.to_ascii_lowercase(), b"\n"].concat(),
+                    );
                 }
                 FieldStyle::UriPairs => {
                     let and = if at == 0 { "" } else { "&" };
-                    out.extend(format!("{and}{}={}", uri(name.as_bytes()), uri(&value)).into_bytes());
+                    out.extend(
+                        format!("{and}{}={}", uri(name.as_bytes()), uri(&value)).into_bytes(),
+                    );
                 }
             }
         }
@@ -112,8 +128,8 @@ impl FieldStyle {
     }
 }
 
-/// The service sorts as a dictionary does: hyphens count only between names that are equal without them, and `_` stands
-/// before digits (the tables of `azure-storage-blob`, which emulate it).
+/// The service sorts as a dictionary does: hyphens count only between names that are equal without
+/// them, and `_` stands before digits (the tables of `azure-storage-blob`, which emulate it).
 fn azure_order(name: &str) -> (String, String) {
     let weighed = name
         .chars()
@@ -122,7 +138,8 @@ fn azure_order(name: &str) -> (String, String) {
     (weighed.collect(), name.to_owned())
 }
 
-/// A field's value, several joined by a comma (RFC 9110 §5.3); `host` is the origin's, whichever version carries it.
+/// A field's value, several joined by a comma (RFC 9110 §5.3); `host` is the origin's, whichever
+/// version carries it.
 pub(super) fn field(head: &RequestHead, name: &str) -> Vec<u8> {
     if name == "host" {
         return host(head).into_bytes();
@@ -146,7 +163,8 @@ pub(super) fn host(head: &RequestHead) -> String {
     }
 }
 
-/// Which parameters: of the query, of a form in the content, of the `Authorization` field; and which not.
+/// Which parameters: of the query, of a form in the content, of the `Authorization` field; and
+/// which not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub(super) query: bool,
@@ -193,7 +211,11 @@ impl Parameters {
             list.split(';')
                 .any(|listed| listed.as_bytes().eq_ignore_ascii_case(name))
         };
-        !self.without.iter().any(|without| without.as_bytes() == name) && listed.is_none_or(is_listed)
+        !self
+            .without
+            .iter()
+            .any(|without| without.as_bytes() == name)
+            && listed.is_none_or(is_listed)
     }
 }
 
@@ -206,7 +228,8 @@ pub(super) enum ParameterStyle {
     UriBare,
     /// The same as [`ParameterStyle::Uri`], names in lower case (Tencent COS).
     UriLower,
-    /// A line feed, the name in lower case, `:` and its values in order, joined by commas (Azure Storage).
+    /// A line feed, the name in lower case, `:` and its values in order, joined by commas (Azure
+    /// Storage).
     AzureLines,
     /// Name and value with nothing between (Twilio); one that stands twice is written once.
     Concatenated,
@@ -250,7 +273,10 @@ impl ParameterStyle {
             ParameterStyle::AzureLines => {
                 let mut by_name: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
                 for (name, value) in pairs {
-                    by_name.entry(name.to_ascii_lowercase()).or_default().push(value);
+                    by_name
+                        .entry(name.to_ascii_lowercase())
+                        .or_default()
+                        .push(value);
                 }
                 let lines = by_name.into_iter().map(|(name, mut values)| {
                     values.sort();

@@ -1,4 +1,5 @@
-//! What must hold of a whole description: that it ends, signs with a secret, never sends one, and can be verified.
+//! What must hold of a whole description: that it ends, signs with a secret, never sends one, and
+//! can be verified.
 
 use super::filter::Filter;
 use super::load::Loader;
@@ -49,8 +50,9 @@ pub(super) fn endless(recipe: &Recipe) -> Option<String> {
 pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
     let is_secret =
         |name: Name| matches!(name, Name::Part(index) if recipe.parts[index].role == Role::Secret);
-    let is_always =
-        |name: Name| matches!(name, Name::Part(index) if !recipe.parts[index].optional) && is_secret(name);
+    let is_always = |name: Name| {
+        matches!(name, Name::Part(index) if !recipe.parts[index].optional) && is_secret(name)
+    };
     if !rests_on(recipe, &recipe.key, &is_always) {
         loader.wrong(
             "sign.key",
@@ -87,10 +89,13 @@ pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
             .filter(|place| place.readable)
             .flat_map(|place| &place.templates)
     };
-    let is_read = |wanted: Name| readable().any(|template| template.names().any(|name| name == wanted));
-    // What is inside of a value that was made need not be read: that value is taken as the client made it.
-    let is_inside =
-        |wanted: Name| readable().any(|template| rests_on(recipe, template, &|name| name == wanted));
+    let is_read =
+        |wanted: Name| readable().any(|template| template.names().any(|name| name == wanted));
+    // What is inside of a value that was made need not be read: that value is taken as the client
+    // made it.
+    let is_inside = |wanted: Name| {
+        readable().any(|template| rests_on(recipe, template, &|name| name == wanted))
+    };
     for (index, value) in recipe.values.iter().enumerate() {
         let name = Name::Value(index);
         if !is_read(name) && value.read.is_none() && !(is_inside(name) && value.kind.is_new()) {
@@ -113,8 +118,13 @@ pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
         .iter()
         .filter(|value| matches!(value.kind, ValueKind::Time { .. }))
         .count();
-    let is_nonce = |kind: &ValueKind| matches!(kind, ValueKind::Nonce(_) | ValueKind::Components(_));
-    let nonces = recipe.values.iter().filter(|value| is_nonce(&value.kind)).count();
+    let is_nonce =
+        |kind: &ValueKind| matches!(kind, ValueKind::Nonce(_) | ValueKind::Components(_));
+    let nonces = recipe
+        .values
+        .iter()
+        .filter(|value| is_nonce(&value.kind))
+        .count();
     if times > 1 || nonces > 1 {
         loader.wrong("value", "there may be one time and one nonce");
     }
@@ -128,7 +138,9 @@ fn rests_on(recipe: &Recipe, template: &Template, wanted: &dyn Fn(Name) -> bool)
         } else {
             term.name()
         };
-        let mut names = own.into_iter().chain(filters.iter().filter_map(Filter::name));
+        let mut names = own
+            .into_iter()
+            .chain(filters.iter().filter_map(Filter::name));
         names.any(|name| {
             wanted(name)
                 || match name {

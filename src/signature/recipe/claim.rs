@@ -24,15 +24,17 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The key's id, by which the credential is known; `None` where this service's requests have none (webhooks) or where it
-    /// stands in the content.
+    /// The key's id, by which the credential is known; `None` where this service's requests have
+    /// none (webhooks) or where it stands in the content.
     #[must_use]
     pub fn key_id(&self) -> Option<&[u8]> {
-        self.ids.iter().find_map(|index| self.parts[*index].as_deref())
+        self.ids
+            .iter()
+            .find_map(|index| self.parts[*index].as_deref())
     }
 
-    /// What the client says of a value that is kept (a region, a service), so that it can be held against a pin before
-    /// anything is signed.
+    /// What the client says of a value that is kept (a region, a service), so that it can be held
+    /// against a pin before anything is signed.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         let index = self.names.iter().position(|known| known == name)?;
@@ -44,7 +46,8 @@ impl Recipe {
     /// Finds what a client signed by this recipe; `None` where the head has nothing of it.
     ///
     /// # Errors
-    /// [`Fault::Ambiguous`] and [`Fault::Malformed`]. What is missing shows in [`Recipe::verify`], which sees the content.
+    /// [`Fault::Ambiguous`] and [`Fault::Malformed`]. What is missing shows in [`Recipe::verify`],
+    /// which sees the content.
     pub fn claim(&self, head: &RequestHead) -> Result<Option<Claim>, Fault> {
         let mut claim = Claim {
             used: vec![None; self.places.len()],
@@ -63,7 +66,8 @@ impl Recipe {
         Ok(found.then_some(claim))
     }
 
-    /// Reads the places that were not read yet: those of the head without content, those of the content with it.
+    /// Reads the places that were not read yet: those of the head without content, those of the
+    /// content with it.
     pub(super) fn gather(
         &self,
         claim: &mut Claim,
@@ -89,7 +93,8 @@ impl Recipe {
                         .enumerate()
                         .find_map(|(at, template)| Some((at, template.read(&text)?)));
                     let Some((at, read)) = read else {
-                        // Another scheme in `Authorization` is another credential's, and not a broken one of ours.
+                        // Another scheme in `Authorization` is another credential's, and not a
+                        // broken one of ours.
                         if content.is_none() && !begins_alike(place, &text) {
                             continue;
                         }
@@ -164,8 +169,13 @@ fn begins_alike(place: &Placement, text: &[u8]) -> bool {
             .next()
             .map(<[u8]>::to_ascii_lowercase)
     };
-    place.templates.iter().any(|template| match template.0.first() {
-        Some(Piece::Text(literal)) if literal.contains(' ') => first(literal.as_bytes()) == first(text),
-        _ => true,
-    })
+    place
+        .templates
+        .iter()
+        .any(|template| match template.0.first() {
+            Some(Piece::Text(literal)) if literal.contains(' ') => {
+                first(literal.as_bytes()) == first(text)
+            }
+            _ => true,
+        })
 }

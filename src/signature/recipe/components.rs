@@ -1,4 +1,5 @@
-//! HTTP Message Signatures (RFC 9421): the components that a signature covers, its parameters, and the text that is signed.
+//! HTTP Message Signatures (RFC 9421): the components that a signature covers, its parameters, and
+//! the text that is signed.
 
 use http::HeaderName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -11,7 +12,8 @@ use crate::message::RequestHead;
 /// How the value of `Signature-Input` is made anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Components {
-    /// What must be covered beside what the client covered: `@`names always, fields where the request has them.
+    /// What must be covered beside what the client covered: `@`names always, fields where the
+    /// request has them.
     pub(super) wanted: Vec<String>,
     /// The `alg` that the client may name.
     pub(super) algorithm: String,
@@ -27,7 +29,8 @@ pub(super) struct Fresh<'a> {
 }
 
 impl Components {
-    /// The value for our own signature: what the client covered and what must be covered; our time, key and nonce.
+    /// The value for our own signature: what the client covered and what must be covered; our time,
+    /// key and nonce.
     pub(super) fn renewed(
         &self,
         claimed: &str,
@@ -35,7 +38,11 @@ impl Components {
         fresh: &Fresh<'_>,
     ) -> Result<String, Fault> {
         let input = Input::parse(claimed).ok_or(Fault::Undecodable)?;
-        let mut covered: Vec<String> = input.items.iter().map(|item| item.text.to_owned()).collect();
+        let mut covered: Vec<String> = input
+            .items
+            .iter()
+            .map(|item| item.text.to_owned())
+            .collect();
         for name in &self.wanted {
             let identifier = format!("\"{name}\"");
             if !covered.contains(&identifier)
@@ -67,7 +74,9 @@ impl Components {
                     ";nonce=\"{}\"",
                     NonceForm::Alphanumeric(32).write(fresh.nonce)
                 )),
-                "alg" if unquoted(value) == Some(&self.algorithm) => out.push_str(&format!(";alg={value}")),
+                "alg" if unquoted(value) == Some(&self.algorithm) => {
+                    out.push_str(&format!(";alg={value}"))
+                }
                 "tag" => out.push_str(&format!(";tag={value}")),
                 name => return Err(Fault::Forbidden(name.to_owned())),
             }
@@ -104,7 +113,10 @@ pub(super) fn signature_base(head: &RequestHead, input: &[u8]) -> Result<Vec<u8>
     let mut base = Vec::new();
     for (at, item) in input.items.iter().enumerate() {
         // RFC 9421 §2.5: each component once, or the signature is ambiguous.
-        if input.items[..at].iter().any(|earlier| earlier.text == item.text) {
+        if input.items[..at]
+            .iter()
+            .any(|earlier| earlier.text == item.text)
+        {
             return Err(Fault::Ambiguous(item.name.to_owned()));
         }
         base.extend_from_slice(item.text.as_bytes());
@@ -131,7 +143,8 @@ struct Input<'a> {
 }
 
 impl Item<'_> {
-    /// RFC 9421 §2.1 and §2.2. What is not known here is refused: a parameter changes what a component means.
+    /// RFC 9421 §2.1 and §2.2. What is not known here is refused: a parameter changes what a
+    /// component means.
     fn value(&self, head: &RequestHead) -> Result<Vec<u8>, Fault> {
         let unfit = || Fault::Unfit(self.name.to_owned());
         if self.name == "@query-param" {
@@ -145,7 +158,9 @@ impl Item<'_> {
             "@method" => head.method.as_str().as_bytes().to_vec(),
             "@authority" => host(head).into_bytes(),
             "@scheme" => head.origin.scheme.as_str().as_bytes().to_vec(),
-            "@target-uri" => format!("{}://{}{target}", head.origin.scheme, host(head)).into_bytes(),
+            "@target-uri" => {
+                format!("{}://{}{target}", head.origin.scheme, host(head)).into_bytes()
+            }
             "@request-target" => target.as_bytes().to_vec(),
             "@path" => head.target.path().as_bytes().to_vec(),
             "@query" => format!("?{}", head.target.query().unwrap_or_default()).into_bytes(),
@@ -178,8 +193,8 @@ impl Item<'_> {
         };
         let name = unquoted(name).ok_or_else(unfit)?;
         let query = head.target.query().unwrap_or_default();
-        let mut found =
-            pairs(query.as_bytes()).filter(|(known, _)| percent_encode(known, FORM).to_string() == *name);
+        let mut found = pairs(query.as_bytes())
+            .filter(|(known, _)| percent_encode(known, FORM).to_string() == *name);
         let (_, value) = found
             .next()
             .ok_or_else(|| Fault::Incomplete("query".to_owned()))?;
@@ -229,10 +244,13 @@ fn parameters(mut rest: &str) -> Option<(Vec<(&str, &str)>, &str)> {
                 let end = 1 + value[1..].find('"')? + 1;
                 value.split_at(end)
             }
-            Some(value) => value.split_at(value.find([';', ' ', ')', '"', ',']).unwrap_or(value.len())),
+            Some(value) => {
+                value.split_at(value.find([';', ' ', ')', '"', ',']).unwrap_or(value.len()))
+            }
             None => ("", after),
         };
-        if name.is_empty() || value.contains('\\') || found.iter().any(|(known, _)| *known == name) {
+        if name.is_empty() || value.contains('\\') || found.iter().any(|(known, _)| *known == name)
+        {
             return None;
         }
         found.push((name, value));
@@ -254,7 +272,8 @@ fn string(text: &str) -> Option<String> {
     plain.then(|| format!("\"{text}\""))
 }
 
-/// Each parameter that is covered is sought in the whole query, so their number is bounded; signatures cover a dozen.
+/// Each parameter that is covered is sought in the whole query, so their number is bounded;
+/// signatures cover a dozen.
 const MOST_ITEMS: usize = 64;
 
 /// The application/x-www-form-urlencoded percent-encode set of the URL standard.
@@ -270,9 +289,10 @@ mod tests {
 
     #[test]
     fn an_input_is_read_or_refused() {
-        let read =
-            Input::parse(r#"("@method" "@query-param";name="a b" "date");created=1;keyid="k";tag="t""#)
-                .unwrap();
+        let read = Input::parse(
+            r#"("@method" "@query-param";name="a b" "date");created=1;keyid="k";tag="t""#,
+        )
+        .unwrap();
         let items: Vec<&str> = read.items.iter().map(|item| item.text).collect();
         assert_eq!(
             items,

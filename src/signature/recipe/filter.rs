@@ -32,10 +32,11 @@ pub(super) enum Filter {
     Trim,
     /// A JSON string with its quotes.
     Json,
-    /// The text of a member of a JSON object: a string, a number as it is written, a list or object as JSON without spaces;
-    /// nothing where it has no such member.
+    /// The text of a member of a JSON object: a string, a number as it is written, a list or object
+    /// as JSON without spaces; nothing where it has no such member.
     Member(Box<str>),
-    /// The text of a parameter of a `Signature-Input` (RFC 9421 §2.3); nothing where it has no such parameter.
+    /// The text of a parameter of a `Signature-Input` (RFC 9421 §2.3); nothing where it has no such
+    /// parameter.
     Parameter(Box<str>),
     /// This text where the value is empty.
     Default(Box<str>),
@@ -118,7 +119,10 @@ impl Filter {
             "segments" => Ok(Filter::Segments(count()?)),
             "after" => Ok(Filter::After(one()?.into())),
             "only" => Ok(Filter::Only(
-                arguments.iter().map(|method| method.as_str().into()).collect(),
+                arguments
+                    .iter()
+                    .map(|method| method.as_str().into())
+                    .collect(),
             )),
             "if" => Ok(Filter::If(named()?)),
             "unless" => Ok(Filter::Unless(named()?)),
@@ -133,9 +137,10 @@ impl Filter {
     /// What this filter needs of the scene.
     pub(super) fn name(&self) -> Option<Name> {
         match self {
-            Filter::Mac(_, name) | Filter::If(name) | Filter::Unless(name) | Filter::When(name, _) => {
-                Some(*name)
-            }
+            Filter::Mac(_, name)
+            | Filter::If(name)
+            | Filter::Unless(name)
+            | Filter::When(name, _) => Some(*name),
             _ => None,
         }
     }
@@ -151,7 +156,9 @@ impl Filter {
             Filter::Unbase64 => LENIENT.decode(value).ok()?,
             Filter::Unbase64Url => URL_SAFE_NO_PAD.decode(value).ok()?,
             Filter::Uri => uri(value).into_bytes(),
-            Filter::UriPath => percent_encode(value, ESCAPED_IN_PATH).to_string().into_bytes(),
+            Filter::UriPath => percent_encode(value, ESCAPED_IN_PATH)
+                .to_string()
+                .into_bytes(),
             Filter::Unuri => percent_decode(value).collect(),
             Filter::Lower => value.to_ascii_lowercase(),
             Filter::Upper => value.to_ascii_uppercase(),
@@ -162,7 +169,9 @@ impl Filter {
             Filter::Default(text) if value.is_empty() => text.as_bytes().to_vec(),
             Filter::Blank(text) if *value == *text.as_bytes() => Vec::new(),
             Filter::Before(text) if !value.is_empty() => [text.as_bytes(), value].concat(),
-            Filter::Ending(text) if !value.ends_with(text.as_bytes()) => [value, text.as_bytes()].concat(),
+            Filter::Ending(text) if !value.ends_with(text.as_bytes()) => {
+                [value, text.as_bytes()].concat()
+            }
             Filter::Label(index) => value.split(|byte| *byte == b'.').nth(*index)?.to_vec(),
             Filter::First(count) => value[..value.len().min(*count)].to_vec(),
             Filter::Segments(count) => {
@@ -170,13 +179,17 @@ impl Filter {
                 let end = slashes.map(|(at, _)| at).nth(*count).unwrap_or(value.len());
                 value[..end].to_vec()
             }
-            Filter::After(text) => value.strip_prefix(text.as_bytes()).unwrap_or_default().to_vec(),
+            Filter::After(text) => value
+                .strip_prefix(text.as_bytes())
+                .unwrap_or_default()
+                .to_vec(),
             Filter::Only(methods) if !methods.iter().any(|known| **known == *method) => Vec::new(),
             _ => value.to_vec(),
         })
     }
 
-    /// Whether [`Filter::invert`] gives back what went in, so that a place written with it can be read.
+    /// Whether [`Filter::invert`] gives back what went in, so that a place written with it can be
+    /// read.
     pub(super) fn is_invertible(&self) -> bool {
         matches!(
             self,
@@ -200,7 +213,12 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes
         .iter()
-        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .flat_map(|byte| {
+            [
+                DIGITS[usize::from(byte >> 4)],
+                DIGITS[usize::from(byte & 15)],
+            ]
+        })
         .map(char::from)
         .collect()
 }
@@ -235,14 +253,19 @@ fn member(object: &[u8], name: &str) -> Option<Vec<u8>> {
         serde_json::Value::String(text) => Some(text.clone().into_bytes()),
         serde_json::Value::Number(number) => Some(number.to_string().into_bytes()),
         serde_json::Value::Null => Some(Vec::new()),
-        list @ (serde_json::Value::Array(_) | serde_json::Value::Object(_)) => serde_json::to_vec(list).ok(),
+        list @ (serde_json::Value::Array(_) | serde_json::Value::Object(_)) => {
+            serde_json::to_vec(list).ok()
+        }
         serde_json::Value::Bool(_) => None,
     }
 }
 
-/// A phantom of a key is drawn letter by letter, so the bits behind its last byte need not be zero; clients do not mind.
-const LENIENT: GeneralPurpose =
-    GeneralPurpose::new(&alphabet::STANDARD, PAD.with_decode_allow_trailing_bits(true));
+/// A phantom of a key is drawn letter by letter, so the bits behind its last byte need not be zero;
+/// clients do not mind.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    PAD.with_decode_allow_trailing_bits(true),
+);
 
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -256,7 +279,10 @@ mod tests {
     use super::*;
 
     fn applied(filter: &str, arguments: &[&str], value: &str) -> Option<String> {
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let arguments: Vec<String> = arguments
+            .iter()
+            .map(|argument| (*argument).to_owned())
+            .collect();
         let filter = Filter::parse(filter, &arguments, &|_| None).unwrap();
         let value = filter.apply(value.as_bytes(), "GET")?;
         Some(String::from_utf8_lossy(&value).into_owned())
@@ -293,9 +319,18 @@ mod tests {
                 "{filter} of {value}"
             );
         }
-        for (filter, value) in [("unhex", "6"), ("unhex", "6g"), ("unbase64", "a"), ("label", "a")] {
+        for (filter, value) in [
+            ("unhex", "6"),
+            ("unhex", "6g"),
+            ("unbase64", "a"),
+            ("label", "a"),
+        ] {
             let arguments = if filter == "label" { &["1"][..] } else { &[] };
-            assert_eq!(applied(filter, arguments, value), None, "{filter} of {value}");
+            assert_eq!(
+                applied(filter, arguments, value),
+                None,
+                "{filter} of {value}"
+            );
         }
     }
 }

@@ -1,8 +1,10 @@
-//! JSON: one member of an object, found and replaced where it stands, with every other byte left as it is.
+//! JSON: one member of an object, found and replaced where it stands, with every other byte left as
+//! it is.
 
 use std::ops::Range;
 
-/// Where the value of a member of the outermost object stands: `Ok(None)` where there is no such member.
+/// Where the value of a member of the outermost object stands: `Ok(None)` where there is no such
+/// member.
 ///
 /// # Errors
 /// The text is no JSON object, or has the member twice, which two readers could read differently.
@@ -32,7 +34,8 @@ pub(super) fn find(text: &[u8], name: &str) -> Result<Option<Range<usize>>, Malf
                     && name_here == name
                 {
                     let value = text[from..at].trim_ascii();
-                    let from = from + text[from..at].len() - text[from..at].trim_ascii_start().len();
+                    let from =
+                        from + text[from..at].len() - text[from..at].trim_ascii_start().len();
                     if found.replace(from..from + value.len()).is_some() {
                         return Err(Malformed);
                     }
@@ -94,7 +97,11 @@ mod tests {
     #[test]
     fn a_member_is_replaced_where_it_stands() {
         for (text, value, wanted) in [
-            (r#"{"nonce": 12 , "a":1.50}"#, "99", r#"{"nonce": 99 , "a":1.50}"#),
+            (
+                r#"{"nonce": 12 , "a":1.50}"#,
+                "99",
+                r#"{"nonce": 99 , "a":1.50}"#,
+            ),
             (
                 r#"{"a":{"nonce":1},"nonce":"12"}"#,
                 "99",

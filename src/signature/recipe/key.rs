@@ -1,4 +1,5 @@
-//! Private keys as they are kept: what kind one is and in what encoding, and a phantom key of the same kind and encoding.
+//! Private keys as they are kept: what kind one is and in what encoding, and a phantom key of the
+//! same kind and encoding.
 
 use aws_lc_rs::agreement::{ECDH_P256, ECDH_P384, PrivateKey};
 use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaKeyPair};
@@ -20,10 +21,14 @@ pub enum KeyFault {
     )]
     Form,
     /// It is locked with a passphrase.
-    #[error("the private key is encrypted; keep it without a passphrase: `openssl pkey -in KEY -out PLAIN`")]
+    #[error(
+        "the private key is encrypted; keep it without a passphrase: `openssl pkey -in KEY -out PLAIN`"
+    )]
     Encrypted,
     /// It is in OpenSSH's own form.
-    #[error("the private key is in OpenSSH's form; write it as PEM: `ssh-keygen -p -m PKCS8 -f KEY`")]
+    #[error(
+        "the private key is in OpenSSH's form; write it as PEM: `ssh-keygen -p -m PKCS8 -f KEY`"
+    )]
     OpenSsh,
     /// It is the half that anybody may know.
     #[error("it is a public key or a certificate; the private key is needed")]
@@ -47,7 +52,8 @@ pub enum KeyFault {
     Damaged,
 }
 
-/// What a private key is, without its value: enough to read it, and to make another of the same kind and encoding.
+/// What a private key is, without its value: enough to read it, and to make another of the same
+/// kind and encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyForm {
     kind: Kind,
@@ -66,7 +72,8 @@ enum Kind {
 /// How the key's bytes are arranged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Frame {
-    /// PKCS #8 (RFC 5958), with the name of the algorithm as it stands there; with the public key beside, in its version 2.
+    /// PKCS #8 (RFC 5958), with the name of the algorithm as it stands there; with the public key
+    /// beside, in its version 2.
     Pkcs8 { algorithm: Vec<u8>, public: bool },
     /// RFC 5915.
     Sec1,
@@ -126,9 +133,11 @@ impl KeyForm {
         })
     }
 
-    /// Another key of this form, made of a seed: it signs, and opens nothing. One seed gives one key.
+    /// Another key of this form, made of a seed: it signs, and opens nothing. One seed gives one
+    /// key.
     ///
-    /// `None` for the rare seed that is no key. RSA's primes are searched for, which takes a moment.
+    /// `None` for the rare seed that is no key. RSA's primes are searched for, which takes a
+    /// moment.
     #[must_use]
     pub fn phantom(&self, seed: &[u8; 32]) -> Option<Zeroizing<String>> {
         let bytes = match self.kind {
@@ -159,7 +168,11 @@ impl KeyForm {
     /// RFC 5915 §3. The curve is named where nothing around it does.
     fn framed_ec(&self, seed: &[u8; 32]) -> Option<Bytes> {
         let (curve, name, scalar) = match self.kind {
-            Kind::P384 => (&ECDH_P384, P384, Zeroizing::new(Sha384::digest(seed).to_vec())),
+            Kind::P384 => (
+                &ECDH_P384,
+                P384,
+                Zeroizing::new(Sha384::digest(seed).to_vec()),
+            ),
             _ => (&ECDH_P256, P256, Zeroizing::new(seed.to_vec())),
         };
         let key = PrivateKey::from_private_key(curve, &scalar).ok()?;
@@ -184,7 +197,10 @@ impl KeyForm {
             return Some(key);
         };
         let version = integer(&[u8::from(*with)]);
-        let (algorithm, key) = (object(SEQUENCE, [&algorithm[..]]), object(OCTETS, [&key[..]]));
+        let (algorithm, key) = (
+            object(SEQUENCE, [&algorithm[..]]),
+            object(OCTETS, [&key[..]]),
+        );
         let mut members = vec![&version[..], &algorithm, &key];
         // RFC 8410 §10.3.
         let public = object(0x81, [&[0], public.unwrap_or_default()]);
@@ -222,7 +238,8 @@ fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, Pair), KeyFault> 
             if !(RSA_BITS[0]..=RSA_BITS[2]).contains(&bits) {
                 return Err(KeyFault::Size(bits));
             }
-            // What aws-lc reads of PKCS #8 excludes keys that are marked for PSS (RFC 4055 §1.2); the key inside is the same.
+            // What aws-lc reads of PKCS #8 excludes keys that are marked for PSS (RFC 4055 §1.2);
+            // the key inside is the same.
             Pair::Rsa(RsaKeyPair::from_der(inner).map_err(|_| KeyFault::Damaged)?)
         }
         (_, kind) => {
@@ -235,7 +252,14 @@ fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, Pair), KeyFault> 
             return Err(KeyFault::Kind { is, wanted });
         }
     };
-    Ok((KeyForm { kind, frame, coding }, pair))
+    Ok((
+        KeyForm {
+            kind,
+            frame,
+            coding,
+        },
+        pair,
+    ))
 }
 
 /// What is in the bytes of a text: the kind, the frame, and the key within the frame.
@@ -250,7 +274,8 @@ fn arranged<'a>(coding: &Coding, bytes: &'a [u8]) -> Result<(Kind, Frame, &'a [u
 fn ed25519(frame: &Frame, bytes: &[u8]) -> Result<Ed25519KeyPair, KeyFault> {
     let pair = match frame {
         Frame::Seed => Ed25519KeyPair::from_seed_unchecked(bytes),
-        // Refused where the halves do not belong together: clients that sign with the public half would sign something else.
+        // Refused where the halves do not belong together: clients that sign with the public half
+        // would sign something else.
         Frame::Pair => Ed25519KeyPair::from_seed_and_public_key(&bytes[..32], &bytes[32..]),
         _ => Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes),
     };
@@ -335,7 +360,8 @@ fn rsa_kind(der: &[u8]) -> Result<Kind, KeyFault> {
     Ok(Kind::Rsa { bits })
 }
 
-/// Contents of object identifiers (RFC 8410 §3, RFC 5480 §2.1.1, RFC 8017 §A.1, RFC 4055 §3.1), and whole ones of curves.
+/// Contents of object identifiers (RFC 8410 §3, RFC 5480 §2.1.1, RFC 8017 §A.1, RFC 4055 §3.1), and
+/// whole ones of curves.
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
@@ -353,10 +379,12 @@ mod tests {
         Algorithm::named(name).unwrap()
     }
 
-    /// Keys that OpenSSL made (`openssl genpkey`, `ecparam`, `genrsa -traditional`), of which nothing is signed.
+    /// Keys that OpenSSL made (`openssl genpkey`, `ecparam`, `genrsa -traditional`), of which
+    /// nothing is signed.
     fn kept() -> Vec<(Algorithm, String)> {
         let text = include_str!("../../../tests/signing_recipes/keys.json");
-        let found: std::collections::BTreeMap<String, (String, String)> = serde_json::from_str(text).unwrap();
+        let found: std::collections::BTreeMap<String, (String, String)> =
+            serde_json::from_str(text).unwrap();
         found
             .into_values()
             .map(|(algorithm, key)| (named(&algorithm), key))
@@ -367,8 +395,8 @@ mod tests {
     fn a_phantom_has_the_form_of_its_key_and_signs() {
         assert!(kept().len() >= 12);
         for (algorithm, key) in kept() {
-            let form =
-                KeyForm::of(algorithm, key.as_bytes()).unwrap_or_else(|fault| panic!("{fault}: {key}"));
+            let form = KeyForm::of(algorithm, key.as_bytes())
+                .unwrap_or_else(|fault| panic!("{fault}: {key}"));
             let phantom = form.phantom(&[7; 32]).unwrap();
             // A text without `+`, `/`, `-` and `_` is base64 of either alphabet.
             let again = KeyForm::of(algorithm, phantom.as_bytes()).unwrap();
@@ -385,7 +413,10 @@ mod tests {
                 algorithm.verify(phantom.as_bytes(), b"texts", &signature),
                 Ok(false)
             );
-            assert_eq!(algorithm.verify(key.as_bytes(), b"text", &signature), Ok(false));
+            assert_eq!(
+                algorithm.verify(key.as_bytes(), b"text", &signature),
+                Ok(false)
+            );
         }
     }
 
@@ -395,8 +426,14 @@ mod tests {
             let form = KeyForm::of(algorithm, key.as_bytes()).unwrap();
             // RSA's are shown to be so where they are made.
             if !matches!(form.kind, Kind::Rsa { .. }) {
-                assert_eq!(*form.phantom(&[7; 32]).unwrap(), *form.phantom(&[7; 32]).unwrap());
-                assert_ne!(*form.phantom(&[7; 32]).unwrap(), *form.phantom(&[8; 32]).unwrap());
+                assert_eq!(
+                    *form.phantom(&[7; 32]).unwrap(),
+                    *form.phantom(&[7; 32]).unwrap()
+                );
+                assert_ne!(
+                    *form.phantom(&[7; 32]).unwrap(),
+                    *form.phantom(&[8; 32]).unwrap()
+                );
             }
             if form.kind == Kind::P256 {
                 assert!(
@@ -423,8 +460,9 @@ mod tests {
 
     #[test]
     fn what_is_no_key_of_the_kind_is_refused_by_cause_and_never_shown() {
-        let block =
-            |label: &str| format!("-----BEGIN {label}-----\nQ0FOQVJZQ0FOQVJZ\n-----END {label}-----\n");
+        let block = |label: &str| {
+            format!("-----BEGIN {label}-----\nQ0FOQVJZQ0FOQVJZ\n-----END {label}-----\n")
+        };
         let kept = kept();
         let of = |kind: &str| {
             let fits = |(algorithm, text): &&(Algorithm, String)| {
@@ -444,7 +482,11 @@ mod tests {
                 &"aa".repeat(32),
                 kind("an Ed25519 key", "an RSA key"),
             ),
-            ("ed25519", &block("ENCRYPTED PRIVATE KEY"), KeyFault::Encrypted),
+            (
+                "ed25519",
+                &block("ENCRYPTED PRIVATE KEY"),
+                KeyFault::Encrypted,
+            ),
             ("ed25519", &block("OPENSSH PRIVATE KEY"), KeyFault::OpenSsh),
             ("ed25519", &block("PUBLIC KEY"), KeyFault::Public),
             ("ed25519", &block("CERTIFICATE"), KeyFault::Public),
@@ -465,7 +507,11 @@ mod tests {
                     "an ECDSA key of the curve P-384",
                 ),
             ),
-            ("rsa-pkcs1-sha256", &ed, kind("an Ed25519 key", "an RSA key")),
+            (
+                "rsa-pkcs1-sha256",
+                &ed,
+                kind("an Ed25519 key", "an RSA key"),
+            ),
             ("hmac-sha256", &ed, KeyFault::Form),
         ] {
             let found = KeyForm::of(named(algorithm), text.as_bytes()).err();

@@ -13,7 +13,8 @@ use super::key::KeyFault;
 pub(super) enum Coding {
     Pem {
         label: &'static str,
-        /// What stands between lines: files of keys in JSON and variables come with theirs written as `\n`.
+        /// What stands between lines: files of keys in JSON and variables come with theirs written
+        /// as `\n`.
         line: &'static str,
         /// Whether the last line ends as the others do.
         ended: bool,
@@ -26,7 +27,8 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// Undoes the coding of a text, which says nothing about what its bytes are but that there are 32 or 64 outside of PEM.
+    /// Undoes the coding of a text, which says nothing about what its bytes are but that there are
+    /// 32 or 64 outside of PEM.
     pub(super) fn read(text: &[u8]) -> Result<(Coding, Bytes), KeyFault> {
         let text = std::str::from_utf8(text).map_err(|_| KeyFault::Form)?;
         if text.contains("-----BEGIN ") {
@@ -55,7 +57,9 @@ impl Coding {
         Zeroizing::new(match self {
             Coding::Base64(at) => BASE64[*at].encode(bytes),
             Coding::Hex { upper: true } => bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
-            Coding::Hex { upper: false } => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Coding::Hex { upper: false } => {
+                bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+            }
             Coding::Pem { label, line, ended } => {
                 let text = Zeroizing::new(STANDARD.encode(bytes));
                 let lines = text

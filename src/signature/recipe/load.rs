@@ -1,4 +1,5 @@
-//! Reading a description: every mistake at once, and nothing accepted that could send a secret or cannot be verified.
+//! Reading a description: every mistake at once, and nothing accepted that could send a secret or
+//! cannot be verified.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -206,7 +207,10 @@ impl Loader {
         }
         if let Some(form) = raw.time.as_deref().or(raw.expiry.as_deref()) {
             let Some(form) = Form::parse(form).filter(Form::is_readable) else {
-                self.wrong(&at, "this is no form of time from which a moment can be read");
+                self.wrong(
+                    &at,
+                    "this is no form of time from which a moment can be read",
+                );
                 return ValueKind::Kept {
                     among: Vec::new(),
                     letters: String::new(),
@@ -295,7 +299,10 @@ pub(super) fn load(text: &str) -> Result<Recipe, Vec<Mistake>> {
     loader.check_names();
     let algorithm = Algorithm::named(&raw.sign.algorithm);
     if algorithm.is_none() {
-        loader.wrong("sign", format!("there is no algorithm `{}`", raw.sign.algorithm));
+        loader.wrong(
+            "sign",
+            format!("there is no algorithm `{}`", raw.sign.algorithm),
+        );
     }
     let algorithm = algorithm.unwrap_or(Algorithm::Ed25519);
     let mut hosts = Vec::new();
@@ -392,7 +399,8 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
         }
     });
     let parts: Vec<Part> = parts.collect();
-    // Its phantom is a key of the same form, which can be made of what is kept and not of what is made of it.
+    // Its phantom is a key of the same form, which can be made of what is kept and not of what is
+    // made of it.
     if !matches!(algorithm, Algorithm::Hmac(_)) && !parts.iter().any(|part| part.key_of.is_some()) {
         loader.wrong(
             "sign.key",

@@ -1,8 +1,10 @@
-//! Recipes: how a service wants its requests signed, as data, and the engine that verifies and signs by it.
+//! Recipes: how a service wants its requests signed, as data, and the engine that verifies and
+//! signs by it.
 //!
-//! A recipe names its *parts* (key id, secret, passphrase), its *values* (time, nonce, list of signed fields), the *steps* from
-//! them to a key and a text, the algorithm, and the *places* in which parts, values and signature stand. A place is a template
-//! that is written when we sign and read backwards when a client has signed, so one description serves both ways.
+//! A recipe names its *parts* (key id, secret, passphrase), its *values* (time, nonce, list of
+//! signed fields), the *steps* from them to a key and a text, the algorithm, and the *places* in
+//! which parts, values and signature stand. A place is a template that is written when we sign and
+//! read backwards when a client has signed, so one description serves both ways.
 //!
 //! `docs/signing-recipes.md` is the reference; `policies/signers` has the presets.
 
@@ -79,7 +81,8 @@ pub struct Part {
     pub shape: Option<String>,
     /// The variables from which clients read it.
     pub variables: Vec<String>,
-    /// The algorithm whose private key it is, if it is one; its phantom is a key too, see [`KeyForm`].
+    /// The algorithm whose private key it is, if it is one; its phantom is a key too, see
+    /// [`KeyForm`].
     pub key_of: Option<Algorithm>,
     read: Option<Template>,
 }
@@ -106,7 +109,8 @@ struct Value {
 /// Where a value comes from when we sign; when a client has signed, it is read from its place.
 #[derive(Debug, Clone)]
 enum ValueKind {
-    /// The gateway's clock, put back by so many seconds for services that take no time ahead of their own.
+    /// The gateway's clock, put back by so many seconds for services that take no time ahead of
+    /// their own.
     Time {
         form: Form,
         back: u32,
@@ -126,7 +130,8 @@ enum ValueKind {
     Parameters {
         lower: bool,
     },
-    /// The client's own: one of these, or where there are none a word, in which these letters may be, too.
+    /// The client's own: one of these, or where there are none a word, in which these letters may
+    /// be, too.
     Kept {
         among: Vec<String>,
         letters: String,
@@ -164,7 +169,8 @@ struct Placement {
 pub enum Needs {
     /// Nothing: it may stream.
     Nothing,
-    /// All of it, because its hash or bytes are signed or a value stands in it; the signature goes first on the wire.
+    /// All of it, because its hash or bytes are signed or a value stands in it; the signature goes
+    /// first on the wire.
     Whole,
 }
 
@@ -239,11 +245,15 @@ impl Recipe {
     /// What it needs of the content, to verify and to sign.
     #[must_use]
     pub fn needs(&self) -> Needs {
-        if self.whole { Needs::Whole } else { Needs::Nothing }
+        if self.whole {
+            Needs::Whole
+        } else {
+            Needs::Nothing
+        }
     }
 
-    /// The fields and query parameters in which a part stands, as `header:NAME` and `query:NAME`: a phantom is in its right
-    /// place there.
+    /// The fields and query parameters in which a part stands, as `header:NAME` and `query:NAME`: a
+    /// phantom is in its right place there.
     pub fn slots(&self) -> impl Iterator<Item = String> {
         let inside = |name: Name| {
             let mut read = self.parts.iter().filter_map(|part| part.read.as_ref());
@@ -286,8 +296,8 @@ impl Recipe {
             .any(|slot| matches!(slot, Slot::Query(parameter) if **parameter == *name))
     }
 
-    /// Whether a field holds a credential that may stand beside the signature as it is, since it is bound to the signing key
-    /// and worth nothing without.
+    /// Whether a field holds a credential that may stand beside the signature as it is, since it is
+    /// bound to the signing key and worth nothing without.
     #[must_use]
     pub fn goes_with(&self, name: &str, value: &[u8]) -> bool {
         let scheme = value.split(|byte| *byte == b' ').next().unwrap_or_default();

@@ -15,7 +15,9 @@ impl Moment {
     }
 
     pub(super) fn system(self) -> Option<SystemTime> {
-        UNIX_EPOCH.checked_add(std::time::Duration::from_millis(u64::try_from(self.0).ok()?))
+        UNIX_EPOCH.checked_add(std::time::Duration::from_millis(
+            u64::try_from(self.0).ok()?,
+        ))
     }
 
     pub(super) fn later(self, seconds: u32) -> Moment {
@@ -27,8 +29,9 @@ impl Moment {
     }
 }
 
-/// A form of time in the manner of strftime: `%Y %m %d %H %M %S`, `%L` (three digits of milliseconds), `%a` and `%b`
-/// (English names), `%s` (seconds since 1970) and `%Q` (milliseconds since 1970). All in UTC.
+/// A form of time in the manner of strftime: `%Y %m %d %H %M %S`, `%L` (three digits of
+/// milliseconds), `%a` and `%b` (English names), `%s` (seconds since 1970) and `%Q` (milliseconds
+/// since 1970). All in UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Form(Vec<Token>);
 
@@ -67,7 +70,8 @@ impl Form {
     pub(super) fn write(&self, moment: Moment) -> String {
         use std::fmt::Write as _;
         let seconds = moment.0.div_euclid(1000);
-        // A moment is made of a system's time or of text that a date was checked in, so it has a date.
+        // A moment is made of a system's time or of text that a date was checked in, so it has a
+        // date.
         let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let mut out = String::new();
         for token in &self.0 {
@@ -88,7 +92,9 @@ impl Form {
                     "{}",
                     DAYS[usize::from(at.weekday().number_days_from_monday())]
                 ),
-                Token::Field(b'b') => write!(out, "{}", MONTHS[usize::from(u8::from(at.month())) - 1]),
+                Token::Field(b'b') => {
+                    write!(out, "{}", MONTHS[usize::from(u8::from(at.month())) - 1])
+                }
                 Token::Field(b's') => write!(out, "{seconds}"),
                 Token::Field(_) => write!(out, "{}", moment.0),
             };
@@ -136,7 +142,8 @@ impl Form {
         }
         let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
         let date =
-            Date::from_calendar_date(i32::try_from(year).ok()?, month, u8::try_from(day).ok()?).ok()?;
+            Date::from_calendar_date(i32::try_from(year).ok()?, month, u8::try_from(day).ok()?)
+                .ok()?;
         let small = |number: i64| u8::try_from(number).ok();
         let at = date
             .with_hms(small(hour)?, small(minute)?, small(second)?)
@@ -172,7 +179,8 @@ const MONTHS: [&str; 12] = [
 pub struct Nonce {
     /// Fresh random bytes.
     pub random: [u8; 32],
-    /// A number above every one that was used before with this credential; only [`NonceKind::Increasing`] recipes read it.
+    /// A number above every one that was used before with this credential; only
+    /// [`NonceKind::Increasing`] recipes read it.
     pub counter: u64,
 }
 
@@ -183,10 +191,11 @@ pub enum NonceKind {
     None,
     /// Any value that was not used before.
     Random,
-    /// A number that must rise from request to request of a credential, whoever sends them; the unit is the recipe's.
+    /// A number that must rise from request to request of a credential, whoever sends them; the
+    /// unit is the recipe's.
     Increasing {
-        /// How many steps a second the client's own numbers rise by, so that ours are of their size: 1,000 for
-        /// milliseconds, 1,000,000 for microseconds.
+        /// How many steps a second the client's own numbers rise by, so that ours are of their
+        /// size: 1,000 for milliseconds, 1,000,000 for microseconds.
         a_second: u64,
     },
 }
@@ -201,7 +210,8 @@ pub(super) enum NonceForm {
 }
 
 impl NonceForm {
-    /// `hex N`, `alphanumeric N`, `uuid`, `milliseconds`, `microseconds`; `N` is the length in characters.
+    /// `hex N`, `alphanumeric N`, `uuid`, `milliseconds`, `microseconds`; `N` is the length in
+    /// characters.
     pub(super) fn parse(text: &str) -> Option<NonceForm> {
         let length = |text: &str, most: usize| {
             text.parse::<usize>()
@@ -226,7 +236,8 @@ impl NonceForm {
     }
 
     pub(super) fn write(self, nonce: &Nonce) -> String {
-        const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+        const LETTERS: &[u8; 62] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         let hex = super::filter::hex(&nonce.random);
         match self {
             NonceForm::Hex(length) => hex[..length].to_owned(),

@@ -10,8 +10,9 @@ use super::filter::uri;
 use super::{Fault, json};
 use crate::message::{RequestHead, fields};
 
-/// A slot. Its text form: `header:NAME`, `query:NAME`, `form:NAME`, `json:NAME` (a member of the outermost object),
-/// `authorization:SCHEME:NAME` (a parameter of that field, RFC 9110 §11.6.2, quoted as OAuth 1.0a has it).
+/// A slot. Its text form: `header:NAME`, `query:NAME`, `form:NAME`, `json:NAME` (a member of the
+/// outermost object), `authorization:SCHEME:NAME` (a parameter of that field, RFC 9110 §11.6.2,
+/// quoted as OAuth 1.0a has it).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Slot {
     Header(HeaderName),
@@ -65,7 +66,11 @@ impl Slot {
     ///
     /// # Errors
     /// [`Fault::Ambiguous`] where two stand, [`Fault::Malformed`] where the carrier cannot be read.
-    pub(super) fn read(&self, head: &RequestHead, content: Option<&[u8]>) -> Result<Option<Vec<u8>>, Fault> {
+    pub(super) fn read(
+        &self,
+        head: &RequestHead,
+        content: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>, Fault> {
         let mut found = match self {
             Slot::Header(name) => head
                 .fields
@@ -144,7 +149,11 @@ impl Slot {
     }
 
     /// Takes out whatever stands there, however often.
-    pub(super) fn remove(&self, head: &mut RequestHead, content: &mut Option<Bytes>) -> Result<(), Fault> {
+    pub(super) fn remove(
+        &self,
+        head: &mut RequestHead,
+        content: &mut Option<Bytes>,
+    ) -> Result<(), Fault> {
         match self {
             Slot::Header(name) => {
                 head.fields.remove(name);
@@ -188,8 +197,12 @@ pub(super) fn without(text: &[u8], name: &str) -> Vec<u8> {
     edited(text, name, None)
 }
 
-/// The parameters of `Authorization: SCHEME a="b", c="d"` (RFC 5849 §3.5.1), decoded; none under another scheme.
-pub(super) fn authorization(head: &RequestHead, scheme: &str) -> Result<Vec<(String, Vec<u8>)>, Fault> {
+/// The parameters of `Authorization: SCHEME a="b", c="d"` (RFC 5849 §3.5.1), decoded; none under
+/// another scheme.
+pub(super) fn authorization(
+    head: &RequestHead,
+    scheme: &str,
+) -> Result<Vec<(String, Vec<u8>)>, Fault> {
     let malformed = || Fault::Malformed(format!("authorization:{scheme}"));
     let mut values = head.fields.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
@@ -203,7 +216,10 @@ pub(super) fn authorization(head: &RequestHead, scheme: &str) -> Result<Vec<(Str
     if !standing.eq_ignore_ascii_case(scheme) {
         return Ok(Vec::new());
     }
-    let members = rest.split(',').map(str::trim).filter(|member| !member.is_empty());
+    let members = rest
+        .split(',')
+        .map(str::trim)
+        .filter(|member| !member.is_empty());
     members
         .map(|member| {
             let (name, value) = member.split_once('=').ok_or_else(malformed)?;
@@ -249,9 +265,13 @@ fn named(text: &[u8], name: &str) -> Vec<Vec<u8>> {
 }
 
 fn edited(text: &[u8], name: &str, value: Option<&[u8]>) -> Vec<u8> {
-    let mut written = value.map(|value| format!("{}={}", uri(name.as_bytes()), uri(value)).into_bytes());
+    let mut written =
+        value.map(|value| format!("{}={}", uri(name.as_bytes()), uri(value)).into_bytes());
     let mut kept: Vec<Vec<u8>> = Vec::new();
-    for pair in text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
+    for pair in text
+        .split(|byte| *byte == b'&')
+        .filter(|pair| !pair.is_empty())
+    {
         let known = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
         if decoded(known) == name.as_bytes() {
             kept.extend(written.take());
@@ -263,7 +283,8 @@ fn edited(text: &[u8], name: &str, value: Option<&[u8]>) -> Vec<u8> {
     kept.join(&b'&')
 }
 
-/// Only the edited parameter changes: every other byte of the target is what was judged, and what is signed.
+/// Only the edited parameter changes: every other byte of the target is what was judged, and what
+/// is signed.
 fn set_query(head: &mut RequestHead, query: &[u8]) -> Result<(), Fault> {
     let query = std::str::from_utf8(query).map_err(|_| Fault::Target)?;
     head.target = head.target.with_query(query).map_err(|_| Fault::Target)?;
@@ -304,7 +325,10 @@ mod tests {
 
     #[test]
     fn a_parameter_is_replaced_in_its_place_or_added_at_the_end() {
-        assert_eq!(edited(b"a=1&t=2&b=%2b", "t", Some(b"9+")), b"a=1&t=9%2B&b=%2b");
+        assert_eq!(
+            edited(b"a=1&t=2&b=%2b", "t", Some(b"9+")),
+            b"a=1&t=9%2B&b=%2b"
+        );
         assert_eq!(edited(b"a=1", "t", Some(b"9")), b"a=1&t=9");
         assert_eq!(edited(b"", "t", Some(b"9")), b"t=9");
         assert_eq!(

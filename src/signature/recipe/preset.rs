@@ -66,7 +66,9 @@ static PRESETS: LazyLock<Vec<Arc<Recipe>>> = LazyLock::new(|| {
         .iter()
         // The texts are part of the program and a test reads every one of them.
         .map(|(_, text)| {
-            Arc::new(Recipe::load(text).expect("the presets are part of the program and each is tested"))
+            Arc::new(
+                Recipe::load(text).expect("the presets are part of the program and each is tested"),
+            )
         })
         .collect()
 });

@@ -1,13 +1,15 @@
 //! RSA keys made of a seed: the same seed gives the same key, which no library's generator does.
 //!
-//! They are for phantoms alone. Such a key must load in every client and must not be guessed by another session; it never
-//! guards anything of its own, and its arithmetic takes no care to run in constant time.
+//! They are for phantoms alone. Such a key must load in every client and must not be guessed by
+//! another session; it never guards anything of its own, and its arithmetic takes no care to run in
+//! constant time.
 
 use num_bigint::BigUint;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-/// The numbers of a key (RFC 8017 §A.1.2) in their order, after the version, each as bytes with the highest first.
+/// The numbers of a key (RFC 8017 §A.1.2) in their order, after the version, each as bytes with the
+/// highest first.
 pub(super) type Numbers = [Vec<u8>; 8];
 
 /// A key whose modulus has so many bits: a multiple of 128. There is one for every seed.
@@ -38,7 +40,8 @@ pub(super) fn key_of_seed(bits: usize, seed: &[u8; 32]) -> Option<Numbers> {
     Some(numbers.map(|number| number.to_bytes_be()))
 }
 
-/// A prime of so many bits, the two highest of which are set: the product of two such has all its bits (FIPS 186-5 §A.1.3).
+/// A prime of so many bits, the two highest of which are set: the product of two such has all its
+/// bits (FIPS 186-5 §A.1.3).
 fn prime(bits: usize, stream: &mut Stream) -> BigUint {
     let small = small_primes();
     loop {
@@ -46,7 +49,10 @@ fn prime(bits: usize, stream: &mut Stream) -> BigUint {
         for at in [0, bits - 1, bits - 2] {
             start.set_bit(at as u64, true);
         }
-        let rests: Vec<u64> = small.iter().map(|small| remainder(&start, *small)).collect();
+        let rests: Vec<u64> = small
+            .iter()
+            .map(|small| remainder(&start, *small))
+            .collect();
         let rest = remainder(&start, EXPONENT);
         for step in (0..LONGEST_SEARCH).step_by(2) {
             let sieved = small
@@ -68,7 +74,8 @@ fn prime(bits: usize, stream: &mut Stream) -> BigUint {
     }
 }
 
-/// Miller and Rabin's test. The candidates are drawn, not chosen by an adversary, so that a few bases are plenty.
+/// Miller and Rabin's test. The candidates are drawn, not chosen by an adversary, so that a few
+/// bases are plenty.
 fn is_prime(candidate: &BigUint) -> bool {
     let less = candidate - 1_u32;
     let twos = less.trailing_zeros().unwrap_or_default();
@@ -87,13 +94,18 @@ fn is_prime(candidate: &BigUint) -> bool {
 }
 
 fn remainder(number: &BigUint, divisor: u64) -> u64 {
-    (number % divisor).iter_u64_digits().next().unwrap_or_default()
+    (number % divisor)
+        .iter_u64_digits()
+        .next()
+        .unwrap_or_default()
 }
 
 fn small_primes() -> Vec<u64> {
     let mut primes: Vec<u64> = Vec::new();
     for candidate in (3..LARGEST_SMALL).step_by(2) {
-        let mut divisors = primes.iter().take_while(|prime| *prime * *prime <= candidate);
+        let mut divisors = primes
+            .iter()
+            .take_while(|prime| *prime * *prime <= candidate);
         if divisors.all(|prime| candidate % prime != 0) {
             primes.push(candidate);
         }
@@ -152,7 +164,9 @@ mod tests {
     #[test]
     fn the_numbers_of_a_key_belong_together() {
         let numbers = key_of_seed(512, &[7; 32]).unwrap();
-        let [n, e, d, p, q, dp, dq, inverse] = numbers.each_ref().map(|bytes| BigUint::from_bytes_be(bytes));
+        let [n, e, d, p, q, dp, dq, inverse] = numbers
+            .each_ref()
+            .map(|bytes| BigUint::from_bytes_be(bytes));
         let one = BigUint::from(1_u32);
         assert_eq!(n, &p * &q);
         assert!(q < p && p.bits() == 256 && q.bits() == 256 && n.bits() == 512);

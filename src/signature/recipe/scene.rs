@@ -91,7 +91,9 @@ impl<'a> Scene<'a> {
                     let result = filter.apply(&value, self.head.method.as_str());
                     // What is not in the form of its filter is a part's, or the client's.
                     result.ok_or_else(|| match term {
-                        Term::Name(Name::Part(part)) => Fault::Key(self.recipe.parts[*part].name.clone()),
+                        Term::Name(Name::Part(part)) => {
+                            Fault::Key(self.recipe.parts[*part].name.clone())
+                        }
                         _ => Fault::Undecodable,
                     })?
                 }
@@ -126,9 +128,13 @@ impl<'a> Scene<'a> {
                 }
                 value
             }
-            Term::Time(form) => form.write(self.known.moment.ok_or(Fault::Time)?).into_bytes(),
+            Term::Time(form) => form
+                .write(self.known.moment.ok_or(Fault::Time)?)
+                .into_bytes(),
             Term::Fields(selection, style) => style.write(head, &self.selected(selection)?),
-            Term::FieldNames(selection, separator) => self.selected(selection)?.join(separator).into_bytes(),
+            Term::FieldNames(selection, separator) => {
+                self.selected(selection)?.join(separator).into_bytes()
+            }
             Term::Parameters(parameters, style) => {
                 let pairs = self.parameters(parameters)?;
                 if *style == ParameterStyle::AzureLines && pairs.iter().any(is_not_of_a_line) {
@@ -171,7 +177,9 @@ impl<'a> Scene<'a> {
                 let text = self.write(template)?;
                 Ok(self.steps[index].get_or_init(|| text).clone())
             }
-            Name::Signature => Ok(Zeroizing::new(self.known.signature.unwrap_or_default().to_vec())),
+            Name::Signature => Ok(Zeroizing::new(
+                self.known.signature.unwrap_or_default().to_vec(),
+            )),
         }
     }
 
@@ -194,7 +202,13 @@ impl<'a> Scene<'a> {
             }
             ValueKind::Parameters { lower } => {
                 let mut names: Vec<String> = pairs(&self.query)
-                    .map(|(name, _)| uri(&if *lower { name.to_ascii_lowercase() } else { name }))
+                    .map(|(name, _)| {
+                        uri(&if *lower {
+                            name.to_ascii_lowercase()
+                        } else {
+                            name
+                        })
+                    })
                     .collect();
                 names.sort();
                 names.dedup();
@@ -216,7 +230,11 @@ impl<'a> Scene<'a> {
     fn parameters(&self, wanted: &Parameters) -> Result<Vec<Pair>, Fault> {
         let listed = match &wanted.list {
             Some(name) => {
-                let index = self.recipe.values.iter().position(|value| value.name == **name);
+                let index = self
+                    .recipe
+                    .values
+                    .iter()
+                    .position(|value| value.name == **name);
                 let listed = self.valued(index.ok_or(Fault::Undecodable)?)?;
                 Some(String::from_utf8(listed.to_vec()).map_err(|_| Fault::Undecodable)?)
             }
@@ -272,7 +290,10 @@ fn jwk(algorithm: Algorithm, key: &[u8]) -> Option<Vec<u8>> {
     };
     let (x, y) = public.split_at(public.len() / 2);
     let text = match algorithm {
-        Algorithm::Ed25519 => format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, coded(&public)?),
+        Algorithm::Ed25519 => format!(
+            r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#,
+            coded(&public)?
+        ),
         Algorithm::EcdsaP256 => format!(
             r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#,
             coded(x)?,

@@ -25,9 +25,11 @@ pub struct Signed {
 }
 
 impl Recipe {
-    /// Signs a verified request with the secrets, at this time, with this nonce; everything of the client's signature goes.
+    /// Signs a verified request with the secrets, at this time, with this nonce; everything of the
+    /// client's signature goes.
     ///
-    /// This must be the last change to the head and the content: whatever is changed after it may be signed.
+    /// This must be the last change to the head and the content: whatever is changed after it may
+    /// be signed.
     ///
     /// # Errors
     /// By cause, see [`Fault`]. The head is then of no more use, and must not be sent.
@@ -76,12 +78,18 @@ impl Recipe {
         {
             let Used { slot, template } = used.unwrap_or_default();
             let (chosen, template) = (&place.slots[slot], &place.templates[template]);
-            let written = self.is_written(place, used.is_some(), secrets) && (!unsigned || used.is_some());
-            for slot in place.slots.iter().filter(|slot| !written || *slot != chosen) {
+            let written =
+                self.is_written(place, used.is_some(), secrets) && (!unsigned || used.is_some());
+            for slot in place
+                .slots
+                .iter()
+                .filter(|slot| !written || *slot != chosen)
+            {
                 slot.remove(head, &mut content)?;
             }
             if written {
-                let value = Scene::new(self, head, content.as_deref(), known(None)).write(template)?;
+                let value =
+                    Scene::new(self, head, content.as_deref(), known(None)).write(template)?;
                 chosen.write(head, &mut content, &value)?;
             }
         }
@@ -89,7 +97,10 @@ impl Recipe {
         if !unsigned {
             let scene = Scene::new(self, head, content.as_deref(), known(None));
             let (key, text) = (scene.write(&self.key)?, scene.write(&self.text)?);
-            let signature = self.algorithm.sign(&key, &text).map_err(|_| self.key_fault())?;
+            let signature = self
+                .algorithm
+                .sign(&key, &text)
+                .map_err(|_| self.key_fault())?;
             for (place, used) in self
                 .places
                 .iter()
@@ -109,11 +120,17 @@ impl Recipe {
         })
     }
 
-    /// Whether a key can be made of parts, as it is when a request without anything special to it is signed.
+    /// Whether a key can be made of parts, as it is when a request without anything special to it
+    /// is signed.
     ///
     /// # Errors
     /// [`Fault::Part`] and [`Fault::Key`].
-    pub fn try_key(&self, origin: &OriginPattern, parts: &Parts<'_>, now: SystemTime) -> Result<(), Fault> {
+    pub fn try_key(
+        &self,
+        origin: &OriginPattern,
+        parts: &Parts<'_>,
+        now: SystemTime,
+    ) -> Result<(), Fault> {
         let missing = |part: &&Part| !part.optional && parts.get(&part.name).is_none();
         if let Some(part) = self.parts.iter().find(missing) {
             return Err(Fault::Part(part.name.clone()));
@@ -166,34 +183,42 @@ impl Recipe {
         let key_id = key_id
             .and_then(|part| secrets.get(&part.name))
             .unwrap_or_default();
-        let values = self.values.iter().zip(&claim.values).map(|(value, claimed)| {
-            Ok(match &value.kind {
-                ValueKind::Time { form, back } => Some(form.write(now.earlier(*back)).into_bytes()),
-                ValueKind::Nonce(form) => Some(form.write(nonce).into_bytes()),
-                ValueKind::Kept { .. } => claimed.clone(),
-                ValueKind::Expiry { form, longest } => {
-                    let longest = now.later(*longest);
-                    let wanted = match claimed {
-                        Some(claimed) => {
-                            let text = std::str::from_utf8(claimed).map_err(|_| Fault::Time)?;
-                            form.read(text).ok_or(Fault::Time)?
-                        }
-                        None => longest,
-                    };
-                    Some(form.write(wanted.min(longest)).into_bytes())
-                }
-                ValueKind::Components(components) => {
-                    let claimed = std::str::from_utf8(claimed.as_deref().unwrap_or_default());
-                    let claimed = claimed.map_err(|_| Fault::Undecodable)?;
-                    Some(
-                        components
-                            .renewed(claimed, head, &Fresh { key_id, now, nonce })?
-                            .into_bytes(),
-                    )
-                }
-                ValueKind::Fields { .. } | ValueKind::Parameters { .. } | ValueKind::Made(_) => None,
-            })
-        });
+        let values = self
+            .values
+            .iter()
+            .zip(&claim.values)
+            .map(|(value, claimed)| {
+                Ok(match &value.kind {
+                    ValueKind::Time { form, back } => {
+                        Some(form.write(now.earlier(*back)).into_bytes())
+                    }
+                    ValueKind::Nonce(form) => Some(form.write(nonce).into_bytes()),
+                    ValueKind::Kept { .. } => claimed.clone(),
+                    ValueKind::Expiry { form, longest } => {
+                        let longest = now.later(*longest);
+                        let wanted = match claimed {
+                            Some(claimed) => {
+                                let text = std::str::from_utf8(claimed).map_err(|_| Fault::Time)?;
+                                form.read(text).ok_or(Fault::Time)?
+                            }
+                            None => longest,
+                        };
+                        Some(form.write(wanted.min(longest)).into_bytes())
+                    }
+                    ValueKind::Components(components) => {
+                        let claimed = std::str::from_utf8(claimed.as_deref().unwrap_or_default());
+                        let claimed = claimed.map_err(|_| Fault::Undecodable)?;
+                        Some(
+                            components
+                                .renewed(claimed, head, &Fresh { key_id, now, nonce })?
+                                .into_bytes(),
+                        )
+                    }
+                    ValueKind::Fields { .. }
+                    | ValueKind::Parameters { .. }
+                    | ValueKind::Made(_) => None,
+                })
+            });
         values.collect()
     }
 
@@ -205,8 +230,8 @@ impl Recipe {
         back.unwrap_or_default()
     }
 
-    /// Whether a place is written: always, unless it is optional. Then a part decides by being there, anything else by
-    /// the client's having had it.
+    /// Whether a place is written: always, unless it is optional. Then a part decides by being
+    /// there, anything else by the client's having had it.
     fn is_written(&self, place: &Placement, used: bool, secrets: &Parts<'_>) -> bool {
         if !place.optional {
             return true;

@@ -1,7 +1,8 @@
-//! Templates: the text of a description in which `{…}` stands for a value, written out or, in a place, read back.
+//! Templates: the text of a description in which `{…}` stands for a value, written out or, in a
+//! place, read back.
 //!
-//! `{term|filter|filter}`; `{{` and `}}` are braces. A term is a name, a source with arguments (`header(date)`) or a quoted
-//! literal (`'text'`).
+//! `{term|filter|filter}`; `{{` and `}}` are braces. A term is a name, a source with arguments
+//! (`header(date)`) or a quoted literal (`'text'`).
 
 use http::HeaderName;
 
@@ -73,14 +74,20 @@ impl Term {
 
 impl Template {
     /// Reads a template; each error says what is wrong.
-    pub(super) fn parse(text: &str, resolve: &dyn Fn(&str) -> Option<Name>) -> Result<Template, String> {
+    pub(super) fn parse(
+        text: &str,
+        resolve: &dyn Fn(&str) -> Option<Name>,
+    ) -> Result<Template, String> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
             plain.push_str(&rest[..at]);
             let found = &rest[at..];
-            if let Some(after) = found.strip_prefix("{{").or_else(|| found.strip_prefix("}}")) {
+            if let Some(after) = found
+                .strip_prefix("{{")
+                .or_else(|| found.strip_prefix("}}"))
+            {
                 plain.push_str(&found[..1]);
                 rest = after;
                 continue;
@@ -119,11 +126,14 @@ impl Template {
         })
     }
 
-    /// Whether what it writes can be read back: only names, whose filters can be undone, and text between each two.
+    /// Whether what it writes can be read back: only names, whose filters can be undone, and text
+    /// between each two.
     pub(super) fn is_readable(&self) -> bool {
         let simple = self.values().all(|(term, filters)| {
-            matches!(term, Term::Name(Name::Part(_) | Name::Value(_) | Name::Signature))
-                && filters.iter().all(Filter::is_invertible)
+            matches!(
+                term,
+                Term::Name(Name::Part(_) | Name::Value(_) | Name::Signature)
+            ) && filters.iter().all(Filter::is_invertible)
         });
         let touching = |pair: &[Piece]| matches!(pair, [Piece::Value(..), Piece::Value(..)]);
         simple && !self.0.windows(2).any(touching)
@@ -141,9 +151,8 @@ impl Template {
                 Piece::Text(text) => rest = &rest[literal(rest, text.as_bytes())?..],
                 Piece::Value(Term::Name(name), filters) => {
                     let end = match pieces.peek() {
-                        Some(Piece::Text(next)) => {
-                            (0..rest.len()).find(|at| literal(&rest[*at..], next.as_bytes()).is_some())?
-                        }
+                        Some(Piece::Text(next)) => (0..rest.len())
+                            .find(|at| literal(&rest[*at..], next.as_bytes()).is_some())?,
                         _ => rest.len(),
                     };
                     let mut value = rest[..end].to_vec();
@@ -224,7 +233,8 @@ fn term(text: &str, resolve: &dyn Fn(&str) -> Option<Name>) -> Result<Term, Stri
         ("target", []) => Term::Target,
         ("content", []) => Term::Content,
         ("header", [field]) => Term::Header(
-            HeaderName::from_bytes(field.as_bytes()).map_err(|_| format!("`{field}` is no field name"))?,
+            HeaderName::from_bytes(field.as_bytes())
+                .map_err(|_| format!("`{field}` is no field name"))?,
         ),
         ("query", [parameter]) => Term::QueryParameter((*parameter).into()),
         ("time", [form]) => {
@@ -232,7 +242,8 @@ fn term(text: &str, resolve: &dyn Fn(&str) -> Option<Name>) -> Result<Term, Stri
         }
         ("fields", [selection, style]) => Term::Fields(
             Selection::parse(selection, resolve)?,
-            FieldStyle::named(style).ok_or_else(|| format!("there is no style of fields `{style}`"))?,
+            FieldStyle::named(style)
+                .ok_or_else(|| format!("there is no style of fields `{style}`"))?,
         ),
         ("field-names", [selection, separator]) => {
             Term::FieldNames(Selection::parse(selection, resolve)?, (*separator).into())
@@ -246,7 +257,12 @@ fn term(text: &str, resolve: &dyn Fn(&str) -> Option<Name>) -> Result<Term, Stri
         ("signature-base", [name]) => Term::SignatureBase(named(name)?),
         ("jwk", [name]) => Term::Jwk(named(name)?),
         (name, []) => Term::Name(named(name)?),
-        (name, _) => return Err(format!("there is no `{name}` with {} arguments", arguments.len())),
+        (name, _) => {
+            return Err(format!(
+                "there is no `{name}` with {} arguments",
+                arguments.len()
+            ));
+        }
     })
 }
 
@@ -315,7 +331,11 @@ mod tests {
             "X Credential=AK, SignedHeaders=a;b,Signature=01ff",
             "X Credential=AK,SignedHeaders=a;b,  Signature=01FF",
         ] {
-            assert_eq!(place.read(text.as_bytes()).as_ref(), Some(&wanted), "{text}");
+            assert_eq!(
+                place.read(text.as_bytes()).as_ref(),
+                Some(&wanted),
+                "{text}"
+            );
         }
         for text in [
             "Y Credential=AK, SignedHeaders=a;b,Signature=01ff",

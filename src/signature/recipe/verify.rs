@@ -84,7 +84,8 @@ impl Recipe {
             return Ok(Verified { claim, times });
         }
         let proven = self.proves(&claim, head, content, phantoms, times.signed);
-        // The client may have signed its target as it wrote it; what is signed again and sent is the canonical one.
+        // The client may have signed its target as it wrote it; what is signed again and sent is
+        // the canonical one.
         let sent = match &proven {
             Err(Fault::Mismatch | Fault::Forbidden(_)) => head.target.as_sent(),
             _ => None,
@@ -129,9 +130,11 @@ impl Recipe {
         if !verified {
             return Err(Fault::Mismatch);
         }
-        // What is made of the request and can be read inside of what was signed must be of this request.
+        // What is made of the request and can be read inside of what was signed must be of this
+        // request.
         for (value, claimed) in self.values.iter().zip(&claim.values) {
-            if let (ValueKind::Made(made), Some(_), Some(claimed)) = (&value.kind, &value.read, claimed)
+            if let (ValueKind::Made(made), Some(_), Some(claimed)) =
+                (&value.kind, &value.read, claimed)
                 && *scene.write(made)? != *claimed
             {
                 return Err(Fault::Forbidden(value.name.clone()));
@@ -145,7 +148,8 @@ impl Recipe {
         let mut times = Times::default();
         for (value, claimed) in self.values.iter().zip(values) {
             let Some(claimed) = claimed else { continue };
-            let text = std::str::from_utf8(claimed).map_err(|_| Fault::Malformed(value.name.clone()))?;
+            let text =
+                std::str::from_utf8(claimed).map_err(|_| Fault::Malformed(value.name.clone()))?;
             match &value.kind {
                 ValueKind::Time { form, .. } => {
                     let read = form.read(text);
@@ -170,8 +174,9 @@ impl Recipe {
     }
 }
 
-/// Whether a text of the client's own may stand in what is signed. A word has nothing that parts one thing from the next there, so
-/// that the text cannot name another resource than the request does.
+/// Whether a text of the client's own may stand in what is signed. A word has nothing that parts
+/// one thing from the next there, so that the text cannot name another resource than the request
+/// does.
 fn may_stay(text: &str, among: &[String], letters: &str) -> bool {
     let is_of_a_word = |letter: char| letter.is_ascii_alphanumeric() || "-._*".contains(letter);
     match among {

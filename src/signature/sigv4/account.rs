@@ -2,13 +2,17 @@
 
 /// The account of AWS to which an access key belongs, if the id tells it.
 ///
-/// Behind the four letters of its kind an id is base32: one bit for its generation, then the account in forty. Ids of before 2019,
-/// of the older generation, and those of other stores do not tell. ("A bitwise analysis of AWS access key identifiers", WithSecure;
-/// `sts:GetAccessKeyInfo` gives the same.)
+/// Behind the four letters of its kind an id is base32: one bit for its generation, then the
+/// account in forty. Ids of before 2019, of the older generation, and those of other stores do not
+/// tell. ("A bitwise analysis of AWS access key identifiers", WithSecure; `sts:GetAccessKeyInfo`
+/// gives the same.)
 #[must_use]
 pub fn account_of(access_key: &str) -> Option<String> {
     let (kind, id) = access_key.split_at_checked(4)?;
-    if !matches!(kind, "AKIA" | "ASIA") || id.len() != 16 || !id.bytes().all(|byte| digit(byte).is_some()) {
+    if !matches!(kind, "AKIA" | "ASIA")
+        || id.len() != 16
+        || !id.bytes().all(|byte| digit(byte).is_some())
+    {
         return None;
     }
     let bits = id.bytes().take(9).filter_map(digit);

@@ -1,8 +1,9 @@
 //! Actions: which operation of which API a request asks for, in each of AWS's protocols.
 //!
-//! An action is named as the AWS CLI names it: `s3:GetObject`, `dynamodb:PutItem`, `bedrock-runtime:InvokeModel`. Where a
-//! request says its operation twice, or in a spelling that two readers could read differently, there is no action but a
-//! refusal (threat J10). An operation that is in no table is *unknown*: nothing can be granted to it by name.
+//! An action is named as the AWS CLI names it: `s3:GetObject`, `dynamodb:PutItem`,
+//! `bedrock-runtime:InvokeModel`. Where a request says its operation twice, or in a spelling that
+//! two readers could read differently, there is no action but a refusal (threat J10). An operation
+//! that is in no table is *unknown*: nothing can be granted to it by name.
 
 mod fields;
 mod minting;
@@ -43,7 +44,8 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// Every action that is asked for, as far as the head tells: where it stands in a form, `api:?`.
+    /// Every action that is asked for, as far as the head tells: where it stands in a form,
+    /// `api:?`.
     pub fn names(&self) -> Vec<String> {
         match self {
             Reading::Known(action) => action.names().collect(),
@@ -55,7 +57,8 @@ impl Reading {
 /// Why a request has no one action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ActionFault {
-    /// The operation is said twice: `X-Amz-Target`, `Action` in query or form, the path of rpc-v2-cbor.
+    /// The operation is said twice: `X-Amz-Target`, `Action` in query or form, the path of
+    /// rpc-v2-cbor.
     #[error("the request says its operation twice or in a spelling that has two readings")]
     Ambiguous,
     /// The form in which the operation should stand is none.
@@ -93,8 +96,8 @@ impl Action {
         if rpc::is_indicated(head) && rpc.is_empty() && !rest.is_empty() {
             return Err(ActionFault::Ambiguous);
         }
-        let by_rpc =
-            !rpc.is_empty() && (rest.is_empty() || rpc::is_indicated(head) || head.target.path() == "/");
+        let by_rpc = !rpc.is_empty()
+            && (rest.is_empty() || rpc::is_indicated(head) || head.target.path() == "/");
         if by_rpc {
             return rpc::read(&rpc, head);
         }
@@ -123,7 +126,8 @@ impl Action {
         self.s3.as_deref()
     }
 
-    /// Whether the answer holds a credential, or may: an unknown operation beside others that do is taken for one of them.
+    /// Whether the answer holds a credential, or may: an unknown operation beside others that do is
+    /// taken for one of them.
     pub fn returns_credentials(&self) -> bool {
         match self.operation {
             Some(operation) => minting::returns_credentials(self.api, operation),
@@ -131,7 +135,8 @@ impl Action {
         }
     }
 
-    /// Whether the answer holds temporary credentials that [`super::Minted`] reads, so that the client can be given others.
+    /// Whether the answer holds temporary credentials that [`super::Minted`] reads, so that the
+    /// client can be given others.
     pub fn mints(&self) -> bool {
         self.operation
             .is_some_and(|operation| minting::is_virtualised(self.api, operation))
@@ -163,8 +168,8 @@ impl Action {
         }
     }
 
-    /// An operation of a service that no table has and that the operator named: no pin of actions can allow it, and AWS's
-    /// credentials it does not return.
+    /// An operation of a service that no table has and that the operator named: no pin of actions
+    /// can allow it, and AWS's credentials it does not return.
     fn of_nobody() -> Action {
         Action {
             beside_minting: false,
@@ -177,7 +182,8 @@ impl Action {
         Action {
             api: apis.first().copied().unwrap_or("unknown"),
             operation: None,
-            // Of a service that is in no table nothing is known, and so not that it returns no credential.
+            // Of a service that is in no table nothing is known, and so not that it returns no
+            // credential.
             beside_minting: apis.is_empty() || apis.iter().any(|api| minting::is_minting(api)),
             implied: Vec::new(),
             s3: None,

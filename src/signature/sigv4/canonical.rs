@@ -1,7 +1,8 @@
-//! The canonical request: the one text for a request that client, gateway and service each compute for themselves.
+//! The canonical request: the one text for a request that client, gateway and service each compute
+//! for themselves.
 //!
-//! AWS General Reference, "Create a canonical request". A service decodes what it receives and encodes it again, so that is
-//! done here too, and not trusted to have been done by the client.
+//! AWS General Reference, "Create a canonical request". A service decodes what it receives and
+//! encodes it again, so that is done here too, and not trusted to have been done by the client.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,8 @@ use super::Fault;
 pub(super) struct PathRule {
     /// Dot segments are resolved and doubled slashes joined.
     pub(super) normalise: bool,
-    /// The path, escaped as it stands, is escaped once more; otherwise it is decoded and escaped once.
+    /// The path, escaped as it stands, is escaped once more; otherwise it is decoded and escaped
+    /// once.
     pub(super) double: bool,
 }
 
@@ -134,7 +136,11 @@ fn path(raw: &str, rule: PathRule, out: &mut Vec<u8>) {
     } else {
         Cow::Borrowed(raw)
     };
-    let part = if rule.double { Part::Escaped } else { Part::Path };
+    let part = if rule.double {
+        Part::Escaped
+    } else {
+        Part::Path
+    };
     out.extend_from_slice(recoded(&path, part).as_bytes());
 }
 
@@ -229,7 +235,11 @@ fn is_recoded(mut rest: &[u8], part: Part) -> bool {
 }
 
 fn escape(digits: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|d| u8::try_from(d).ok())
+    };
     Some(digit(digits[0])? << 4 | digit(digits[1])?)
 }
 
@@ -345,7 +355,10 @@ mod tests {
         let mut fields = HeaderMap::new();
         let name = HeaderName::from_static("my-header");
         for value in ["  a   b ", "\"c \t d\"", ""] {
-            fields.append(&name, http::HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            fields.append(
+                &name,
+                http::HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+            );
         }
         let mut out = Vec::new();
         values(&fields, &name, &mut out).unwrap();

@@ -6,7 +6,8 @@ use super::key::{Key, sha256};
 use super::payload::EMPTY;
 use super::{Algorithm, Claim, Fault, Payload, Stamp};
 
-/// One side of a signed exchange: its keys, its time and scope, and the signature that the next one follows on.
+/// One side of a signed exchange: its keys, its time and scope, and the signature that the next one
+/// follows on.
 pub struct Chain {
     algorithm: Algorithm,
     stamp: Stamp,
@@ -23,7 +24,12 @@ struct Day {
 
 impl Chain {
     /// A chain that has signed nothing yet.
-    pub(super) fn new(claim: &Claim, access_key: &str, secret: &[u8], stamp: Stamp) -> Result<Chain, Fault> {
+    pub(super) fn new(
+        claim: &Claim,
+        access_key: &str,
+        secret: &[u8],
+        stamp: Stamp,
+    ) -> Result<Chain, Fault> {
         let mut stamps = vec![stamp];
         if claim.payload == Payload::Events {
             stamps.push(stamp.next_day()?);
@@ -67,7 +73,11 @@ impl Chain {
     /// The string to sign of a trailer with this hash.
     pub(super) fn trailer(&self, hash: &str) -> String {
         let (name, at) = (self.algorithm.name(), self.stamp.as_str());
-        format!("{name}-TRAILER\n{at}\n{}\n{}\n{hash}", self.scope(), self.last)
+        format!(
+            "{name}-TRAILER\n{at}\n{}\n{}\n{hash}",
+            self.scope(),
+            self.last
+        )
     }
 
     /// Signs with the head's key and moves on.
@@ -91,7 +101,12 @@ impl Chain {
     }
 
     /// Signs a message of this time and moves on.
-    pub(super) fn sign_message(&mut self, at: Stamp, head: &[u8], payload: &[u8]) -> Result<&str, Fault> {
+    pub(super) fn sign_message(
+        &mut self,
+        at: Stamp,
+        head: &[u8],
+        payload: &[u8],
+    ) -> Result<&str, Fault> {
         let (day, text) = self.message(at, head, payload)?;
         self.last = day.key.sign(text.as_bytes())?.into();
         Ok(&self.last)
@@ -113,7 +128,8 @@ impl Chain {
         Ok(())
     }
 
-    /// The string to sign of a message: its own time, the hash of its head without the signature, and that of its payload.
+    /// The string to sign of a message: its own time, the hash of its head without the signature,
+    /// and that of its payload.
     fn message(&self, at: Stamp, head: &[u8], payload: &[u8]) -> Result<(&Day, String), Fault> {
         let day = self
             .days

@@ -1,9 +1,11 @@
-//! aws-chunked content, read strictly, each chunk verified with the client's key and signed again with ours.
+//! aws-chunked content, read strictly, each chunk verified with the client's key and signed again
+//! with ours.
 //!
-//! Amazon S3 API Reference, "Signature calculations for the Authorization header: transferring payload in multiple chunks"
-//! and "… chunked upload with trailing headers". A chunk's signature stands before its data, so a signed chunk is held whole,
-//! as slices of what arrived, until it is verified; nothing of it is passed on before. Unsigned chunks pass as they come.
-//! A new signature is as long as the old one, so the content's length stays.
+//! Amazon S3 API Reference, "Signature calculations for the Authorization header: transferring
+//! payload in multiple chunks" and "… chunked upload with trailing headers". A chunk's signature
+//! stands before its data, so a signed chunk is held whole, as slices of what arrived, until it is
+//! verified; nothing of it is passed on before. Unsigned chunks pass as they come. A new signature
+//! is as long as the old one, so the content's length stays.
 
 use std::fmt;
 
@@ -34,8 +36,8 @@ pub struct Rechain {
     held: Held,
 }
 
-/// A chunk's data until it is verified: slices of what arrived, small ones joined, so that what is held is about as long as
-/// the chunk however it was cut.
+/// A chunk's data until it is verified: slices of what arrived, small ones joined, so that what is
+/// held is about as long as the chunk however it was cut.
 #[derive(Default)]
 struct Held {
     pieces: Vec<Bytes>,
@@ -88,7 +90,8 @@ impl Rechain {
     ) -> Result<Rechain, Fault> {
         const LENGTH: &str = "x-amz-decoded-content-length";
         let text = one(fields, &DECODED_LENGTH, LENGTH)?.ok_or(Fault::Missing(LENGTH))?;
-        let is_number = !text.is_empty() && text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit());
+        let is_number =
+            !text.is_empty() && text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit());
         let missing = text
             .parse()
             .ok()
@@ -111,8 +114,8 @@ impl Rechain {
     /// Takes content in any cut and adds what may be sent to `out`.
     ///
     /// # Errors
-    /// [`Fault::PartMismatch`], [`Fault::Framing`] and [`Fault::PartTooLong`]; after one of them nothing more is passed on,
-    /// and the origin must see that the content is not complete.
+    /// [`Fault::PartMismatch`], [`Fault::Framing`] and [`Fault::PartTooLong`]; after one of them
+    /// nothing more is passed on, and the origin must see that the content is not complete.
     pub fn push(&mut self, mut input: Bytes, out: &mut Vec<Bytes>) -> Result<(), Fault> {
         while !input.is_empty() {
             let state = std::mem::replace(&mut self.state, State::Broken);
@@ -138,7 +141,12 @@ impl Rechain {
         }
     }
 
-    fn step(&mut self, state: State, input: &mut Bytes, out: &mut Vec<Bytes>) -> Result<State, Fault> {
+    fn step(
+        &mut self,
+        state: State,
+        input: &mut Bytes,
+        out: &mut Vec<Bytes>,
+    ) -> Result<State, Fault> {
         Ok(match state {
             State::Data(chunk) => self.data(chunk, input, out)?,
             State::Size => match self.whole_line(input, LONGEST_LINE)? {
@@ -199,8 +207,12 @@ impl Rechain {
             .and_then(|line| std::str::from_utf8(line).ok());
         let text = text.ok_or(Fault::Framing("a chunk's first line is not one"))?;
         let (size, signature) = match (self.streaming, text.split_once(CHUNK_SIGNATURE)) {
-            (Streaming::Signed { ecdsa, .. }, Some((size, signature))) => (size, unpadded(signature, ecdsa)?),
-            (Streaming::Signed { .. }, None) => return Err(Fault::Framing("a chunk has no signature")),
+            (Streaming::Signed { ecdsa, .. }, Some((size, signature))) => {
+                (size, unpadded(signature, ecdsa)?)
+            }
+            (Streaming::Signed { .. }, None) => {
+                return Err(Fault::Framing("a chunk has no signature"));
+            }
             (Streaming::Unsigned, _) => (text, ""),
         };
         let is_size = (1..=16).contains(&size.len()) && size.bytes().all(|b| b.is_ascii_hexdigit());
@@ -236,8 +248,15 @@ impl Rechain {
         })
     }
 
-    fn data(&mut self, mut chunk: Chunk, input: &mut Bytes, out: &mut Vec<Bytes>) -> Result<State, Fault> {
-        let here = usize::try_from(chunk.left).unwrap_or(usize::MAX).min(input.len());
+    fn data(
+        &mut self,
+        mut chunk: Chunk,
+        input: &mut Bytes,
+        out: &mut Vec<Bytes>,
+    ) -> Result<State, Fault> {
+        let here = usize::try_from(chunk.left)
+            .unwrap_or(usize::MAX)
+            .min(input.len());
         let data = input.split_to(here);
         chunk.left -= here as u64;
         if !self.is_signed() {
@@ -260,7 +279,10 @@ impl Rechain {
 
     /// Verifies a chunk's signature and writes its line with ours.
     fn resign(&mut self, chunk: &Chunk, hash: &str, out: &mut Vec<Bytes>) -> Result<(), Fault> {
-        if !self.client.verify(&self.client.chunk(hash), &chunk.signature) {
+        if !self
+            .client
+            .verify(&self.client.chunk(hash), &chunk.signature)
+        {
             return Err(Fault::PartMismatch);
         }
         let to_sign = self.ours.chunk(hash);
@@ -275,9 +297,14 @@ impl Rechain {
 
     /// A line of the trailer; an empty one ends it.
     ///
-    /// minio-go ends the fields with a bare line feed and writes an empty line before the signature; both have one meaning,
-    /// so both are taken.
-    fn trailer(&mut self, mut trailer: Trailer, line: &Bytes, out: &mut Vec<Bytes>) -> Result<State, Fault> {
+    /// minio-go ends the fields with a bare line feed and writes an empty line before the
+    /// signature; both have one meaning, so both are taken.
+    fn trailer(
+        &mut self,
+        mut trailer: Trailer,
+        line: &Bytes,
+        out: &mut Vec<Bytes>,
+    ) -> Result<State, Fault> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let bare = !text.ends_with(b"\r");
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -309,9 +336,13 @@ impl Rechain {
         }
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| TRAILER)?;
         if !self.announced.contains(&name) || trailer.seen.contains(&name) {
-            return Err(Fault::Framing("its trailer holds a field that was not announced"));
+            return Err(Fault::Framing(
+                "its trailer holds a field that was not announced",
+            ));
         }
-        trailer.canonical.extend_from_slice(name.as_str().as_bytes());
+        trailer
+            .canonical
+            .extend_from_slice(name.as_str().as_bytes());
         trailer.canonical.push(b':');
         trailer.canonical.extend_from_slice(value.trim().as_bytes());
         trailer.canonical.push(b'\n');
@@ -392,8 +423,9 @@ fn empty(line: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// The names that `x-amz-trailer` announces. Only checksums may come after the content, as in HTTP's own trailers: a server that
-/// takes a trailer for a field must not see one that no policy saw.
+/// The names that `x-amz-trailer` announces. Only checksums may come after the content, as in
+/// HTTP's own trailers: a server that takes a trailer for a field must not see one that no policy
+/// saw.
 fn announced(fields: &HeaderMap) -> Result<Vec<HeaderName>, Fault> {
     const MALFORMED: Fault = Fault::Malformed("x-amz-trailer");
     let values = fields.get_all("x-amz-trailer");
@@ -414,7 +446,8 @@ fn announced(fields: &HeaderMap) -> Result<Vec<HeaderName>, Fault> {
     Ok(announced)
 }
 
-/// An ECDSA signature has a changing length and is filled up with asterisks, so that the content's length can be known.
+/// An ECDSA signature has a changing length and is filled up with asterisks, so that the content's
+/// length can be known.
 fn padded(signature: &str, ecdsa: bool) -> String {
     if ecdsa {
         format!("{signature:*<LONGEST_ECDSA$}")

@@ -44,7 +44,8 @@ pub enum Regions<'a> {
     Set(&'a [Box<str>]),
 }
 
-/// A client's signature, read and checked for its form, and nothing more: it proves nothing before [`Claim::verify`].
+/// A client's signature, read and checked for its form, and nothing more: it proves nothing before
+/// [`Claim::verify`].
 #[derive(Clone)]
 pub struct Claim {
     pub(super) algorithm: Algorithm,
@@ -57,7 +58,8 @@ pub struct Claim {
     regions: Box<[Box<str>]>,
     /// In ascending order.
     pub(super) signed: Vec<HeaderName>,
-    /// The host is signed under the name `:authority`, as AWS's SDK for JavaScript does over HTTP/2.
+    /// The host is signed under the name `:authority`, as AWS's SDK for JavaScript does over
+    /// HTTP/2.
     pub(super) as_authority: bool,
     pub(super) stamp: Stamp,
     pub(super) token: Option<SessionToken>,
@@ -79,7 +81,8 @@ impl Claim {
     /// Reads the signature of a head that is meant for a signing origin; `None` if there is none.
     ///
     /// # Errors
-    /// [`Fault`] by cause: every form that is not one clear signature over the host and all `x-amz-` fields.
+    /// [`Fault`] by cause: every form that is not one clear signature over the host and all
+    /// `x-amz-` fields.
     pub fn read(head: &RequestHead) -> Result<Option<Claim>, Fault> {
         let presigned = Presigned::read(head.target.query().unwrap_or_default())?;
         let field = one(&head.fields, &AUTHORIZATION, "Authorization")?;
@@ -274,7 +277,8 @@ impl Claim {
         )
     }
 
-    /// Says that the endpoint takes paths as S3 does: the canonical path is what stands in the target, escaped once.
+    /// Says that the endpoint takes paths as S3 does: the canonical path is what stands in the
+    /// target, escaped once.
     pub fn take_path_exactly(&mut self) {
         self.exact = true;
     }
@@ -289,7 +293,8 @@ impl Claim {
         self.location == Location::Fields && !self.signed.contains(name)
     }
 
-    /// The credential scope for a day: `20150830/us-east-1/s3/aws4_request`, for SigV4a without the region.
+    /// The credential scope for a day: `20150830/us-east-1/s3/aws4_request`, for SigV4a without the
+    /// region.
     pub(super) fn scope(&self, day: &str) -> String {
         match self.algorithm {
             Algorithm::V4 => format!("{day}/{}/{}/aws4_request", self.region, self.service),
@@ -391,7 +396,8 @@ impl<'a> Scope<'a> {
 }
 
 fn is_access_key(text: &str) -> bool {
-    (1..=LONGEST_ACCESS_KEY).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() && b != b',')
+    (1..=LONGEST_ACCESS_KEY).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_graphic() && b != b',')
 }
 
 /// The name of a region or a service (J12).
@@ -420,7 +426,8 @@ fn region_set(algorithm: Algorithm, text: Option<&str>) -> Result<Box<[Box<str>]
     }
 }
 
-/// The names, among which `host` stands for `:authority`, and whether it does. Both are never there.
+/// The names, among which `host` stands for `:authority`, and whether it does. Both are never
+/// there.
 fn signed_names(text: &str) -> Result<(Vec<HeaderName>, bool), Fault> {
     const MALFORMED: Fault = Fault::Malformed("SignedHeaders");
     let mut names: Vec<HeaderName> = Vec::with_capacity(8);
@@ -428,7 +435,11 @@ fn signed_names(text: &str) -> Result<(Vec<HeaderName>, bool), Fault> {
     for name in rest.unwrap_or(text).split(';') {
         let is_token = name.bytes().all(|b| !b.is_ascii_uppercase());
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| MALFORMED)?;
-        if !is_token || names.last().is_some_and(|last| last.as_str() >= name.as_str()) {
+        if !is_token
+            || names
+                .last()
+                .is_some_and(|last| last.as_str() >= name.as_str())
+        {
             return Err(MALFORMED);
         }
         names.push(name);
@@ -444,10 +455,18 @@ fn signed_names(text: &str) -> Result<(Vec<HeaderName>, bool), Fault> {
 
 /// The host and every `x-amz-` field must be signed (J02).
 ///
-/// The session token may be outside the signature (IoT wants it so); it is replaced in any case, and stays outside. Two names are left unsigned
-/// in presigned requests by AWS's own clients.
-fn check_signed(signed: &[HeaderName], fields: &HeaderMap, location: Location) -> Result<(), Fault> {
-    let is_signed = |name: &HeaderName| signed.binary_search_by(|s| s.as_str().cmp(name.as_str())).is_ok();
+/// The session token may be outside the signature (IoT wants it so); it is replaced in any case,
+/// and stays outside. Two names are left unsigned in presigned requests by AWS's own clients.
+fn check_signed(
+    signed: &[HeaderName],
+    fields: &HeaderMap,
+    location: Location,
+) -> Result<(), Fault> {
+    let is_signed = |name: &HeaderName| {
+        signed
+            .binary_search_by(|s| s.as_str().cmp(name.as_str()))
+            .is_ok()
+    };
     if !is_signed(&http::header::HOST) {
         return Err(Fault::Unsigned(http::header::HOST));
     }
@@ -469,9 +488,10 @@ fn check_signed(signed: &[HeaderName], fields: &HeaderMap, location: Location) -
 fn check_fit(algorithm: Algorithm, payload: Payload) -> Result<(), Fault> {
     match (algorithm, payload) {
         (Algorithm::V4, Payload::Streaming(Streaming::Signed { ecdsa: true, .. }))
-        | (Algorithm::V4a, Payload::Streaming(Streaming::Signed { ecdsa: false, .. }) | Payload::Events) => {
-            Err(Fault::Payload)
-        }
+        | (
+            Algorithm::V4a,
+            Payload::Streaming(Streaming::Signed { ecdsa: false, .. }) | Payload::Events,
+        ) => Err(Fault::Payload),
         _ => Ok(()),
     }
 }
@@ -487,7 +507,8 @@ fn lifetime(text: &str) -> Result<Duration, Fault> {
     }
 }
 
-/// "Browser-Based Uploads Using POST": the signature is of a policy inside the form, which no head shows.
+/// "Browser-Based Uploads Using POST": the signature is of a policy inside the form, which no head
+/// shows.
 fn is_form_upload(head: &RequestHead) -> bool {
     head.method == Method::POST
         && head.fields.get(CONTENT_TYPE).is_some_and(|value| {

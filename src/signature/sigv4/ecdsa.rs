@@ -18,10 +18,11 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// NIST SP 800-108 in counter mode over HMAC-SHA256, until the number is a P-256 scalar; the secret is never the key itself.
+    /// NIST SP 800-108 in counter mode over HMAC-SHA256, until the number is a P-256 scalar; the
+    /// secret is never the key itself.
     ///
-    /// AWS publishes no text of it; this follows `aws-c-auth` (`key_derivation.c`), and its outcome is tested against
-    /// AWS's own code.
+    /// AWS publishes no text of it; this follows `aws-c-auth` (`key_derivation.c`), and its outcome
+    /// is tested against AWS's own code.
     pub(super) fn derive(access_key: &str, secret: &[u8]) -> Result<Pair, Fault> {
         let mut input = Zeroizing::new(Vec::with_capacity(5 + secret.len()));
         input.extend_from_slice(b"AWS4A");
@@ -62,7 +63,9 @@ impl Pair {
     /// The signature in DER.
     pub(super) fn sign(&self, text: &[u8]) -> Result<Vec<u8>, Fault> {
         let signature = self.private.sign(&SystemRandom::new(), text);
-        signature.map(|s| s.as_ref().to_vec()).map_err(|_| Fault::Key)
+        signature
+            .map(|s| s.as_ref().to_vec())
+            .map_err(|_| Fault::Key)
     }
 
     pub(super) fn verifies(&self, text: &[u8], signature: &[u8]) -> bool {
@@ -94,8 +97,8 @@ fn increment(number: &mut [u8; 32]) {
 
 /// The order of P-256 (NIST SP 800-186 §3.2.1.3) less two, big-endian.
 const ORDER_LESS_2: [u8; 32] = [
-    0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xbc, 0xe6, 0xfa,
-    0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x4f,
+    0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xbc, 0xe6,
+    0xfa, 0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x4f,
 ];
 
 #[cfg(test)]
@@ -120,7 +123,10 @@ mod tests {
                  fa36b35e4fe67e3112261d2e17a956ef85b06e44712d2850bcd3c2161e9993f2",
             ),
         ] {
-            assert_eq!(hex(&Pair::derive(access_key, secret).unwrap().public), public);
+            assert_eq!(
+                hex(&Pair::derive(access_key, secret).unwrap().public),
+                public
+            );
         }
     }
 

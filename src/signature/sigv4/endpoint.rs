@@ -1,9 +1,11 @@
-//! Endpoints: what a host of AWS is, and for which service and region a request to it may be signed.
+//! Endpoints: what a host of AWS is, and for which service and region a request to it may be
+//! signed.
 //!
-//! A client chooses the scope of its signature freely, so the gateway never believes it: the host, on which every claim of the
-//! connection agreed, says the service and the region, by closed tables (threat J01). Hosts under AWS's suffixes at which
-//! customers answer (`execute-api`, function URLs, load balancers, search domains, websites) are not first-party: nothing is
-//! signed for them unless the operator names them.
+//! A client chooses the scope of its signature freely, so the gateway never believes it: the host,
+//! on which every claim of the connection agreed, says the service and the region, by closed tables
+//! (threat J01). Hosts under AWS's suffixes at which customers answer (`execute-api`, function
+//! URLs, load balancers, search domains, websites) are not first-party: nothing is signed for them
+//! unless the operator names them.
 
 use std::borrow::Cow;
 
@@ -58,8 +60,8 @@ pub enum Style {
         /// The bucket.
         bucket: String,
     },
-    /// An access point of S3, of Outposts or of Object Lambda, or a multi-region one; the whole path is the key and the bucket
-    /// behind it is not known.
+    /// An access point of S3, of Outposts or of Object Lambda, or a multi-region one; the whole
+    /// path is the key and the bucket behind it is not known.
     AccessPoint {
         /// The labels of the host that name it.
         name: String,
@@ -108,15 +110,17 @@ pub enum ScopeMismatch {
     #[error("the signature's scope names another region than the host")]
     Region,
     /// A set of regions where one is wanted, or one where a set is.
-    #[error("the signature is for a set of regions where the host takes one, or the other way round")]
+    #[error(
+        "the signature is for a set of regions where the host takes one, or the other way round"
+    )]
     RegionSet,
 }
 
 impl Endpoint {
     /// What AWS's own tables say of a host.
     ///
-    /// Sources: botocore's partitions and endpoint rules; for S3 "Methods for accessing a bucket" and "Amazon S3 endpoints and
-    /// quotas" of AWS's documentation.
+    /// Sources: botocore's partitions and endpoint rules; for S3 "Methods for accessing a bucket"
+    /// and "Amazon S3 endpoints and quotas" of AWS's documentation.
     ///
     /// # Errors
     /// [`NotFirstParty`], with the reason; nothing is signed then.
@@ -131,9 +135,17 @@ impl Endpoint {
             tables
                 .partition_of(region)
                 .filter(|partition| partition.suffix == suffix || partition.dual == suffix)
-                .and_then(|partition| Some((partition, *partition.regions.iter().find(|r| **r == region)?)))
+                .and_then(|partition| {
+                    Some((
+                        partition,
+                        *partition.regions.iter().find(|r| **r == region)?,
+                    ))
+                })
         };
-        let is_dual = tables.partitions.iter().any(|partition| partition.dual == suffix);
+        let is_dual = tables
+            .partitions
+            .iter()
+            .any(|partition| partition.dual == suffix);
         let (front, region) = match labels.split_last() {
             Some((last, front)) if of_suffix(last).is_some() => (front, of_suffix(last)),
             _ => (&labels[..], None),
@@ -148,7 +160,8 @@ impl Endpoint {
         .ok_or_else(|| refusal(front, region.is_some()))
     }
 
-    /// An endpoint that the operator named with its service and region: MinIO, R2, a customer's own API.
+    /// An endpoint that the operator named with its service and region: MinIO, R2, a customer's own
+    /// API.
     pub fn own(service: &str, region: &str, style: OwnStyle<'_>) -> Endpoint {
         Endpoint {
             signings: vec![Signing {
@@ -183,12 +196,14 @@ impl Endpoint {
         self.account.as_deref()
     }
 
-    /// Whether it is an object store, whose target is signed as it was sent and whose keys may hold anything.
+    /// Whether it is an object store, whose target is signed as it was sent and whose keys may hold
+    /// anything.
     pub fn is_object_store(&self) -> bool {
         self.style != Style::Service
     }
 
-    /// Whether a path means what stands in it: it is not resolved, and is escaped once where it is signed.
+    /// Whether a path means what stands in it: it is not resolved, and is escaped once where it is
+    /// signed.
     pub fn takes_exact_paths(&self) -> bool {
         self.exact || self.is_object_store()
     }
@@ -200,7 +215,11 @@ impl Endpoint {
     /// # Errors
     /// [`ScopeMismatch`]: the client chose another scope than the host's.
     pub fn check(&self, service: &str, regions: &[&str], set: bool) -> Result<(), ScopeMismatch> {
-        let mut of_service = self.signings.iter().filter(|s| s.service == service).peekable();
+        let mut of_service = self
+            .signings
+            .iter()
+            .filter(|s| s.service == service)
+            .peekable();
         if of_service.peek().is_none() {
             return Err(ScopeMismatch::Service);
         }
@@ -220,7 +239,10 @@ impl Endpoint {
     /// The APIs that answer here, in the order in which they are asked for an operation.
     pub(super) fn apis(&self) -> Vec<&'static Api> {
         let tables = Tables::get();
-        let service = self.signings.first().map_or("", |signing| &*signing.service);
+        let service = self
+            .signings
+            .first()
+            .map_or("", |signing| &*signing.service);
         let mut found: Vec<_> = match self.apis {
             Apis::Listed(ids) => ids.split(',').filter_map(|id| tables.api(id)).collect(),
             Apis::OfService => tables.apis().filter(|api| api.signing == service).collect(),
@@ -246,7 +268,12 @@ impl Endpoint {
         }
     }
 
-    fn listed(service: &'static str, regions: Regions, apis: &'static str, style: Style) -> Endpoint {
+    fn listed(
+        service: &'static str,
+        regions: Regions,
+        apis: &'static str,
+        style: Style,
+    ) -> Endpoint {
         Endpoint {
             signings: vec![Signing {
                 service: Cow::Borrowed(service),
@@ -329,7 +356,8 @@ fn regional(front: &[&str], region: &'static str, plain_suffix: bool) -> Option<
     (!rows.is_empty()).then(|| Endpoint::from_rows(rows, Some(region)))
 }
 
-/// `queue.amazonaws.com` and `REGION.queue.amazonaws.com`, at which SQS still answers ("Amazon SQS endpoints and quotas").
+/// `queue.amazonaws.com` and `REGION.queue.amazonaws.com`, at which SQS still answers ("Amazon SQS
+/// endpoints and quotas").
 fn legacy_queue<'a>(front: &[&str], of_suffix: impl Fn(&str) -> Found<'a>) -> Option<Endpoint> {
     let region = match front {
         ["queue"] => of_suffix("us-east-1")?.1,
@@ -340,8 +368,13 @@ fn legacy_queue<'a>(front: &[&str], of_suffix: impl Fn(&str) -> Found<'a>) -> Op
     Some(Endpoint::listed("sqs", regions, "sqs", Style::Service))
 }
 
-/// The hosts of S3, read from the right: region, `dualstack`, the kind, and then what is a bucket's or an account's.
-fn s3<'a>(front: &[&str], region: Found<'a>, of_suffix: impl Fn(&str) -> Found<'a>) -> Option<Endpoint> {
+/// The hosts of S3, read from the right: region, `dualstack`, the kind, and then what is a bucket's
+/// or an account's.
+fn s3<'a>(
+    front: &[&str],
+    region: Found<'a>,
+    of_suffix: impl Fn(&str) -> Found<'a>,
+) -> Option<Endpoint> {
     let front = match front {
         [front @ .., "dualstack"] => front,
         front => front,
@@ -354,7 +387,12 @@ fn s3<'a>(front: &[&str], region: Found<'a>, of_suffix: impl Fn(&str) -> Found<'
             "s3-accelerate" if !rest.is_empty() => Regions::Any(of_suffix("us-east-1")?.0.id),
             "s3-external-1" => one(of_suffix("us-east-1")?.1),
             "s3-global" => return multi_region(rest),
-            dashed => one(of_suffix(dashed.strip_prefix("s3-fips-").or(dashed.strip_prefix("s3-"))?)?.1),
+            dashed => one(of_suffix(
+                dashed
+                    .strip_prefix("s3-fips-")
+                    .or(dashed.strip_prefix("s3-"))?,
+            )?
+            .1),
         };
         return Some(Endpoint::listed("s3", regions, "s3", bucket_style(rest)?));
     };
@@ -363,25 +401,43 @@ fn s3<'a>(front: &[&str], region: Found<'a>, of_suffix: impl Fn(&str) -> Found<'
     {
         let zone = zone.strip_prefix("fips-").unwrap_or(zone);
         let [bucket] = rest else { return None };
-        let of_zone = bucket.strip_suffix("--x-s3")?.strip_suffix(zone)?.ends_with("--");
+        let of_zone = bucket
+            .strip_suffix("--x-s3")?
+            .strip_suffix(zone)?
+            .ends_with("--");
         let style = bucket_style(rest).filter(|_| of_zone)?;
         return Some(Endpoint::listed("s3express", one(region), "s3", style));
     }
     let plain = kind.strip_suffix("-fips").unwrap_or(kind);
     match (plain, rest) {
-        ("s3", rest) => Some(Endpoint::listed("s3", one(region), "s3", bucket_style(rest)?)),
+        ("s3", rest) => Some(Endpoint::listed(
+            "s3",
+            one(region),
+            "s3",
+            bucket_style(rest)?,
+        )),
         ("s3express-control", rest) => {
             let style = bucket_style(rest)?;
             Some(Endpoint::listed("s3express", one(region), "s3", style))
         }
-        ("s3-control", []) => Some(Endpoint::listed("s3", one(region), "s3control", Style::Service)),
+        ("s3-control", []) => Some(Endpoint::listed(
+            "s3",
+            one(region),
+            "s3control",
+            Style::Service,
+        )),
         ("s3-control", [account]) if is_account(account) => {
             let found = Endpoint::listed("s3", one(region), "s3control", Style::Service);
             Some(found.of_account(account))
         }
         ("s3-outposts", []) => {
             let apis = "s3control,s3outposts";
-            Some(Endpoint::listed("s3-outposts", one(region), apis, Style::Service))
+            Some(Endpoint::listed(
+                "s3-outposts",
+                one(region),
+                apis,
+                Style::Service,
+            ))
         }
         ("s3-accesspoint", [point]) => access_point("s3", one(region), point, rest),
         ("s3-object-lambda", [point]) => access_point("s3-object-lambda", one(region), point, rest),
@@ -391,7 +447,12 @@ fn s3<'a>(front: &[&str], region: Found<'a>, of_suffix: impl Fn(&str) -> Found<'
 }
 
 /// `NAME-ACCOUNT` in front of an access point's host.
-fn access_point(service: &'static str, regions: Regions, point: &str, labels: &[&str]) -> Option<Endpoint> {
+fn access_point(
+    service: &'static str,
+    regions: Regions,
+    point: &str,
+    labels: &[&str],
+) -> Option<Endpoint> {
     let (name, account) = point.rsplit_once('-')?;
     if name.is_empty() || !is_account(account) {
         return None;
@@ -401,7 +462,8 @@ fn access_point(service: &'static str, regions: Regions, point: &str, labels: &[
     Some(found.of_account(account))
 }
 
-/// `ALIAS.mrap.accesspoint.s3-global`: signed by SigV4a for a set of regions; its account is not in the host.
+/// `ALIAS.mrap.accesspoint.s3-global`: signed by SigV4a for a set of regions; its account is not in
+/// the host.
 fn multi_region(labels: &[&str]) -> Option<Endpoint> {
     match labels {
         [_, "accesspoint"] | [_, "mrap", "accesspoint"] => {
@@ -421,12 +483,16 @@ fn bucket_style(labels: &[&str]) -> Option<Style> {
     is_bucket(&bucket).then_some(Style::VirtualHost { bucket })
 }
 
-/// "General purpose bucket naming rules", with the upper case and underscores that the oldest buckets have.
+/// "General purpose bucket naming rules", with the upper case and underscores that the oldest
+/// buckets have.
 pub(super) fn is_bucket(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     (3..=255).contains(&name.len())
         && name.bytes().all(allowed)
-        && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
+        && name
+            .bytes()
+            .next()
+            .is_some_and(|b| b.is_ascii_alphanumeric())
         && !name.contains("..")
 }
 
@@ -439,7 +505,9 @@ fn refusal(front: &[&str], region_known: bool) -> NotFirstParty {
     let last = front.last().copied().unwrap_or("");
     let looks_like_region = |label: &str| {
         let (head, number) = label.rsplit_once('-').unwrap_or((label, ""));
-        head.contains('-') && (1..=2).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit())
+        head.contains('-')
+            && (1..=2).contains(&number.len())
+            && number.bytes().all(|b| b.is_ascii_digit())
     };
     if front.iter().any(|label| label.starts_with("s3-website")) {
         NotFirstParty::Website

@@ -27,7 +27,10 @@ fn shown(host: &str) -> String {
                 Style::VirtualHost { bucket } => format!(" bucket={bucket}"),
                 Style::AccessPoint { name } => format!(" point={name}"),
             };
-            let account = found.account.map(|a| format!(" account={a}")).unwrap_or_default();
+            let account = found
+                .account
+                .map(|a| format!(" account={a}"))
+                .unwrap_or_default();
             format!("{}{style}{account}", signings.join("|"))
         }
     }
@@ -37,7 +40,10 @@ fn shown(host: &str) -> String {
 fn a_host_of_aws_says_its_service_and_its_region() {
     for (host, expected) in [
         ("dynamodb.eu-west-1.amazonaws.com", "dynamodb eu-west-1"),
-        ("dynamodb-fips.us-east-1.amazonaws.com", "dynamodb us-east-1"),
+        (
+            "dynamodb-fips.us-east-1.amazonaws.com",
+            "dynamodb us-east-1",
+        ),
         ("dynamodb.us-east-1.api.aws", "dynamodb us-east-1"),
         (
             "123456789012.ddb.us-east-2.amazonaws.com",
@@ -52,7 +58,10 @@ fn a_host_of_aws_says_its_service_and_its_region() {
             "cloudfront us-east-1|cloudfront us-gov-west-1",
         ),
         ("route53.amazonaws.com", "route53 us-east-1"),
-        ("organizations.us-east-1.amazonaws.com", "organizations us-east-1"),
+        (
+            "organizations.us-east-1.amazonaws.com",
+            "organizations us-east-1",
+        ),
         ("lambda.us-gov-west-1.amazonaws.com", "lambda us-gov-west-1"),
         ("lambda.cn-north-1.amazonaws.com.cn", "lambda cn-north-1"),
         ("sqs.eusc-de-east-1.amazonaws.eu", "sqs eusc-de-east-1"),
@@ -60,11 +69,17 @@ fn a_host_of_aws_says_its_service_and_its_region() {
         ("ec2.us-isob-east-1.sc2s.sgov.gov", "ec2 us-isob-east-1"),
         ("monitoring.us-west-2.amazonaws.com", "monitoring us-west-2"),
         ("email.eu-west-1.amazonaws.com", "ses eu-west-1"),
-        ("bedrock-runtime.us-east-1.amazonaws.com", "bedrock us-east-1"),
+        (
+            "bedrock-runtime.us-east-1.amazonaws.com",
+            "bedrock us-east-1",
+        ),
         ("api.ecr.us-east-1.amazonaws.com", "ecr us-east-1"),
         ("eu-west-1.queue.amazonaws.com", "sqs eu-west-1"),
         ("queue.amazonaws.com", "sqs us-east-1"),
-        ("streams.dynamodb.us-east-1.amazonaws.com", "dynamodb us-east-1"),
+        (
+            "streams.dynamodb.us-east-1.amazonaws.com",
+            "dynamodb us-east-1",
+        ),
         (
             "data-servicediscovery.eu-west-1.amazonaws.com",
             "servicediscovery eu-west-1",
@@ -82,7 +97,10 @@ fn every_spelling_of_an_s3_host_is_read() {
         ("s3-eu-west-1.amazonaws.com", "s3 eu-west-1 path"),
         ("s3-external-1.amazonaws.com", "s3 us-east-1 path"),
         ("s3-fips.us-east-2.amazonaws.com", "s3 us-east-2 path"),
-        ("s3-fips-us-gov-west-1.amazonaws.com", "s3 us-gov-west-1 path"),
+        (
+            "s3-fips-us-gov-west-1.amazonaws.com",
+            "s3 us-gov-west-1 path",
+        ),
         ("s3.dualstack.us-west-2.amazonaws.com", "s3 us-west-2 path"),
         ("s3.cn-north-1.amazonaws.com.cn", "s3 cn-north-1 path"),
         ("my-bucket.s3.amazonaws.com", "s3 any-aws bucket=my-bucket"),
@@ -186,8 +204,13 @@ fn a_host_at_which_a_stranger_answers_is_not_first_party() {
 
 #[test]
 fn a_scope_that_is_not_the_hosts_is_refused() {
-    let check = |host: &str, service: &str, region: &str| of(host).unwrap().check(service, &[region], false);
-    assert_eq!(check("s3.eu-west-1.amazonaws.com", "s3", "eu-west-1"), Ok(()));
+    let check = |host: &str, service: &str, region: &str| {
+        of(host).unwrap().check(service, &[region], false)
+    };
+    assert_eq!(
+        check("s3.eu-west-1.amazonaws.com", "s3", "eu-west-1"),
+        Ok(())
+    );
     assert_eq!(
         check("s3.eu-west-1.amazonaws.com", "sts", "eu-west-1"),
         Err(ScopeMismatch::Service)
@@ -215,7 +238,10 @@ fn a_scope_that_is_not_the_hosts_is_refused() {
     assert_eq!(set(point, &["us-east-1", "eu-west-1"]), Ok(()));
     assert_eq!(set(point, &["us-evil-1"]), Err(ScopeMismatch::Region));
     assert_eq!(set(point, &[]), Err(ScopeMismatch::RegionSet));
-    assert_eq!(check(point, "s3", "us-east-1"), Err(ScopeMismatch::RegionSet));
+    assert_eq!(
+        check(point, "s3", "us-east-1"),
+        Err(ScopeMismatch::RegionSet)
+    );
     assert_eq!(
         set("s3.eu-west-1.amazonaws.com", &["*"]),
         Err(ScopeMismatch::Region)
@@ -227,7 +253,10 @@ fn a_scope_that_is_not_the_hosts_is_refused() {
 fn an_own_endpoint_is_what_the_operator_says() {
     let own = Endpoint::own("s3", "auto", OwnStyle::VirtualHost("mine"));
     assert_eq!(own.check("s3", &["auto"], false), Ok(()));
-    assert_eq!(own.check("s3", &["us-east-1"], false), Err(ScopeMismatch::Region));
+    assert_eq!(
+        own.check("s3", &["us-east-1"], false),
+        Err(ScopeMismatch::Region)
+    );
     assert!(own.is_object_store());
     let table = Endpoint::own("dynamodb", "local", OwnStyle::Service);
     assert!(table.apis().iter().any(|api| api.id == "dynamodb"));

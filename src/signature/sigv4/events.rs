@@ -1,9 +1,10 @@
 //! Event streams: signed messages, each verified with the client's key and signed again with ours.
 //!
-//! Amazon Transcribe Developer Guide, "Event stream encoding" and "Setting up an HTTP/2 stream". A message is its length, the
-//! length of its headers, a checksum of both, headers, payload and a checksum of all. The signed one has two headers, `:date`
-//! and `:chunk-signature`, and carries the service's own message as its payload; one without payload ends the stream. A
-//! message is held whole until it is verified. Its length stays.
+//! Amazon Transcribe Developer Guide, "Event stream encoding" and "Setting up an HTTP/2 stream". A
+//! message is its length, the length of its headers, a checksum of both, headers, payload and a
+//! checksum of all. The signed one has two headers, `:date` and `:chunk-signature`, and carries the
+//! service's own message as its payload; one without payload ends the stream. A message is held
+//! whole until it is verified. Its length stays.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -54,9 +55,15 @@ impl Events {
     /// Takes content in any cut and adds what may be sent to `out`; `now` is the gateway's clock.
     ///
     /// # Errors
-    /// [`Fault::PartMismatch`], [`Fault::Framing`], [`Fault::PartTooLong`], and [`Fault::Date`] where either clock has left
-    /// the head's day and the next; after one of them nothing more is passed on.
-    pub fn push(&mut self, input: &[u8], now: SystemTime, out: &mut Vec<Bytes>) -> Result<(), Fault> {
+    /// [`Fault::PartMismatch`], [`Fault::Framing`], [`Fault::PartTooLong`], and [`Fault::Date`]
+    /// where either clock has left the head's day and the next; after one of them nothing more is
+    /// passed on.
+    pub fn push(
+        &mut self,
+        input: &[u8],
+        now: SystemTime,
+        out: &mut Vec<Bytes>,
+    ) -> Result<(), Fault> {
         if self.state == State::Broken {
             return Err(Fault::Framing("it was broken before"));
         }
@@ -129,7 +136,12 @@ impl Events {
     }
 
     /// Verifies one message and writes it anew; whether it was the last.
-    fn message(&mut self, message: &Bytes, now: SystemTime, out: &mut Vec<Bytes>) -> Result<bool, Fault> {
+    fn message(
+        &mut self,
+        message: &Bytes,
+        now: SystemTime,
+        out: &mut Vec<Bytes>,
+    ) -> Result<bool, Fault> {
         let (body, checksum) = message.split_at(message.len() - CHECKSUM);
         if number(checksum, 0) != crc32fast::hash(body) {
             return Err(Fault::Framing("a message's checksum is wrong"));
@@ -137,8 +149,12 @@ impl Events {
         let headers = Headers::read(&body[PRELUDE..PRELUDE + HEADERS])?;
         let payload = message.slice(PRELUDE + HEADERS..message.len() - CHECKSUM);
         let at = headers.stamp()?;
-        self.client
-            .verify_message(at, &date_header(headers.date), &payload, &hex(&headers.signature))?;
+        self.client.verify_message(
+            at,
+            &date_header(headers.date),
+            &payload,
+            &hex(&headers.signature),
+        )?;
 
         let at = Stamp::at(now)?;
         let date = at
@@ -175,7 +191,9 @@ impl Headers {
             let (signature, date) = bytes.split_at(SIGNATURE.len() + 32);
             (date, signature)
         };
-        let date = date.strip_prefix(DATE).and_then(|date| date.try_into().ok());
+        let date = date
+            .strip_prefix(DATE)
+            .and_then(|date| date.try_into().ok());
         let signature = signature
             .strip_prefix(SIGNATURE)
             .and_then(|text| text.try_into().ok());
@@ -224,7 +242,8 @@ fn date_header(date: i64) -> Vec<u8> {
     header
 }
 
-/// The big-endian number at an offset; zero where there is none, which fits no checksum and no length.
+/// The big-endian number at an offset; zero where there is none, which fits no checksum and no
+/// length.
 fn number(bytes: &[u8], at: usize) -> u32 {
     bytes
         .get(at..)

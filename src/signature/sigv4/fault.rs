@@ -2,7 +2,8 @@
 
 use http::HeaderName;
 
-/// What is wrong with a claim, or with the content that it covers. No variant holds a value from the request.
+/// What is wrong with a claim, or with the content that it covers. No variant holds a value from
+/// the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A signature stands in the fields and in the query (J05).
@@ -26,7 +27,8 @@ pub enum Fault {
     /// A field that must be signed is not (J02).
     #[error("the field `{0}` is not signed")]
     Unsigned(HeaderName),
-    /// A field is said to be signed and is not there; the client must leave fields unsigned that end at a proxy.
+    /// A field is said to be signed and is not there; the client must leave fields unsigned that
+    /// end at a proxy.
     #[error(
         "the field `{0}` is said to be signed and is not there; cookies go on where the credential's `cookies` names them"
     )]
@@ -49,7 +51,8 @@ pub enum Fault {
     /// The content has another hash than was signed.
     #[error("the content is not what was signed")]
     Content,
-    /// The signature was not made with the key that the client was given, or not over this request (J11).
+    /// The signature was not made with the key that the client was given, or not over this request
+    /// (J11).
     #[error(
         "the signature does not match; the client must sign with the key that it was given, over what it sends"
     )]

@@ -17,7 +17,12 @@ pub(super) enum Key {
 
 impl Key {
     /// The key for a claim's algorithm, region and service, on the day of a time.
-    pub(super) fn derive(claim: &Claim, access_key: &str, secret: &[u8], stamp: Stamp) -> Result<Key, Fault> {
+    pub(super) fn derive(
+        claim: &Claim,
+        access_key: &str,
+        secret: &[u8],
+        stamp: Stamp,
+    ) -> Result<Key, Fault> {
         if claim.algorithm == Algorithm::V4a {
             return Pair::derive(access_key, secret).map(|pair| Key::Ecdsa(Box::new(pair)));
         }
@@ -46,7 +51,9 @@ impl Key {
                 let own = calculate_signature(&key[..], text);
                 own.as_bytes().ct_eq(signature.as_bytes()).into()
             }
-            Key::Ecdsa(pair) => unhex(signature).is_some_and(|signature| pair.verifies(text, &signature)),
+            Key::Ecdsa(pair) => {
+                unhex(signature).is_some_and(|signature| pair.verifies(text, &signature))
+            }
         }
     }
 }
@@ -74,7 +81,11 @@ pub(super) fn sha256(text: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|d| u8::try_from(d).ok())
+    };
     let pairs = text.as_bytes().chunks(2);
     pairs
         .map(|pair| match pair {

@@ -1,8 +1,10 @@
-//! Temporary credentials in a service's answer, and how they are replaced there by others of the same length.
+//! Temporary credentials in a service's answer, and how they are replaced there by others of the
+//! same length.
 //!
-//! STS, S3 and S3 Control answer with the same four members, as XML ("Credentials" of the AWS Security Token Service API
-//! Reference) or, where the client asks STS for it, as JSON. They are read strictly: an answer in which a member stands
-//! twice, is missing, or is escaped is not read, and so not given on.
+//! STS, S3 and S3 Control answer with the same four members, as XML ("Credentials" of the AWS
+//! Security Token Service API Reference) or, where the client asks STS for it, as JSON. They are
+//! read strictly: an answer in which a member stands twice, is missing, or is escaped is not read,
+//! and so not given on.
 
 use std::fmt;
 use std::ops::Range;
@@ -46,11 +48,15 @@ impl<'c> Minted<'c> {
             }
             _ => return Err(Illegible),
         }
-        let (Some(id), Some(secret), Some(token)) = (found.parts[0], found.parts[1], found.parts[2]) else {
+        let (Some(id), Some(secret), Some(token)) =
+            (found.parts[0], found.parts[1], found.parts[2])
+        else {
             return Err(Illegible);
         };
         let parts = [id, secret, token];
-        let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'&' | b'"' | b'\\');
+        let plain = |byte: u8| {
+            byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'&' | b'"' | b'\\')
+        };
         let sound = |part: &&str| part.len() >= SHORTEST && part.bytes().all(plain);
         if found.twice || !parts.iter().all(sound) {
             return Err(Illegible);
@@ -60,7 +66,8 @@ impl<'c> Minted<'c> {
     }
 }
 
-/// The content with each text in the place of its pair, wherever that stands; lengths stay as they are.
+/// The content with each text in the place of its pair, wherever that stands; lengths stay as they
+/// are.
 ///
 /// # Errors
 /// [`Illegible`] where a pair differs in length, or a text does not stand there at all.
@@ -96,15 +103,24 @@ impl<'c> Found<'c> {
             "accesskeyid" => self.twice |= self.parts[0].replace(value).is_some(),
             "secretaccesskey" => self.twice |= self.parts[1].replace(value).is_some(),
             "sessiontoken" => self.twice |= self.parts[2].replace(value).is_some(),
-            "expiration" => self.expire(OffsetDateTime::parse(value, &Rfc3339).ok().map(SystemTime::from)),
+            "expiration" => self.expire(
+                OffsetDateTime::parse(value, &Rfc3339)
+                    .ok()
+                    .map(SystemTime::from),
+            ),
             _ => {}
         }
     }
 
-    /// JSON has seconds since 1970, or milliseconds where the number is beyond all seconds of this millennium.
+    /// JSON has seconds since 1970, or milliseconds where the number is beyond all seconds of this
+    /// millennium.
     fn number(&mut self, name: &str, number: f64) {
         if name.eq_ignore_ascii_case("expiration") && number.is_finite() && number > 0.0 {
-            let seconds = if number > 32e9 { number / 1000.0 } else { number };
+            let seconds = if number > 32e9 {
+                number / 1000.0
+            } else {
+                number
+            };
             let since = Duration::try_from_secs_f64(seconds).ok();
             self.expire(since.and_then(|since| UNIX_EPOCH.checked_add(since)));
         }
@@ -125,7 +141,10 @@ impl<'c> Found<'c> {
             let (tag, value) = piece.split_once('>').ok_or(Illegible)?;
             let name = tag.split([' ', '\t', '\r', '\n']).next().unwrap_or(tag);
             let name = name.rsplit(':').next().unwrap_or(name);
-            let closes = |next: &&str| next.strip_prefix('/').is_some_and(|rest| rest.starts_with(name));
+            let closes = |next: &&str| {
+                next.strip_prefix('/')
+                    .is_some_and(|rest| rest.starts_with(name))
+            };
             if pieces.peek().is_some_and(closes) {
                 self.put(name, value);
             }
@@ -206,7 +225,8 @@ impl<'c> Visitor<'c> for Members<'_, 'c> {
     }
 }
 
-/// No access key id is shorter ("IAM identifiers"), and a shorter text could stand elsewhere by chance.
+/// No access key id is shorter ("IAM identifiers"), and a shorter text could stand elsewhere by
+/// chance.
 const SHORTEST: usize = 16;
 
 #[cfg(test)]

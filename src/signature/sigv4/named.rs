@@ -1,9 +1,10 @@
 //! Whom a request names: accounts, grantees, buckets, and everybody (threat J06).
 //!
-//! An account pin says whose resources a credential may be used on, and to whom they may be opened. A request says that in many
-//! places, and no list of them is complete. So every text is searched: any number of twelve digits may be an account, any ARN
-//! names one, wherever it stands, and however deep one form is written inside of another. A number that is no account is refused
-//! all the same. Only [`data`] is not searched: what a service keeps or passes on without reading it.
+//! An account pin says whose resources a credential may be used on, and to whom they may be opened.
+//! A request says that in many places, and no list of them is complete. So every text is searched:
+//! any number of twelve digits may be an account, any ARN names one, wherever it stands, and
+//! however deep one form is written inside of another. A number that is no account is refused all
+//! the same. Only [`data`] is not searched: what a service keeps or passes on without reading it.
 
 pub(super) mod data;
 mod json;
@@ -30,8 +31,8 @@ pub(super) struct Allowed<'a> {
     pub accounts: Option<&'a dyn Fn(&str) -> bool>,
     /// Buckets; `None` is all.
     pub buckets: Option<&'a dyn Fn(&str) -> bool>,
-    /// Of a request to an object store, to which canonical user ids and e-mail addresses are grantees: the buckets to which
-    /// what is in its bucket may go.
+    /// Of a request to an object store, to which canonical user ids and e-mail addresses are
+    /// grantees: the buckets to which what is in its bucket may go.
     pub store: Option<&'a dyn Fn(&str) -> bool>,
 }
 
@@ -91,7 +92,10 @@ pub(super) fn in_target(
 ///
 /// # Errors
 /// As [`in_target`].
-pub(super) fn in_fields(fields: &HeaderMap, allowed: Allowed<'_>) -> Result<Option<Named>, Unreadable> {
+pub(super) fn in_fields(
+    fields: &HeaderMap,
+    allowed: Allowed<'_>,
+) -> Result<Option<Named>, Unreadable> {
     let length = fields.values().map(http::HeaderValue::len).sum();
     let mut watch = Watch::new(allowed, Data::Nothing, length);
     for (name, value) in fields.iter().filter(|(name, _)| is_plain(name.as_str())) {
@@ -110,13 +114,19 @@ pub(super) fn in_content(
     (form, data): (Form, Data),
     allowed: Allowed<'_>,
 ) -> Result<Option<Named>, Unreadable> {
-    let kind = kind.unwrap_or("").split(';').next().unwrap_or("").trim_end();
+    let kind = kind
+        .unwrap_or("")
+        .split(';')
+        .next()
+        .unwrap_or("")
+        .trim_end();
     if content.is_empty() || data == Data::Whole {
         return Ok(None);
     }
     let mut watch = Watch::new(allowed, data, content.len());
     let content = std::str::from_utf8(content).map_err(|_| Unreadable)?;
-    // The type is the client's word, and a service may take JSON whatever it is called: what is read must be of the type.
+    // The type is the client's word, and a service may take JSON whatever it is called: what is
+    // read must be of the type.
     match form {
         Form::Xml => xml::search(content, &mut watch)?,
         Form::Json => json::search(content, &mut watch)?,
@@ -128,7 +138,9 @@ pub(super) fn in_content(
                 watch.value(&name, &decoded(value));
             }
         }
-        Form::Typed { .. } if kind == "application/json" || kind.starts_with("application/x-amz-json-") => {
+        Form::Typed { .. }
+            if kind == "application/json" || kind.starts_with("application/x-amz-json-") =>
+        {
             json::search(content, &mut watch)?;
         }
         Form::Typed { .. } if matches!(kind, "application/xml" | "text/xml") => {
@@ -145,7 +157,8 @@ pub(super) struct Watch<'a> {
     data: Data,
     /// How deep one form stands inside of another.
     depth: usize,
-    /// How many bytes may still be looked at: the forms in a form each hold the text again, and branch.
+    /// How many bytes may still be looked at: the forms in a form each hold the text again, and
+    /// branch.
     left: usize,
     found: Option<Named>,
     /// Whether something could not be looked at, which refuses the request as what is found does.
@@ -189,7 +202,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// A value under a name, decoded once: what it says as it stands, and what is written inside of it.
+    /// A value under a name, decoded once: what it says as it stands, and what is written inside of
+    /// it.
     fn value(&mut self, name: &str, value: &str) {
         // One name stands over many values, and a longer one is none that says anything.
         let name = if name.len() > LONGEST_NAME { "" } else { name };
@@ -204,7 +218,8 @@ impl<'a> Watch<'a> {
         self.inner(value);
     }
 
-    /// The bucket that gets another one's logs, inventory, copies or restored objects; it may be written as an ARN.
+    /// The bucket that gets another one's logs, inventory, copies or restored objects; it may be
+    /// written as an ARN.
     fn destination(&mut self, name: &str, value: &str) {
         if let (Some(buckets), None) = (self.allowed.buckets, self.allowed.store)
             && let Some(bucket) = text::bucket_by_name(name, value)
@@ -258,7 +273,9 @@ impl<'a> Watch<'a> {
     /// Where the name says that an account follows, a number of fewer digits has lost its zeros.
     fn account_by_name(&mut self, name: &str, value: &str) {
         let value = value.trim();
-        let digits = !value.is_empty() && value.len() < 12 && value.bytes().all(|byte| byte.is_ascii_digit());
+        let digits = !value.is_empty()
+            && value.len() < 12
+            && value.bytes().all(|byte| byte.is_ascii_digit());
         let name = name.to_ascii_lowercase();
         let mut says = ["account", "registryid", "catalogid", "owner"].iter();
         if digits && says.any(|part| name.contains(part)) {
@@ -295,7 +312,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Whether a field, or a parameter in its place, is AWS's own and holds no key of an object and no part of the signature.
+/// Whether a field, or a parameter in its place, is AWS's own and holds no key of an object and no
+/// part of the signature.
 fn is_plain(name: &str) -> bool {
     name.starts_with("x-amz-")
         && !name.starts_with("x-amz-meta-")
@@ -318,7 +336,8 @@ fn decoded(text: &str) -> String {
 
 /// No client writes a form in a form in a form more often.
 const DEEPEST: usize = 6;
-/// How often a text is looked at, in the forms in which it stands: a policy of a template in a form is looked at five times.
+/// How often a text is looked at, in the forms in which it stands: a policy of a template in a form
+/// is looked at five times.
 const MOST_READINGS: usize = 8;
 /// Short texts may stand in more.
 const LEAST_LOOKED_AT: usize = 64 << 10;

@@ -1,4 +1,5 @@
-//! Where the parts of a signature stand: the `Authorization` field, and the `X-Amz-` parameters of a query.
+//! Where the parts of a signature stand: the `Authorization` field, and the `X-Amz-` parameters of
+//! a query.
 
 use std::borrow::Cow;
 
@@ -32,13 +33,17 @@ pub(super) struct Presigned<'a> {
 }
 
 impl<'a> Presigned<'a> {
-    /// Collects them from a raw query. A name in another case than AWS writes is refused, because servers differ there.
+    /// Collects them from a raw query. A name in another case than AWS writes is refused, because
+    /// servers differ there.
     pub(super) fn read(query: &'a str) -> Result<Self, Fault> {
         let mut found = Presigned::default();
         for pair in query.split('&').filter(|pair| is_candidate(pair)) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decoded(name, "X-Amz-Signature")?;
-            let Some(known) = PARAMETERS.iter().find(|known| known.eq_ignore_ascii_case(&name)) else {
+            let Some(known) = PARAMETERS
+                .iter()
+                .find(|known| known.eq_ignore_ascii_case(&name))
+            else {
                 continue;
             };
             if *known != name {
@@ -68,12 +73,24 @@ impl<'a> Presigned<'a> {
 
     /// The four texts that every signature has.
     pub(super) fn parts(&mut self) -> Result<Parts<'a>, Fault> {
-        let algorithm = self.algorithm.take().ok_or(Fault::Missing("X-Amz-Algorithm"))?;
+        let algorithm = self
+            .algorithm
+            .take()
+            .ok_or(Fault::Missing("X-Amz-Algorithm"))?;
         Ok(Parts {
             algorithm: Algorithm::named(&algorithm)?,
-            credential: self.credential.take().ok_or(Fault::Missing("X-Amz-Credential"))?,
-            signed: self.signed.take().ok_or(Fault::Missing("X-Amz-SignedHeaders"))?,
-            signature: self.signature.take().ok_or(Fault::Missing("X-Amz-Signature"))?,
+            credential: self
+                .credential
+                .take()
+                .ok_or(Fault::Missing("X-Amz-Credential"))?,
+            signed: self
+                .signed
+                .take()
+                .ok_or(Fault::Missing("X-Amz-SignedHeaders"))?,
+            signature: self
+                .signature
+                .take()
+                .ok_or(Fault::Missing("X-Amz-Signature"))?,
         })
     }
 
@@ -93,7 +110,8 @@ impl<'a> Presigned<'a> {
     }
 }
 
-/// Takes `Credential=…, SignedHeaders=…, Signature=…` apart, what stands behind the algorithm in `Authorization`.
+/// Takes `Credential=…, SignedHeaders=…, Signature=…` apart, what stands behind the algorithm in
+/// `Authorization`.
 pub(super) fn authorization(algorithm: Algorithm, text: &str) -> Result<Parts<'_>, Fault> {
     let (mut credential, mut signed, mut signature) = (None, None, None);
     for piece in text.split(',') {
@@ -135,7 +153,8 @@ pub(super) fn one<'a>(
     value.to_str().map(Some).map_err(|_| Fault::Malformed(said))
 }
 
-/// Whether a pair of a query may be of the signature once its name is decoded; spares the rest the decoding.
+/// Whether a pair of a query may be of the signature once its name is decoded; spares the rest the
+/// decoding.
 fn is_candidate(pair: &str) -> bool {
     let name = pair.split_once('=').map_or(pair, |(name, _)| name);
     name.contains('%')

@@ -11,7 +11,8 @@ pub enum Payload {
     Hash([u8; 32]),
     /// `UNSIGNED-PAYLOAD`: nothing of it.
     Unsigned,
-    /// The head does not say, and the signature covers the content's hash: it must be held to be verified.
+    /// The head does not say, and the signature covers the content's hash: it must be held to be
+    /// verified.
     Absent,
     /// aws-chunked content.
     Streaming(Streaming),
@@ -19,7 +20,8 @@ pub enum Payload {
     Events,
 }
 
-/// A form of aws-chunked content (Amazon S3 API Reference, "Signature calculations: transferring payload in multiple chunks").
+/// A form of aws-chunked content (Amazon S3 API Reference, "Signature calculations: transferring
+/// payload in multiple chunks").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streaming {
     /// Each chunk is signed.
@@ -51,8 +53,8 @@ impl Payload {
 
     /// Checks that the fields announce the content as the payload kind says.
     ///
-    /// `aws-chunked` without a `STREAMING-` hash is refused. The opposite is not: several clients leave the coding out, and
-    /// every server reads the framing by the hash alone.
+    /// `aws-chunked` without a `STREAMING-` hash is refused. The opposite is not: several clients
+    /// leave the coding out, and every server reads the framing by the hash alone.
     pub(super) fn check(self, fields: &HeaderMap) -> Result<(), Fault> {
         let chunked = fields
             .get_all(http::header::CONTENT_ENCODING)
@@ -61,8 +63,12 @@ impl Payload {
             .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"aws-chunked"));
         let lengths = fields.get_all(&DECODED_LENGTH).iter().count();
         match self {
-            Payload::Streaming(_) if lengths == 0 => Err(Fault::Missing("x-amz-decoded-content-length")),
-            Payload::Streaming(_) if lengths > 1 => Err(Fault::Twice("x-amz-decoded-content-length")),
+            Payload::Streaming(_) if lengths == 0 => {
+                Err(Fault::Missing("x-amz-decoded-content-length"))
+            }
+            Payload::Streaming(_) if lengths > 1 => {
+                Err(Fault::Twice("x-amz-decoded-content-length"))
+            }
             Payload::Streaming(_) => Ok(()),
             _ if chunked => Err(Fault::Payload),
             _ => Ok(()),
@@ -103,4 +109,5 @@ pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 /// The SHA-256 of nothing.
 pub(super) const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 pub(super) static CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
-pub(super) static DECODED_LENGTH: HeaderName = HeaderName::from_static("x-amz-decoded-content-length");
+pub(super) static DECODED_LENGTH: HeaderName =
+    HeaderName::from_static("x-amz-decoded-content-length");

@@ -1,7 +1,9 @@
-//! Scope: what a signing credential may be used for, whatever the client asks (threats J01, J03, J06).
+//! Scope: what a signing credential may be used for, whatever the client asks (threats J01, J03,
+//! J06).
 //!
-//! An empty list of pins pins nothing. What a pin cannot be compared with is refused: an unknown operation under pinned actions,
-//! an access point under pinned buckets, content that cannot be read under pinned accounts.
+//! An empty list of pins pins nothing. What a pin cannot be compared with is refused: an unknown
+//! operation under pinned actions, an access point under pinned buckets, content that cannot be
+//! read under pinned accounts.
 
 mod outside;
 mod pins;
@@ -81,15 +83,17 @@ impl Scope {
         })
     }
 
-    /// Whether the host and the scope of the signature are within the pins. No content and no action is needed for it.
+    /// Whether the host and the scope of the signature are within the pins. No content and no
+    /// action is needed for it.
     ///
     /// # Errors
     /// [`OutOfScope`]: the scope is not the host's (J01), or it is not pinned.
     pub fn permits_place(&self, endpoint: &Endpoint, asked: &Asked<'_>) -> Result<(), OutOfScope> {
         endpoint.check(asked.service, asked.regions, asked.set)?;
         let pins = &self.pins;
-        let called =
-            |name: &String| name == asked.service || endpoint.apis().iter().any(|api| api.id == name);
+        let called = |name: &String| {
+            name == asked.service || endpoint.apis().iter().any(|api| api.id == name)
+        };
         if !pins.services.is_empty() && !pins.services.iter().any(called) {
             return Err(OutOfScope::Service);
         }
@@ -97,19 +101,24 @@ impl Scope {
             if *region == "*" {
                 let all = pins.regions.iter().any(|pin| pin == "*");
                 all.then_some(()).ok_or(OutOfScope::EveryRegion)?;
-            } else if !pins.regions.is_empty() && !pins.regions.iter().any(|pin| pin == region || pin == "*")
+            } else if !pins.regions.is_empty()
+                && !pins.regions.iter().any(|pin| pin == region || pin == "*")
             {
                 return Err(OutOfScope::Region);
             }
             // The regions of an operator's own endpoint are in no partition.
-            let partition = Tables::get().partition_of(region).map(|partition| partition.id);
+            let partition = Tables::get()
+                .partition_of(region)
+                .map(|partition| partition.id);
             let within = partition.is_some_and(|id| pins.partitions.iter().any(|pin| pin == id));
             if !pins.partitions.is_empty() && !endpoint.is_own() && !within {
                 return Err(OutOfScope::Partition);
             }
         }
         match endpoint.account() {
-            Some(account) if !self.takes_account(account) => Err(OutOfScope::account(account, Where::Host)),
+            Some(account) if !self.takes_account(account) => {
+                Err(OutOfScope::account(account, Where::Host))
+            }
             _ => Ok(()),
         }
     }
@@ -141,7 +150,10 @@ impl Scope {
         let mut said = head.fields.get_all("x-amz-account-id").iter();
         let strange = |value: &&HeaderValue| !self.takes_account(value.to_str().unwrap_or("?"));
         if let Some(value) = said.find(strange) {
-            return Err(OutOfScope::account(value.to_str().unwrap_or("?"), Where::Field));
+            return Err(OutOfScope::account(
+                value.to_str().unwrap_or("?"),
+                Where::Field,
+            ));
         }
         self.permits_head(endpoint, head, action)
     }
@@ -181,11 +193,16 @@ impl Scope {
         search(Allowed {
             accounts: (!self.pins.accounts.is_empty()).then_some(&accounts),
             buckets: (!self.buckets.is_empty()).then_some(&buckets),
-            store: if action.s3().is_some() { Some(&store) } else { None },
+            store: if action.s3().is_some() {
+                Some(&store)
+            } else {
+                None
+            },
         })
     }
 
-    /// Whether pins say whom a request may name. Buckets are S3's, and no other store's service has to do with them.
+    /// Whether pins say whom a request may name. Buckets are S3's, and no other store's service has
+    /// to do with them.
     fn bounds_names(&self, endpoint: &Endpoint) -> bool {
         let buckets = endpoint.is_object_store() || !endpoint.is_own();
         !self.pins.accounts.is_empty() || buckets && !self.buckets.is_empty()
@@ -215,25 +232,34 @@ impl Scope {
         known.then_some(()).ok_or(OutOfScope::Field)
     }
 
-    /// Whether a request that is not signed may be made at an endpoint for which the credential signs: not if its answer is a
-    /// credential (`AssumeRoleWithWebIdentity`, `GetRoleCredentials`), unless it is named.
+    /// Whether a request that is not signed may be made at an endpoint for which the credential
+    /// signs: not if its answer is a credential (`AssumeRoleWithWebIdentity`,
+    /// `GetRoleCredentials`), unless it is named.
     ///
     /// # Errors
-    /// [`OutOfScope::ReturnsCredentials`], or [`OutOfScope::UnknownAction`] where content that is not held would say.
+    /// [`OutOfScope::ReturnsCredentials`], or [`OutOfScope::UnknownAction`] where content that is
+    /// not held would say.
     pub fn permits_unsigned(&self, reading: &Reading) -> Result<(), OutOfScope> {
         match reading {
             Reading::Form(form) if form.may_return_credentials() => Err(OutOfScope::UnknownAction),
             Reading::Known(action) if action.returns_credentials() => {
                 let name = action.name().to_string();
                 let named = self.pins.credential_actions.contains(&name);
-                named.then_some(()).ok_or(OutOfScope::ReturnsCredentials(name))
+                named
+                    .then_some(())
+                    .ok_or(OutOfScope::ReturnsCredentials(name))
             }
             Reading::Form(_) | Reading::Known(_) => Ok(()),
         }
     }
 
     /// Whether [`Scope::permits_content`] has something to say, so that the content must be held.
-    pub fn needs_content(&self, endpoint: &Endpoint, head: &RequestHead, reading: &Reading) -> bool {
+    pub fn needs_content(
+        &self,
+        endpoint: &Endpoint,
+        head: &RequestHead,
+        reading: &Reading,
+    ) -> bool {
         let data = match reading {
             Reading::Known(action) => Data::of(action.api(), action.operation()),
             Reading::Form(_) => Data::Nothing,
@@ -247,8 +273,8 @@ impl Scope {
     /// Whether what the content names is within the pins.
     ///
     /// # Errors
-    /// [`OutOfScope`] for an account, a grantee or a bucket that is none of the pinned ones, and for everybody;
-    /// [`OutOfScope::Unreadable`] where they cannot be found.
+    /// [`OutOfScope`] for an account, a grantee or a bucket that is none of the pinned ones, and
+    /// for everybody; [`OutOfScope::Unreadable`] where they cannot be found.
     pub fn permits_content(
         &self,
         endpoint: &Endpoint,
@@ -280,7 +306,9 @@ impl Scope {
         let kind = field(header::CONTENT_TYPE);
         self.searching(endpoint, action, |allowed| {
             let found = named::in_content(kind, content, (form, data), allowed)?;
-            found.map_or(Ok(()), |found| Err(OutOfScope::named(found, Where::Content)))
+            found.map_or(Ok(()), |found| {
+                Err(OutOfScope::named(found, Where::Content))
+            })
         })?;
         // What no text says: that a guard against the public falls.
         let text = std::str::from_utf8(content).map_err(|_| named::Unreadable)?;
@@ -294,8 +322,9 @@ impl Scope {
         }
     }
 
-    /// The fields that must be added and signed so that S3 itself refuses a bucket of another account: of the pinned one, else,
-    /// unless buckets are pinned or `accounts` is `*`, of the account of the key, where that is known.
+    /// The fields that must be added and signed so that S3 itself refuses a bucket of another
+    /// account: of the pinned one, else, unless buckets are pinned or `accounts` is `*`, of the
+    /// account of the key, where that is known.
     ///
     /// # Errors
     /// [`OutOfScope::Account`] where the client says that it means another account than the key's.
@@ -332,8 +361,10 @@ impl Scope {
                 owner.clone(),
             ));
         }
-        if matches!(call.source, Some(CopySource::Object { .. } | CopySource::Arn(_)))
-            && call.source_owner.is_none()
+        if matches!(
+            call.source,
+            Some(CopySource::Object { .. } | CopySource::Arn(_))
+        ) && call.source_owner.is_none()
         {
             let name = HeaderName::from_static("x-amz-source-expected-bucket-owner");
             fields.push((name, owner));
@@ -374,7 +405,12 @@ impl Scope {
         }
     }
 
-    fn permits_buckets(&self, endpoint: &Endpoint, action: &Action, call: &S3Call) -> Result<(), OutOfScope> {
+    fn permits_buckets(
+        &self,
+        endpoint: &Endpoint,
+        action: &Action,
+        call: &S3Call,
+    ) -> Result<(), OutOfScope> {
         if self.buckets.is_empty() {
             return Ok(());
         }
@@ -391,7 +427,8 @@ impl Scope {
                 self.covers_key(bucket, prefix, false, false)?;
             }
             (None, _, Some("HeadBucket" | "GetBucketLocation")) => self.covers_bucket(bucket)?,
-            // Which objects are deleted, and what a bucket's settings do to others, is not in the head.
+            // Which objects are deleted, and what a bucket's settings do to others, is not in the
+            // head.
             (None, ..) if self.pins_of(bucket).any(|pin| pin.prefix.is_empty()) => {}
             (None, ..) => {
                 self.covers_bucket(bucket)?;
@@ -419,22 +456,36 @@ impl Scope {
         known.then_some(()).ok_or(OutOfScope::Bucket)
     }
 
-    /// A key with dot segments is another one to a store that resolves them, and a bare `+` may be a space.
-    fn covers_key(&self, bucket: &str, key: &str, plus: bool, strict: bool) -> Result<(), OutOfScope> {
+    /// A key with dot segments is another one to a store that resolves them, and a bare `+` may be
+    /// a space.
+    fn covers_key(
+        &self,
+        bucket: &str,
+        key: &str,
+        plus: bool,
+        strict: bool,
+    ) -> Result<(), OutOfScope> {
         let dots = key
             .split(['/', '\\'])
             .any(|segment| matches!(segment, "." | ".."));
         let covers = |pin: &BucketPin| match pin.prefix.is_empty() {
             true => !(strict && dots),
-            false => key.starts_with(&pin.prefix) && !dots && !(plus && pin.prefix.contains([' ', '+'])),
+            false => {
+                key.starts_with(&pin.prefix) && !dots && !(plus && pin.prefix.contains([' ', '+']))
+            }
         };
         let covered = self.pins_of(bucket).any(covers);
         covered.then_some(()).ok_or(OutOfScope::Bucket)
     }
 
-    /// With pinned accounts, S3 is told whose bucket it must be; where it takes no such field, only what makes or lists one's own
-    /// buckets is left.
-    fn permits_owner(&self, endpoint: &Endpoint, action: &Action, call: &S3Call) -> Result<(), OutOfScope> {
+    /// With pinned accounts, S3 is told whose bucket it must be; where it takes no such field, only
+    /// what makes or lists one's own buckets is left.
+    fn permits_owner(
+        &self,
+        endpoint: &Endpoint,
+        action: &Action,
+        call: &S3Call,
+    ) -> Result<(), OutOfScope> {
         if self.pins.accounts.is_empty() {
             return Ok(());
         }

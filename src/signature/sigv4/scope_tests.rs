@@ -34,7 +34,12 @@ fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn judge_at(endpoint: &Endpoint, pins: Pins, head: &RequestHead, form: &str) -> Result<(), OutOfScope> {
+fn judge_at(
+    endpoint: &Endpoint,
+    pins: Pins,
+    head: &RequestHead,
+    form: &str,
+) -> Result<(), OutOfScope> {
     let scope = Scope::new(pins).unwrap();
     let action = match Action::read(endpoint, head).unwrap() {
         Reading::Known(action) => action,
@@ -44,7 +49,14 @@ fn judge_at(endpoint: &Endpoint, pins: Pins, head: &RequestHead, form: &str) -> 
     scope.permits_content(endpoint, head, &action, form.as_bytes())
 }
 
-fn judge(pins: Pins, method: &str, host: &str, target: &str, fields: &[(&str, &str)], form: &str) -> String {
+fn judge(
+    pins: Pins,
+    method: &str,
+    host: &str,
+    target: &str,
+    fields: &[(&str, &str)],
+    form: &str,
+) -> String {
     let head = head(host, method, target, fields);
     let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
     match judge_at(&endpoint, pins, &head, form) {
@@ -126,10 +138,25 @@ fn a_signature_is_for_the_hosts_service_and_region_and_for_pinned_ones() {
         ..Pins::default()
     };
     assert_eq!(
-        place(eu(), "s3.eu-west-1.amazonaws.com", "s3", &["eu-west-1"], false),
+        place(
+            eu(),
+            "s3.eu-west-1.amazonaws.com",
+            "s3",
+            &["eu-west-1"],
+            false
+        ),
         Ok(())
     );
-    assert!(place(eu(), "s3.us-east-1.amazonaws.com", "s3", &["us-east-1"], false).is_err());
+    assert!(
+        place(
+            eu(),
+            "s3.us-east-1.amazonaws.com",
+            "s3",
+            &["us-east-1"],
+            false
+        )
+        .is_err()
+    );
     // The old global host takes any region, and so the pin decides.
     assert_eq!(
         place(eu(), "b-1.s3.amazonaws.com", "s3", &["eu-west-1"], false),
@@ -174,7 +201,11 @@ fn a_signature_is_for_the_hosts_service_and_region_and_for_pinned_ones() {
         "sqs.cn-north-1.amazonaws.com.cn",
         "cn-north-1"
     ));
-    assert!(!partition("aws-cn", "sqs.us-east-1.amazonaws.com", "us-east-1"));
+    assert!(!partition(
+        "aws-cn",
+        "sqs.us-east-1.amazonaws.com",
+        "us-east-1"
+    ));
     assert!(!partition(
         "aws",
         "sqs.us-gov-west-1.amazonaws.com",
@@ -201,8 +232,14 @@ fn actions_are_pinned_by_name() {
     assert_eq!(get(actions(&["s3:Get*"]), "/bucket/key"), "ok");
     assert_eq!(get(actions(&["s3:Get*"]), "/bucket"), "sigv4_action");
     assert_eq!(get(actions(&["s3:*Object"]), "/bucket/key"), "ok");
-    assert_eq!(get(actions(&["s3:*Object"]), "/bucket/key?acl"), "sigv4_action");
-    assert_eq!(get(actions(&["s3:*"]), "/bucket/key?newthing"), "sigv4_action");
+    assert_eq!(
+        get(actions(&["s3:*Object"]), "/bucket/key?acl"),
+        "sigv4_action"
+    );
+    assert_eq!(
+        get(actions(&["s3:*"]), "/bucket/key?newthing"),
+        "sigv4_action"
+    );
     assert_eq!(get(Pins::default(), "/bucket/key?newthing"), "ok");
     assert!(matches("a*b*c", "axbxc") && matches("a*", "a") && matches("*", "x:y"));
     assert!(!matches("a*b*c", "axcxb") && !matches("a*a", "a"));
@@ -342,13 +379,23 @@ fn buckets_and_prefixes_hold_for_keys_listings_and_sources() {
         ("GET", "/shared/other", &[], "sigv4_resource"),
         ("GET", "/shared/team/%2e./other", &[], "sigv4_resource"),
         ("GET", "/shared?list-type=2&prefix=team/a", &[], "ok"),
-        ("GET", "/shared?list-type=2&prefix=te", &[], "sigv4_resource"),
+        (
+            "GET",
+            "/shared?list-type=2&prefix=te",
+            &[],
+            "sigv4_resource",
+        ),
         ("GET", "/shared?list-type=2", &[], "sigv4_resource"),
         ("HEAD", "/shared", &[], "ok"),
         ("GET", "/shared?policy", &[], "sigv4_resource"),
         ("POST", "/shared?delete", &[], "sigv4_resource"),
         ("PUT", "/mine/a", &[("x-amz-copy-source", "mine/b")], "ok"),
-        ("PUT", "/mine/a", &[("x-amz-copy-source", "shared/team/b")], "ok"),
+        (
+            "PUT",
+            "/mine/a",
+            &[("x-amz-copy-source", "shared/team/b")],
+            "ok",
+        ),
         (
             "PUT",
             "/mine/a",
@@ -371,7 +418,8 @@ fn buckets_and_prefixes_hold_for_keys_listings_and_sources() {
             "sigv4_resource",
         ),
     ] {
-        // The canonical target resolves dot segments; the verbatim one of S3 does not, and its keys are looked at as they are.
+        // The canonical target resolves dot segments; the verbatim one of S3 does not, and its keys
+        // are looked at as they are.
         let verdict = judge(pins(), method, S3, target, fields, "");
         assert_eq!(verdict, expected, "{method} {target} {fields:?}");
     }
@@ -380,7 +428,10 @@ fn buckets_and_prefixes_hold_for_keys_listings_and_sources() {
     let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
     assert!(Action::read(&endpoint, &head).is_err());
     let host = "attacker.s3.us-east-1.amazonaws.com";
-    assert_eq!(judge(pins(), "PUT", host, "/mine/x", &[], ""), "sigv4_resource");
+    assert_eq!(
+        judge(pins(), "PUT", host, "/mine/x", &[], ""),
+        "sigv4_resource"
+    );
     let point = "p-111122223333.s3-accesspoint.us-east-1.amazonaws.com";
     assert_eq!(judge(pins(), "GET", point, "/x", &[], ""), "sigv4_resource");
     let control = "111122223333.s3-control.us-east-1.amazonaws.com";
@@ -418,7 +469,11 @@ fn a_pinned_account_is_told_to_s3() {
     assert_eq!(additions("PUT", "/bucket/key", &[]), owner);
     assert_eq!(additions("GET", "/", &[]), "");
     assert_eq!(
-        additions("PUT", "/bucket/key", &[("x-amz-expected-bucket-owner", OWN)]),
+        additions(
+            "PUT",
+            "/bucket/key",
+            &[("x-amz-expected-bucket-owner", OWN)]
+        ),
         ""
     );
     assert_eq!(
@@ -431,15 +486,20 @@ fn a_pinned_account_is_told_to_s3() {
     );
     // In a request that is no URL of its own, a parameter binds S3 to nothing.
     assert_eq!(
-        additions("GET", "/bucket/key?X-Amz-Expected-Bucket-Owner=111122223333", &[]),
+        additions(
+            "GET",
+            "/bucket/key?X-Amz-Expected-Bucket-Owner=111122223333",
+            &[]
+        ),
         owner
     );
     assert_eq!(
         additions("PUT", "/bucket/key", &[("x-amz-copy-source", "a-b/c")]),
         format!("{owner} x-amz-source-expected-bucket-owner=111122223333")
     );
-    let put =
-        |pins: &[&str], fields: &[(&str, &str)]| judge(accounts(pins), "PUT", S3, "/bucket/key", fields, "");
+    let put = |pins: &[&str], fields: &[(&str, &str)]| {
+        judge(accounts(pins), "PUT", S3, "/bucket/key", fields, "")
+    };
     assert_eq!(put(&[OWN], &[]), "ok");
     assert_eq!(
         put(&[OWN], &[("x-amz-expected-bucket-owner", "999999999999")]),
@@ -454,7 +514,8 @@ fn a_pinned_account_is_told_to_s3() {
         ),
         "ok"
     );
-    // The key with which it is encrypted may not be a stranger's; what is kept with the object may say anything.
+    // The key with which it is encrypted may not be a stranger's; what is kept with the object may
+    // say anything.
     let strange = "arn:aws:kms:us-east-1:999999999999:key/k";
     let key = "x-amz-server-side-encryption-aws-kms-key-id";
     assert_eq!(put(&[OWN], &[(key, strange)]), "sigv4_resource");
@@ -489,7 +550,8 @@ fn a_pinned_account_is_told_to_s3() {
     assert_eq!(refused, Err(OutOfScope::BucketOwner));
 }
 
-/// A service that is in no table has no action that a pin could name, and AWS's own hosts do not have it.
+/// A service that is in no table has no action that a pin could name, and AWS's own hosts do not
+/// have it.
 #[test]
 fn an_own_service_that_no_table_has_is_signed_for_unless_actions_are_pinned() {
     let own = Endpoint::own("store", "here", OwnStyle::Service);
@@ -515,7 +577,10 @@ fn an_own_service_that_no_table_has_is_signed_for_unless_actions_are_pinned() {
         );
     }
     let stranger = judged(accounts(&[OWN]), "GET", "/999999999999/x", &[]);
-    assert_eq!(stranger, Err(OutOfScope::account("999999999999", Where::Target)));
+    assert_eq!(
+        stranger,
+        Err(OutOfScope::account("999999999999", Where::Target))
+    );
     let pinned = |services: &[&str]| Pins {
         services: texts(services),
         own_services: texts(&["store"]),
@@ -579,7 +644,14 @@ fn a_strangers_resource_is_refused_wherever_it_is_named() {
     assert_eq!(quicksight("999999999999"), "sigv4_resource");
     let lambda = |target: &str, kind: &'static str, content: &str| {
         let host = "lambda.us-east-1.amazonaws.com";
-        judge(accounts(&[OWN]), "POST", host, target, &[json(kind)], content)
+        judge(
+            accounts(&[OWN]),
+            "POST",
+            host,
+            target,
+            &[json(kind)],
+            content,
+        )
     };
     let name = "/2015-03-31/functions/999999999999:function:f/invocations";
     assert_eq!(lambda(name, "application/json", "{}"), "sigv4_resource");
@@ -592,11 +664,24 @@ fn a_strangers_resource_is_refused_wherever_it_is_named() {
     ] {
         assert_eq!(lambda(map, kind, mapped), "sigv4_resource", "{kind}");
     }
-    assert_eq!(lambda(map, "application/json", r#"{"FunctionName":"f"}"#), "ok");
-    let control = [("x-amz-account-id", OWN), ("x-amz-account-id", "999999999999")];
+    assert_eq!(
+        lambda(map, "application/json", r#"{"FunctionName":"f"}"#),
+        "ok"
+    );
+    let control = [
+        ("x-amz-account-id", OWN),
+        ("x-amz-account-id", "999999999999"),
+    ];
     let host = "s3-control.us-east-1.amazonaws.com";
     assert_eq!(
-        judge(accounts(&[OWN]), "GET", host, "/v20180820/jobs/x", &control, ""),
+        judge(
+            accounts(&[OWN]),
+            "GET",
+            host,
+            "/v20180820/jobs/x",
+            &control,
+            ""
+        ),
         "sigv4_resource"
     );
 }
@@ -618,13 +703,21 @@ fn a_field_that_asks_for_more_needs_its_own_action() {
         ("x-amz-grant-full-control", "id=x", "s3:PutObjectAcl"),
         ("x-amz-grant-anything", "id=x", "s3:PutObjectAcl"),
         ("x-amz-tagging", "a=b", "s3:PutObjectTagging"),
-        ("x-amz-object-lock-mode", "COMPLIANCE", "s3:PutObjectRetention"),
+        (
+            "x-amz-object-lock-mode",
+            "COMPLIANCE",
+            "s3:PutObjectRetention",
+        ),
         (
             "x-amz-object-lock-retain-until-date",
             "2099-01-01T00:00:00Z",
             "s3:PutObjectRetention",
         ),
-        ("x-amz-object-lock-legal-hold", "ON", "s3:PutObjectLegalHold"),
+        (
+            "x-amz-object-lock-legal-hold",
+            "ON",
+            "s3:PutObjectLegalHold",
+        ),
         (
             "x-amz-website-redirect-location",
             "https://evil.example",
@@ -662,7 +755,10 @@ fn a_field_that_asks_for_more_needs_its_own_action() {
         }
     }
     let copy = [("x-amz-copy-source", "a-b/c")];
-    assert_eq!(put(&["s3:CopyObject"], "/bucket/key", &copy), "sigv4_action");
+    assert_eq!(
+        put(&["s3:CopyObject"], "/bucket/key", &copy),
+        "sigv4_action"
+    );
     assert_eq!(
         put(&["s3:CopyObject", "s3:GetObject"], "/bucket/key", &copy),
         "ok"
@@ -745,13 +841,20 @@ fn a_field_that_asks_for_more_needs_its_own_action() {
     }
 }
 
-/// M13: a store may have a field of its own that unpacks, copies or deletes beside the key that was judged.
+/// M13: a store may have a field of its own that unpacks, copies or deletes beside the key that was
+/// judged.
 #[test]
 fn beside_pins_only_known_fields_are_taken() {
     let own = Endpoint::own("s3", "us-east-1", OwnStyle::Path);
     let aws = Endpoint::of(&Host::parse(S3.as_bytes()).unwrap()).unwrap();
     let sent = |endpoint: &Endpoint, pins: Pins, target: &str, fields: &[(&str, &str)]| {
-        judge_at(endpoint, pins, &head("store.test", "PUT", target, fields), "").map_err(|why| why.reason())
+        judge_at(
+            endpoint,
+            pins,
+            &head("store.test", "PUT", target, fields),
+            "",
+        )
+        .map_err(|why| why.reason())
     };
     let pinned = || [buckets(&["shared/in/"]), actions(&["s3:PutObject"])];
     let key = "/shared/in/x.tar";
@@ -858,7 +961,9 @@ fn what_opens_a_bucket_to_a_stranger_is_refused() {
         )
     };
     let acl = |id: &str| {
-        format!("<AccessControlPolicy><Grant><Grantee><ID>{id}</ID></Grantee></Grant></AccessControlPolicy>")
+        format!(
+            "<AccessControlPolicy><Grant><Grantee><ID>{id}</ID></Grantee></Grant></AccessControlPolicy>"
+        )
     };
     let block = |value: &str| {
         format!(
@@ -868,7 +973,11 @@ fn what_opens_a_bucket_to_a_stranger_is_refused() {
     };
     let guarded = block("true");
     for (target, content, expected) in [
-        ("/bucket?policy", policy(&format!(r#"{{"AWS":"{OWN}"}}"#)), "ok"),
+        (
+            "/bucket?policy",
+            policy(&format!(r#"{{"AWS":"{OWN}"}}"#)),
+            "ok",
+        ),
         (
             "/bucket?policy",
             policy(&format!(r#"{{"AWS":"arn:aws:iam::{STRANGER}:root"}}"#)),
@@ -896,7 +1005,8 @@ fn what_opens_a_bucket_to_a_stranger_is_refused() {
         ("/bucket/key?acl", acl(id), "sigv4_resource"),
         (
             "/bucket?logging",
-            "<B><LoggingEnabled><TargetBucket>theirs</TargetBucket></LoggingEnabled></B>".to_owned(),
+            "<B><LoggingEnabled><TargetBucket>theirs</TargetBucket></LoggingEnabled></B>"
+                .to_owned(),
             "sigv4_resource",
         ),
         (
@@ -911,7 +1021,11 @@ fn what_opens_a_bucket_to_a_stranger_is_refused() {
         ),
         ("/bucket?tagging", "{}".to_owned(), "sigv4_resource"),
         ("/bucket?publicAccessBlock", guarded.clone(), "ok"),
-        ("/bucket?publicAccessBlock", block("false"), "sigv4_resource"),
+        (
+            "/bucket?publicAccessBlock",
+            block("false"),
+            "sigv4_resource",
+        ),
         (
             "/bucket?publicAccessBlock",
             guarded.replace("<IgnorePublicAcls>true</IgnorePublicAcls>", ""),
@@ -922,7 +1036,11 @@ fn what_opens_a_bucket_to_a_stranger_is_refused() {
             format!(r#"{{"Principal":"*","x":"{STRANGER}"}}"#),
             "ok",
         ),
-        ("/bucket/key?partNumber=1&uploadId=x", STRANGER.to_owned(), "ok"),
+        (
+            "/bucket/key?partNumber=1&uploadId=x",
+            STRANGER.to_owned(),
+            "ok",
+        ),
     ] {
         assert_eq!(
             sent(&[OWN], target, &[], &content),
@@ -941,14 +1059,21 @@ fn what_opens_a_bucket_to_a_stranger_is_refused() {
     );
     assert_eq!(sent(&[id, OWN], "/bucket/key", &[], ""), "ok");
     let coded = [("content-encoding", "gzip")];
-    assert_eq!(sent(&[OWN], "/bucket?tagging", &coded, "<a/>"), "sigv4_resource");
+    assert_eq!(
+        sent(&[OWN], "/bucket?tagging", &coded, "<a/>"),
+        "sigv4_resource"
+    );
     for (field, value, expected) in [
         ("x-amz-acl", "private", "ok"),
         ("x-amz-acl", "bucket-owner-full-control", "ok"),
         ("x-amz-acl", "public-read", "sigv4_resource"),
         ("x-amz-acl", "public-read-write", "sigv4_resource"),
         ("x-amz-acl", "authenticated-read", "sigv4_resource"),
-        ("x-amz-grant-read", &format!("id=\"{id}\""), "sigv4_resource"),
+        (
+            "x-amz-grant-read",
+            &format!("id=\"{id}\""),
+            "sigv4_resource",
+        ),
         (
             "x-amz-grant-read",
             "emailAddress=\"a@b.example\"",
@@ -959,14 +1084,19 @@ fn what_opens_a_bucket_to_a_stranger_is_refused() {
             "uri=\"http://acs.amazonaws.com/groups/global/AllUsers\"",
             "sigv4_resource",
         ),
-        ("x-amz-tagging", &format!("owner={STRANGER}"), "sigv4_resource"),
+        (
+            "x-amz-tagging",
+            &format!("owner={STRANGER}"),
+            "sigv4_resource",
+        ),
     ] {
         assert_eq!(
             sent(&[OWN], "/bucket/key", &[(field, value)], ""),
             expected,
             "{field}: {value}"
         );
-        let escaped = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
+        let escaped =
+            percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
         let target = format!("/bucket/key?{field}={escaped}");
         assert_eq!(sent(&[OWN], &target, &[], ""), expected, "{target}");
     }
@@ -988,24 +1118,29 @@ fn what_opens_a_bucket_to_a_stranger_is_refused() {
     );
 }
 
-/// Row 18: where nothing says which buckets are meant, they are those of the account that the key is of.
+/// Row 18: where nothing says which buckets are meant, they are those of the account that the key
+/// is of.
 #[test]
 fn a_bucket_is_the_key_owners_where_none_is_named() {
-    let added =
-        |pins: Pins, host: &str, method: &str, target: &str, fields: &[(&str, &str)], key: Option<&str>| {
-            let head = head(host, method, target, fields);
-            let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
-            let Ok(Reading::Known(action)) = Action::read(&endpoint, &head) else {
-                panic!("the head says it");
-            };
-            let added = Scope::new(pins).unwrap().additions(&endpoint, &action, key);
-            added.map(|fields| {
-                let fields = fields
-                    .iter()
-                    .map(|(name, value)| format!("{name}={}", value.to_str().unwrap()));
-                fields.collect::<Vec<_>>().join(" ")
-            })
+    let added = |pins: Pins,
+                 host: &str,
+                 method: &str,
+                 target: &str,
+                 fields: &[(&str, &str)],
+                 key: Option<&str>| {
+        let head = head(host, method, target, fields);
+        let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
+        let Ok(Reading::Known(action)) = Action::read(&endpoint, &head) else {
+            panic!("the head says it");
         };
+        let added = Scope::new(pins).unwrap().additions(&endpoint, &action, key);
+        added.map(|fields| {
+            let fields = fields
+                .iter()
+                .map(|(name, value)| format!("{name}={}", value.to_str().unwrap()));
+            fields.collect::<Vec<_>>().join(" ")
+        })
+    };
     let (owner, source) = (
         "x-amz-expected-bucket-owner",
         "x-amz-source-expected-bucket-owner",
@@ -1027,7 +1162,17 @@ fn a_bucket_is_the_key_owners_where_none_is_named() {
         format!("{own} {source}={KEY}")
     );
     for fields in [[(owner, STRANGER)], [(source, STRANGER)]] {
-        assert!(added(Pins::default(), S3, "PUT", "/bucket/key", &fields, Some(KEY)).is_err());
+        assert!(
+            added(
+                Pins::default(),
+                S3,
+                "PUT",
+                "/bucket/key",
+                &fields,
+                Some(KEY)
+            )
+            .is_err()
+        );
     }
     let point = format!("p-{STRANGER}.s3-accesspoint.us-east-1.amazonaws.com");
     assert!(added(Pins::default(), &point, "GET", "/key", &[], Some(KEY)).is_err());
@@ -1039,7 +1184,15 @@ fn a_bucket_is_the_key_owners_where_none_is_named() {
     // Who names buckets, or any account, means it; and a key that does not tell is not guessed at.
     for pins in [buckets(&["bucket"]), accounts(&["*"])] {
         assert_eq!(
-            added(pins, S3, "PUT", "/bucket/key", &[(owner, STRANGER)], Some(KEY)).unwrap(),
+            added(
+                pins,
+                S3,
+                "PUT",
+                "/bucket/key",
+                &[(owner, STRANGER)],
+                Some(KEY)
+            )
+            .unwrap(),
             ""
         );
     }
@@ -1050,7 +1203,9 @@ fn a_bucket_is_the_key_owners_where_none_is_named() {
     let pinned = added(accounts(&[OWN]), S3, "PUT", "/bucket/key", &[], Some(KEY)).unwrap();
     assert_eq!(pinned, format!("{owner}={OWN}"));
     let store = Endpoint::own("s3", "auto", OwnStyle::Path);
-    let Ok(Reading::Known(action)) = Action::read(&store, &head("r2.test", "PUT", "/bucket/key", &[])) else {
+    let Ok(Reading::Known(action)) =
+        Action::read(&store, &head("r2.test", "PUT", "/bucket/key", &[]))
+    else {
         panic!("the head says it");
     };
     assert_eq!(
@@ -1060,8 +1215,8 @@ fn a_bucket_is_the_key_owners_where_none_is_named() {
     assert!(Scope::new(accounts(&["*", OWN])).is_err());
 }
 
-/// What was tried beside the known ways: each names a stranger, everybody or a bucket that is not pinned, unless `change` has it
-/// name what is.
+/// What was tried beside the known ways: each names a stranger, everybody or a bucket that is not
+/// pinned, unless `change` has it name what is.
 fn tried(change: &dyn Fn(&str) -> String) -> Vec<String> {
     let pins = || Pins {
         buckets: texts(&["mine"]),
@@ -1097,11 +1252,13 @@ fn tried(change: &dyn Fn(&str) -> String) -> Vec<String> {
         judge(pins(), method, S3, &change(target), &[], &change(content))
     };
     let open = r#"{\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":\"*\"}]}"#;
-    let theirs = r#"{\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"999999999999\"}}]}"#;
+    let theirs =
+        r#"{\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"999999999999\"}}]}"#;
     let escaped = "%7B%22Effect%22%3A%22Allow%22%2C%22Principal%22%3A%22%2A%22%7D";
     let with = |member: &str, policy: &str| format!(r#"{{"x":"y","{member}":"{policy}"}}"#);
-    let hosts =
-        |method: &str, host: &str, target: &str| judge(pins(), method, &change(host), target, &[], "");
+    let hosts = |method: &str, host: &str, target: &str| {
+        judge(pins(), method, &change(host), target, &[], "")
+    };
     vec![
         json("kms", "TrentService.CreateKey", &with("Policy", theirs)),
         json(
@@ -1200,7 +1357,11 @@ fn tried(change: &dyn Fn(&str) -> String) -> Vec<String> {
             "AmazonEC2ContainerRegistry_V20150921.SetRepositoryPolicy",
             &with("policyText", open),
         ),
-        json("glue", "AWSGlue.PutResourcePolicy", &with("PolicyInJson", theirs)),
+        json(
+            "glue",
+            "AWSGlue.PutResourcePolicy",
+            &with("PolicyInJson", theirs),
+        ),
         json(
             "athena",
             "AmazonAthena.StartQueryExecution",
@@ -1211,7 +1372,11 @@ fn tried(change: &dyn Fn(&str) -> String) -> Vec<String> {
             "CloudTrail_20131101.CreateTrail",
             r#"{"S3BucketName":"theirs"}"#,
         ),
-        json("sqs", "AmazonSQS.AddPermission", r#"{"AWSAccountIds":["*"]}"#),
+        json(
+            "sqs",
+            "AmazonSQS.AddPermission",
+            r#"{"AWSAccountIds":["*"]}"#,
+        ),
         json(
             "organizations",
             "AWSOrganizationsV20161128.InviteAccountToOrganization",
@@ -1220,7 +1385,9 @@ fn tried(change: &dyn Fn(&str) -> String) -> Vec<String> {
         form("sqs", "Action=AddPermission&AWSAccountId.1=999999999999"),
         form(
             "sqs",
-            &format!("Action=SetQueueAttributes&Attribute.1.Name=Policy&Attribute.1.Value={escaped}"),
+            &format!(
+                "Action=SetQueueAttributes&Attribute.1.Name=Policy&Attribute.1.Value={escaped}"
+            ),
         ),
         form("sns", "Action=AddPermission&AWSAccountId.member.1=*"),
         form(
@@ -1337,10 +1504,18 @@ fn tried(change: &dyn Fn(&str) -> String) -> Vec<String> {
         s3("POST", "/theirs?delete", ""),
         s3("POST", "/theirs/key?uploadId=x", ""),
         hosts("PUT", "theirs.s3.amazonaws.com", "/mine/key"),
-        hosts("PUT", "theirs.s3.dualstack.us-east-1.amazonaws.com", "/mine/key"),
+        hosts(
+            "PUT",
+            "theirs.s3.dualstack.us-east-1.amazonaws.com",
+            "/mine/key",
+        ),
         hosts("PUT", "theirs.s3-fips.us-east-1.amazonaws.com", "/mine/key"),
         hosts("PUT", "theirs.s3-accelerate.amazonaws.com", "/mine/key"),
-        hosts("GET", "alias.mrap.accesspoint.s3-global.amazonaws.com", "/key"),
+        hosts(
+            "GET",
+            "alias.mrap.accesspoint.s3-global.amazonaws.com",
+            "/key",
+        ),
         hosts(
             "GET",
             "p-111122223333.s3-object-lambda.us-east-1.amazonaws.com",
@@ -1369,13 +1544,17 @@ fn no_sibling_of_a_known_way_is_signed() {
     let signed = |(at, verdict): (usize, &String)| (verdict != "sigv4_resource").then_some(at);
     let signed: Vec<usize> = refused.iter().enumerate().filter_map(signed).collect();
     assert!(signed.is_empty(), "of those that were tried: {signed:?}");
-    // The same for what is pinned is signed, but for the last four: behind those no bucket is known.
+    // The same for what is pinned is signed, but for the last four: behind those no bucket is
+    // known.
     let known = |text: &str| {
         let pairs = [
             (STRANGER, OWN),
             ("9999-9999-9999", "1111-2222-3333"),
             ("theirs", "mine"),
-            ("accounts.google.com", "arn:aws:iam::111122223333:saml-provider/x"),
+            (
+                "accounts.google.com",
+                "arn:aws:iam::111122223333:saml-provider/x",
+            ),
             ("NotPrincipal", "Principal"),
             ("NONE", "AWS_IAM"),
             ("All\"", "111122223333\""),

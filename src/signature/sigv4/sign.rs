@@ -44,7 +44,8 @@ impl Signed {
         &self.signature
     }
 
-    /// What verifies aws-chunked content and signs it again, where the content is that; no chunk may be longer than `longest`.
+    /// What verifies aws-chunked content and signs it again, where the content is that; no chunk
+    /// may be longer than `longest`.
     ///
     /// # Errors
     /// [`Fault`] where the head announces no or a wrong length or trailer.
@@ -57,7 +58,8 @@ impl Signed {
         }
     }
 
-    /// What verifies signed messages and signs them again, where the content is that; none may be longer than `longest`.
+    /// What verifies signed messages and signs them again, where the content is that; none may be
+    /// longer than `longest`.
     #[must_use]
     pub fn events(self, longest: usize) -> Option<Events> {
         (self.payload == Payload::Events).then(|| Events::new(self.client, self.ours, longest))
@@ -66,11 +68,13 @@ impl Signed {
 
 /// Signs a verified request again, in the place where the client's signature stood.
 ///
-/// Signed are the client's fields as far as they are still there, the host and every `x-amz-` field; what the caller added
-/// to the head before is signed with them if it is named so. The head is changed only if this succeeds.
+/// Signed are the client's fields as far as they are still there, the host and every `x-amz-`
+/// field; what the caller added to the head before is signed with them if it is named so. The head
+/// is changed only if this succeeds.
 ///
 /// # Errors
-/// [`Fault::Key`] for parts that cannot be sent or derived from, [`Fault::TooLong`] for a target that grew too long.
+/// [`Fault::Key`] for parts that cannot be sent or derived from, [`Fault::TooLong`] for a target
+/// that grew too long.
 pub fn sign(
     head: &mut RequestHead,
     claim: &Claim,
@@ -97,7 +101,8 @@ pub fn sign(
     })
 }
 
-/// Removes what the client's signature left in the fields. `Date` goes too: a service would take it for the signing time.
+/// Removes what the client's signature left in the fields. `Date` goes too: a service would take it
+/// for the signing time.
 fn strip(head: &mut RequestHead, claim: &Claim) {
     for name in [&DATE, &TOKEN, &EXPRESS_TOKEN, &http::header::DATE] {
         head.fields.remove(name);
@@ -113,7 +118,8 @@ fn in_fields(
     with: &With<'_>,
     ours: &mut Chain,
 ) -> Result<String, Fault> {
-    head.fields.insert(&DATE, text_value(ours.stamp().as_str())?);
+    head.fields
+        .insert(&DATE, text_value(ours.stamp().as_str())?);
     if let Some(token) = with.session_token {
         let mut value = text_value(token)?;
         value.set_sensitive(true);
@@ -174,7 +180,10 @@ fn in_query(
         target.push('=');
         target.push_str(&encoded(token));
     }
-    head.target = head.target.with_query(&target).map_err(|_| Fault::TooLong)?;
+    head.target = head
+        .target
+        .with_query(&target)
+        .map_err(|_| Fault::TooLong)?;
     Ok(signature)
 }
 
@@ -203,8 +212,9 @@ fn sign_head(
     ours.sign(&to_sign).map(str::to_owned)
 }
 
-/// The client's names that are still there, the host, and every `x-amz-` field: ascending, each once (J02). A session token that the
-/// client left out stays out, as services want it to which it is added after signing (IoT).
+/// The client's names that are still there, the host, and every `x-amz-` field: ascending, each
+/// once (J02). A session token that the client left out stays out, as services want it to which it
+/// is added after signing (IoT).
 fn signed_fields(head: &RequestHead, claim: &Claim) -> Vec<HeaderName> {
     let there = |name: &&HeaderName| **name == HOST || head.fields.contains_key(*name);
     let apart = claim.leaves_token_out().then(|| token_name(claim));
@@ -212,7 +222,13 @@ fn signed_fields(head: &RequestHead, claim: &Claim) -> Vec<HeaderName> {
         .fields
         .keys()
         .filter(|name| name.as_str().starts_with("x-amz-") && Some(*name) != apart);
-    let mut names: Vec<HeaderName> = claim.signed.iter().filter(there).chain(ours).cloned().collect();
+    let mut names: Vec<HeaderName> = claim
+        .signed
+        .iter()
+        .filter(there)
+        .chain(ours)
+        .cloned()
+        .collect();
     names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
     names.dedup();
     names

@@ -1,6 +1,7 @@
 //! What AWS publishes of itself: partitions, endpoints and operations, as data.
 //!
-//! `policies/aws/generate.py` takes both files from botocore's service models; a test reads every line of them.
+//! `policies/aws/generate.py` takes both files from botocore's service models; a test reads every
+//! line of them.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
@@ -74,7 +75,9 @@ impl Api {
     /// The operation of exactly this name.
     pub fn operation(&self, name: &str) -> Option<&Operation> {
         let operations = self.operations();
-        let at = operations.binary_search_by(|known| known.name.cmp(name)).ok()?;
+        let at = operations
+            .binary_search_by(|known| known.name.cmp(name))
+            .ok()?;
         operations.get(at)
     }
 }
@@ -133,7 +136,8 @@ impl Tables {
         &TABLES
     }
 
-    /// What answers at `stem.region.suffix`; a stem with `-fips` at the end of a label is the one without.
+    /// What answers at `stem.region.suffix`; a stem with `-fips` at the end of a label is the one
+    /// without.
     pub fn regional(&self, stem: &str) -> &[Row] {
         if let Some(rows) = self.regional.get(stem) {
             return rows;
@@ -230,7 +234,10 @@ mod tests {
     #[test]
     fn every_line_of_the_data_is_read() {
         let endpoints = include_str!("../../../policies/aws/endpoints.txt");
-        let lines = endpoints.lines().filter(|line| !line.starts_with('#')).count();
+        let lines = endpoints
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .count();
         let tables = Tables::get();
         let rows = |map: &HashMap<&str, Vec<Row>>| map.values().map(Vec::len).sum::<usize>();
         assert_eq!(
@@ -247,12 +254,18 @@ mod tests {
             .filter(|line| !line.starts_with(['@', '#']))
             .count();
         assert_eq!(
-            tables.apis().map(|api| api.operations().len()).sum::<usize>(),
+            tables
+                .apis()
+                .map(|api| api.operations().len())
+                .sum::<usize>(),
             operations
         );
         for api in tables.apis() {
             // What is sought by halving must be sorted.
-            assert!(api.operations().is_sorted_by_key(|operation| operation.name));
+            assert!(
+                api.operations()
+                    .is_sorted_by_key(|operation| operation.name)
+            );
             let routed = api
                 .operations()
                 .iter()
@@ -272,7 +285,12 @@ mod tests {
     #[test]
     fn every_api_of_an_endpoint_is_known_and_signs_as_the_endpoint_says() {
         let tables = Tables::get();
-        for row in tables.regional.values().chain(tables.exact.values()).flatten() {
+        for row in tables
+            .regional
+            .values()
+            .chain(tables.exact.values())
+            .flatten()
+        {
             for id in row.apis.split(',') {
                 assert!(tables.api(id).is_some(), "{id}");
             }

@@ -7,7 +7,8 @@ use super::payload::{CONTENT_SHA256, UNSIGNED, hex};
 use super::{Chain, Claim, Fault, Location, Payload};
 use crate::message::{Origin, RequestHead};
 
-/// A claim that holds: signed with the given key, over this head and, where it covers content, over that hash.
+/// A claim that holds: signed with the given key, over this head and, where it covers content, over
+/// that hash.
 pub struct Verified {
     pub(super) chain: Chain,
     /// Whether the session token is in the query and outside the signature, as IoT wants it.
@@ -17,11 +18,13 @@ pub struct Verified {
 impl Claim {
     /// Proves that the head was signed with `secret`.
     ///
-    /// `content` is the hash of the content where it is known; it is required for [`Payload::Absent`], and must be what was
-    /// signed for [`Payload::Hash`]. The client's clock is in [`Claim::stamp`] and not judged here.
+    /// `content` is the hash of the content where it is known; it is required for
+    /// [`Payload::Absent`], and must be what was signed for [`Payload::Hash`]. The client's clock
+    /// is in [`Claim::stamp`] and not judged here.
     ///
     /// # Errors
-    /// [`Fault::Mismatch`], [`Fault::HashNeeded`], [`Fault::Content`], [`Fault::Absent`] and [`Fault::Key`].
+    /// [`Fault::Mismatch`], [`Fault::HashNeeded`], [`Fault::Content`], [`Fault::Absent`] and
+    /// [`Fault::Key`].
     pub fn verify(
         &self,
         head: &RequestHead,
@@ -30,7 +33,8 @@ impl Claim {
     ) -> Result<Verified, Fault> {
         let payload = self.payload_text(head, content)?;
         let mut chain = Chain::new(self, &self.access_key, secret, self.stamp)?;
-        // A token outside the signature is only in the query, and a port that need not be said may have been.
+        // A token outside the signature is only in the query, and a port that need not be said may
+        // have been.
         let in_query = matches!(self.location, Location::Query { .. });
         for host in hosts(&head.origin) {
             for token_apart in [false, true] {
@@ -60,7 +64,11 @@ impl Claim {
             let out: &[&str] = match (in_query, token_apart) {
                 (false, _) => return true,
                 (true, false) => &["X-Amz-Signature"],
-                (true, true) => &["X-Amz-Signature", "X-Amz-Security-Token", "X-Amz-S3session-Token"],
+                (true, true) => &[
+                    "X-Amz-Signature",
+                    "X-Amz-Security-Token",
+                    "X-Amz-S3session-Token",
+                ],
             };
             let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
             !out.contains(&&*name)

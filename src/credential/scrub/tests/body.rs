@@ -52,7 +52,8 @@ async fn no_pause_shows_a_part_of_an_echo() {
     for cut in [1, 4, 20, SECRET.len() - 1] {
         let (tell, told) = tokio::sync::mpsc::unbounded_channel();
         let mut body = ScrubBody::new(Pausing(told), &HeaderMap::new(), Scrubber::new(github()));
-        tell.send(SECRET[..cut].to_owned()).expect("the body is there");
+        tell.send(SECRET[..cut].to_owned())
+            .expect("the body is there");
         let silence = tokio::time::timeout(Duration::from_millis(100), body.frame()).await;
         assert!(silence.is_err(), "{cut}");
         tell.send(format!("{}\n", &SECRET[cut..]))
@@ -85,15 +86,18 @@ fn a_message_with_its_length_is_given_whole_at_its_end() {
     )]);
     let (tell, told) = tokio::sync::mpsc::unbounded_channel();
     let mut body = ScrubBody::new(Pausing(told), &fields, Scrubber::new(github()));
-    tell.send("\0\0\0\0\x06ab".to_owned()).expect("the body is there");
+    tell.send("\0\0\0\0\x06ab".to_owned())
+        .expect("the body is there");
     assert_eq!(given(&mut body), "\0\0\0\0\x06");
     tell.send("ghp_\0\0\0\0\x28ghp_".to_owned())
         .expect("the body is there");
     assert_eq!(given(&mut body), "abghp_\0\0\0\0(");
-    tell.send(SECRET[4..].to_owned()).expect("the body is there");
+    tell.send(SECRET[4..].to_owned())
+        .expect("the body is there");
     assert_eq!(given(&mut body), PHANTOM);
     // What is no message any more is held back as other text is.
-    tell.send(SECRET[..20].to_owned()).expect("the body is there");
+    tell.send(SECRET[..20].to_owned())
+        .expect("the body is there");
     assert_eq!(given(&mut body), "");
     tell.send(SECRET[20..].to_owned() + "\n")
         .expect("the body is there");
@@ -127,17 +131,27 @@ async fn a_body_of_known_length_keeps_it_and_ends_after_what_was_held() {
     assert_eq!(body.size_hint().exact(), Some(12));
     let frame = body.frame().await.expect("a frame").expect("no error");
     assert_eq!(frame.into_data().expect("data"), "abc ");
-    assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(8), false));
+    assert_eq!(
+        (body.size_hint().exact(), body.is_end_stream()),
+        (Some(8), false)
+    );
     let frame = body.frame().await.expect("a frame").expect("no error");
     assert_eq!(frame.into_data().expect("data"), "ghp_A1b2");
-    assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(0), true));
+    assert_eq!(
+        (body.size_hint().exact(), body.is_end_stream()),
+        (Some(0), true)
+    );
     assert!(body.frame().await.is_none());
 }
 
 #[tokio::test]
 async fn a_failing_body_fails_scrubbed_and_what_was_held_stays_back() {
     let frames = [data("abc ghp_A1b2C3d4"), Err("cut")];
-    let mut body = ScrubBody::new(Script(frames.into()), &HeaderMap::new(), Scrubber::new(github()));
+    let mut body = ScrubBody::new(
+        Script(frames.into()),
+        &HeaderMap::new(),
+        Scrubber::new(github()),
+    );
     assert_eq!(
         body.frame()
             .await

@@ -28,12 +28,18 @@ fn messages_are_scrubbed_across_fragments_with_control_frames_between() {
     let conversation = |token: &str| {
         [
             frame(0x81, b"hello"),
-            frame(0x81, format!("whole {token} {}", ".".repeat(200)).as_bytes()),
+            frame(
+                0x81,
+                format!("whole {token} {}", ".".repeat(200)).as_bytes(),
+            ),
             frame(0x01, format!("cut {}", &token[..10]).as_bytes()),
             frame(0x89, b"ping"),
             frame(0x00, b""),
             frame(0x00, &token.as_bytes()[10..11]),
-            frame(0x80, &[&token.as_bytes()[11..], &[b' '; 70_000][..]].concat()),
+            frame(
+                0x80,
+                &[&token.as_bytes()[11..], &[b' '; 70_000][..]].concat(),
+            ),
             frame(0x82, b""),
             frame(0x82, b"ends as it may begin: ghp_"),
             frame(0x88, &[&[0x03, 0xe8], token.as_bytes()].concat()),
@@ -42,7 +48,11 @@ fn messages_are_scrubbed_across_fragments_with_control_frames_between() {
     };
     let (sent, expected) = (conversation(SECRET), conversation(PHANTOM));
     for chunk in [1, 2, 3, 7, 61, 1000, sent.len()] {
-        assert_eq!(scrub_frames(&sent, chunk).as_ref(), Ok(&expected), "by {chunk}");
+        assert_eq!(
+            scrub_frames(&sent, chunk).as_ref(),
+            Ok(&expected),
+            "by {chunk}"
+        );
     }
 }
 
@@ -82,9 +92,19 @@ fn of_an_echo_over_two_messages_each_part_is_replaced() {
 #[test]
 fn frames_without_an_echo_pass_as_the_same_bytes() {
     let mut frames = ScrubFrames::new(github());
-    let chunk = Bytes::from([frame(0x81, b"one"), frame(0x89, b""), frame(0x82, &[7; 5000])].concat());
+    let chunk = Bytes::from(
+        [
+            frame(0x81, b"one"),
+            frame(0x89, b""),
+            frame(0x82, &[7; 5000]),
+        ]
+        .concat(),
+    );
     let passed = frames.push(chunk.clone()).expect("they are frames");
-    assert_eq!((passed.as_ptr(), passed.len()), (chunk.as_ptr(), chunk.len()));
+    assert_eq!(
+        (passed.as_ptr(), passed.len()),
+        (chunk.as_ptr(), chunk.len())
+    );
 }
 
 #[test]
@@ -101,7 +121,10 @@ fn what_is_not_a_frame_of_a_server_is_a_fault() {
         (&[0x80, 0x00], FrameFault::Sequence),
         (&[0x01, 0x00, 0x81, 0x00], FrameFault::Sequence),
         (&[0x81, 126, 0, 125], FrameFault::Length),
-        (&[0x81, 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff], FrameFault::Length),
+        (
+            &[0x81, 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff],
+            FrameFault::Length,
+        ),
         (&[0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0], FrameFault::Length),
     ];
     for (bytes, fault) in faults {

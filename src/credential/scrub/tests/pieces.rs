@@ -1,4 +1,5 @@
-//! Whatever an origin makes of a secret, and wherever it cuts it: no six letters in a row come through, and of digits no eleven.
+//! Whatever an origin makes of a secret, and wherever it cuts it: no six letters in a row come
+//! through, and of digits no eleven.
 
 use proptest::prelude::*;
 
@@ -25,7 +26,8 @@ fn secret() -> impl Strategy<Value = String> {
         "[a-zA-Z0-9]{12,30}([0-9]{5,13}|)[a-zA-Z0-9]{12,30}",
     )
         .prop_filter("reads as words, by chance", |(_, text)| {
-            Part::of(text.as_bytes(), phantom_of(text).as_bytes()).is_some_and(|part| part.least == SIX)
+            Part::of(text.as_bytes(), phantom_of(text).as_bytes())
+                .is_some_and(|part| part.least == SIX)
         })
         .prop_map(|(prefix, text)| prefix + &text)
 }
@@ -109,15 +111,18 @@ fn render(written: &[Written], secrets: &[String]) -> Vec<u8> {
     content
 }
 
-/// The first six letters in a row of a secret that can be seen, or eleven digits, in whatever spelling. The numbers before what
-/// is drawn are no secret.
+/// The first six letters in a row of a secret that can be seen, or eleven digits, in whatever
+/// spelling. The numbers before what is drawn are no secret.
 fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
     let separators: [&[u8]; 8] = [b"", b" ", b":", b"-", b", 0x", b",0x", b" 0x", b"\0"];
     let holds = |needle: &[u8]| out.windows(needle.len()).any(|text| text == needle);
     for (secret, phantom) in secrets.iter().zip(phantoms) {
         let drawn = secret.rfind(['_', '-', ':']).map_or(0, |at| at + 1);
         for at in drawn..=secret.len() - SIX {
-            let length = match secret.as_bytes()[at..at + SIX].iter().all(u8::is_ascii_digit) {
+            let length = match secret.as_bytes()[at..at + SIX]
+                .iter()
+                .all(u8::is_ascii_digit)
+            {
                 true => LEAST_DIGITS,
                 false => SIX,
             };
@@ -131,7 +136,9 @@ fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
             }
             let hex: Vec<String> = letters.iter().map(|byte| format!("{byte:02x}")).collect();
             let spelled = |before: &str, after: &str| -> String {
-                hex.iter().map(|pair| format!("{before}{pair}{after}")).collect()
+                hex.iter()
+                    .map(|pair| format!("{before}{pair}{after}"))
+                    .collect()
             };
             let mut needles: Vec<Vec<u8>> = vec![letters.to_vec()];
             needles.push(
@@ -240,7 +247,9 @@ fn through(
 }
 
 fn read<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> (Vec<u8>, bool) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let mut out = Vec::new();
         while let Some(frame) = body.frame().await {
@@ -273,7 +282,11 @@ fn messages(kind: &str, contents: &[Vec<u8>]) -> Vec<u8> {
 
 fn events(contents: &[Vec<u8>]) -> Vec<u8> {
     let lines = contents.iter().map(|content| {
-        let content: Vec<u8> = content.iter().copied().filter(|byte| *byte != b'\n').collect();
+        let content: Vec<u8> = content
+            .iter()
+            .copied()
+            .filter(|byte| *byte != b'\n')
+            .collect();
         [b"data: ", &content[..], b"\n\n"].concat()
     });
     lines.collect::<Vec<_>>().concat()
@@ -369,7 +382,8 @@ proptest! {
         for pieces in [vec![&content[..]], content.chunks(1).collect(), cut(&content, &cuts)] {
             let (out, whole) = through(&echoes, "text/plain", "identity", &pieces, false);
             prop_assert!(whole);
-            // The base64 character before a secret holds bits of its first byte, of which the class is known.
+            // The base64 character before a secret holds bits of its first byte, of which the class
+            // is known.
             let alike = out.iter().zip(&expected).filter(|(a, b)| a == b).count();
             prop_assert!(out.len() == expected.len() && alike + 2 * texts.len() >= out.len(), "{}", String::from_utf8_lossy(&out));
         }
@@ -399,7 +413,8 @@ fn an_echo_cut_anywhere_shows_less_than_six_letters_of_it() {
         for end in 0..=text.len() {
             for start in [0, end / 3, end.saturating_sub(40)] {
                 for (before, behind) in [("", ""), ("\"", "\""), ("Z", "9"), ("data: ", "\n\n")] {
-                    let content = [before.as_bytes(), &text[start..end], behind.as_bytes()].concat();
+                    let content =
+                        [before.as_bytes(), &text[start..end], behind.as_bytes()].concat();
                     let (out, _) = scrub(&echoes, [&content[..]]);
                     assert_eq!(
                         seen(&out, &secrets, &phantoms),

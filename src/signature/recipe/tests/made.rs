@@ -12,7 +12,9 @@ fn token(head: &RequestHead, field: &str) -> (Json, Json) {
         .trim_start_matches("Bearer ")
         .to_owned();
     let half = |text: &str| {
-        let decoded = filter::Filter::Unbase64Url.apply(text.as_bytes(), "").unwrap();
+        let decoded = filter::Filter::Unbase64Url
+            .apply(text.as_bytes(), "")
+            .unwrap();
         serde_json::from_slice(&decoded).unwrap()
     };
     let halves: Vec<&str> = text.split('.').collect();
@@ -47,7 +49,11 @@ fn a_token_has_the_members_that_the_services_own_library_gives_it() {
         assert_eq!(names(&our_protected), names(&protected), "{}", judged.judge);
         assert_eq!(names(&our_claims), names(&claims), "{}", judged.judge);
         for same in ["alg", "typ", "kid", "jwk"] {
-            assert_eq!(our_protected[same], protected[same], "{}: {same}", judged.judge);
+            assert_eq!(
+                our_protected[same], protected[same],
+                "{}: {same}",
+                judged.judge
+            );
         }
         for same in ["sub", "iss", "uri", "htm", "htu", "ath"] {
             assert_eq!(our_claims[same], claims[same], "{}: {same}", judged.judge);
@@ -61,7 +67,10 @@ fn a_token_has_the_members_that_the_services_own_library_gives_it() {
         );
         let time = our_claims["nbf"].as_i64().or(our_claims["iat"].as_i64());
         assert_eq!(time, Some(1_900_000_000));
-        assert_ne!(our_claims["jti"].as_str(), claims["jti"].as_str().or(Some("")));
+        assert_ne!(
+            our_claims["jti"].as_str(),
+            claims["jti"].as_str().or(Some(""))
+        );
     }
     assert_eq!(seen, 5);
 }
@@ -111,7 +120,9 @@ fn what_must_be_covered_is_covered_whatever_the_client_left_out() {
         .unwrap();
     let input = head.fields["signature-input"].to_str().unwrap();
     assert!(
-        input.starts_with("sig-b21=(\"@method\" \"@target-uri\" \"content-digest\");created=1900000000;"),
+        input.starts_with(
+            "sig-b21=(\"@method\" \"@target-uri\" \"content-digest\");created=1900000000;"
+        ),
         "{input}"
     );
     assert!(!input.contains("b3k2pp5k7z"), "the nonce is new: {input}");
@@ -142,8 +153,13 @@ fn a_request_with_the_key_alone_is_let_through_where_the_recipe_says_so() {
         .unwrap();
     okx.headers
         .retain(|name, _| !name.eq_ignore_ascii_case("ok-access-sign"));
-    let fault = okx.verified(&okx.head(), &okx.content(), &okx.parts()).err();
-    assert_eq!(fault, Some(Fault::Incomplete("header:ok-access-sign".to_owned())));
+    let fault = okx
+        .verified(&okx.head(), &okx.content(), &okx.parts())
+        .err();
+    assert_eq!(
+        fault,
+        Some(Fault::Incomplete("header:ok-access-sign".to_owned()))
+    );
 }
 
 #[test]
@@ -155,7 +171,8 @@ fn the_nonce_of_kraken_is_replaced_where_it_stands_in_json_too() {
     let recipe = form.recipe();
     let content = r#"{"nonce": 1616492376594, "price": 37500.10, "a": {"nonce": 1}}"#;
     // Signed by the published rule, which the other tests hold against the published number.
-    let message = [&algorithm::Hash::Sha256.of(format!("1616492376594{content}").as_bytes())[..]].concat();
+    let message =
+        [&algorithm::Hash::Sha256.of(format!("1616492376594{content}").as_bytes())[..]].concat();
     let text = [b"/0/private/AddOrder", &message[..]].concat();
     let key = filter::Filter::Unbase64
         .apply(form.parts["secret"].as_bytes(), "")
@@ -172,7 +189,9 @@ fn the_nonce_of_kraken_is_replaced_where_it_stands_in_json_too() {
     let mut head = json.head();
     head.fields
         .insert("content-length", HeaderValue::from(content.len()));
-    let verified = json.verified(&head, &json.content(), &json.parts()).unwrap();
+    let verified = json
+        .verified(&head, &json.content(), &json.parts())
+        .unwrap();
     let signed = recipe
         .sign(
             verified,
@@ -210,7 +229,9 @@ fn two_signatures_or_halves_of_one_are_refused() {
         "Content-Type".to_owned(),
         "application/x-www-form-urlencoded".to_owned(),
     );
-    let fault = both.verified(&both.head(), &both.content(), &both.parts()).err();
+    let fault = both
+        .verified(&both.head(), &both.content(), &both.parts())
+        .err();
     assert_eq!(fault, Some(Fault::Ambiguous("form:signature".to_owned())));
     // RFC 9421: a label of its own for each field is no signature.
     let mut labels = judged()
@@ -318,7 +339,13 @@ fn a_time_is_put_back_where_a_service_takes_none_ahead_of_its_own() {
 
 #[test]
 fn a_private_key_is_told_from_a_shared_one() {
-    let key_of = |name: &str| preset(name).unwrap().parts().iter().find_map(|part| part.key_of);
+    let key_of = |name: &str| {
+        preset(name)
+            .unwrap()
+            .parts()
+            .iter()
+            .find_map(|part| part.key_of)
+    };
     assert_eq!(key_of("coinbase-cdp-ed25519"), Some(Algorithm::Ed25519));
     assert_eq!(key_of("http-signature-ed25519"), Some(Algorithm::Ed25519));
     assert_eq!(key_of("kraken"), None);
@@ -336,9 +363,17 @@ fn token_with(judged: &Judged, field: &str, claim: &str, value: Json) -> Request
     };
     let text = format!("{}.{}", coded(&protected), coded(&claims));
     let key = judged.parts["secret"].as_bytes();
-    let signature = judged.recipe().algorithm.sign(key, text.as_bytes()).unwrap();
+    let signature = judged
+        .recipe()
+        .algorithm
+        .sign(key, text.as_bytes())
+        .unwrap();
     let signature = filter::Filter::Base64Url.apply(&signature, "").unwrap();
-    let scheme = if field == "authorization" { "Bearer " } else { "" };
+    let scheme = if field == "authorization" {
+        "Bearer "
+    } else {
+        ""
+    };
     let value = format!("{scheme}{text}.{}", String::from_utf8(signature).unwrap());
     head.fields.insert(
         HeaderName::from_bytes(field.as_bytes()).unwrap(),
@@ -361,15 +396,24 @@ fn a_token_for_another_request_is_refused_though_its_signature_is_right() {
             .unwrap();
         for claim in claims {
             let head = token_with(&judged, field, claim, "GET another.example/".into());
-            let fault = judged.verified(&head, &judged.content(), &judged.parts()).err();
-            assert_eq!(fault, Some(Fault::Forbidden((*claim).to_owned())), "{recipe}");
+            let fault = judged
+                .verified(&head, &judged.content(), &judged.parts())
+                .err();
+            assert_eq!(
+                fault,
+                Some(Fault::Forbidden((*claim).to_owned())),
+                "{recipe}"
+            );
         }
         let time = if recipe == "dpop-es256" { "iat" } else { "nbf" };
         let head = token_with(&judged, field, time, 1_000_000.into());
         let verified = judged
             .verified(&head, &judged.content(), &judged.parts())
             .unwrap();
-        assert_eq!(verified.time(), Some(UNIX_EPOCH + Duration::from_secs(1_000_000)));
+        assert_eq!(
+            verified.time(),
+            Some(UNIX_EPOCH + Duration::from_secs(1_000_000))
+        );
     }
     let cdp = judged()
         .into_iter()
@@ -377,7 +421,10 @@ fn a_token_for_another_request_is_refused_though_its_signature_is_right() {
         .unwrap();
     let head = token_with(&cdp, "authorization", "exp", 1_000_000.into());
     let verified = cdp.verified(&head, &cdp.content(), &cdp.parts()).unwrap();
-    assert_eq!(verified.ends(), Some(UNIX_EPOCH + Duration::from_secs(1_000_000)));
+    assert_eq!(
+        verified.ends(),
+        Some(UNIX_EPOCH + Duration::from_secs(1_000_000))
+    );
 }
 
 #[test]

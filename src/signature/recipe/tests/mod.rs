@@ -1,4 +1,5 @@
-//! Every preset against its judge: the service's own published example, or what its own library signed.
+//! Every preset against its judge: the service's own published example, or what its own library
+//! signed.
 
 mod made;
 mod refused;
@@ -59,7 +60,8 @@ impl Judged {
             method: Method::from_bytes(self.method.as_bytes()).unwrap(),
             origin: Origin {
                 scheme,
-                authority: Authority::parse(authority.as_bytes(), Some(scheme.default_port())).unwrap(),
+                authority: Authority::parse(authority.as_bytes(), Some(scheme.default_port()))
+                    .unwrap(),
             },
             target: RequestTarget::parse(target.as_bytes(), EncodedSlash::Keep).unwrap(),
             fields,
@@ -83,9 +85,16 @@ impl Judged {
         Bytes::from(self.content.repeat(self.repeat).into_bytes())
     }
 
-    fn verified(&self, head: &RequestHead, content: &Bytes, parts: &Parts<'_>) -> Result<Verified, Fault> {
+    fn verified(
+        &self,
+        head: &RequestHead,
+        content: &Bytes,
+        parts: &Parts<'_>,
+    ) -> Result<Verified, Fault> {
         let recipe = self.recipe();
-        let claim = recipe.claim(head)?.ok_or(Fault::Incomplete("claim".into()))?;
+        let claim = recipe
+            .claim(head)?
+            .ok_or(Fault::Incomplete("claim".into()))?;
         let content = (recipe.needs() == Needs::Whole).then_some(&**content);
         recipe.verify(claim, head, content, parts)
     }
@@ -204,13 +213,23 @@ fn what_the_judge_signed_verifies_with_the_same_key_and_with_no_other() {
             if parts == judged.parts {
                 continue;
             }
-            let parts = Parts::new(parts.iter().map(|(name, text)| (name.as_str(), text.as_bytes())));
+            let parts = Parts::new(
+                parts
+                    .iter()
+                    .map(|(name, text)| (name.as_str(), text.as_bytes())),
+            );
             let fault = judged.verified(&head, &judged.content(), &parts).err();
             let expected = match part.role {
                 Role::Secret => Fault::Mismatch,
                 Role::Id | Role::Sent => Fault::Foreign(part.name.clone()),
             };
-            assert_eq!(fault, Some(expected), "{}: another {}", judged.judge, part.name);
+            assert_eq!(
+                fault,
+                Some(expected),
+                "{}: another {}",
+                judged.judge,
+                part.name
+            );
         }
     }
 }
@@ -222,7 +241,10 @@ fn what_we_sign_verifies_and_holds_nothing_of_the_phantoms() {
         let (mut head, content) = (judged.head(), judged.content());
         let verified = judged.verified(&head, &content, &judged.parts()).unwrap();
         let real = real(&judged);
-        let secrets = Parts::new(real.iter().map(|(name, text)| (name.as_str(), text.as_bytes())));
+        let secrets = Parts::new(
+            real.iter()
+                .map(|(name, text)| (name.as_str(), text.as_bytes())),
+        );
         let signed = recipe
             .sign(
                 verified,
@@ -255,7 +277,11 @@ fn what_we_sign_verifies_and_holds_nothing_of_the_phantoms() {
                 "{}: {name} is still there",
                 judged.judge
             );
-            let part = recipe.parts().iter().find(|part| part.name == *name).unwrap();
+            let part = recipe
+                .parts()
+                .iter()
+                .find(|part| part.name == *name)
+                .unwrap();
             assert!(
                 part.role != Role::Secret || !sent.contains(&real[name]),
                 "{}: the secret is sent",

@@ -72,7 +72,11 @@ fn what_is_wrong_in_a_description_is_said() {
             "not optional",
         ),
         ("time = \"%s\"", "time = \"%H\"", "no form of time"),
-        ("time = \"%s\"", "time = \"%s\"\nkept = []", "a value is one of"),
+        (
+            "time = \"%s\"",
+            "time = \"%s\"\nkept = []",
+            "a value is one of",
+        ),
         ("time = \"%s\"", "expiry = \"%s\"", "go"),
         ("time = \"%s\"", "kept = []\nback_seconds = 1", "goes with"),
         (
@@ -106,7 +110,11 @@ fn what_is_wrong_in_a_description_is_said() {
             "two things",
         ),
         ("hmac-sha256", "hmac-md5", "no algorithm"),
-        ("key = \"{secret}\"", "key = \"{key}\"", "must come from a part"),
+        (
+            "key = \"{secret}\"",
+            "key = \"{key}\"",
+            "must come from a part",
+        ),
         (
             "value = \"{key}\"",
             "value = \"{key} {secret|sha256|hex}\"",
@@ -117,9 +125,17 @@ fn what_is_wrong_in_a_description_is_said() {
             "value = \"{key|hmac-sha256(secret)|hex}\"",
             "may not be sent",
         ),
-        ("value = \"{key}\"", "value = \"{key|upper}\"", "could be read"),
+        (
+            "value = \"{key}\"",
+            "value = \"{key|upper}\"",
+            "could be read",
+        ),
         ("value = \"{time}\"", "value = \"now\"", "could be read"),
-        ("value = \"{signature|hex}\"", "value = \"none\"", "no place"),
+        (
+            "value = \"{signature|hex}\"",
+            "value = \"none\"",
+            "no place",
+        ),
         (
             "value = \"{signature|hex}\"",
             "value = \"{signature|sha256}\"",
@@ -271,12 +287,18 @@ fn a_parameter_cannot_begin_another_line_of_what_is_signed() {
             ..judged.clone()
         };
         let head = judged.head();
-        judged.verified(&head, &judged.content(), &judged.parts()).err()
+        judged
+            .verified(&head, &judged.content(), &judged.parts())
+            .err()
     };
     assert!(judged.url.contains("sp=r"));
     assert_eq!(with(&judged.url), None);
     for line in ["%0a", "%0D"] {
         let fault = with(&judged.url.replacen("sp=r", &format!("sp=r{line}"), 1));
-        assert_eq!(fault, Some(Fault::Forbidden("query:sp".to_owned())), "{line}");
+        assert_eq!(
+            fault,
+            Some(Fault::Forbidden("query:sp".to_owned())),
+            "{line}"
+        );
     }
 }

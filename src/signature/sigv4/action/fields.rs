@@ -1,8 +1,9 @@
 //! Fields of S3, and parameters in their place, that ask for more than the operation says.
 //!
-//! S3 itself asks for further permissions for them ("Required permissions for Amazon S3 API operations"), and so do pins and
-//! policy. Where anything is pinned, no other field is taken than one that is known: a store may have one of its own that unpacks,
-//! copies or deletes beside the key that was judged.
+//! S3 itself asks for further permissions for them ("Required permissions for Amazon S3 API
+//! operations"), and so do pins and policy. Where anything is pinned, no other field is taken than
+//! one that is known: a store may have one of its own that unpacks, copies or deletes beside the
+//! key that was judged.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,8 @@ use http::Method;
 use super::s3::{CopySource, Level};
 use crate::message::RequestHead;
 
-/// What a request asks for beside its operation, by the names that the AWS CLI or IAM has; each once, in order.
+/// What a request asks for beside its operation, by the names that the AWS CLI or IAM has; each
+/// once, in order.
 pub(super) fn implied<'a>(
     head: &'a RequestHead,
     query: impl Iterator<Item = &'a Cow<'a, str>>,
@@ -60,7 +62,8 @@ fn of_field(name: &str, level: Level) -> Option<&'static str> {
 /// Whether a field is one of S3's, or at another's store one that says nothing to it.
 pub(in super::super) fn is_known(name: &str, own: bool) -> bool {
     if let Some(kept) = name.strip_prefix("x-amz-meta-") {
-        // Of AWS's Snowball, and MinIO's and RustFS's: an archive is unpacked under keys of its own.
+        // Of AWS's Snowball, and MinIO's and RustFS's: an archive is unpacked under keys of its
+        // own.
         return !kept.contains("snowball");
     }
     match name.starts_with("x-amz-") {
@@ -69,8 +72,8 @@ pub(in super::super) fn is_known(name: &str, own: bool) -> bool {
     }
 }
 
-/// Whether a parameter, in lower case, is one that a field of S3 has in presigned requests, one of the signature, or none of either
-/// kind.
+/// Whether a parameter, in lower case, is one that a field of S3 has in presigned requests, one of
+/// the signature, or none of either kind.
 pub(in super::super) fn is_known_parameter(name: &str, own: bool) -> bool {
     match name.starts_with("x-") {
         true if SIGNATURE.contains(&name) || name == "x-id" => true,

@@ -1,8 +1,9 @@
 //! Operations whose answer is a credential (threat J03): denied unless configuration names them.
 //!
-//! Chosen by hand from all operations of botocore's models whose output has a member for a key, a token, a password, a private key or
-//! a signed URL of the console's kind. What returns a customer's data, of whatever kind (`s3:GetObject`, `kms:Decrypt`), is not here:
-//! pins say who may read what.
+//! Chosen by hand from all operations of botocore's models whose output has a member for a key, a
+//! token, a password, a private key or a signed URL of the console's kind. What returns a
+//! customer's data, of whatever kind (`s3:GetObject`, `kms:Decrypt`), is not here: pins say who may
+//! read what.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -12,7 +13,8 @@ pub(super) fn returns_credentials(api: &str, operation: &str) -> bool {
     MINTING.contains(&(api, operation))
 }
 
-/// Whether the credentials of its answer stay in the gateway, and the client is given phantoms for them.
+/// Whether the credentials of its answer stay in the gateway, and the client is given phantoms for
+/// them.
 pub(super) fn is_virtualised(api: &str, operation: &str) -> bool {
     matches!(
         (api, operation),
@@ -29,8 +31,12 @@ pub(super) fn is_minting(api: &str) -> bool {
     MINTING.iter().any(|(known, _)| *known == api)
 }
 
-static MINTING: LazyLock<HashSet<(&'static str, &'static str)>> =
-    LazyLock::new(|| LISTED.iter().filter_map(|name| name.split_once(':')).collect());
+static MINTING: LazyLock<HashSet<(&'static str, &'static str)>> = LazyLock::new(|| {
+    LISTED
+        .iter()
+        .filter_map(|name| name.split_once(':'))
+        .collect()
+});
 
 const LISTED: [&str; 232] = [
     "acm:ExportCertificate",

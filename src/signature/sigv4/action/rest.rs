@@ -30,12 +30,17 @@ pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Action, 
             else {
                 continue;
             };
-            let Some(fit) = asked.fit(route) else { continue };
+            let Some(fit) = asked.fit(route) else {
+                continue;
+            };
             match best.as_ref().map(|(known, ..)| fit.cmp(known)) {
                 Some(Ordering::Less) => {}
-                // The first API is the one that is named as it signs; another with the same path is its twin.
+                // The first API is the one that is named as it signs; another with the same path is
+                // its twin.
                 Some(Ordering::Equal) => {
-                    twice |= best.as_ref().is_some_and(|(_, known, ..)| known.id == api.id)
+                    twice |= best
+                        .as_ref()
+                        .is_some_and(|(_, known, ..)| known.id == api.id)
                 }
                 _ => {
                     twice = false;
@@ -73,11 +78,16 @@ impl<'a> Asked<'a> {
         let mut ranks = Vec::new();
         fit(&route.path, &self.segments, &mut ranks)?;
         let has = |(name, value): &(&str, Option<&str>)| {
-            let fits =
-                |(n, v): &(Cow<'_, str>, Cow<'_, str>)| n == name && value.is_none_or(|value| v == value);
+            let fits = |(n, v): &(Cow<'_, str>, Cow<'_, str>)| {
+                n == name && value.is_none_or(|value| v == value)
+            };
             self.query.iter().any(fits)
         };
-        route.query.iter().all(has).then_some((ranks, route.query.len()))
+        route
+            .query
+            .iter()
+            .all(has)
+            .then_some((ranks, route.query.len()))
     }
 
     /// The segments that the route marks as an account, decoded.
@@ -93,14 +103,18 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Writes the rank of each segment of the route: a literal before a label before one that takes several.
+/// Writes the rank of each segment of the route: a literal before a label before one that takes
+/// several.
 fn fit(route: &[&str], path: &[&str], ranks: &mut Vec<u8>) -> Option<()> {
     let Some((label, labels)) = route.split_first() else {
         return path.is_empty().then_some(());
     };
     if *label == "{+}" {
         // What follows a greedy label is literal in every model, so it is matched from the right.
-        let taken = path.len().checked_sub(labels.len()).filter(|taken| *taken > 0)?;
+        let taken = path
+            .len()
+            .checked_sub(labels.len())
+            .filter(|taken| *taken > 0)?;
         ranks.push(0);
         return fit(labels, &path[taken..], ranks);
     }

@@ -1,6 +1,7 @@
 //! Operations by name: the query protocol, JSON 1.0 and 1.1, and rpc-v2-cbor.
 //!
-//! Sources: "AWS Query protocol", "AWS JSON 1.0 protocol" and "Smithy RPC v2 CBOR protocol" of the Smithy documentation.
+//! Sources: "AWS Query protocol", "AWS JSON 1.0 protocol" and "Smithy RPC v2 CBOR protocol" of the
+//! Smithy documentation.
 
 use std::borrow::Cow;
 
@@ -41,7 +42,8 @@ impl PendingForm {
         }
         let form = std::str::from_utf8(content).map_err(|_| ActionFault::Form)?;
         let pairs = form.split('&').filter(|pair| !pair.is_empty());
-        let in_form = Said::by(pairs.map(|pair| decoded(pair.split_once('=').unwrap_or((pair, "")))))?;
+        let in_form =
+            Said::by(pairs.map(|pair| decoded(pair.split_once('=').unwrap_or((pair, "")))))?;
         Ok(by_query(&self.apis, &self.in_query.with(in_form)?))
     }
 }
@@ -122,7 +124,11 @@ pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Reading,
                 return Err(ActionFault::Ambiguous);
             }
             let speaks = |api: &&&'static Api| api.target == service && api.speaks("rpc-v2-cbor");
-            Ok(Reading::Known(find(apis.iter().find(speaks), operation, &ids)))
+            Ok(Reading::Known(find(
+                apis.iter().find(speaks),
+                operation,
+                &ids,
+            )))
         }
         (None, None, _) => query(ids, head, said, kind),
         _ => Err(ActionFault::Ambiguous),
@@ -137,7 +143,9 @@ fn json(
     kind: Option<&str>,
 ) -> Result<Action, ActionFault> {
     // A form beside a target would be the query protocol's, and content of no type could be one.
-    let takes_forms = apis.iter().any(|api| api.speaks("query") || api.speaks("ec2"));
+    let takes_forms = apis
+        .iter()
+        .any(|api| api.speaks("query") || api.speaks("ec2"));
     let fits = kind.map_or(!takes_forms, |kind| {
         kind == "application/json"
             || kind.starts_with("application/x-amz-json-")
@@ -204,7 +212,8 @@ fn find(api: Option<&&'static Api>, operation: &str, ids: &[&'static str]) -> Ac
         .unwrap_or_else(|| Action::unknown(ids))
 }
 
-/// `/service/SHAPE/operation/NAME`, and `Smithy-Protocol: rpc-v2-cbor` beside it; neither without the other.
+/// `/service/SHAPE/operation/NAME`, and `Smithy-Protocol: rpc-v2-cbor` beside it; neither without
+/// the other.
 fn cbor_path(head: &RequestHead) -> Result<Option<(&str, &str)>, ActionFault> {
     let protocol = one(&head.fields, PROTOCOL)?;
     let mut segments = head.target.segments();
@@ -253,7 +262,12 @@ fn content_type(fields: &HeaderMap) -> Result<Option<&str>, ActionFault> {
         .skip(1)
         .filter_map(|parameter| parameter.trim().split_once('='))
         .filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
-    if charsets.any(|(_, charset)| !charset.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")) {
+    if charsets.any(|(_, charset)| {
+        !charset
+            .trim()
+            .trim_matches('"')
+            .eq_ignore_ascii_case("utf-8")
+    }) {
         return Err(ActionFault::Ambiguous);
     }
     Ok(Some(kind))
@@ -271,7 +285,8 @@ fn decoded((name, value): (&str, &str)) -> (String, String) {
     (decode(name), decode(value))
 }
 
-/// APIs that answer at one host, have operations of one name and are not the same: the version says which is meant.
+/// APIs that answer at one host, have operations of one name and are not the same: the version says
+/// which is meant.
 const VERSIONS: [(&str, &str); 2] = [("elb", "2012-06-01"), ("elbv2", "2015-12-01")];
 const TARGET: &str = "x-amz-target";
 const PROTOCOL: &str = "smithy-protocol";

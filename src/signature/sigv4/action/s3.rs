@@ -1,7 +1,7 @@
 //! Operations of S3, which are told apart by method, path, sub-resource and the source of a copy.
 //!
-//! Sources: "Actions" of the Amazon S3 API Reference, and botocore's model of it. A key is what the path says, decoded once: S3
-//! neither resolves dot segments nor joins slashes.
+//! Sources: "Actions" of the Amazon S3 API Reference, and botocore's model of it. A key is what the
+//! path says, decoded once: S3 neither resolves dot segments nor joins slashes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -83,7 +83,8 @@ pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, Ac
     let foreign = is_foreign(endpoint, level, head, first);
     let found = found.filter(|_| !foreign);
     let beside_minting = foreign || found.is_none() && may_mint(endpoint, head, &names, first);
-    call.takes_owner = found.is_some_and(|found| found.route.as_ref().is_some_and(|route| route.takes_owner));
+    call.takes_owner =
+        found.is_some_and(|found| found.route.as_ref().is_some_and(|route| route.takes_owner));
     let parameters = names.0.iter().map(|(name, _)| name);
     Ok(Action {
         operation: found.map(|found| found.name),
@@ -94,15 +95,22 @@ pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, Ac
     })
 }
 
-/// Whether a request is none of S3's: MinIO answers STS at the root, and its own administration below this name on every host.
+/// Whether a request is none of S3's: MinIO answers STS at the root, and its own administration
+/// below this name on every host.
 fn is_foreign(endpoint: &Endpoint, level: Level, head: &RequestHead, first: Option<&str>) -> bool {
-    level == Level::Service && head.method == Method::POST || endpoint.is_own() && first == Some("minio")
+    level == Level::Service && head.method == Method::POST
+        || endpoint.is_own() && first == Some("minio")
 }
 
-/// Whether an operation that is in no table may return credentials. S3 leaves parameters alone that it does not know: with one
-/// of them `session` still makes a session. At other stores, MinIO takes a form for STS at every path, and Ceph's gateway
-/// gives away the keys of its users below `admin`.
-fn may_mint(endpoint: &Endpoint, head: &RequestHead, names: &Names<'_>, first: Option<&str>) -> bool {
+/// Whether an operation that is in no table may return credentials. S3 leaves parameters alone that
+/// it does not know: with one of them `session` still makes a session. At other stores, MinIO takes
+/// a form for STS at every path, and Ceph's gateway gives away the keys of its users below `admin`.
+fn may_mint(
+    endpoint: &Endpoint,
+    head: &RequestHead,
+    names: &Names<'_>,
+    first: Option<&str>,
+) -> bool {
     let of_others = || head.method == Method::POST || first == Some("admin");
     names.has_folded("session") || endpoint.is_own() && of_others()
 }
@@ -126,7 +134,10 @@ impl Level {
 }
 
 /// Bucket and raw key.
-fn place<'a>(endpoint: &Endpoint, path: &'a str) -> Result<(Option<String>, Option<&'a str>), ActionFault> {
+fn place<'a>(
+    endpoint: &Endpoint,
+    path: &'a str,
+) -> Result<(Option<String>, Option<&'a str>), ActionFault> {
     let inner = path.strip_prefix('/').unwrap_or(path);
     let some = |text: &'a str| (!text.is_empty()).then_some(text);
     if !bucket_in_path(endpoint) {
@@ -160,7 +171,9 @@ impl<'a> Names<'a> {
 
     /// Whether there is a parameter of this name, in whatever case.
     fn has_folded(&self, name: &str) -> bool {
-        self.0.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
+        self.0
+            .iter()
+            .any(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 
     /// The value of a parameter that may stand once, in whatever case.
@@ -176,7 +189,8 @@ impl<'a> Names<'a> {
         Ok(first.map(|(_, value)| value.to_string()))
     }
 
-    /// The sub-resources that choose the operation, each at most once; whether there is a parameter that is not known.
+    /// The sub-resources that choose the operation, each at most once; whether there is a parameter
+    /// that is not known.
     fn selectors(&self) -> Result<(Vec<&str>, bool), ActionFault> {
         let mut found = Vec::new();
         let mut strange = false;
@@ -221,16 +235,24 @@ fn operation(
         (Level::Object, "POST", []) => return Ok(None),
         (Level::Object, "DELETE", ["uploadId"]) => "AbortMultipartUpload",
         (Level::Bucket, "GET", []) => "ListObjects",
-        (Level::Bucket, "GET", ["list-type"]) if names.one("list-type")?.as_deref() == Some("2") => {
+        (Level::Bucket, "GET", ["list-type"])
+            if names.one("list-type")?.as_deref() == Some("2") =>
+        {
             "ListObjectsV2"
         }
         (_, _, ["list-type"]) => return Ok(None),
-        (Level::Bucket, "GET", ["analytics"]) if !names.has("id") => "ListBucketAnalyticsConfigurations",
+        (Level::Bucket, "GET", ["analytics"]) if !names.has("id") => {
+            "ListBucketAnalyticsConfigurations"
+        }
         (Level::Bucket, "GET", ["intelligent-tiering"]) if !names.has("id") => {
             "ListBucketIntelligentTieringConfigurations"
         }
-        (Level::Bucket, "GET", ["inventory"]) if !names.has("id") => "ListBucketInventoryConfigurations",
-        (Level::Bucket, "GET", ["metrics"]) if !names.has("id") => "ListBucketMetricsConfigurations",
+        (Level::Bucket, "GET", ["inventory"]) if !names.has("id") => {
+            "ListBucketInventoryConfigurations"
+        }
+        (Level::Bucket, "GET", ["metrics"]) if !names.has("id") => {
+            "ListBucketMetricsConfigurations"
+        }
         (Level::Service, "GET", []) => "ListBuckets",
         (Level::Object, "POST", ["select", "select-type"]) => "SelectObjectContent",
         (_, _, []) => return Ok(by_table(level, method, None).filter(|_| !strange)),
@@ -242,7 +264,8 @@ fn operation(
     Ok(found.filter(|_| !strange))
 }
 
-/// Of two names for one request (`GetBucketLifecycle` and `…Configuration`), the newer and longer one.
+/// Of two names for one request (`GetBucketLifecycle` and `…Configuration`), the newer and longer
+/// one.
 fn by_table(level: Level, method: &Method, selector: Option<&str>) -> Option<&'static Operation> {
     let fits = |operation: &&Operation| {
         let Some(route) = &operation.route else {
@@ -261,7 +284,8 @@ fn table() -> Option<&'static Api> {
     Tables::get().api("s3")
 }
 
-/// The source of a copy: a field, or the parameter that S3 takes instead of it in presigned requests.
+/// The source of a copy: a field, or the parameter that S3 takes instead of it in presigned
+/// requests.
 fn source(head: &RequestHead) -> Result<Option<CopySource>, ActionFault> {
     let names = Names::read(head)?;
     let copied = said(head, &names, SOURCE)?;
@@ -307,8 +331,8 @@ fn said(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<Stri
     }
 }
 
-/// What a request says of an owner where S3 takes it: a field, or in a presigned request the parameter in its place. Elsewhere a
-/// parameter binds S3 to nothing.
+/// What a request says of an owner where S3 takes it: a field, or in a presigned request the
+/// parameter in its place. Elsewhere a parameter binds S3 to nothing.
 fn owner(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<String>, ActionFault> {
     let said = said(head, names, name)?;
     let is_taken = head.fields.contains_key(name) || names.has("X-Amz-Signature");
@@ -344,7 +368,8 @@ static SELECTORS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     named.chain(["uploadId", "partNumber"]).collect()
 });
 
-/// A name that chooses nothing: parameters of operations, and `x-`, which S3 leaves to clients and presigned requests.
+/// A name that chooses nothing: parameters of operations, and `x-`, which S3 leaves to clients and
+/// presigned requests.
 fn is_parameter(name: &str) -> bool {
     PARAMETERS.contains(&name)
         || name.starts_with("response-")

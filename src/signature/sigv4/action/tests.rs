@@ -28,7 +28,12 @@ fn head(host: &str, method: &str, target: &str, fields: &[(&str, &str)]) -> Requ
     }
 }
 
-fn read(host: &str, method: &str, target: &str, fields: &[(&str, &str)]) -> Result<Reading, ActionFault> {
+fn read(
+    host: &str,
+    method: &str,
+    target: &str,
+    fields: &[(&str, &str)],
+) -> Result<Reading, ActionFault> {
     let head = head(host, method, target, fields);
     let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
     Action::read(&endpoint, &head)
@@ -48,13 +53,19 @@ fn named(host: &str, method: &str, target: &str, fields: &[(&str, &str)], form: 
 
 const DYNAMO: &str = "dynamodb.us-east-1.amazonaws.com";
 const STS: &str = "sts.us-east-1.amazonaws.com";
-const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded; charset=utf-8");
+const FORM: (&str, &str) = (
+    "content-type",
+    "application/x-www-form-urlencoded; charset=utf-8",
+);
 const JSON: (&str, &str) = ("content-type", "application/x-amz-json-1.0");
 
 #[test]
 fn a_target_names_the_operation_of_json_protocols() {
     let get = ("x-amz-target", "DynamoDB_20120810.GetItem");
-    assert_eq!(named(DYNAMO, "POST", "/", &[get, JSON], ""), "dynamodb:GetItem");
+    assert_eq!(
+        named(DYNAMO, "POST", "/", &[get, JSON], ""),
+        "dynamodb:GetItem"
+    );
     for (target, fields) in [
         ("/", &[get, get, JSON][..]),
         ("/", &[get, FORM]),
@@ -194,7 +205,8 @@ fn a_form_or_query_names_the_operation_of_the_query_protocol() {
             expected
         );
     }
-    // STS speaks no JSON, so a target names nothing there; nor does a GET with content say all that it asks for.
+    // STS speaks no JSON, so a target names nothing there; nor does a GET with content say all that
+    // it asks for.
     let target = ("x-amz-target", "-.GetCallerIdentity");
     assert_eq!(named(STS, "POST", "/", &[target, JSON], ""), "sts:?");
     let get = named(STS, "GET", "/?Action=GetCallerIdentity", &[FORM], "");
@@ -213,7 +225,10 @@ fn a_form_or_query_names_the_operation_of_the_query_protocol() {
 fn a_service_of_several_protocols_is_read_in_each_but_not_in_two_at_once() {
     let sqs = "sqs.us-east-1.amazonaws.com";
     let send = ("x-amz-target", "AmazonSQS.SendMessage");
-    assert_eq!(named(sqs, "POST", "/", &[send, JSON], ""), "sqs:SendMessage");
+    assert_eq!(
+        named(sqs, "POST", "/", &[send, JSON], ""),
+        "sqs:SendMessage"
+    );
     assert_eq!(
         named(sqs, "POST", "/1/q", &[FORM], "Action=SendMessage"),
         "sqs:SendMessage"
@@ -269,9 +284,24 @@ fn method_and_path_name_the_operation_of_rest_protocols() {
             "/2015-03-31/functions/f/invocations",
             "lambda:Invoke",
         ),
-        ("lambda", "GET", "/2015-03-31/functions/f", "lambda:GetFunction"),
-        ("lambda", "GET", "/2015-03-31/functions", "lambda:ListFunctions"),
-        ("lambda", "GET", "/2015-03-31/functions/", "lambda:ListFunctions"),
+        (
+            "lambda",
+            "GET",
+            "/2015-03-31/functions/f",
+            "lambda:GetFunction",
+        ),
+        (
+            "lambda",
+            "GET",
+            "/2015-03-31/functions",
+            "lambda:ListFunctions",
+        ),
+        (
+            "lambda",
+            "GET",
+            "/2015-03-31/functions/",
+            "lambda:ListFunctions",
+        ),
         (
             "lambda",
             "GET",
@@ -294,7 +324,12 @@ fn method_and_path_name_the_operation_of_rest_protocols() {
             "bedrock-runtime:InvokeModelWithResponseStream",
         ),
         ("eks", "GET", "/clusters/c", "eks:DescribeCluster"),
-        ("email", "POST", "/v2/email/outbound-emails", "sesv2:SendEmail"),
+        (
+            "email",
+            "POST",
+            "/v2/email/outbound-emails",
+            "sesv2:SendEmail",
+        ),
         (
             "codeartifact",
             "POST",
@@ -348,13 +383,21 @@ fn s3_is_told_by_method_path_and_sub_resource() {
         ("GET", "/bucket?acl", "s3:GetBucketAcl"),
         ("GET", "/bucket?policy", "s3:GetBucketPolicy"),
         ("PUT", "/bucket?policy", "s3:PutBucketPolicy"),
-        ("GET", "/bucket?lifecycle", "s3:GetBucketLifecycleConfiguration"),
+        (
+            "GET",
+            "/bucket?lifecycle",
+            "s3:GetBucketLifecycleConfiguration",
+        ),
         (
             "PUT",
             "/bucket?notification",
             "s3:PutBucketNotificationConfiguration",
         ),
-        ("GET", "/bucket?inventory", "s3:ListBucketInventoryConfigurations"),
+        (
+            "GET",
+            "/bucket?inventory",
+            "s3:ListBucketInventoryConfigurations",
+        ),
         (
             "GET",
             "/bucket?inventory&id=1",
@@ -371,10 +414,22 @@ fn s3_is_told_by_method_path_and_sub_resource() {
         ("POST", "/bucket/key", "s3:?"),
         ("PUT", "/bucket/key", "s3:PutObject"),
         ("PUT", "/bucket//key", "s3:PutObject"),
-        ("PUT", "/bucket/key?partNumber=1&uploadId=u", "s3:UploadPart"),
+        (
+            "PUT",
+            "/bucket/key?partNumber=1&uploadId=u",
+            "s3:UploadPart",
+        ),
         ("POST", "/bucket/key?uploads", "s3:CreateMultipartUpload"),
-        ("POST", "/bucket/key?uploadId=u", "s3:CompleteMultipartUpload"),
-        ("DELETE", "/bucket/key?uploadId=u", "s3:AbortMultipartUpload"),
+        (
+            "POST",
+            "/bucket/key?uploadId=u",
+            "s3:CompleteMultipartUpload",
+        ),
+        (
+            "DELETE",
+            "/bucket/key?uploadId=u",
+            "s3:AbortMultipartUpload",
+        ),
         ("GET", "/bucket/key?uploadId=u", "s3:ListParts"),
         (
             "POST",
@@ -390,7 +445,11 @@ fn s3_is_told_by_method_path_and_sub_resource() {
         ("GET", "/b%2Fx/key", "!Bucket"),
         ("GET", "/arn:aws:s3:::x/key", "!Bucket"),
     ] {
-        assert_eq!(named(s3, method, target, &[], ""), expected, "{method} {target}");
+        assert_eq!(
+            named(s3, method, target, &[], ""),
+            expected,
+            "{method} {target}"
+        );
     }
     let host = "my.bucket.s3.us-east-1.amazonaws.com";
     assert_eq!(named(host, "GET", "/", &[], ""), "s3:ListObjects");
@@ -408,12 +467,17 @@ fn s3_is_told_by_method_path_and_sub_resource() {
 fn the_source_of_a_copy_is_read_wherever_it_stands() {
     let s3 = "s3.us-east-1.amazonaws.com";
     let copy = |target: &str, fields: &[(&str, &str)]| match read(s3, "PUT", target, fields) {
-        Ok(Reading::Known(action)) => format!("{} {:?}", action.name(), action.s3().unwrap().source),
+        Ok(Reading::Known(action)) => {
+            format!("{} {:?}", action.name(), action.s3().unwrap().source)
+        }
         other => format!("{other:?}"),
     };
     let source = ("x-amz-copy-source", "/other/a%20b?versionId=1");
     let object = r#"Some(Object { bucket: "other", key: "a b" })"#;
-    assert_eq!(copy("/bucket/key", &[source]), format!("s3:CopyObject {object}"));
+    assert_eq!(
+        copy("/bucket/key", &[source]),
+        format!("s3:CopyObject {object}")
+    );
     assert_eq!(
         copy("/bucket/key?X-Amz-Copy-Source=other%2Fa%2520b", &[]),
         format!("s3:CopyObject {object}")
@@ -436,7 +500,10 @@ fn the_source_of_a_copy_is_read_wherever_it_stands() {
     ] {
         assert_eq!(copy(target, fields), "Err(Ambiguous)", "{target}");
     }
-    assert_eq!(copy("/bucket/key", &[("x-amz-copy-source", "other")]), "Err(Key)");
+    assert_eq!(
+        copy("/bucket/key", &[("x-amz-copy-source", "other")]),
+        "Err(Key)"
+    );
 }
 
 #[test]
@@ -445,11 +512,20 @@ fn what_returns_credentials_is_known_and_an_unknown_neighbour_is_taken_for_it() 
         let host = format!("{host}.us-east-1.amazonaws.com");
         match read(&host, method, target, fields).unwrap() {
             Reading::Known(action) => action.returns_credentials(),
-            Reading::Form(pending) => pending.finish(form.as_bytes()).unwrap().returns_credentials(),
+            Reading::Form(pending) => pending
+                .finish(form.as_bytes())
+                .unwrap()
+                .returns_credentials(),
         }
     };
     assert!(returns("sts", "POST", "/", &[FORM], "Action=AssumeRole"));
-    assert!(!returns("sts", "POST", "/", &[FORM], "Action=GetCallerIdentity"));
+    assert!(!returns(
+        "sts",
+        "POST",
+        "/",
+        &[FORM],
+        "Action=GetCallerIdentity"
+    ));
     assert!(returns("sts", "POST", "/", &[FORM], "Action=Assumerole"));
     let json = |target: &'static str| [("x-amz-target", target), JSON];
     assert!(returns(
@@ -501,18 +577,21 @@ fn what_returns_credentials_is_known_and_an_unknown_neighbour_is_taken_for_it() 
 #[test]
 fn a_store_of_ones_own_does_not_lend_its_administration() {
     let own = Endpoint::own("s3", "us-east-1", super::super::endpoint::OwnStyle::Path);
-    let action =
-        |method: &str, target: &str| match Action::read(&own, &head("minio.test", method, target, &[])) {
-            Ok(Reading::Known(action)) => action,
-            other => panic!("{other:?}"),
-        };
+    let action = |method: &str, target: &str| match Action::read(
+        &own,
+        &head("minio.test", method, target, &[]),
+    ) {
+        Ok(Reading::Known(action)) => action,
+        other => panic!("{other:?}"),
+    };
     assert!(action("PUT", "/minio/admin/v3/add-service-account").returns_credentials());
     assert!(action("POST", "/?Action=AssumeRole").returns_credentials());
     assert!(!action("PUT", "/bucket/minio/admin").returns_credentials());
     assert!(action("PUT", "/bucket/minio/admin").is_known());
 }
 
-/// Each operation of each REST API, asked for by its own template, is that operation or its twin in an older API of one host.
+/// Each operation of each REST API, asked for by its own template, is that operation or its twin in
+/// an older API of one host.
 #[test]
 fn every_rest_template_reads_as_its_own_operation() {
     let mut wrong = Vec::new();
@@ -542,11 +621,17 @@ fn every_rest_template_reads_as_its_own_operation() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 proptest! {
-    /// Whatever a request to STS looks like, it is refused, or it is read as `AssumeRole` wherever exactly that is said.
+    /// Whatever a request to STS looks like, it is refused, or it is read as `AssumeRole` wherever
+    /// exactly that is said.
     #[test]
     fn no_spelling_hides_an_action(in_query in "(|Action=AssumeRole|action=AssumeRole|Action=GetCallerIdentity|%41ction=AssumeRole)", in_form in "(|Action=AssumeRole|ACTION=AssumeRole|Action=GetCallerIdentity|A%63tion=AssumeRole)", typed: bool) {
         let fields: &[_] = if typed { &[FORM] } else { &[] };

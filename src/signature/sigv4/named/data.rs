@@ -26,7 +26,8 @@ impl Data {
         }
     }
 
-    /// Whether what stands under a name is data; a form's name has the names above it in front, with dots between.
+    /// Whether what stands under a name is data; a form's name has the names above it in front,
+    /// with dots between.
     pub(super) fn holds(self, name: &str) -> bool {
         match self {
             Data::Nothing => false,
@@ -38,8 +39,8 @@ impl Data {
     }
 }
 
-/// Chosen by hand from all operations of botocore's models: those by which data goes in, and the members that hold it. Where nothing
-/// stands beside the name, all of the content does. Sorted.
+/// Chosen by hand from all operations of botocore's models: those by which data goes in, and the
+/// members that hold it. Where nothing stands beside the name, all of the content does. Sorted.
 const LISTED: &[(&str, &str)] = &[
     ("bedrock-agent-runtime:InvokeAgent", ""),
     ("bedrock-agent-runtime:Retrieve", ""),
@@ -58,11 +59,17 @@ const LISTED: &[(&str, &str)] = &[
     ("dynamodb:BatchExecuteStatement", "Parameters"),
     ("dynamodb:BatchGetItem", "Keys"),
     ("dynamodb:BatchWriteItem", "Item Key"),
-    ("dynamodb:DeleteItem", "Key Expected ExpressionAttributeValues"),
+    (
+        "dynamodb:DeleteItem",
+        "Key Expected ExpressionAttributeValues",
+    ),
     ("dynamodb:ExecuteStatement", "Parameters"),
     ("dynamodb:ExecuteTransaction", "Parameters"),
     ("dynamodb:GetItem", "Key"),
-    ("dynamodb:PutItem", "Item Expected ExpressionAttributeValues"),
+    (
+        "dynamodb:PutItem",
+        "Item Expected ExpressionAttributeValues",
+    ),
     (
         "dynamodb:Query",
         "KeyConditions QueryFilter ExclusiveStartKey ExpressionAttributeValues",
@@ -165,7 +172,9 @@ mod tests {
     #[test]
     fn data_is_what_stands_under_its_name() {
         let data = Data::Under("MessageBody MessageAttribute");
-        assert!(data.holds("MessageBody") && data.holds("SendMessageBatchRequestEntry.1.MessageBody"));
+        assert!(
+            data.holds("MessageBody") && data.holds("SendMessageBatchRequestEntry.1.MessageBody")
+        );
         assert!(data.holds("MessageAttribute.1.Value.StringValue"));
         assert!(!data.holds("QueueUrl") && !data.holds("messagebody") && !data.holds(""));
     }

@@ -6,7 +6,8 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::{Unreadable, Watch};
 
-/// Looks at every string and number with the name that it stands under; a name that stands twice hides nothing.
+/// Looks at every string and number with the name that it stands under; a name that stands twice
+/// hides nothing.
 ///
 /// # Errors
 /// [`Unreadable`] for what is no JSON.
@@ -58,7 +59,11 @@ impl Seed<'_, '_, '_> {
     fn text(self, text: &str) -> Says {
         if self.principal.is_none() {
             self.watch.value(self.name, text);
-            return if text == "Deny" { Says::Deny } else { Says::Nothing };
+            return if text == "Deny" {
+                Says::Deny
+            } else {
+                Says::Nothing
+            };
         }
         self.watch.inner(text);
         match self.principal {
@@ -116,7 +121,8 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
         }
     }
 
-    /// A statement that denies may speak of everybody; any other object that does, lets everybody in.
+    /// A statement that denies may speak of everybody; any other object that does, lets everybody
+    /// in.
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Says, A::Error> {
         let (mut everybody, mut effects, mut denials) = (false, 0, 0);
         while let Some(name) = members.next_key::<String>()? {
@@ -151,7 +157,8 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
     }
 }
 
-/// `Principal`, `NotPrincipal`, `principals`, `GranteePrincipal`, …; not the keys of conditions (`aws:PrincipalArn`).
+/// `Principal`, `NotPrincipal`, `principals`, `GranteePrincipal`, …; not the keys of conditions
+/// (`aws:PrincipalArn`).
 fn is_principal(name: &str) -> bool {
     name.to_ascii_lowercase().contains("principal") && !name.contains(':')
 }

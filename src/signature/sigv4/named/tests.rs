@@ -64,7 +64,12 @@ fn at_store(text: &str) -> String {
     } else {
         Form::Json
     };
-    shown(in_content(None, text.as_bytes(), (written, Data::Nothing), STORE))
+    shown(in_content(
+        None,
+        text.as_bytes(),
+        (written, Data::Nothing),
+        STORE,
+    ))
 }
 
 #[test]
@@ -197,7 +202,9 @@ fn what_opens_to_everybody_is_found() {
 fn grantees_of_stores_are_found() {
     let id = "79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be";
     for text in [
-        format!("<AccessControlPolicy><Grant><Grantee><ID>{id}</ID></Grantee></Grant></AccessControlPolicy>"),
+        format!(
+            "<AccessControlPolicy><Grant><Grantee><ID>{id}</ID></Grantee></Grant></AccessControlPolicy>"
+        ),
         format!(r#"{{"Effect":"Allow","Principal":{{"CanonicalUser":"{id}"}}}}"#),
         "<Grantee><EmailAddress>a@b.example</EmailAddress></Grantee>".to_owned(),
         "<Grantee xsi:type=\"AmazonCustomerByEmail\"></Grantee>".to_owned(),
@@ -221,7 +228,11 @@ fn buckets_that_get_something_are_found() {
     ] {
         assert_eq!(at_store(text), "bucket theirs", "{text}");
         assert_eq!(
-            at_store(&text.replace("theirs", "mine").replace("t&#104;eirs", "mine")),
+            at_store(
+                &text
+                    .replace("theirs", "mine")
+                    .replace("t&#104;eirs", "mine")
+            ),
             ""
         );
     }
@@ -289,10 +300,17 @@ fn content_is_looked_through_in_time_that_grows_as_it_does() {
         ),
         ""
     );
-    let long = format!(r#"{{"{}":[{}0]}}"#, "x".repeat(1 << 20), "0,".repeat(1 << 15));
+    let long = format!(
+        r#"{{"{}":[{}0]}}"#,
+        "x".repeat(1 << 20),
+        "0,".repeat(1 << 15)
+    );
     assert_eq!(json(&long), "");
     assert_ne!(
-        json(&format!(r#"{{"x":"{}"}}"#, "%25252525252525".repeat(1 << 15))),
+        json(&format!(
+            r#"{{"x":"{}"}}"#,
+            "%25252525252525".repeat(1 << 15)
+        )),
         ""
     );
     for word in ["a", "111122223333a", "111122223333z"] {
@@ -304,17 +322,30 @@ fn content_is_looked_through_in_time_that_grows_as_it_does() {
 #[test]
 fn escapes_that_never_end_are_looked_through_in_time_that_grows_as_they_do() {
     let begun = std::time::Instant::now();
-    for piece in ["&#", "&#x", "&#1", "&", "\\\\u", "%", "%2", "%25", "{", "\\\""] {
+    for piece in [
+        "&#", "&#x", "&#1", "&", "\\\\u", "%", "%2", "%25", "{", "\\\"",
+    ] {
         let length = if piece == "&#" { 4 << 20 } else { 1 << 20 };
-        let _either = json(&format!(r#"{{"x":"{}"}}"#, piece.repeat(length / piece.len())));
-        assert!(begun.elapsed().as_secs() < 60, "{piece} {:?}", begun.elapsed());
+        let _either = json(&format!(
+            r#"{{"x":"{}"}}"#,
+            piece.repeat(length / piece.len())
+        ));
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "{piece} {:?}",
+            begun.elapsed()
+        );
     }
     for piece in ["&#", "&amp;", "<a>", "<a b='&#49;'>", "</a"] {
         let _either = content(
             "text/xml",
             &format!("<a>{}", piece.repeat((1 << 20) / piece.len())),
         );
-        assert!(begun.elapsed().as_secs() < 60, "{piece} {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "{piece} {:?}",
+            begun.elapsed()
+        );
     }
 }
 
@@ -336,7 +367,10 @@ fn a_text_in_many_forms_is_looked_at_a_few_times_and_refused() {
         text = serde_json::to_string(&[text]).unwrap();
     }
     assert_eq!(
-        json(&format!(r#"{{"x":{}}}"#, serde_json::to_string(&text).unwrap())),
+        json(&format!(
+            r#"{{"x":{}}}"#,
+            serde_json::to_string(&text).unwrap()
+        )),
         "unreadable"
     );
     // What a template says in a form, escaped as its tools do, is none of it.
@@ -378,7 +412,8 @@ fn content_that_cannot_be_read_is_not_taken_for_harmless() {
     assert_eq!(json("{} {}"), "unreadable");
     assert_eq!(typed(None, b"x", true), "unreadable");
     assert_eq!(typed(None, b"", true), "");
-    // A service that takes JSON by whatever name must not be told of it in a name that reads otherwise here.
+    // A service that takes JSON by whatever name must not be told of it in a name that reads
+    // otherwise here.
     let text = r#"{"FunctionArn":"\u0061rn:aws:lambda:us-east-1:999999999999:function:f"}"#;
     let form = Some("application/x-www-form-urlencoded");
     assert_eq!(typed(form, text.as_bytes(), false), "unreadable");

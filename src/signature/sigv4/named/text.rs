@@ -2,8 +2,8 @@
 
 use percent_encoding::percent_decode_str;
 
-/// The account of an ARN, unless it names none: that of AWS itself, of a bucket, or any (`*`), which opens nothing where it
-/// stands in a resource and is a principal that AWS does not take.
+/// The account of an ARN, unless it names none: that of AWS itself, of a bucket, or any (`*`),
+/// which opens nothing where it stands in a resource and is a principal that AWS does not take.
 pub(in super::super) fn arn_account(text: &str) -> Option<&str> {
     let mut parts = text.strip_prefix("arn:")?.splitn(5, ':');
     // Partition, service and region stand before the account.
@@ -22,8 +22,9 @@ pub(super) fn arns(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Every number of twelve digits, as accounts have them. Digits inside of a UUID, a hash or an id in hexadecimal are none: no
-/// service reads an account there, and one in some dozen such would be refused.
+/// Every number of twelve digits, as accounts have them. Digits inside of a UUID, a hash or an id
+/// in hexadecimal are none: no service reads an account there, and one in some dozen such would be
+/// refused.
 pub(super) fn numbers(text: &str) -> impl Iterator<Item = &str> {
     runs(text, |byte| byte.is_ascii_digit())
         .filter(|(_, run)| run.len() == 12)
@@ -44,7 +45,8 @@ pub(super) fn holds_address(text: &str) -> bool {
     text.contains("emailaddress") || text.contains("amazoncustomerbyemail")
 }
 
-/// Whether it names a group that holds all, or all of AWS's customers ("Access control list (ACL) overview").
+/// Whether it names a group that holds all, or all of AWS's customers ("Access control list (ACL)
+/// overview").
 pub(super) fn is_group_of_all(text: &str) -> bool {
     text.to_ascii_lowercase()
         .contains("acs.amazonaws.com/groups/global")
@@ -55,18 +57,21 @@ pub(super) fn buckets(text: &str) -> impl Iterator<Item = &str> {
     let in_arns = text
         .match_indices(":s3:::")
         .map(|(at, mark)| &text[at + mark.len()..]);
-    let in_uris = ["s3://", "s3a://", "s3n://"].into_iter().flat_map(move |mark| {
-        text.match_indices(mark)
-            .map(move |(at, _)| &text[at + mark.len()..])
-    });
-    let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '*' | '?' | '$'));
+    let in_uris = ["s3://", "s3a://", "s3n://"]
+        .into_iter()
+        .flat_map(move |mark| {
+            text.match_indices(mark)
+                .map(move |(at, _)| &text[at + mark.len()..])
+        });
+    let part =
+        |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '*' | '?' | '$'));
     in_arns
         .chain(in_uris)
         .map(move |rest| rest.split(part).next().unwrap_or(rest))
 }
 
-/// Whether a value under this name lets everybody in: `UserGroup.1=all` of snapshots and images, `ValuesToAdd` of databases,
-/// `AWSAccountId.1=*` of queues and topics, `FunctionUrlAuthType`.
+/// Whether a value under this name lets everybody in: `UserGroup.1=all` of snapshots and images,
+/// `ValuesToAdd` of databases, `AWSAccountId.1=*` of queues and topics, `FunctionUrlAuthType`.
 pub(super) fn lets_everybody_in(name: &str, value: &str) -> bool {
     let value = value.trim().to_ascii_lowercase();
     let name = name.to_ascii_lowercase();
@@ -76,13 +81,17 @@ pub(super) fn lets_everybody_in(name: &str, value: &str) -> bool {
         "all" => group() || holds(&["valuestoadd", "account", "userid", "principal"]),
         "*" => holds(&["account", "principal"]) && !name.contains(':'),
         "none" => matches!(&*name, "authtype" | "functionurlauthtype"),
-        // Canned lists of S3; those that are not here let in the owner of the bucket, or a service of AWS.
-        "public-read" | "public-read-write" | "authenticated-read" | "aws-exec-read" => name.ends_with("acl"),
+        // Canned lists of S3; those that are not here let in the owner of the bucket, or a service
+        // of AWS.
+        "public-read" | "public-read-write" | "authenticated-read" | "aws-exec-read" => {
+            name.ends_with("acl")
+        }
         _ => false,
     }
 }
 
-/// The bucket that a value names under this name, to another service than S3: `S3BucketName` of trails and exports.
+/// The bucket that a value names under this name, to another service than S3: `S3BucketName` of
+/// trails and exports.
 pub(super) fn bucket_by_name<'v>(name: &str, value: &'v str) -> Option<&'v str> {
     let name = name.to_ascii_lowercase();
     let value = value.trim();
@@ -110,12 +119,16 @@ pub(super) fn speaks_of_principals(text: &str) -> bool {
     text.to_ascii_lowercase().contains("principal")
 }
 
-/// What stands behind percent escapes, JSON's escapes and XML's references; as far as it can be read.
+/// What stands behind percent escapes, JSON's escapes and XML's references; as far as it can be
+/// read.
 pub(super) fn unescaped(text: &str) -> String {
     let plain = percent_decode_str(text).decode_utf8_lossy();
     let plain = pieces(&plain, "\\u", |rest| {
         let digits = rest.get(..4)?;
-        Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, &rest[4..]))
+        Some((
+            char::from_u32(u32::from_str_radix(digits, 16).ok()?)?,
+            &rest[4..],
+        ))
     });
     pieces(&plain, "&#", |rest| {
         // No further than a number goes, so that no two are looked for in the same text.
@@ -167,10 +180,12 @@ fn runs(text: &str, kind: impl Fn(u8) -> bool) -> impl Iterator<Item = (usize, &
     })
 }
 
-/// Whether the digits from `at` on are a part of something longer in hexadecimal, or the end of a UUID.
+/// Whether the digits from `at` on are a part of something longer in hexadecimal, or the end of a
+/// UUID.
 fn is_inside_of_id(bytes: &[u8], at: usize) -> bool {
     let word = |byte: &u8| byte.is_ascii_alphanumeric();
-    // No further than an id is long: to look through a long word for each of its numbers would take the square of its length.
+    // No further than an id is long: to look through a long word for each of its numbers would take
+    // the square of its length.
     let before = bytes[..at]
         .iter()
         .rev()

@@ -5,8 +5,8 @@ use super::{Unreadable, Watch};
 /// Looks at the text of every element under the element's name, and at what stands in the tags.
 ///
 /// # Errors
-/// [`Unreadable`] for XML in which a text need not be what stands there: with entities of its own, CDATA, comments, other
-/// instructions than the declaration, or another encoding than UTF-8.
+/// [`Unreadable`] for XML in which a text need not be what stands there: with entities of its own,
+/// CDATA, comments, other instructions than the declaration, or another encoding than UTF-8.
 pub(super) fn search(content: &str, watch: &mut Watch<'_>) -> Result<(), Unreadable> {
     let content = without_declaration(content.trim_ascii_start())?;
     if !content.starts_with('<') || content.contains("<!") || content.contains("<?") {
@@ -32,7 +32,8 @@ pub(in super::super) fn all_true(content: &str, names: &[&str]) -> bool {
         let (open, close) = (format!("<{name}>"), format!("</{name}>"));
         let mut values = content.split(&open).skip(1);
         let value = values.next().and_then(|rest| rest.split(&close).next());
-        values.next().is_none() && value.is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
+        values.next().is_none()
+            && value.is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
     })
 }
 
@@ -43,8 +44,9 @@ fn without_declaration(content: &str) -> Result<&str, Unreadable> {
     };
     let (declaration, rest) = rest.split_once("?>").ok_or(Unreadable)?;
     let declared = declaration.to_ascii_lowercase();
-    let other =
-        declared.contains("encoding") && !declared.contains("utf-8") && !declared.contains("us-ascii");
+    let other = declared.contains("encoding")
+        && !declared.contains("utf-8")
+        && !declared.contains("us-ascii");
     if other {
         Err(Unreadable)
     } else {

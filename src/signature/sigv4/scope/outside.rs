@@ -52,7 +52,9 @@ pub enum OutOfScope {
         place: Where,
     },
     /// A canonical user id or an e-mail address, as those to whom something is opened have.
-    #[error("{0} opens something to a canonical user id or an e-mail address that `accounts` does not list")]
+    #[error(
+        "{0} opens something to a canonical user id or an e-mail address that `accounts` does not list"
+    )]
     Grantee(Where),
     /// It opens something to everybody, or to whoever signs in, and accounts are pinned.
     #[error("{0} opens something to everybody, and accounts are pinned")]
@@ -132,9 +134,9 @@ impl OutOfScope {
             | OutOfScope::Region
             | OutOfScope::EveryRegion
             | OutOfScope::Service => "sigv4_scope",
-            OutOfScope::Action(_) | OutOfScope::UnknownAction | OutOfScope::ReturnsCredentials(_) => {
-                "sigv4_action"
-            }
+            OutOfScope::Action(_)
+            | OutOfScope::UnknownAction
+            | OutOfScope::ReturnsCredentials(_) => "sigv4_action",
             OutOfScope::Bucket
             | OutOfScope::BucketHidden
             | OutOfScope::Account { .. }

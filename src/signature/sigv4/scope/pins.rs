@@ -11,12 +11,14 @@ pub struct Pins {
     pub partitions: Vec<String>,
     /// Regions; `*` allows the set of all regions, which only SigV4a can ask for.
     pub regions: Vec<String>,
-    /// Services by the name that they sign as (`bedrock`) or that the AWS CLI has for them (`bedrock-runtime`).
+    /// Services by the name that they sign as (`bedrock`) or that the AWS CLI has for them
+    /// (`bedrock-runtime`).
     pub services: Vec<String>,
-    /// Services that the operator's own endpoints name, which `services` may name though they are in no table.
+    /// Services that the operator's own endpoints name, which `services` may name though they are
+    /// in no table.
     pub own_services: Vec<String>,
-    /// Accounts of twelve digits and canonical user ids, whose resources alone may be named, and to whom alone they may be
-    /// opened; `*` alone is all of them.
+    /// Accounts of twelve digits and canonical user ids, whose resources alone may be named, and to
+    /// whom alone they may be opened; `*` alone is all of them.
     pub accounts: Vec<String>,
     /// Buckets, `name` or `name/prefix`.
     pub buckets: Vec<String>,
@@ -60,14 +62,18 @@ pub enum PinMistake {
 pub(super) fn mistakes(pins: &Pins) -> Vec<PinMistake> {
     let tables = Tables::get();
     let partition = |id: &str| tables.partitions.iter().any(|partition| partition.id == id);
-    // An operator's own endpoint has the region that they gave it, so only the spelling is looked at.
+    // An operator's own endpoint has the region that they gave it, so only the spelling is looked
+    // at.
     let region = |text: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         text == "*" || (!text.is_empty() && text.bytes().all(plain))
     };
     let service = |name: &str| {
         let own = pins.own_services.iter().any(|own| own == name);
-        own || tables.apis().any(|api| api.id == name || api.signing == name) || name.starts_with("s3")
+        own || tables
+            .apis()
+            .any(|api| api.id == name || api.signing == name)
+            || name.starts_with("s3")
     };
     let bucket = |text: &str| is_bucket(text.split('/').next().unwrap_or(text));
     let alone = pins.accounts.len() == 1;
@@ -75,10 +81,11 @@ pub(super) fn mistakes(pins: &Pins) -> Vec<PinMistake> {
     let action = |pin: &str| names().any(|name| matches(pin, &name));
     let credential = |name: &str| Action::is_credential_name(name);
     let mut found = Vec::new();
-    let mut check = |texts: &[String], fits: &dyn Fn(&str) -> bool, mistake: fn(String) -> PinMistake| {
-        let wrong = texts.iter().filter(|text| !fits(text));
-        found.extend(wrong.cloned().map(mistake));
-    };
+    let mut check =
+        |texts: &[String], fits: &dyn Fn(&str) -> bool, mistake: fn(String) -> PinMistake| {
+            let wrong = texts.iter().filter(|text| !fits(text));
+            found.extend(wrong.cloned().map(mistake));
+        };
     check(&pins.partitions, &partition, PinMistake::Partition);
     check(&pins.regions, &region, PinMistake::Region);
     check(&pins.services, &service, PinMistake::Service);
@@ -95,7 +102,10 @@ pub(super) fn mistakes(pins: &Pins) -> Vec<PinMistake> {
 
 /// As "Finding an AWS account canonical user ID" has them.
 fn is_canonical_id(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// A pattern whose `*` stands for any characters.

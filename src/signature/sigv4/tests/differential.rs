@@ -1,4 +1,5 @@
-//! AWS's own Rust signer as the client: whatever it signs must verify, and what we sign again must be what it would sign.
+//! AWS's own Rust signer as the client: whatever it signs must verify, and what we sign again must
+//! be what it would sign.
 
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{
@@ -74,8 +75,14 @@ impl Case {
     fn signed(&self) -> RequestHead {
         let now = Stamp::parse("20260101T100000Z").unwrap().time();
         let secret = std::str::from_utf8(S3_SECRET).unwrap();
-        let identity =
-            Credentials::new("AKIAIOSFODNN7EXAMPLE", secret, self.token.clone(), None, "test").into();
+        let identity = Credentials::new(
+            "AKIAIOSFODNN7EXAMPLE",
+            secret,
+            self.token.clone(),
+            None,
+            "test",
+        )
+        .into();
         let mut settings = SigningSettings::default();
         if self.service.starts_with("s3") {
             settings.percent_encoding_mode = PercentEncodingMode::Single;
@@ -106,7 +113,11 @@ impl Case {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         let mark = if query.is_empty() { "" } else { "?" };
-        let path = if self.path.is_empty() { "/" } else { &self.path };
+        let path = if self.path.is_empty() {
+            "/"
+        } else {
+            &self.path
+        };
         let target = format!("{path}{mark}{}", query.join("&"));
         let uri = format!("https://example.amazonaws.com{target}");
         let body = match self.presigned && self.service.starts_with("s3") {
@@ -119,11 +130,13 @@ impl Case {
         let mut head = head(self.method, "example.amazonaws.com", &target, &[]);
         for (name, value) in &self.fields {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-            head.fields.append(name, HeaderValue::from_str(value).unwrap());
+            head.fields
+                .append(name, HeaderValue::from_str(value).unwrap());
         }
         for (name, value) in instructions.headers() {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-            head.fields.insert(name, HeaderValue::from_str(value).unwrap());
+            head.fields
+                .insert(name, HeaderValue::from_str(value).unwrap());
         }
         let more: Vec<String> = instructions
             .params()

@@ -132,9 +132,15 @@ fn messages_are_signed_again_in_any_cut_and_over_midnight() {
 #[test]
 fn signed_with_the_same_key_and_time_it_comes_out_as_it_went_in() {
     let noon = "20260101T120000Z";
-    let (head, content) = composed(noon, &[(at(noon), b"one"), (at(noon), b"two"), (at(noon), b"")]);
+    let (head, content) = composed(
+        noon,
+        &[(at(noon), b"one"), (at(noon), b"two"), (at(noon), b"")],
+    );
     let (_, mut events) = opened(head, S3_SECRET, &same(noon));
-    assert_eq!(through(&mut events, &content, 10, at(noon)), (content, Ok(())));
+    assert_eq!(
+        through(&mut events, &content, 10, at(noon)),
+        (content, Ok(()))
+    );
 }
 
 #[test]
@@ -181,7 +187,8 @@ fn unsigned_and_over_long_messages_are_refused() {
     let noon = "20260101T120000Z";
     let (head, _) = composed(noon, &[]);
     let mut content = Vec::new();
-    let plain = Message::new(&b"one"[..]).add_header(Header::new("kind", EventValue::String("audio".into())));
+    let plain = Message::new(&b"one"[..])
+        .add_header(Header::new("kind", EventValue::String("audio".into())));
     write_message_to(&plain, &mut content).unwrap();
     let (_, mut events) = opened(head, S3_SECRET, &same(noon));
     assert!(matches!(

@@ -1,4 +1,5 @@
-//! What SigV4 is checked against: AWS's published numbers, its own Rust signer as a client, and the reject list.
+//! What SigV4 is checked against: AWS's published numbers, its own Rust signer as a client, and the
+//! reject list.
 
 mod differential;
 mod events;
@@ -39,7 +40,11 @@ fn head(method: &str, host: &str, target: &str, fields: &[(&str, &str)]) -> Requ
 }
 
 /// Reads the claim that must be there and proves it.
-fn proven(head: &RequestHead, secret: &[u8], content: Option<&[u8; 32]>) -> Result<(Claim, Verified), Fault> {
+fn proven(
+    head: &RequestHead,
+    secret: &[u8],
+    content: Option<&[u8; 32]>,
+) -> Result<(Claim, Verified), Fault> {
     let claim = Claim::read(head)?.expect("a claim");
     let verified = claim.verify(head, secret, content)?;
     Ok((claim, verified))
@@ -70,7 +75,9 @@ fn real(now: SystemTime) -> With<'static> {
 }
 
 fn field<'a>(head: &'a RequestHead, name: &str) -> &'a str {
-    head.fields.get(name).map_or("", |value| value.to_str().unwrap())
+    head.fields
+        .get(name)
+        .map_or("", |value| value.to_str().unwrap())
 }
 
 fn signature_of(head: &RequestHead) -> String {

@@ -15,7 +15,8 @@ fn authorization(signed: &str, signature: &str) -> String {
     )
 }
 
-/// "Authenticating Requests: Using the Authorization Header", examples: object GET and PUT, lifecycle, listing.
+/// "Authenticating Requests: Using the Authorization Header", examples: object GET and PUT,
+/// lifecycle, listing.
 #[test]
 fn the_s3_header_examples_verify_and_sign_again() {
     let examples = [
@@ -47,7 +48,12 @@ fn the_s3_header_examples_verify_and_sign_again() {
             "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
         ),
         (
-            head("GET", HOST, "/?lifecycle", &[("x-amz-content-sha256", EMPTY)]),
+            head(
+                "GET",
+                HOST,
+                "/?lifecycle",
+                &[("x-amz-content-sha256", EMPTY)],
+            ),
             "host;x-amz-content-sha256;x-amz-date",
             "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
         ),
@@ -228,7 +234,10 @@ fn a_session_of_s3_express_keeps_its_own_token_field() {
     let with = real(SystemTime::now());
     let (claim, _) = again(&mut head, S3_SECRET, None, &with).unwrap();
     assert_eq!(claim.session_token(), Some("phantom"));
-    assert_eq!(field(&head, "x-amz-s3session-token"), with.session_token.unwrap());
+    assert_eq!(
+        field(&head, "x-amz-s3session-token"),
+        with.session_token.unwrap()
+    );
     assert!(!head.fields.contains_key("x-amz-security-token"));
     proven(&head, with.secret, None).unwrap();
 }
@@ -285,9 +294,11 @@ fn a_token_that_was_outside_of_the_signature_stays_there() {
     );
     let day = Stamp::parse("20130524T000000Z").unwrap().time();
     let secret = std::str::from_utf8(S3_SECRET).unwrap();
-    let key = aws_sigv4::sign::v4::generate_signing_key(secret, day, "us-east-1", "iotdevicegateway");
+    let key =
+        aws_sigv4::sign::v4::generate_signing_key(secret, day, "us-east-1", "iotdevicegateway");
     let signature = aws_sigv4::sign::v4::calculate_signature(key, to_sign.as_bytes());
-    let target = format!("/mqtt?{query}&X-Amz-Signature={signature}&X-Amz-Security-Token=phan%2Ftom");
+    let target =
+        format!("/mqtt?{query}&X-Amz-Signature={signature}&X-Amz-Security-Token=phan%2Ftom");
     let mut head = head("GET", host, &target, &[]);
     let hash = unhex(EMPTY).unwrap();
     let with = With {
@@ -332,10 +343,14 @@ fn a_host_that_is_signed_as_authority_is_signed_again_as_host() {
     let mut right = asked("example.amazonaws.com", signed);
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_440_938_160);
     again(&mut right, SUITE_SECRET, None, &real(now)).unwrap();
-    let names = "SignedHeaders=content-type;host;x-amz-content-sha256;x-amz-date;x-amz-security-token,";
+    let names =
+        "SignedHeaders=content-type;host;x-amz-content-sha256;x-amz-date;x-amz-security-token,";
     assert!(field(&right, "authorization").contains(names));
     let other = asked("other.amazonaws.com", signed);
-    assert!(matches!(proven(&other, SUITE_SECRET, None), Err(Fault::Mismatch)));
+    assert!(matches!(
+        proven(&other, SUITE_SECRET, None),
+        Err(Fault::Mismatch)
+    ));
     let both = asked(
         "example.amazonaws.com",
         ":authority;content-type;host;x-amz-content-sha256;x-amz-date",

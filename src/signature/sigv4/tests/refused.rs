@@ -75,7 +75,10 @@ fn two_signatures_are_none() {
     assert_eq!(
         fault_of(
             &value,
-            &[("x-amz-security-token", "a"), ("x-amz-s3session-token", "b")]
+            &[
+                ("x-amz-security-token", "a"),
+                ("x-amz-s3session-token", "b")
+            ]
         ),
         Some(Fault::Twice("X-Amz-Security-Token"))
     );
@@ -88,7 +91,11 @@ fn two_signatures_are_none() {
         ("x-amz-date", DATE),
         ("x-amz-security-token", "a"),
     ] {
-        assert_eq!(read(&query, &[fields]).err(), Some(Fault::Both), "{fields:?}");
+        assert_eq!(
+            read(&query, &[fields]).err(),
+            Some(Fault::Both),
+            "{fields:?}"
+        );
     }
     assert_eq!(
         read(&format!("{query}&X-Amz-Signature={SIGNATURE}"), &[]).err(),
@@ -117,11 +124,17 @@ fn host_and_every_amz_field_must_be_signed() {
         Some(Fault::Unsigned(HeaderName::from_static("x-amz-target")))
     );
     assert_eq!(
-        fault_of(&authorization(SCOPE, "host;x-amz-date;x-amz-target"), &fields),
+        fault_of(
+            &authorization(SCOPE, "host;x-amz-date;x-amz-target"),
+            &fields
+        ),
         None
     );
     assert_eq!(
-        fault_of(&authorization(SCOPE, NAMES), &[("x-amz-security-token", "a")]),
+        fault_of(
+            &authorization(SCOPE, NAMES),
+            &[("x-amz-security-token", "a")]
+        ),
         None
     );
     for signed in [
@@ -187,14 +200,20 @@ fn a_scope_has_one_form() {
 #[test]
 fn the_scope_is_of_the_signing_day() {
     let yesterday = "AKIDEXAMPLE/20150829/us-east-1/iam/aws4_request";
-    assert_eq!(fault_of(&authorization(yesterday, NAMES), &[]), Some(Fault::Date));
+    assert_eq!(
+        fault_of(&authorization(yesterday, NAMES), &[]),
+        Some(Fault::Date)
+    );
     let value = authorization(SCOPE, NAMES);
     assert_eq!(
         fault_of(&value, &[("x-amz-date", "Sun, 30 Aug 2015 12:36:00 GMT")]),
         Some(Fault::Malformed("X-Amz-Date"))
     );
     let without = [("authorization", &*value)];
-    assert_eq!(read("/", &without).err(), Some(Fault::Missing("X-Amz-Date")));
+    assert_eq!(
+        read("/", &without).err(),
+        Some(Fault::Missing("X-Amz-Date"))
+    );
 }
 
 #[test]
@@ -263,7 +282,11 @@ fn the_announced_framing_is_the_signed_one() {
     for (kind, coding, fault) in [
         (hash, "gzip", None),
         (hash, "aws-chunked", Some(Fault::Payload)),
-        ("UNSIGNED-PAYLOAD", "gzip, AWS-Chunked", Some(Fault::Payload)),
+        (
+            "UNSIGNED-PAYLOAD",
+            "gzip, AWS-Chunked",
+            Some(Fault::Payload),
+        ),
         (
             "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
             "aws-chunked",
@@ -326,7 +349,11 @@ fn a_region_set_has_one_form() {
             "AWS4-ECDSA-P256-SHA256 Credential=AKIDEXAMPLE/20150830/s3/aws4_request, \
              SignedHeaders=host;x-amz-date;x-amz-region-set, Signature={SIGNATURE}"
         );
-        assert_eq!(fault_of(&value, &[("x-amz-region-set", set)]), fault, "{set}");
+        assert_eq!(
+            fault_of(&value, &[("x-amz-region-set", set)]),
+            fault,
+            "{set}"
+        );
     }
     let value = authorization(SCOPE, "host;x-amz-date;x-amz-region-set");
     assert_eq!(
@@ -359,7 +386,8 @@ fn nothing_shows_a_signature_a_token_or_a_key() {
         );
     }
     assert!(
-        head.fields["authorization"].is_sensitive() && head.fields["x-amz-security-token"].is_sensitive()
+        head.fields["authorization"].is_sensitive()
+            && head.fields["x-amz-security-token"].is_sensitive()
     );
 }
 

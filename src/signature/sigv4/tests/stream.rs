@@ -12,7 +12,11 @@ use super::*;
 const LONGEST: usize = 64 * 1024;
 
 /// Verifies and signs again with other keys; gives the new head and what re-signs its content.
-fn opened(mut head: RequestHead, secret: &[u8], with: &With<'_>) -> Result<(RequestHead, Rechain), Fault> {
+fn opened(
+    mut head: RequestHead,
+    secret: &[u8],
+    with: &With<'_>,
+) -> Result<(RequestHead, Rechain), Fault> {
     let (_, signed) = again(&mut head, secret, None, with)?;
     let rechain = signed.rechain(&head, LONGEST)?.expect("a stream");
     Ok((head, rechain))
@@ -47,7 +51,8 @@ fn same() -> With<'static> {
     }
 }
 
-/// Signed with the same key at the same time, the published example comes out as it went in: all four signatures are ours too.
+/// Signed with the same key at the same time, the published example comes out as it went in: all
+/// four signatures are ours too.
 #[test]
 fn the_chunked_examples_come_out_as_published() {
     for trailer in [false, true] {
@@ -73,7 +78,10 @@ fn signed_with_another_key_it_has_the_same_length_and_verifies() {
         assert_eq!(through(&mut judge, &out, &[]).1, Ok(()));
         // The client's own signatures do not hold any more.
         let (_, mut judge) = opened(head, with.secret, &same()).unwrap();
-        assert_eq!(through(&mut judge, &content, &[]).1, Err(Fault::PartMismatch));
+        assert_eq!(
+            through(&mut judge, &content, &[]).1,
+            Err(Fault::PartMismatch)
+        );
     }
 }
 
@@ -158,7 +166,10 @@ fn composed(kind: &str, announced: &str, chunks: &[&[u8]], trailer: &str) -> Com
     }
     canonical.push_str(&format!("\n{}\n{kind}", names.join(";")));
     let top = |kind: &str| format!("{name}{kind}\n20130524T000000Z\n{scope}");
-    let mut last = signature(ecdsa, &format!("{}\n{}", top(""), sha256(canonical.as_bytes())));
+    let mut last = signature(
+        ecdsa,
+        &format!("{}\n{}", top(""), sha256(canonical.as_bytes())),
+    );
     let value = format!(
         "{name} Credential=AKIAIOSFODNN7EXAMPLE/{scope}, SignedHeaders={}, Signature={last}",
         names.join(";")
@@ -200,9 +211,15 @@ fn composed(kind: &str, announced: &str, chunks: &[&[u8]], trailer: &str) -> Com
                 .collect();
             last = signature(
                 ecdsa,
-                &format!("{}\n{last}\n{}", top("-TRAILER"), sha256(canonical.as_bytes())),
+                &format!(
+                    "{}\n{last}\n{}",
+                    top("-TRAILER"),
+                    sha256(canonical.as_bytes())
+                ),
             );
-            content.extend_from_slice(format!("x-amz-trailer-signature:{}\r\n", padded(&last)).as_bytes());
+            content.extend_from_slice(
+                format!("x-amz-trailer-signature:{}\r\n", padded(&last)).as_bytes(),
+            );
         }
     }
     content.extend_from_slice(b"\r\n");
@@ -233,7 +250,11 @@ const CRC: &str = "x-amz-checksum-crc32c";
 #[test]
 fn each_kind_verifies_and_keeps_its_length_and_data() {
     for kind in KINDS {
-        for chunks in [&[][..], &[&b"a"[..]], &[&[7; 9000][..], b"\r\n0\r\n\r\n", b"end"]] {
+        for chunks in [
+            &[][..],
+            &[&b"a"[..]],
+            &[&[7; 9000][..], b"\r\n0\r\n\r\n", b"end"],
+        ] {
             let Composed { head, content } =
                 composed(kind, CRC, chunks, "x-amz-checksum-crc32c:sOO8/Q==\r\n");
             let with = real(SystemTime::now());
@@ -253,7 +274,8 @@ fn each_kind_verifies_and_keeps_its_length_and_data() {
 #[test]
 fn the_trailer_of_minio_go_is_taken_as_it_is() {
     let kind = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
-    let Composed { head, content } = composed(kind, CRC, &[b"abc"], "x-amz-checksum-crc32c:sOO8/Q==\n\r\n");
+    let Composed { head, content } =
+        composed(kind, CRC, &[b"abc"], "x-amz-checksum-crc32c:sOO8/Q==\n\r\n");
     let (_, mut rechain) = opened(head, S3_SECRET, &same()).unwrap();
     let (out, end) = through(&mut rechain, &content, &[]);
     assert_eq!(end, Ok(()));
@@ -266,7 +288,10 @@ fn a_trailer_holds_what_is_announced_and_no_more() {
         for (announced, trailer) in [
             ("", "x-amz-checksum-crc32c:a\r\n"),
             (CRC, "x-amz-checksum-crc32:a\r\n"),
-            (CRC, "x-amz-checksum-crc32c:a\r\nx-amz-checksum-crc32c:b\r\n"),
+            (
+                CRC,
+                "x-amz-checksum-crc32c:a\r\nx-amz-checksum-crc32c:b\r\n",
+            ),
             (CRC, "no field\r\n"),
             (CRC, ":a\r\n"),
             (CRC, " x-amz-checksum-crc32c:a\r\n"),

@@ -1,7 +1,7 @@
 //! AWS's signing test suite (awslabs `aws-c-auth`, `tests/aws-signing-test-suite`), v4 and v4a.
 //!
-//! The suite comes with the source of the crate `aws-sigv4`, so it is wherever this builds; `GATEWAY_SIGV4_VECTORS` names
-//! another copy.
+//! The suite comes with the source of the crate `aws-sigv4`, so it is wherever this builds;
+//! `GATEWAY_SIGV4_VECTORS` names another copy.
 
 use std::path::{Path, PathBuf};
 
@@ -85,8 +85,9 @@ fn signing_a_vector_again_with_the_same_key_and_time_gives_it_again() {
         }
     }
     // Paths that the strict reading of targets changes or refuses before a signature is looked at.
-    let odd =
-        |name: &String| name.contains("unnormalized") || name.contains("utf8") || name.contains("space");
+    let odd = |name: &String| {
+        name.contains("unnormalized") || name.contains("utf8") || name.contains("space")
+    };
     assert!(unlike.iter().all(odd), "{unlike:#?}");
     assert!(same >= 50, "{same}");
 }
@@ -101,10 +102,12 @@ fn each_form(vector: &Vector, algorithm: Algorithm) -> usize {
             double: vector.context["use_double_uri_encode"] != Value::Bool(false),
         };
         let (path, raw) = wire.target.split_once('?').unwrap_or((&wire.target, ""));
-        let keep = |name: &str| name != "X-Amz-Signature" && !(token_apart && name == "X-Amz-Security-Token");
+        let keep = |name: &str| {
+            name != "X-Amz-Signature" && !(token_apart && name == "X-Amz-Security-Token")
+        };
         let (fields, host) = wire.map();
-        let payload =
-            field_of(&wire.fields, "x-amz-content-sha256").unwrap_or_else(|| hex(&hash(&wire.content)));
+        let payload = field_of(&wire.fields, "x-amz-content-sha256")
+            .unwrap_or_else(|| hex(&hash(&wire.content)));
         let text = Request {
             method: &wire.method,
             path,
@@ -136,7 +139,12 @@ fn each_form(vector: &Vector, algorithm: Algorithm) -> usize {
         );
         let published = vector.text(&format!("{form}-signature.txt"));
         if algorithm == Algorithm::V4 {
-            assert_eq!(chain.sign(&to_sign).unwrap(), published, "{} {form}", vector.name);
+            assert_eq!(
+                chain.sign(&to_sign).unwrap(),
+                published,
+                "{} {form}",
+                vector.name
+            );
         }
         for right in [&published, &signature] {
             assert!(chain.verify(&to_sign, right), "{} {form}", vector.name);
@@ -181,7 +189,9 @@ impl Vector {
     }
 
     fn token(&self) -> &str {
-        self.context["credentials"]["token"].as_str().unwrap_or_default()
+        self.context["credentials"]["token"]
+            .as_str()
+            .unwrap_or_default()
     }
 
     /// Any claim with the vector's scope.
@@ -196,7 +206,10 @@ impl Vector {
              SignedHeaders=host;x-amz-date;x-amz-region-set, Signature={}",
             "0".repeat(64)
         );
-        let mut fields = vec![("authorization", &*value), ("x-amz-date", "20150830T123600Z")];
+        let mut fields = vec![
+            ("authorization", &*value),
+            ("x-amz-date", "20150830T123600Z"),
+        ];
         if algorithm == Algorithm::V4a {
             fields.push(("x-amz-region-set", "us-east-1"));
         }
@@ -248,7 +261,9 @@ impl Wire {
 }
 
 fn field_of(fields: &[(String, String)], name: &str) -> Option<String> {
-    let found = fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    let found = fields
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, value)| value.clone())
 }
 
@@ -264,8 +279,10 @@ fn vectors(kind: &str) -> Vec<Vector> {
     folders.sort();
     let read = |folder: PathBuf| Vector {
         name: folder.file_name().unwrap().to_str().unwrap().to_owned(),
-        context: serde_json::from_str(&std::fs::read_to_string(folder.join("context.json")).unwrap())
-            .unwrap(),
+        context: serde_json::from_str(
+            &std::fs::read_to_string(folder.join("context.json")).unwrap(),
+        )
+        .unwrap(),
         folder,
     };
     folders.into_iter().map(read).collect()
@@ -282,7 +299,8 @@ fn root(kind: &str) -> PathBuf {
     }
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let sources = std::fs::read_dir(home.unwrap().join("registry/src")).expect("the sources of the crates");
+    let sources =
+        std::fs::read_dir(home.unwrap().join("registry/src")).expect("the sources of the crates");
     let crates = sources.flat_map(|source| std::fs::read_dir(source.unwrap().path()).unwrap());
     let suite = crates
         .map(|folder| folder.unwrap().path())
@@ -296,7 +314,9 @@ fn root(kind: &str) -> PathBuf {
         })
         .map(|folder| folder.join("aws-signing-test-suite").join(kind))
         .find(|folder| folder.is_dir());
-    suite.expect("the suite stands in the source of `aws-sigv4`; name another with GATEWAY_SIGV4_VECTORS")
+    suite.expect(
+        "the suite stands in the source of `aws-sigv4`; name another with GATEWAY_SIGV4_VECTORS",
+    )
 }
 
 use super::super::Stamp;

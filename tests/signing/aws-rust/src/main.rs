@@ -1,4 +1,5 @@
-//! The AWS SDK for Rust: S3, DynamoDB, STS. A line for each operation: `ok NAME`, or `FAIL NAME: why`.
+//! The AWS SDK for Rust: S3, DynamoDB, STS. A line for each operation: `ok NAME`, or `FAIL NAME:
+//! why`.
 
 use std::env::var;
 use std::error::Error;
@@ -301,7 +302,8 @@ impl World {
         same(&found.item().and_then(|item| item.get("id")), &Some(&id))
     }
 
-    /// What the gateway refuses by itself, as this SDK tells it; straight at the origin it is no refusal.
+    /// What the gateway refuses by itself, as this SDK tells it; straight at the origin it is no
+    /// refusal.
     async fn refusal(&self) -> Tried {
         if var("SIGNING_DIRECT").is_ok() {
             return self.back("put", b"hello").await;

@@ -1,9 +1,11 @@
-//! An S3 server over TLS for tests of signing: [s3s](https://docs.rs/s3s) verifies the signatures, [`store`] keeps the objects.
+//! An S3 server over TLS for tests of signing: [s3s](https://docs.rs/s3s) verifies the signatures,
+//! [`store`] keeps the objects.
 //!
 //! `s3-origin SETTINGS.json`; prints `ready` when it listens and ends when its standard input does.
 //!
-//! What s3s 0.14 leaves to others stands in [`seal`]: that `host` and every `x-amz-*` field is signed, that the scope's region is
-//! ours, and that the session token is the one that belongs to the key. What it has not at all: SigV4a (refused as not implemented).
+//! What s3s 0.14 leaves to others stands in [`seal`]: that `host` and every `x-amz-*` field is
+//! signed, that the scope's region is ours, and that the session token is the one that belongs to
+//! the key. What it has not at all: SigV4a (refused as not implemented).
 
 mod store;
 

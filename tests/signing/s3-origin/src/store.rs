@@ -1,4 +1,5 @@
-//! Objects in files, their names in memory: any key is a key, also `a//b`, `../x` and what no file system takes.
+//! Objects in files, their names in memory: any key is a key, also `a//b`, `../x` and what no file
+//! system takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -87,7 +88,8 @@ pub(crate) struct Store {
     state: Mutex<State>,
 }
 
-/// What content must be besides signed: the digests that the request announced, in its head or in its trailer.
+/// What content must be besides signed: the digests that the request announced, in its head or in
+/// its trailer.
 #[derive(Default)]
 struct Announced {
     md5: Option<String>,
@@ -117,7 +119,8 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Content into a file; nothing of it stays when its signature, its length or a digest is wrong.
+    /// Content into a file; nothing of it stays when its signature, its length or a digest is
+    /// wrong.
     async fn receive(
         &self,
         body: Option<StreamingBlob>,
@@ -259,7 +262,8 @@ struct Page {
     next: Option<String>,
 }
 
-/// A page of a bucket in order: the keys below `prefix` and after `after`, those with the delimiter in what remains as one.
+/// A page of a bucket in order: the keys below `prefix` and after `after`, those with the delimiter
+/// in what remains as one.
 fn page(
     objects: &BTreeMap<String, Object>,
     prefix: &str,
