@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A map for the request path. Its hash is randomly keyed and costs a tenth of the standard
-/// library's, but resists collision attacks less. So what a client chooses may be looked up in such
-/// a map, and inserted only up to a small bound.
+/// A map on the path of a request: its hash is keyed at random and costs a tenth of the standard
+/// library's. It resists guessing less, so what a client makes up may be looked for in such a map,
+/// and put into it only up to a small bound.
 pub type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Names one session: one workload, one CA, one set of phantoms.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-/// Transforms or checks content as it streams.
+/// Changes or checks content as it streams.
 ///
 /// The output must end only where [`Recode::end`] has accepted it. A fault cuts the stream, so the
 /// origin never mistakes what was sent for the whole.

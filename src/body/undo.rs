@@ -165,7 +165,7 @@ struct Stage {
     codec: Codec,
     input: Bytes,
     place: Place,
-    /// The last call filled its output, so the codec may have more.
+    /// The last call filled its output, so the codec may hold more.
     full: bool,
     scratch: Box<[u8]>,
 }

@@ -3,7 +3,7 @@
 //! A second check on variables that pass by name. It finds what people commonly write into
 //! settings, and can miss things. The list of names ([`super::passed`]) is what keeps secrets out.
 
-/// Whether a value contains something that looks like a credential.
+/// Tells whether a value holds what looks like a credential.
 pub fn holds_credential(value: &[u8]) -> bool {
     let lower = value.to_ascii_lowercase();
     AT_START

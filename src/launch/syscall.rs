@@ -301,7 +301,7 @@ pub fn install_filter(filter: &mut [libc::sock_filter]) -> io::Result<()> {
     Ok(())
 }
 
-/// The kernel's Landlock version; 0 if there is none.
+/// Gives the kernel's Landlock version; 0 where there is none.
 pub fn landlock_version() -> i64 {
     // SAFETY: with this flag and no attributes the call only returns a number.
     unsafe {

@@ -73,7 +73,7 @@ impl Disagreement {
         }
     }
 
-    /// Whether the response is 421: a well-formed request on the wrong connection (RFC 9110
+    /// Whether the answer is 421: a well-formed request on the wrong connection (RFC 9110
     /// §15.5.20).
     pub fn is_misdirected(&self) -> bool {
         matches!(
@@ -90,7 +90,7 @@ impl Disagreement {
 /// because the gateway resolves the agreed name itself.
 ///
 /// # Errors
-/// By cause, see [`Disagreement`]; [`Disagreement::is_misdirected`] distinguishes 421 from 400.
+/// By cause, see [`Disagreement`]; [`Disagreement::is_misdirected`] tells 421 from 400.
 pub fn agree(
     leg: &Leg<'_>,
     version: Version,

@@ -140,7 +140,7 @@ fn is_plain_name(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
-/// Whether users give this name to metadata of an object.
+/// Whether it is a name that a user gives to metadata of an object.
 fn is_metadata(name: &str) -> bool {
     METADATA.iter().any(|family| name.starts_with(family))
 }

@@ -34,7 +34,7 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Why a text is not an origin pattern.
+/// Why a text is no origin pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an origin is `https://host`, `https://*.domain` or either with `:port`, without a path")]
 pub struct OriginMalformed(());
@@ -67,7 +67,7 @@ impl OriginPattern {
 }
 
 impl HostPattern {
-    /// Whether a host matches.
+    /// Whether a host is one of these.
     #[must_use]
     pub fn matches(&self, host: &Host) -> bool {
         match self {

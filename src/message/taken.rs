@@ -192,7 +192,7 @@ const LAST_WORDS: [&str; 14] = [
     "credentials",
 ];
 
-/// Last words that need a second word to be a credential.
+/// Those of what is known by more than its last word.
 const OTHER_LAST_WORDS: [&str; 3] = ["key", "assertion", "id"];
 
 /// Words that make one before `key`.

@@ -99,7 +99,7 @@ impl TargetMalformed {
         }
     }
 
-    /// Whether the response is 414 rather than 400.
+    /// Whether the answer is 414 and not 400.
     pub fn is_too_long(&self) -> bool {
         matches!(
             self,

@@ -79,7 +79,7 @@ impl Malformed {
         }
     }
 
-    /// The status of the response: 400, 414, 417, 431 or 505.
+    /// The status of the answer: 400, 414, 417, 431 or 505.
     pub fn status(&self) -> StatusCode {
         match self {
             Malformed::TargetTooLong => StatusCode::URI_TOO_LONG,

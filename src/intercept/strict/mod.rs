@@ -70,9 +70,9 @@ impl Violations {
     /// order.
     ///
     /// # Errors
-    /// What was wrong with the request, if the current one (`GET /` on `malformed.invalid`, with
-    /// `Connection: close`) is a placeholder for it. The service responds with
-    /// [`Malformed::status`] and does nothing else.
+    /// What was wrong with the request, if the one at hand (`GET /` on `malformed.invalid`, with
+    /// `Connection: close`) stands in for it. The service answers with [`Malformed::status`] and
+    /// does nothing else.
     pub fn begin(&self) -> Result<(), Malformed> {
         let request = self.0.begun.fetch_add(1, Ordering::AcqRel);
         match self.0.violation.get() {
