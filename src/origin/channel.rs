@@ -78,7 +78,7 @@ impl Forwarded {
         self.response.status()
     }
 
-    /// The response, and after a 101 the connection itself.
+    /// The answer, and after a 101 the connection behind it.
     #[must_use]
     pub fn into_parts(self) -> (Response<OriginBody>, Option<OnUpgrade>) {
         (self.response, self.upgrade)
@@ -111,7 +111,7 @@ impl Origins {
         &self.0
     }
 
-    /// Drops idle connections that have expired.
+    /// Drops idle connections whose time is over.
     pub fn sweep(&self) {
         self.0.pool.sweep();
     }

@@ -23,7 +23,7 @@ pub trait Resolve: Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolution<'a>;
 }
 
-/// Where queries go.
+/// Where questions go.
 #[derive(Debug, Clone, Default)]
 pub struct ResolverSettings {
     /// Name servers by address; empty: those of the system.
@@ -32,7 +32,8 @@ pub struct ResolverSettings {
     pub hosts_file: bool,
 }
 
-/// hickory's stub resolver with its cache; one per runtime thread, because its tasks live there.
+/// The stub resolver of hickory with its cache; one for each runtime thread, since its tasks live
+/// there.
 pub struct StubResolver(TokioResolver);
 
 /// The system's resolver configuration cannot be read.

@@ -1,4 +1,4 @@
-//! The operator's settings for origins: trust, identity, addresses, protocol.
+//! What the operator says of origins: trust, identity, addresses, protocol.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::resolve::ResolverSettings;
 use super::vet::AddressRange;
 use crate::message::{HostPattern, Origin, Scheme};
 
-/// Which HTTP version is used for an origin.
+/// Which HTTP version an origin is spoken to in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OriginProtocol {
-    /// HTTP/1.1 unless more is needed, HTTP/2 for gRPC; whichever the origin has.
+    /// HTTP/1.1 for what does not need more, HTTP/2 for gRPC; whichever the origin has.
     #[default]
     Auto,
     /// Only HTTP/1.1.
@@ -22,7 +22,7 @@ pub enum OriginProtocol {
     Http2,
 }
 
-/// The certificate that the gateway presents to an origin that asks for one.
+/// The certificate that the gateway shows to an origin that asks for one.
 pub struct ClientIdentity {
     /// The chain, leaf first.
     pub chain: Vec<CertificateDer<'static>>,
@@ -38,21 +38,21 @@ pub struct OriginRule {
     pub host: HostPattern,
     /// Port; `None` for every port.
     pub port: Option<u16>,
-    /// Roots in addition to the system's, or, with `only_roots`, instead of them.
+    /// Roots beside (or, with `only_roots`, in place of) the system's.
     pub roots: Vec<CertificateDer<'static>>,
-    /// Whether the system's roots are ignored.
+    /// Whether the system's roots do not count.
     pub only_roots: bool,
     /// Certificate and key for mutual TLS.
     pub identity: Option<Arc<ClientIdentity>>,
     /// Addresses excepted from the floor.
     pub exceptions: Vec<AddressRange>,
-    /// A fixed address instead of DNS; the address rules do not apply to it.
+    /// A fixed address in place of DNS; it is an exception for itself.
     pub connect: Option<SocketAddr>,
     /// HTTP version.
     pub protocol: OriginProtocol,
-    /// Whether one path segment may contain `%2F`.
+    /// Whether `%2F` may stand inside one path segment.
     pub encoded_slash: bool,
-    /// Whether field names may contain `_` and `.`.
+    /// Whether `_` and `.` may stand in the names of fields.
     pub underscores: bool,
 }
 
@@ -64,19 +64,19 @@ impl OriginRule {
     }
 }
 
-/// The configuration of the origin side.
+/// Everything the origin side is configured by.
 pub struct OriginSettings {
-    /// Rules; the first that covers an origin applies.
+    /// Rules; the first that covers an origin holds.
     pub rules: Vec<OriginRule>,
     /// The resolver.
     pub resolver: ResolverSettings,
-    /// For establishing one TCP connection, all addresses together.
+    /// For one TCP connection to be established, all addresses together.
     pub connect_timeout: Duration,
     /// For one TLS handshake.
     pub handshake_timeout: Duration,
-    /// How long an idle connection is kept.
+    /// For which an idle connection is kept.
     pub idle_timeout: Duration,
-    /// How many idle connections are kept per key.
+    /// Idle connections kept for one key.
     pub idle_connections: usize,
 }
 
