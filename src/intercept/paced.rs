@@ -263,10 +263,10 @@ const BYTES_FOR_AN_UPDATE: u32 = 32;
 const MOST_EARNED: u32 = 1 << 20;
 /// What one unit of a task's turn pays for, besides one frame; a turn has 128.
 const BYTES_A_UNIT: usize = 4096;
-/// Frames are small if they have fewer bytes on average; then a read has at most this many.
+/// Frames are small if they have fewer bytes on average; a read then has at most `SMALL_PIECE`.
 const SMALL_FRAME: usize = 128;
 const SMALL_PIECE: usize = 2048;
-/// What a read of less than half of that costs, in units.
+/// What a read shorter than half of `SMALL_PIECE` costs, in units.
 const SMALL_READ: usize = 16;
 
 #[cfg(test)]
