@@ -769,8 +769,8 @@ fn a_command_that_cannot_be_run_has_the_shells_exit_codes() {
     }
 }
 
-/// A user's home directory and project, and a directory of tools elsewhere; run as that user, whom
-/// no system has.
+/// A user's home and project, and a directory of tools elsewhere; run as that user, whom no system
+/// has.
 struct Desk {
     folder: tempfile::TempDir,
 }

@@ -111,9 +111,9 @@ pub fn agree(
 /// Checks that the tunnel and the ClientHello agree, before TLS is answered.
 ///
 /// # Errors
-/// [`Disagreement::SniTunnelMismatch`] if both name hosts, and different ones. A tunnel to an
-/// *address* (from SOCKS4 clients, and from clients that resolve names themselves) is like a
-/// captured connection: the server name decides.
+/// [`Disagreement::SniTunnelMismatch`] if both name hosts and not the same one. A tunnel to an *address*
+/// (as SOCKS4 clients and those that resolve names themselves ask for) is like a captured
+/// connection: the server name decides.
 pub fn agree_tls(sni: Option<&Host>, tunnel: Option<&Authority>) -> Result<(), Disagreement> {
     match (sni, tunnel) {
         (Some(sni), Some(tunnel)) if tunnel.host.ip().is_none() && tunnel.host != *sni => {

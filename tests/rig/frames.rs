@@ -100,7 +100,7 @@ impl Frames {
         Some((head[3], head[4], stream, content))
     }
 
-    /// Reads until the stream has ended, or nothing arrives within the stream's time limit.
+    /// Reads until the stream has ended, or nothing comes for the stream's time limit.
     pub fn fate(&mut self, stream: u32) -> Fate {
         self.fates(&[stream]).remove(0)
     }

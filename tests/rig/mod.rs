@@ -63,7 +63,7 @@ pub const OWN: &str = "own.rig.test";
 /// An origin that takes names with `_` and `.` for fields, and `%2F` in a path; `xkey` is bound to
 /// it.
 pub const LOOSE: &str = "loose.rig.test";
-/// Hosts to which the credentials of presets are bound.
+/// Hosts at which the credentials of presets are bound.
 pub const SLACK: &str = "slack.rig.test";
 pub const GITLAB: &str = "gitlab.rig.test";
 pub const DISCORD: &str = "discord.rig.test";
@@ -669,7 +669,7 @@ impl Rig {
         }
     }
 
-    /// Discards the `end` records so far, for tests of something else.
+    /// Forgets the `end` records so far: for cases about something else.
     pub fn ends_now(&self) {
         self.pull();
         self.books().ends.clear();

@@ -1,4 +1,4 @@
-//! The relay inside the sandbox: connects where it is told to, and carries bytes over its standard
+//! The relay inside the sandbox: connects where it is told, and carries bytes over its standard
 //! streams.
 //!
 //! Frames: number (4 bytes), kind (1 byte), length (4 bytes), content.
@@ -98,7 +98,7 @@ pub fn run() -> ExitCode {
                     .get(&number)
                     .map(|stream| stream.try_clone().unwrap());
                 if let Some(mut stream) = stream {
-                    // A refused connection may already be closed; the reader reports its end.
+                    // A refused connection may be closed already; its end is told by the reader.
                     let _ = stream.write_all(&content);
                 }
             }
@@ -152,12 +152,12 @@ pub struct Relay {
     next: Mutex<u32>,
     /// The workload's variables.
     pub environment: HashMap<String, String>,
-    /// The same, as they arrived.
+    /// The same, as they came.
     pub environment_bytes: Vec<u8>,
 }
 
 impl Relay {
-    /// Waits for the relay's greeting from inside; `None` if it never comes.
+    /// Waits for the relay to greet from inside; `None` where it never does.
     pub fn new(input: ChildStdin, mut output: ChildStdout) -> Option<Self> {
         let (_, kind, environment_bytes) = read(&mut output)?;
         assert_eq!(kind, ENVIRONMENT);
@@ -224,7 +224,7 @@ impl Relay {
     pub fn connect(&self, to: &str) -> Result<UnixStream, String> {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let number = {
-            // Registered before it is requested: its first bytes may arrive at once.
+            // Known before it is asked for: its first bytes may come at once.
             let next = self.next.lock().unwrap();
             self.streams
                 .lock()
@@ -251,7 +251,7 @@ impl Relay {
                     Ok(0) | Err(_) => (ENDED, &[][..]),
                     Ok(count) => (DATA, &buffer[..count]),
                 };
-                // At the very end the sandbox ends before this thread.
+                // At the very end the sandbox is gone before this thread.
                 if input
                     .lock()
                     .unwrap()
@@ -266,7 +266,7 @@ impl Relay {
         Ok(ours)
     }
 
-    /// Sends one datagram from inside, and returns the reply.
+    /// Sends one datagram from inside, and gives what comes back.
     pub fn datagram(&self, to: &str, content: &[u8]) -> Result<Vec<u8>, String> {
         let (_, receiver) = self.ask(UDP, &[to.as_bytes(), b" ", content].concat());
         match receiver.recv_timeout(Duration::from_secs(3)) {

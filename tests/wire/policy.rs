@@ -27,7 +27,7 @@ rows![
     the_environment_does_not_reroute,
 ];
 
-/// Writes the policies, requests a reload, and returns whether it was accepted.
+/// Writes the policies, asks for a reload, and says whether it was taken.
 fn reload(rig: &Rig, text: &str) -> bool {
     fs::write(rig.dir.path().join("rig.cedar"), text).unwrap();
     hang_up(rig)

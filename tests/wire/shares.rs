@@ -1,5 +1,5 @@
-//! What one session can take and use up: memory for decoding, space in the audit log. Another is
-//! served throughout.
+//! What one session can hold and use up: memory for decoding, room in the audit log. Another is
+//! served all the while.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -54,9 +54,9 @@ fn gzip() -> Vec<u8> {
     output.written().repeat(24)
 }
 
-/// P05: the origin sends what it likes, whatever was requested. Capture is not among these entry
-/// points: the relay inside the sandbox is one stream for all of its connections, so a response
-/// that nobody reads stalls the others.
+/// P05: the origin sends what it likes, whatever it was asked for. The way by capture is not among
+/// these: the relay inside the sandbox is one stream for all of its connections, on which an answer
+/// that nobody reads stops the others.
 fn answers_that_nobody_reads_take_no_more_memory_than_their_share(rig: &Rig) {
     for (path, coding, content) in [
         ("/coded/gzip", "gzip", gzip()),
@@ -120,7 +120,7 @@ fn answers_that_nobody_reads_take_no_more_memory_than_their_share(rig: &Rig) {
     }
 }
 
-/// A client that asks for codings still gets a response: an origin that honours the request is
+/// A client that asks for codings is answered all the same: an origin that does as it is asked is
 /// never refused.
 fn where_the_share_is_used_up_an_answer_is_asked_for_without_a_coding(rig: &Rig) {
     rig.origins.on("/honest", |seen| {
@@ -176,8 +176,7 @@ fn free() -> SocketAddr {
         .unwrap()
 }
 
-/// P06, Q: one connection sends as fast as it can; the log grows by the session's share, and says
-/// what it left out.
+/// P06, Q: one connection hammers; the log grows by the session's share, and says what it left out.
 fn a_session_that_fills_the_audit_log_is_slowed_down_and_another_goes_on(rig: &Rig) {
     let (greedy, modest) = (free(), free());
     let config = format!(
@@ -198,7 +197,7 @@ fn a_session_that_fills_the_audit_log_is_slowed_down_and_another_goes_on(rig: &R
         stream.write_all(request.as_bytes()).unwrap();
         let mut wire = Vec::new();
         let mut piece = [0; 4096];
-        // Responses are short: the head and all of the content arrive before the next request is
+        // Answers are short: the head and all of the content come before the next request is
         // written.
         loop {
             let count = stream.read(&mut piece).unwrap();
@@ -237,7 +236,7 @@ fn a_session_that_fills_the_audit_log_is_slowed_down_and_another_goes_on(rig: &R
             others += 1;
         }
     }
-    // What never becomes an exchange counts against the same share.
+    // What never becomes an exchange is held to the same share.
     for _ in 0..300 {
         let mut opening = TcpStream::connect(greedy).unwrap();
         opening
