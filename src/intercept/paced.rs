@@ -100,9 +100,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<IO> {
         this.earn(seen.requests * IDLE_FOR_A_REQUEST);
         let unearned = seen.idle.saturating_sub(this.earned);
         this.earned = this.earned.saturating_sub(seen.idle);
-        // What was read is passed on; the next read ends the connection.
+        // What was read is given on; the next read ends the connection.
         this.over = !this.idle.take_many(unearned, Instant::now());
-        // A read that yields little may have cost much: a TLS record for each byte.
+        // A read that gives little may have cost much: a record of TLS for each byte.
         let little = if new.len() < SMALL_PIECE / 2 {
             SMALL_READ
         } else {
