@@ -1,5 +1,4 @@
-//! What the credential room costs a request: finding what it presents, and having the secret at
-//! hand.
+//! What credentials cost a request: finding what it presents, and having the secret at hand.
 //!
 //! Compare `locate/*` with the whole budget of a request, about 15 µs on the machine of
 //! docs/benchmarks.md.

@@ -1,10 +1,11 @@
-//! The launcher's protocol: what the launcher hands to the gateway, and what the sandbox gets back.
+//! The launcher's protocol: what the launcher passes to the gateway, and what the sandbox gets
+//! back.
 //!
-//! Two messages over one `SOCK_SEQPACKET` socket pair: the launcher's [`Hello`] with the listening
-//! sockets that it made inside the sandbox, and the gateway's answer, [`Ready`] or a refusal. A
+//! Two messages over one `SOCK_SEQPACKET` socket pair: the launcher's [`Hello`], with the listening
+//! sockets that it created inside the sandbox, and the gateway's answer, [`Ready`] or a refusal. A
 //! packet is one JSON object; what may be larger than a packet travels in a sealed memory file
-//! beside it. After that the socket carries nothing: its end of file tells each side that the other
-//! has gone. All calls block.
+//! beside it. After that, the socket carries nothing: its end of file tells each side that the
+//! other has gone. All calls block.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Write};
@@ -37,7 +38,7 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
-    /// A packet was not what this protocol says.
+    /// A packet violates this protocol.
     #[error("malformed enrolment packet: {0}")]
     Malformed(&'static str),
     /// The two processes are of different versions of this program.
@@ -52,13 +53,13 @@ pub enum Error {
     /// The gateway's answer is larger than the limit.
     #[error("the gateway's answer has {bytes} bytes, more than {MEMORY_FILE_BYTES}")]
     TooLarge {
-        /// The size that was announced, in bytes.
+        /// The announced size, in bytes.
         bytes: u64,
     },
 }
 
-/// How the sandbox's TCP connections reach the listener, hence where the original destination is
-/// found.
+/// How the sandbox's TCP connections reach the listener, and so where to find the original
+/// destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Capture {
@@ -69,42 +70,42 @@ pub enum Capture {
     Redirect,
 }
 
-/// What the launcher says about the sandbox that it has made.
+/// What the launcher says about the sandbox that it has created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The protocol version of the launcher, see [`VERSION`].
     pub version: u32,
-    /// The sandbox's first process, by its number in the launcher's PID namespace.
+    /// The process number of the sandbox's first process in the launcher's PID namespace.
     pub pid: i32,
-    /// The user, by number, as whom the command will run.
+    /// The user, by number, that will run the command.
     pub uid: u32,
     /// How TCP is captured.
     pub capture: Capture,
-    /// Whether the sockets are dual-stack IPv6 sockets (else the kernel has no IPv6, and they are
-    /// IPv4 sockets).
+    /// Whether the sockets are dual-stack IPv6 sockets. Otherwise the kernel has no IPv6, and they
+    /// are IPv4 sockets.
     pub ipv6: bool,
 }
 
-/// The sockets that were made inside the sandbox's network namespace, ready for use.
+/// The sockets that were created inside the sandbox's network namespace, ready for use.
 #[derive(Debug)]
 pub struct Listeners {
     /// Accepts every TCP connection of the sandbox, to any address and port.
     pub tcp: OwnedFd,
     /// Accepts TCP connections to port 53 of any loopback address, for DNS over TCP.
     pub dns_tcp: OwnedFd,
-    /// Receives DNS questions for port 53 of any address; packet-info is on, and an answer must be
+    /// Receives DNS queries for port 53 of any address. Packet-info is on, and an answer must be
     /// sent from the address that was asked, with interface index 0.
     pub dns_udp: OwnedFd,
 }
 
-/// What the gateway gives for the inside of the sandbox.
+/// What the gateway provides for the inside of the sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// The system's CA certificates and the session's CA certificate, PEM.
     pub ca_bundle_pem: Vec<u8>,
     /// The session's CA certificate alone, PEM.
     pub ca_pem: Vec<u8>,
-    /// Environment variables to set, phantoms above all.
+    /// Environment variables to set, above all phantoms.
     pub set: Vec<(String, String)>,
     /// Environment variables to remove.
     pub unset: Vec<String>,
@@ -133,7 +134,7 @@ pub struct LauncherEnd(OwnedFd);
 #[derive(Debug)]
 pub struct GatewayEnd(OwnedFd);
 
-/// Makes both ends of an enrolment socket, close-on-exec.
+/// Creates both ends of an enrolment socket, close-on-exec.
 ///
 /// # Errors
 /// [`Error::Io`] if the kernel refuses the socket pair.
@@ -146,7 +147,7 @@ impl LauncherEnd {
     /// Sends the hello and the sandbox's sockets.
     ///
     /// # Errors
-    /// [`Error::Gone`] if there is no gateway any more, [`Error::Io`] otherwise.
+    /// [`Error::Gone`] if the gateway has gone, [`Error::Io`] otherwise.
     pub fn hello(&self, hello: &Hello, listeners: &Listeners) -> Result<(), Error> {
         let fds = [
             listeners.tcp.as_fd(),
@@ -156,12 +157,12 @@ impl LauncherEnd {
         send_packet(self.0.as_fd(), hello, &fds)
     }
 
-    /// Waits for the gateway's answer and gives what it is ready with, still in its sealed memory
+    /// Waits for the gateway's answer, and returns what it provides, still in its sealed memory
     /// file.
     ///
     /// # Errors
     /// [`Error::Refused`] with the gateway's reason; [`Error::Gone`] if it died; the others if the
-    /// answer is not of this protocol.
+    /// answer violates this protocol.
     pub fn answer(&self) -> Result<SealedReady, Error> {
         let (answer, mut fds) = receive_packet::<Answer>(self.0.as_fd())?;
         match answer {
@@ -175,12 +176,12 @@ impl LauncherEnd {
 impl GatewayEnd {
     /// Waits for the launcher's hello and the sandbox's sockets.
     ///
-    /// The caller judges the sockets (their network namespace must not be its own) and then answers
-    /// by [`GatewayEnd::ready`] or [`GatewayEnd::refuse`].
+    /// The caller checks the sockets (their network namespace must not be its own) and then answers
+    /// with [`GatewayEnd::ready`] or [`GatewayEnd::refuse`].
     ///
     /// # Errors
-    /// [`Error::Gone`] if the launcher gave up, [`Error::Version`] if it is another version (it has
-    /// then been told so).
+    /// [`Error::Gone`] if the launcher gave up, [`Error::Version`] if it has another version (it
+    /// has then been told).
     pub fn hello(&self) -> Result<(Hello, Listeners), Error> {
         let (hello, fds) = receive_packet::<Hello>(self.0.as_fd())?;
         if hello.version != VERSION {
@@ -231,8 +232,8 @@ impl GatewayEnd {
     /// Waits until the launcher, and with it the sandbox, has ended.
     ///
     /// # Errors
-    /// [`Error::Io`] if the socket cannot be read; [`Error::Malformed`] if the launcher speaks out
-    /// of turn.
+    /// [`Error::Io`] if the socket cannot be read; [`Error::Malformed`] if the launcher sends
+    /// anything more.
     pub fn ended(&self) -> Result<(), Error> {
         match receive_bytes(self.0.as_fd()) {
             Err(Error::Gone) => Ok(()),
@@ -283,7 +284,7 @@ impl AsFd for GatewayEnd {
 pub struct SealedReady(OwnedFd);
 
 impl SealedReady {
-    /// Takes a file that another process passed on; [`SealedReady::open`] checks its seals.
+    /// Takes a file that another process sent; [`SealedReady::open`] checks its seals.
     pub fn from_fd(fd: OwnedFd) -> Self {
         Self(fd)
     }
@@ -294,7 +295,7 @@ impl SealedReady {
     /// [`Error::Malformed`] if the file is not sealed or its parts do not add up,
     /// [`Error::TooLarge`] over the limit.
     pub fn open(&self) -> Result<Ready, Error> {
-        // A seal is what lets us check first and read afterwards.
+        // The seal makes it safe to check first and read afterwards.
         let seals = rustix::fs::fcntl_get_seals(&self.0)
             .map_err(|e| failed("read the answer's seals", e))?;
         if !seals.contains(SEALS) {
@@ -380,7 +381,7 @@ impl Ready {
     }
 }
 
-/// Makes a pair of connected packet sockets, close-on-exec.
+/// Creates a pair of connected packet sockets, close-on-exec.
 ///
 /// # Errors
 /// [`Error::Io`] if the kernel refuses.
@@ -432,7 +433,8 @@ pub fn send_packet<M: Serialize>(
 /// Receives one message and its file descriptors, close-on-exec.
 ///
 /// # Errors
-/// [`Error::Gone`] at end of file, [`Error::Malformed`] if the packet is cut or not such a message.
+/// [`Error::Gone`] at end of file, [`Error::Malformed`] if the packet is truncated or not such a
+/// message.
 pub fn receive_packet<M: DeserializeOwned>(
     socket: BorrowedFd<'_>,
 ) -> Result<(M, Vec<OwnedFd>), Error> {

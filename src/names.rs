@@ -1,4 +1,4 @@
-//! The names that every room uses: sessions, exchanges, credentials, policies; and where the
+//! The names that every module uses: sessions, exchanges, credentials, policies; and where the
 //! system's certificates are.
 
 use std::collections::HashMap;
@@ -24,13 +24,14 @@ pub struct ExchangeId([u8; 10]);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct CredentialName(Arc<str>);
 
-/// In whose name a connection to an origin is used: the session, and the credentials lent on it.
-/// Connections and TLS sessions are never shared across identities (threats P01, K07).
+/// The identity for which a connection to an origin is used: the session, and the credentials
+/// injected on it. Connections and TLS sessions are never shared across identities (threats P01,
+/// K07).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Identity {
     /// The session.
     pub session: SessionId,
-    /// The credentials, in the order of their lending.
+    /// The credentials, in the order of their injection.
     pub credentials: Arc<[CredentialName]>,
 }
 
@@ -62,7 +63,7 @@ macro_rules! text_name {
             /// Checks and takes a name.
             ///
             /// # Errors
-            /// [`NameMalformed`] where the text is no name.
+            /// [`NameMalformed`] if the text is not a name.
             pub fn new(text: &str) -> Result<Self, NameMalformed> {
                 checked(text).map(Self)
             }
@@ -118,7 +119,7 @@ impl fmt::Debug for ExchangeId {
     }
 }
 
-/// Where systems keep their bundle of CA certificates; of those that exist, the first counts.
+/// Where systems keep their bundle of CA certificates; the first that exists is used.
 pub const SYSTEM_BUNDLES: [&str; 10] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",

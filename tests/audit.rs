@@ -1,7 +1,7 @@
-//! The log as processes meet it: killed in mid-write, on a full disk, two at once, rotated, taken
+//! The log as processes meet it: killed in mid-write, on a full disk, two at once, rotated, moved
 //! away, checked by Python.
 //!
-//! A test that needs a process of its own starts this program again for the same test, with
+//! A test that needs its own process starts this program again for the same test, with
 //! `AUDIT_CHILD` set.
 
 use std::fs;
@@ -37,7 +37,7 @@ fn id(number: u64) -> ExchangeId {
     ExchangeId::from_bytes(bytes)
 }
 
-/// Answers one exchange; whether the log took its record.
+/// Answers one exchange; returns whether the log took its record.
 fn answer(log: &Log, number: u64) -> Result<(), Error> {
     let mut trail = Trail::begin(log, id(number), "transparent");
     trail.authority("api.example.test", 443);
@@ -77,7 +77,7 @@ fn kill(mut child: Child) {
     child.wait().expect("our child");
 }
 
-/// Writes from four threads, and prints an exchange's number only after its answer was allowed.
+/// Writes from four threads, and prints an exchange's number only after its response was allowed.
 fn write_and_acknowledge(path: &Path) {
     let settings = Settings {
         rotate_bytes: 64 << 10,
@@ -121,7 +121,7 @@ fn whatever_was_acknowledged_survives_kill_9() {
         let out = child.stdout.take().expect("a pipe");
         let reader = std::thread::spawn(move || {
             let lines = BufReader::new(out).split(b'\n').map_while(Result::ok);
-            // A line cut by the kill lost its end, and its number with it: its length tells.
+            // A line cut by the kill lost its end, including its number; its length shows that.
             let numbers = lines.filter_map(|line| {
                 String::from_utf8(line)
                     .ok()?
@@ -134,7 +134,7 @@ fn whatever_was_acknowledged_survives_kill_9() {
         std::thread::sleep(Duration::from_micros(40_000 + round * 7919 % 61_000));
         kill(child);
         let mut held = reader.join().expect("no panic");
-        // The last line may be cut in its number.
+        // The last line may be cut within its number.
         held.pop();
         acknowledged.extend(held);
     }
@@ -177,7 +177,7 @@ fn a_full_disk_refuses_and_recovers_when_space_returns() {
     );
 }
 
-/// Runs the test again where `AUDIT_CHILD` is a disk of that size; there it says these words.
+/// Runs the test again where `AUDIT_CHILD` is a disk of that size; there it prints these words.
 fn on_a_small_disk(test: &str, size: &str, words: &str) {
     let folder = folder();
     let disk = folder.path().join("disk");

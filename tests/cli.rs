@@ -1,4 +1,4 @@
-//! The commands that read policies and audit logs, as a person runs them.
+//! The commands that read policies and audit logs, run as a person runs them.
 
 use std::fs;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gateway::audit::{Blame, Conceal, Decision, Length, Log, Settings, Trail};
 use gateway::names::{CredentialName, ExchangeId, PolicyId, SessionId};
 
-/// Runs the program; gives its exit code and all that it said.
+/// Runs the program; returns its exit code and all of its output.
 fn gateway(arguments: &[&str], folder: &Path) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
         .args(arguments)
@@ -147,7 +147,7 @@ fn logs_are_found_by_a_named_configuration_and_in_the_state_directory() {
     );
 }
 
-/// What a workload can leave in its project, which is the folder that the person then works in.
+/// What a workload can leave in its project, the folder in which the person then works.
 fn plant(at: &Path) {
     log_a_denial_of(&at.join("forged/audit.jsonl"), "/forged");
     fs::write(
@@ -289,7 +289,7 @@ fn a_log_that_turned_over_is_verified_and_searched_as_a_whole_by_its_name() {
         0,
         &["/0", "logs/audit.jsonl.00000000000000000000:"],
     );
-    // An older file that was changed is noticed by the name of the newest.
+    // A changed older file is noticed under the name of the newest.
     let oldest = at.join("logs/audit.jsonl.00000000000000000000");
     let text = fs::read_to_string(&oldest).unwrap();
     fs::write(&oldest, text.replace("\"path\":\"/7\"", "\"path\":\"/8\"")).unwrap();
@@ -664,7 +664,7 @@ fn presets_are_listed_and_told_one_by_one() {
     );
 }
 
-/// A folder in which every user may work, and `gateway exec` in it with these variables alone.
+/// A folder in which every user may work, and `gateway exec` in it with only these variables.
 fn exec(variables: &[(&str, &str)], arguments: &[&str]) -> (tempfile::TempDir, Command) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();

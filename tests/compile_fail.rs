@@ -1,7 +1,7 @@
-//! What the compiler must refuse: each file of `tests/compile_fail/` is a crime, and `NAME.stderr`
-//! beside it has the words in which the compiler refuses it. `COMPILE_FAIL=overwrite` writes them
-//! anew. No crime may compile, and none may fail for a reason of its own, so that file
-//! `an_honest_caller.rs` has to compile.
+//! What the compiler must refuse: each file of `tests/compile_fail/` is a violation, and
+//! `NAME.stderr` beside it has the words with which the compiler refuses it.
+//! `COMPILE_FAIL=overwrite` updates them. No violation may compile, and none may fail for an
+//! unrelated reason, so the baseline `an_honest_caller.rs` must compile.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What a person runs afterwards outside is not the workload's: `gateway exec` by an ordinary user,
-//! then that user's git.
+//! What a person runs afterwards outside does not run the workload's programs: `gateway exec` by an
+//! ordinary user, then that user's git.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -10,8 +10,8 @@ use std::process::{Command, Output, Stdio};
 /// An ordinary user. The number belongs to nobody.
 const ANN: u32 = 12345;
 
-/// A user's home with a project in it, and a mark that the workload's program leaves where it runs
-/// outside.
+/// A user's home directory with a project in it, and a mark that the workload's program leaves if
+/// it runs outside.
 struct Host {
     folder: tempfile::TempDir,
 }
@@ -93,7 +93,7 @@ impl Host {
         command
     }
 
-    /// The workload: a script in the sandbox. Gives what it and the gateway said.
+    /// The workload: a script in the sandbox. Returns its output and the gateway's.
     #[track_caller]
     fn inside(&self, folder: &str, flags: &[&str], script: &str) -> String {
         let output = self.exec(folder, flags, script).output().unwrap();
@@ -105,7 +105,7 @@ impl Host {
         said(&output)
     }
 
-    /// What a prompt, an editor and a person do in these folders; nothing of the workload's may
+    /// What a prompt, an editor and a person do in these folders; no program of the workload's may
     /// run.
     #[track_caller]
     fn git_runs_nothing_of_the_workloads(&self, folders: &[&str]) {
@@ -123,7 +123,7 @@ impl Host {
                 &["gc", "-q"],
                 &["-C", "sub", "status", "--short"],
             ] {
-                // It may refuse what it finds; it must not run it.
+                // git may refuse what it finds; it must not run it.
                 let output = self
                     .command("/usr/bin/git", folder)
                     .args(words)
@@ -145,7 +145,7 @@ fn said(output: &Output) -> String {
         .concat()
 }
 
-/// Shell functions of the workload: `arm CONFIG` writes a setting by which git runs a program,
+/// Shell functions of the workload: `arm CONFIG` writes a setting that makes git run a program,
 /// `hook FILE` a hook.
 const EVIL: &str = r#"
     evil() { printf '#!/bin/sh\ntouch %s\n' "$MARK"; }
@@ -154,8 +154,8 @@ const EVIL: &str = r#"
     mkdir -p evil-hooks; for h in pre-commit post-checkout post-index-change; do hook evil-hooks/$h; done
 "#;
 
-/// A way to have git run something, with what the host has before; and in which folders git is run
-/// afterwards.
+/// A way to make git run something, with what the host has before, and the folders in which git is
+/// run afterwards.
 #[track_caller]
 fn held(host: &Host, folder: &str, script: &str) -> String {
     let said = host.inside(folder, &[], script);
@@ -236,7 +236,7 @@ fn a_repository_that_the_workload_makes_runs_nothing() {
         host.sh("work/project", "git log --format=%s")
             .contains("inside")
     );
-    // The next sandbox takes what is there for the user's own, and guards it.
+    // The next sandbox treats what is there as the user's own, and guards it.
     held(
         &host,
         "work/project",
@@ -317,10 +317,10 @@ fn a_nested_repositorys_settings_are_not_written() {
 #[test]
 fn a_forged_worktree_opens_no_other_directory() {
     let forms = [
-        // A worktree's own files, wherever they lie.
+        // A worktree's own files, wherever they are.
         "echo gitdir: ../fake > sub/.git; mkdir fake; echo $PWD/sub/.git > fake/gitdir; echo $VICTIM > fake/commondir",
         "mkdir -p x/worktrees/a; echo gitdir: ../x/worktrees/a > sub/.git; echo $PWD/sub/.git > x/worktrees/a/gitdir; echo $VICTIM > x/worktrees/a/commondir",
-        // Where git puts them, but in a link.
+        // Where git puts them, but through a link.
         "mkdir -p x/a; ln -s $VICTIM v; ln -s ../x w; mkdir y; ln -s ../x y/worktrees; echo gitdir: ../y/worktrees/a > sub/.git; echo $PWD/sub/.git > x/a/gitdir; echo ../../v > x/a/commondir",
         // The project above, as a repository of its own.
         "git init -q --bare b; mv b/HEAD b/objects b/refs .; mkdir -p worktrees/a; echo gitdir: ../worktrees/a > sub/.git; echo $PWD/sub/.git > worktrees/a/gitdir; echo ../.. > worktrees/a/commondir",
@@ -332,7 +332,7 @@ fn a_forged_worktree_opens_no_other_directory() {
         let host = Host::new();
         host.sh("work", "mkdir victim project/sub; echo mine > victim/diary; echo mine > project/diary; printf '[core]\n\tworktree = /nowhere\n' > victim/config");
         let victim = host.at("work/victim");
-        // As if a command had made it that was killed before anything was set aside.
+        // As if it had been made by a command that was killed before anything was set aside.
         host.sh(
             "work/project",
             &form.replace("$VICTIM", &victim.display().to_string()),

@@ -1,4 +1,4 @@
-//! The rooms that are fuzzed, by path.
+//! The modules that are fuzzed, included by path.
 
 #[path = "../../src/message/mod.rs"]
 pub mod message;

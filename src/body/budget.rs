@@ -1,4 +1,4 @@
-//! Which codings an answer may come in, by the memory that undoing them takes.
+//! Decides which codings a response may use, by the memory that decoding them takes.
 
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
@@ -7,7 +7,7 @@ use super::coding::{asked_for, written};
 use super::{Coding, Share};
 
 impl Coding {
-    /// The most that undoing it takes, in bytes: its window and tables, and the pieces on their way
+    /// The most bytes that decoding it takes: its window and tables, and the pieces on their way
     /// through it.
     #[must_use]
     pub const fn memory(self) -> usize {
@@ -22,11 +22,11 @@ impl Coding {
     }
 }
 
-/// Takes room to undo the costliest coding that is asked for. Where there is none, that coding is
-/// asked for no more, and in the end none at all, so that a session that has used its share is
-/// answered all the same.
+/// Reserves memory to decode the costliest coding in `Accept-Encoding`. If there is none, removes
+/// that coding, and in the end all of them, so that a session that has used its share still gets
+/// responses.
 ///
-/// With `known_alone` the codings that cannot be undone go from the list in any case.
+/// With `known_alone`, removes the codings that cannot be decoded in any case.
 pub fn ask_for_affordable(fields: &mut HeaderMap, share: &mut Share, known_alone: bool) {
     let mut asked = asked_for(fields);
     let all = asked.len();
@@ -34,7 +34,7 @@ pub fn ask_for_affordable(fields: &mut HeaderMap, share: &mut Share, known_alone
         if share.set(most).is_ok() {
             break;
         }
-        // What there was no room for is taken all the same until it is given back.
+        // Memory beyond the budget still counts as taken until it is released.
         let _ = share.set(0);
         asked.retain(|(coding, _)| coding.memory() < most);
     }

@@ -1,4 +1,4 @@
-//! The content codings that can be undone, as `Content-Encoding` and `Accept-Encoding` name them.
+//! The content codings that can be decoded, as `Content-Encoding` and `Accept-Encoding` name them.
 
 use std::fmt;
 
@@ -9,22 +9,22 @@ use http::{
 
 use super::Error;
 
-/// A content coding that can be undone while it streams.
+/// A content coding that can be decoded while it streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// `gzip` and its old name `x-gzip`: RFC 1952, several members allowed.
     Gzip,
-    /// `deflate`: RFC 1950 (zlib), or the bare RFC 1951 form that some servers send under this
+    /// `deflate`: RFC 1950 (zlib), or the raw RFC 1951 format that some servers send under this
     /// name.
     Deflate,
-    /// `br`: RFC 7932, windows up to 16 MiB; the large-window form is not this coding.
+    /// `br`: RFC 7932, windows up to 16 MiB; the large-window format is not this coding.
     Brotli,
     /// `zstd`: RFC 8878 with the 8 MiB window of RFC 9659, several frames allowed.
     Zstd,
 }
 
 impl Coding {
-    /// How many stacked codings are undone; more are refused.
+    /// How many stacked codings are decoded; more are refused.
     pub const MOST: usize = 2;
 
     /// The registered name.
@@ -37,7 +37,7 @@ impl Coding {
         }
     }
 
-    /// The coding of a name, whatever its case (RFC 9110 §8.4.1).
+    /// The coding with this name, case-insensitively (RFC 9110 §8.4.1).
     pub fn from_name(name: &[u8]) -> Option<Self> {
         [
             (&b"gzip"[..], Self::Gzip),
@@ -50,8 +50,8 @@ impl Coding {
         .find_map(|(known, coding)| name.eq_ignore_ascii_case(known).then_some(coding))
     }
 
-    /// The codings of a message in the order in which they were applied; `identity` and empty
-    /// elements count for nothing.
+    /// The codings of a message in the order in which they were applied, without `identity` and
+    /// empty elements.
     ///
     /// RFC 9110 §8.4: all fields of the name form one list.
     ///
@@ -81,9 +81,9 @@ impl fmt::Display for Coding {
     }
 }
 
-/// What the client accepts and we can undo, with the client's weights.
+/// The codings that the client accepts and we can decode, with the client's weights.
 ///
-/// RFC 9110 §12.5.3. `*` stands for the codings known here that the client did not name.
+/// RFC 9110 §12.5.3. `*` covers the known codings that the client did not name.
 pub(super) fn asked_for(fields: &HeaderMap) -> Vec<(Coding, Weight)> {
     let mut wanted: Vec<(Coding, Weight)> = Vec::new();
     let mut rest = None;
@@ -114,8 +114,8 @@ pub(super) fn asked_for(fields: &HeaderMap) -> Vec<(Coding, Weight)> {
     wanted
 }
 
-/// The `Accept-Encoding` for the origin. Where nothing remains it says `identity`; it is never
-/// absent, because absence would admit any coding. A refusal of `identity` is not passed on.
+/// The `Accept-Encoding` for the origin. It says `identity` if nothing remains, and is never
+/// absent, because absence would allow any coding. A refusal of `identity` is not passed on.
 pub(super) fn written(asked: &[(Coding, Weight)]) -> HeaderValue {
     let listed: Vec<String> = asked
         .iter()

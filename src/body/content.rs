@@ -1,5 +1,5 @@
-//! The content of a request on its way from the client to the origin: streamed and metered; held
-//! and recoded where a signature needs it.
+//! The content of a request on its way from the client to the origin: streamed and counted, or
+//! buffered and transformed if a signature needs it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use hyper::body::Incoming;
 
 use super::{ContentFault, Held, HoldBudget, HoldFault, Limit, Recode, RecodeFault};
 
-/// What moved in one exchange, in bytes of content; shared between the two directions and the watch
-/// over them.
+/// How many bytes of content moved in one exchange; shared between the two directions and the
+/// watchdog.
 #[derive(Debug, Default)]
 pub struct Meter {
     up: AtomicU64,
@@ -37,7 +37,7 @@ impl Meter {
         self.down.load(Ordering::Relaxed)
     }
 
-    /// Whether the request's content came to its proper end.
+    /// Whether the request's content ended properly.
     #[must_use]
     pub fn up_ended(&self) -> bool {
         self.up_ended.load(Ordering::Relaxed)
@@ -55,13 +55,13 @@ impl Meter {
         self.moved.store(true, Ordering::Relaxed);
     }
 
-    /// Whether anything moved since this was last asked.
+    /// Whether anything moved since the last call.
     pub fn take_moved(&self) -> bool {
         self.moved.swap(false, Ordering::Relaxed)
     }
 }
 
-/// Holds a request's content back until the origin asks for it (`Expect: 100-continue`, RFC 9110
+/// Withholds a request's content until the origin asks for it (`Expect: 100-continue`, RFC 9110
 /// §10.1.1).
 #[derive(Default)]
 pub struct Gate {
@@ -88,7 +88,7 @@ impl Gate {
             return Poll::Ready(());
         }
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-        // The origin may have answered between the look and the registration.
+        // The origin may have answered between the check and the registration.
         if self.open.load(Ordering::Acquire) {
             Poll::Ready(())
         } else {
@@ -97,7 +97,7 @@ impl Gate {
     }
 }
 
-/// Decides which trailer fields of a request go on to the origin.
+/// Decides which trailer fields of a request reach the origin.
 pub type TrailerFilter = fn(&mut HeaderMap);
 
 /// The content of one request.
@@ -110,13 +110,13 @@ pub struct Content {
 }
 
 enum Source {
-    /// As it comes.
+    /// As it arrives.
     Client(Incoming),
-    /// All of it is here.
+    /// Complete, in memory.
     Held(Box<Held>),
 }
 
-/// What changes or checks the content, and what of it is ready to go on.
+/// What transforms or checks the content, and the output that is ready.
 struct Recoding {
     recode: Box<dyn Recode>,
     ready: Vec<Bytes>,
@@ -127,7 +127,8 @@ struct Recoding {
 }
 
 impl Content {
-    /// Content as it comes from the client, counted by `meter`, its trailers cleaned by `trailers`.
+    /// Content as it arrives from the client, counted by `meter`, with trailers filtered by
+    /// `trailers`.
     #[must_use]
     pub fn new(inner: Incoming, meter: Arc<Meter>, trailers: TrailerFilter) -> Self {
         Self {
@@ -139,12 +140,12 @@ impl Content {
         }
     }
 
-    /// Puts a gate before the content, which stays shut until it is opened.
+    /// Puts a gate in front of the content, which is closed until it is opened.
     pub fn gated(&mut self) -> Arc<Gate> {
         self.gate.get_or_insert_default().clone()
     }
 
-    /// Whether there is none.
+    /// Whether there is no content.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match &self.source {
@@ -153,11 +154,11 @@ impl Content {
         }
     }
 
-    /// Collects all of it, if it is not longer than `limit` and the budget has room. A client that
-    /// waits for 100 is told to continue by the first read.
+    /// Buffers all of it, if it is not longer than `limit` and the budget allows. The first read
+    /// tells a client that waits for 100 to continue.
     ///
     /// # Errors
-    /// [`HoldFault`] by cause; what was collected is gone then.
+    /// [`HoldFault`] by cause; what was buffered is dropped then.
     pub async fn hold(mut self, limit: Limit, budget: &Arc<HoldBudget>) -> Result<Self, HoldFault> {
         let Source::Client(inner) = &mut self.source else {
             return Ok(self);
@@ -186,7 +187,7 @@ impl Content {
         Ok(self)
     }
 
-    /// The content, where it is held.
+    /// The content, if it is buffered.
     #[must_use]
     pub fn held(&self) -> Option<&Held> {
         match &self.source {
@@ -195,7 +196,7 @@ impl Content {
         }
     }
 
-    /// The content, where it is held, to be replaced.
+    /// The content, if it is buffered, for replacement.
     pub fn held_mut(&mut self) -> Option<&mut Held> {
         match &mut self.source {
             Source::Held(held) => Some(held),
@@ -203,7 +204,7 @@ impl Content {
         }
     }
 
-    /// Has every piece pass through `recode`, which leaves the length as it is.
+    /// Passes every piece through `recode`, which does not change the length.
     pub fn recode(&mut self, recode: Box<dyn Recode>) {
         self.recoding = Some(Box::new(Recoding {
             recode,
@@ -290,7 +291,7 @@ impl Recoding {
                 self.over = true;
             }
         }
-        // An empty frame says nothing, and some peers count them.
+        // An empty frame carries nothing, and some peers count them.
         self.ready.retain(|piece| !piece.is_empty());
         Ok(())
     }
@@ -329,7 +330,7 @@ impl Body for Content {
 
     fn is_end_stream(&self) -> bool {
         match (&self.recoding, &self.source) {
-            // Over only where the recoding has agreed to the end.
+            // The content is over only once the transformation has accepted the end.
             (Some(recoding), _) => {
                 recoding.over
                     && recoding.given == recoding.ready.len()
@@ -342,7 +343,7 @@ impl Body for Content {
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            // What a recoding holds back has been counted off already by what is below it.
+            // Bytes that a transformation withholds were already subtracted by the layer below.
             Source::Client(_)
                 if self
                     .recoding

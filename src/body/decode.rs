@@ -1,4 +1,4 @@
-//! A body in its identity form, decoded as its reader asks for it.
+//! A body decoded to its identity form as its reader polls it.
 
 use std::{
     pin::Pin,
@@ -11,10 +11,10 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::{Decoder, Error, Step};
 
-/// A body whose content codings are undone, one piece a poll, with the reader's back-pressure on
+/// A body whose content codings are decoded, one piece per poll, with the reader's back-pressure on
 /// the wire.
 ///
-/// The caller takes `Content-Encoding` and `Content-Length` off the head.
+/// The caller removes `Content-Encoding` and `Content-Length` from the head.
 pub struct DecodeBody<B> {
     body: B,
     decoder: Decoder,
@@ -28,7 +28,7 @@ pub enum DecodeFault<E> {
     /// The body itself failed.
     #[error(transparent)]
     Body(E),
-    /// Its coded form did.
+    /// Decoding failed.
     #[error(transparent)]
     Coding(#[from] Error),
 }
@@ -36,13 +36,13 @@ pub enum DecodeFault<E> {
 #[derive(PartialEq, Eq)]
 enum Stage {
     Reading,
-    /// The wire is at its end, the decoder is not.
+    /// The wire has ended, the decoder has not.
     Draining,
     Done,
 }
 
 impl<B> DecodeBody<B> {
-    /// Wraps a body whose codings the decoder undoes.
+    /// Wraps a body whose codings the decoder decodes.
     pub fn new(body: B, decoder: Decoder) -> Self {
         Self {
             body,
@@ -106,7 +106,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Not before the coded form was checked, even where the wire is at its end.
+        // Not before the coded form was checked, even if the wire has ended.
         self.stage == Stage::Done
     }
 

@@ -1,5 +1,5 @@
-//! What is held in memory for exchanges, content as a whole or what undoes a coding: bounded each,
-//! and all together.
+//! Content that is buffered for exchanges, and the memory of decoders: each bounded, and all of
+//! them together.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use http::HeaderMap;
 
 use super::Limit;
 
-/// What is held for all exchanges together may take, or for those of one session.
+/// The memory budget of all exchanges together, or of one session's.
 #[derive(Debug)]
 pub struct HoldBudget {
     most: usize,
     taken: AtomicUsize,
-    /// What this is a part of.
+    /// The budget of which this is a part.
     all: Option<Arc<HoldBudget>>,
 }
 
-/// Why content is not held; nothing of it was sent.
+/// Why content was not buffered; none of it was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum HoldFault {
-    /// It is longer than one request may have held.
+    /// It is longer than one request may buffer.
     #[error("the content must be held before it is sent, and is longer than {0}")]
     TooLong(Limit),
-    /// All requests together hold as much as they may.
+    /// All requests together have buffered as much as they may.
     #[error("too much content of other requests is held just now")]
     Busy,
     /// The client's side failed.
@@ -46,7 +46,7 @@ impl HoldFault {
 }
 
 impl HoldBudget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     #[must_use]
     pub fn new(most: Limit) -> Arc<Self> {
         Arc::new(Self {
@@ -56,8 +56,8 @@ impl HoldBudget {
         })
     }
 
-    /// One session's part of this budget: it may have no more than what it leaves free. So the
-    /// first takes at most a half, and however many take what they can, there is room for one more
+    /// One session's part of this budget. It may take no more than it leaves free, so the first
+    /// session takes at most a half. However many take what they can, there is space for one more
     /// (the dynamic thresholds of Choudhury and Hahne, 1998).
     #[must_use]
     pub fn part(self: &Arc<Self>) -> Arc<Self> {
@@ -68,14 +68,14 @@ impl HoldBudget {
         })
     }
 
-    /// What is taken of it now, in bytes.
+    /// How many bytes of it are taken now.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Takes so many bytes more; they are taken, and to be given back, also where there was no room
-    /// for them.
+    /// Takes this many more bytes. They count as taken, and must be returned, even if there was no
+    /// space for them.
     fn take(&self, bytes: usize) -> Result<(), HoldFault> {
         let taken = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let free = match &self.all {
@@ -99,7 +99,7 @@ impl HoldBudget {
     }
 }
 
-/// What one request takes of the budget for a part that is held while the rest streams.
+/// What one request takes of the budget for a part that is buffered while the rest streams.
 #[derive(Debug)]
 pub struct Share {
     taken: usize,
@@ -113,7 +113,7 @@ impl Share {
         Self { taken: 0, budget }
     }
 
-    /// The same share in other hands; nothing is left of it here.
+    /// Moves the share to another owner; nothing of it is left here.
     #[must_use]
     pub fn take(&mut self) -> Self {
         Self {
@@ -122,10 +122,10 @@ impl Share {
         }
     }
 
-    /// Takes more or gives back, so that it is this many bytes.
+    /// Takes or returns bytes until the share is this large.
     ///
     /// # Errors
-    /// [`HoldFault::Busy`] where the budget has no room for more.
+    /// [`HoldFault::Busy`] if the budget has no space for more.
     pub fn set(&mut self, bytes: usize) -> Result<(), HoldFault> {
         let before = std::mem::replace(&mut self.taken, bytes);
         match bytes.checked_sub(before) {
@@ -144,7 +144,7 @@ impl Drop for Share {
     }
 }
 
-/// Held content: its pieces in order, and what it takes of the budget until it is gone.
+/// Buffered content: its pieces in order, and its share of the budget until it is dropped.
 pub struct Held {
     pub(super) pieces: VecDeque<Bytes>,
     pub(super) trailers: Option<HeaderMap>,
@@ -162,13 +162,13 @@ impl Held {
         }
     }
 
-    /// Takes one more piece, if the limit and the budget have room for it.
+    /// Takes one more piece, if the limit and the budget allow it.
     pub(super) fn take(&mut self, piece: Bytes, limit: Limit) -> Result<(), HoldFault> {
         let length = self.length + piece.len();
         if limit.is_passed_by(length as u64) {
             return Err(HoldFault::TooLong(limit));
         }
-        // What was added is counted even where it is refused: dropping this gives all of it back.
+        // A refused piece is counted as well: dropping this returns all of it.
         self.length = length;
         self.budget.take(piece.len())?;
         if !piece.is_empty() {
@@ -177,8 +177,8 @@ impl Held {
         Ok(())
     }
 
-    /// Adds a small piece to the one before it. A piece takes more than its bytes, and keeps the
-    /// buffer in which it came: content that comes byte by byte would take many times its length.
+    /// Appends a small piece to the previous one. A piece takes more than its bytes, and keeps the
+    /// buffer it arrived in: content that arrives byte by byte would take many times its length.
     fn push(&mut self, piece: Bytes) {
         if piece.len() >= SMALL {
             self.pieces.push_back(piece);
@@ -214,7 +214,7 @@ impl Held {
         self.length
     }
 
-    /// Whether there is no byte.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
@@ -236,8 +236,8 @@ impl Held {
         }
     }
 
-    /// Puts other content in its place: what is signed may be another form of what came, and is not
-    /// refused for its length.
+    /// Replaces the content. What is signed may be another form of what arrived, and is not refused
+    /// for its length.
     pub fn replace(&mut self, content: Bytes) {
         self.budget.give_back(self.length);
         self.length = content.len();
@@ -248,15 +248,15 @@ impl Held {
         }
     }
 
-    /// What is still to be given out, in bytes.
+    /// How many bytes have not been read yet.
     pub(super) fn left(&self) -> usize {
         self.pieces.iter().map(Bytes::len).sum()
     }
 }
 
-/// What is shorter is copied rather than kept.
+/// Shorter pieces are copied rather than kept.
 const SMALL: usize = 4 * 1024;
-/// How long small pieces grow together.
+/// How long joined small pieces may grow.
 const JOINED: usize = 64 * 1024;
 
 impl Drop for Held {

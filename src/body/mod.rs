@@ -1,5 +1,5 @@
-//! Room: body. Content as it streams: its codings undone, its length limited and counted; held only
-//! where a signature or a form needs it.
+//! Content as it streams: decodes its codings, limits and counts its length, and buffers it only if
+//! a signature or a form needs that.
 
 mod budget;
 mod coding;
@@ -25,18 +25,18 @@ pub use recode::{ContentFault, Recode, RecodeFault};
 pub(crate) use script::Script;
 pub use undo::{Decoder, Step};
 
-/// Says why content could not be brought back to its identity form.
+/// Why content could not be decoded to its identity form.
 ///
-/// No variant carries bytes of the message: a label may itself be an echo.
+/// No variant contains bytes of the message: a label may itself be a reflected secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// `Content-Encoding` names a coding that cannot be undone here, or is not a list of tokens.
+    /// `Content-Encoding` names a coding that cannot be decoded here, or is not a list of tokens.
     #[error("content coding is not one of gzip, deflate, br, zstd")]
     UnknownCoding,
-    /// More codings are stacked than are undone ([`Coding::MOST`]).
+    /// More codings are stacked than are decoded ([`Coding::MOST`]).
     #[error("more than {} content codings are stacked", Coding::MOST)]
     TooManyCodings,
-    /// The content is not what its label says, or damaged, or asks for a window above the coding's
+    /// The content does not match its label, is damaged, or needs a window above the coding's
     /// bound.
     #[error("content is not valid {0}")]
     Corrupt(Coding),

@@ -1,26 +1,26 @@
-//! Content that is changed or checked on its way, piece by piece, in flat memory.
+//! Content that is transformed or checked in transit, piece by piece, in constant memory.
 
 use bytes::Bytes;
 
 /// Changes or checks content as it streams.
 ///
-/// What is given out must end only where [`Recode::end`] has agreed: a fault cuts the stream, so
-/// that the origin never takes what was sent for the whole.
+/// The output must end only where [`Recode::end`] has accepted it. A fault cuts the stream, so the
+/// origin never mistakes what was sent for the whole.
 pub trait Recode: Send + Sync {
-    /// Takes a piece, and gives out what may go on by now.
+    /// Takes a piece, and outputs what may be forwarded now.
     ///
     /// # Errors
-    /// [`RecodeFault`] by cause; nothing more goes on then.
+    /// [`RecodeFault`] by cause; nothing more is forwarded then.
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault>;
 
-    /// The content is over: gives out what was held back.
+    /// Ends the content: outputs what was withheld.
     ///
     /// # Errors
-    /// [`RecodeFault`] where it ended too early or is not what was announced.
+    /// [`RecodeFault`] if it ended too early or is not what was announced.
     fn end(&mut self, out: &mut Vec<Bytes>) -> Result<(), RecodeFault>;
 }
 
-/// Why content went no further. No text of the content's is in it.
+/// Why content was cut. Contains no text of the content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct RecodeFault {
@@ -42,7 +42,7 @@ pub enum ContentFault {
 }
 
 impl RecodeFault {
-    /// The fault behind an error of the connection that was to carry the content, if there is one.
+    /// The fault that caused an error of the connection that carried the content, if there is one.
     #[must_use]
     pub fn behind<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Self> {
         let mut error = Some(error);

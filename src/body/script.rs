@@ -1,4 +1,4 @@
-//! A body for tests, which gives what it was told to.
+//! A body for tests, which yields what a script says.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

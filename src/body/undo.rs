@@ -1,5 +1,5 @@
-//! The decoder of content codings: bounded input, bounded output, bounded work a step, whatever the
-//! ratio.
+//! The decoder of content codings: bounded input, bounded output and bounded work per step,
+//! whatever the ratio.
 
 use bytes::{Bytes, BytesMut};
 use compression_codecs::{
@@ -10,12 +10,12 @@ use compression_codecs::{
 
 use super::{Coding, Error, HoldFault, Limit, Share};
 
-/// Undoes up to [`Coding::MOST`] stacked codings as the bytes come.
+/// Decodes up to [`Coding::MOST`] stacked codings as the bytes arrive.
 ///
 /// Memory does not depend on the content: the windows of the codings (32 KiB deflate, 16 MiB
-/// brotli, 8 MiB zstd), one piece a coding, and the chunk that was fed last.
+/// brotli, 8 MiB zstd), one piece per coding, and the last chunk that was fed.
 pub struct Decoder {
-    /// In the order of undoing: the first reads the wire.
+    /// In decoding order: the first reads the wire.
     stages: Vec<Stage>,
     /// What an empty stack of codings passes through.
     plain: Bytes,
@@ -23,15 +23,14 @@ pub struct Decoder {
     limit: Option<Limit>,
     produced: u64,
     refills: u32,
-    /// What it takes of its session's budget, for as long as it is there.
+    /// Its share of its session's budget, for as long as it exists.
     _share: Option<Share>,
 }
 
-/// What one [`Decoder::step`] gives.
+/// The result of one [`Decoder::step`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The next bytes of the identity form; at most [`Decoder::PIECE`] unless no coding was to be
-    /// undone.
+    /// The next bytes of the identity form; at most [`Decoder::PIECE`] unless there is no coding.
     Piece(Bytes),
     /// Nothing yet, but there is more to do: let others run, then step again.
     Busy,
@@ -46,7 +45,7 @@ impl Decoder {
     pub const PIECE: usize = 32 << 10;
 
     /// A decoder for codings in the order in which they were applied, as [`Coding::parse_list`]
-    /// gives them.
+    /// returns them.
     ///
     /// # Errors
     /// [`Error::TooManyCodings`] above [`Coding::MOST`].
@@ -69,10 +68,10 @@ impl Decoder {
         })
     }
 
-    /// The same decoder with room for it in its session's budget.
+    /// The same decoder, with memory from its session's budget.
     ///
     /// # Errors
-    /// [`HoldFault::Busy`] where there is none.
+    /// [`HoldFault::Busy`] if there is none.
     pub fn within(self, mut share: Share) -> Result<Self, HoldFault> {
         share.set(self.stages.iter().map(|stage| stage.coding.memory()).sum())?;
         Ok(Self {
@@ -89,7 +88,7 @@ impl Decoder {
         }
     }
 
-    /// Gives the next bytes from the wire, to be called after [`Step::Starved`].
+    /// Feeds the next bytes from the wire; call it after [`Step::Starved`].
     pub fn feed(&mut self, chunk: Bytes) {
         let input = self
             .stages
@@ -104,16 +103,16 @@ impl Decoder {
         }
     }
 
-    /// Says that nothing more will be fed.
+    /// Declares that nothing more will be fed.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Does a bounded piece of work.
+    /// Does a bounded amount of work.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Truncated`], [`Error::Trailing`] or [`Error::TooLong`]; the
-    /// decoder is of no use then.
+    /// decoder is unusable then.
     pub fn step(&mut self) -> Result<Step, Error> {
         self.refills = 0;
         let step = match self.stages.len() {
@@ -131,7 +130,7 @@ impl Decoder {
         Ok(step)
     }
 
-    /// Makes a stage give its next piece, from what the stage before it gives.
+    /// Makes a stage produce its next piece from the output of the stage before it.
     fn produce(&mut self, index: usize) -> Result<Step, Error> {
         loop {
             if let Some(piece) = self.stages[index].run()? {
@@ -140,8 +139,8 @@ impl Decoder {
             let step = match index {
                 0 if self.ended => Step::End,
                 0 => Step::Starved,
-                // A stage can eat without end and give nothing (empty gzip members, skippable zstd
-                // frames).
+                // A stage can consume input without end and produce nothing (empty gzip members,
+                // skippable zstd frames).
                 _ if self.refills == REFILLS => Step::Busy,
                 _ => {
                     self.refills += 1;
@@ -160,7 +159,7 @@ impl Decoder {
     }
 }
 
-/// One coding being undone.
+/// The decoder of one coding.
 struct Stage {
     coding: Coding,
     codec: Codec,
@@ -171,7 +170,7 @@ struct Stage {
     scratch: Box<[u8]>,
 }
 
-/// Where in its coded form a stage stands.
+/// The position of a stage in its coded form.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// No byte yet.
@@ -183,7 +182,7 @@ enum Place {
 
 enum Codec {
     Gzip(GzipDecoder),
-    /// `deflate` whose first bytes have not told yet which of its two forms it is.
+    /// `deflate` whose first bytes have not yet shown which of its two formats it is.
     Unsure(Option<u8>),
     Zlib(ZlibDecoder),
     Deflate(DeflateDecoder),
@@ -214,7 +213,7 @@ impl Stage {
         }
     }
 
-    /// Works until there is a piece, or `None` where all input is used up.
+    /// Works until there is a piece, or returns `None` once all input is consumed.
     fn run(&mut self) -> Result<Option<Bytes>, Error> {
         while self.full || !self.input.is_empty() {
             self.enter()?;
@@ -248,7 +247,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Calls the codec once; gives the bytes written to the scratch.
+    /// Calls the codec once; returns the number of bytes written to the scratch buffer.
     fn call(&mut self) -> Result<usize, Error> {
         if let Codec::Unsure(held) = self.codec {
             self.sniff(held);
@@ -258,8 +257,8 @@ impl Stage {
         let mut output = WriteBuffer::new_initialized(&mut self.scratch);
         let drain = self.input.is_empty();
         let done = match &mut self.codec {
-            // The flate decoders call an empty input an error; `flush` is how they give what they
-            // hold.
+            // The flate decoders treat empty input as an error; `flush` makes them output what they
+            // have buffered.
             Codec::Gzip(codec) if drain => codec.flush(&mut output).map(|_| false),
             Codec::Zlib(codec) if drain => codec.flush(&mut output).map(|_| false),
             Codec::Deflate(codec) if drain => codec.flush(&mut output).map(|_| false),
@@ -276,14 +275,14 @@ impl Stage {
         if done {
             self.place = Place::Complete;
         } else if read == 0 && written == 0 && !drain {
-            // No codec may stand still on input it has room to decode.
+            // No codec may stall on input that it has space to decode.
             return Err(Error::Corrupt(self.coding));
         }
         let _ = self.input.split_to(read);
         Ok(written)
     }
 
-    /// Decides between zlib and bare deflate by the two bytes of RFC 1950 §2.2, then puts them back
+    /// Decides between zlib and raw deflate by the two bytes of RFC 1950 §2.2, then puts them back
     /// in front.
     fn sniff(&mut self, held: Option<u8>) {
         let (cmf, flg) = match (held, &self.input[..]) {
@@ -335,7 +334,7 @@ fn reset(codec: &mut impl DecodeV2, coding: Coding) -> Result<(), Error> {
     codec.reinit().map_err(|_| Error::Corrupt(coding))
 }
 
-/// How many pieces one step lets a stage eat before others must run.
+/// How many pieces a stage may consume in one step before others must run.
 const REFILLS: u32 = 8;
 
 #[cfg(test)]

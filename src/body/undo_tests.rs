@@ -1,4 +1,4 @@
-//! Tests of the decoder: every coding, every cut, every lie of a label, and bombs.
+//! Tests of the decoder: every coding, every cut, every false label, and bombs.
 
 use compression_codecs::{
     BrotliEncoder, DeflateEncoder, EncodeV2, GzipEncoder, ZlibEncoder, ZstdEncoder,
@@ -54,7 +54,7 @@ fn bare_deflate(plain: &[u8]) -> Vec<u8> {
     )
 }
 
-/// Decodes chunks to the end; checks that no piece is longer than it may be.
+/// Decodes chunks to the end; checks that no piece is longer than allowed.
 fn decode<'a>(
     codings: &[Coding],
     chunks: impl IntoIterator<Item = &'a [u8]>,
@@ -118,7 +118,7 @@ fn every_coding_is_undone_wherever_it_is_cut_in_two() {
 
 #[test]
 fn content_longer_than_a_piece_comes_whole() {
-    // The lengths around a piece are those at which a codec ends with its output exactly full.
+    // At the lengths around a piece, a codec ends with its output exactly full.
     let piece = Decoder::PIECE;
     for length in [0, 1, piece - 1, piece, piece + 1, 2 * piece, 5 * piece + 17] {
         let plain = sample(length);

@@ -1,8 +1,8 @@
-//! A token bucket: how often a session may ask for something that costs the gateway processor time.
+//! A token bucket: how often a session may request something that costs the gateway processor time.
 
 use std::time::{Duration, Instant};
 
-/// A bucket that holds up to `burst` tokens and wins `per_second` of them a second.
+/// A bucket of up to `burst` tokens that gains `per_second` tokens per second.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     burst: f64,
@@ -24,13 +24,13 @@ impl Budget {
     }
 
     fn refill(&mut self, now: Instant) {
-        // `saturating`: instants of two threads may arrive here in either order.
+        // `saturating`: instants from two threads may arrive here in either order.
         let passed = now.saturating_duration_since(self.counted);
         self.counted = self.counted.max(now);
         self.left = (self.left + passed.as_secs_f64() * self.per_second).min(self.burst);
     }
 
-    /// Takes so many tokens at once, or all that are left where they are not enough.
+    /// Takes this many tokens at once, or all that are left if they are not enough.
     pub(crate) fn take_many(&mut self, tokens: u32, now: Instant) -> bool {
         if tokens == 0 {
             return true;
@@ -41,7 +41,7 @@ impl Budget {
         enough
     }
 
-    /// Takes one token, or says how long to wait for it.
+    /// Takes one token, or returns how long to wait for it.
     pub(crate) fn take(&mut self, now: Instant) -> Result<(), Duration> {
         self.refill(now);
         if self.left >= 1.0 {

@@ -24,19 +24,18 @@ use crate::names::SessionId;
 /// How a session's CA is made.
 #[derive(Debug, Clone)]
 pub struct CaSettings {
-    /// How long the CA is valid from now; the session's longest life. At most 199 days, so that
-    /// with the backdating the whole stays inside the 200 days that Chromium accepts. A leaf lives
-    /// at most 7 days.
+    /// How long the CA is valid from now; the session's longest lifetime. At most 199 days, so that
+    /// with the backdating it stays within the 200 days that Chromium accepts. A leaf lives for at
+    /// most 7 days.
     pub lifetime: Duration,
-    /// The closed list of hosts that may ever be asked for, where there is one: they become
-    /// critical name constraints. A name stands for itself and all below it (RFC 5280 §4.2.1.10),
-    /// so `*.example.com` is given as `example.com`. Where no address is listed, all are excluded.
-    /// This is a second wall only: policy is the first.
+    /// The closed list of hosts that may ever be requested, if there is one. They become critical
+    /// name constraints. A name covers itself and everything below it (RFC 5280 §4.2.1.10), so
+    /// `*.example.com` is given as `example.com`. If no address is listed, all are excluded. This
+    /// is only a second barrier: policy is the first.
     pub constraints: Option<Vec<Host>>,
-    /// How many leaves are kept; the least recently used goes first.
+    /// How many leaves are cached; the least recently used is evicted first.
     pub leaves_kept: usize,
-    /// How many leaves may be minted at once, and then per second; a name that is kept costs
-    /// nothing.
+    /// How many leaves may be minted at once, and then per second; a cached name costs nothing.
     pub mint_burst: u32,
     /// See [`CaSettings::mint_burst`].
     pub mint_per_second: u32,
@@ -56,7 +55,7 @@ impl Default for CaSettings {
 
 /// The CA of one session, its leaves, and the TLS server configuration that uses them.
 ///
-/// The key cannot be taken out; the certificate is all that the sandbox gets.
+/// The key cannot be extracted; the sandbox gets only the certificate.
 pub struct SessionCa {
     certificate: Certificate,
     leaves: Arc<Leaves>,
@@ -66,7 +65,7 @@ pub struct SessionCa {
 /// Why a CA cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
-    /// The lifetime is zero or above 199 days.
+    /// The lifetime is zero or more than 199 days.
     #[error("a session CA lives from one second to 199 days")]
     Lifetime,
     /// The system's random source failed.
@@ -83,13 +82,13 @@ pub enum CaError {
 /// Why no leaf is made for a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MintRefused {
-    /// Policy has no permit that could reach this host.
+    /// No policy could permit a request to this host.
     #[error("no policy reaches this host")]
     NotPermitted,
-    /// The session's closed list of hosts does not hold it.
+    /// The session's closed list of hosts does not contain it.
     #[error("the host is outside the session's list")]
     OutsideConstraints,
-    /// The session asked for too many new names.
+    /// The session requested too many new names.
     #[error("too many new host names")]
     Throttled,
     /// The CA's life is over.
@@ -114,12 +113,11 @@ impl MintRefused {
 }
 
 impl SessionCa {
-    /// Makes the CA of a session. `may_mint` says whether any policy could permit a request to the
-    /// host; it is asked at each handshake, so that a changed policy counts at once.
+    /// Creates the CA of a session. `may_mint` says whether any policy could permit a request to
+    /// the host. It is called at each handshake, so that a changed policy takes effect at once.
     ///
     /// # Errors
-    /// [`CaError`] where the lifetime is out of range, or keys, certificates or TLS cannot be set
-    /// up.
+    /// [`CaError`] if the lifetime is out of range, or keys, certificates or TLS cannot be set up.
     pub fn new(
         session: &SessionId,
         settings: &CaSettings,
@@ -150,8 +148,8 @@ impl SessionCa {
 
     /// The one TLS server configuration of this session.
     ///
-    /// Its resolver answers only names that policy may permit. Tickets are sealed with a key of
-    /// this session alone.
+    /// Its resolver accepts only names that policy may permit. Tickets are sealed with a key that
+    /// only this session has.
     #[must_use]
     pub fn server_config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
@@ -160,7 +158,7 @@ impl SessionCa {
     /// A configuration for one connection to a host that the client did not name (an address
     /// without SNI).
     ///
-    /// Without tickets: a ticket carries no address, so it could be used at another one.
+    /// Without tickets: a ticket contains no address, so it could be used at another one.
     pub(super) fn server_config_without_sni(
         &self,
         leaf: Arc<CertifiedKey>,
@@ -170,15 +168,15 @@ impl SessionCa {
         ))?))
     }
 
-    /// The leaf for a host: kept, or minted now (about 20 µs).
+    /// The leaf for a host: cached, or minted now (about 20 µs).
     ///
     /// # Errors
-    /// [`MintRefused`] where policy, the closed list, the rate or the CA's end forbids it.
+    /// [`MintRefused`] if policy, the closed list, the rate or the CA's expiry forbids it.
     pub fn leaf(&self, host: &Host) -> Result<Arc<CertifiedKey>, MintRefused> {
         self.leaves.leaf(host)
     }
 
-    /// How many leaves are kept now, and how many were minted so far.
+    /// How many leaves are cached now, and how many were minted so far.
     #[must_use]
     pub fn leaves(&self) -> (usize, u64) {
         self.leaves.counted()
@@ -191,7 +189,7 @@ impl fmt::Debug for SessionCa {
     }
 }
 
-/// The keys of a session's CA and what it takes to sign with them.
+/// The keys of a session's CA and what is needed to sign with them.
 pub(super) struct Mint {
     root: Certificate,
     issuer: Issuer<'static, Key>,
@@ -220,8 +218,8 @@ impl Mint {
         params.distinguished_name = common_name(session);
         params.not_before = now - BACKDATE;
         params.not_after = now + settings.lifetime;
-        // No CA below this one, and no other use: a workload that got hold of a leaf could not
-        // extend the chain.
+        // No CA below this one, and no other use: a workload that obtained a leaf could not extend
+        // the chain.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -238,7 +236,7 @@ impl Mint {
         })
     }
 
-    /// Whether the name constraints let the host through: then clients would accept a leaf for it.
+    /// Whether the name constraints allow the host, so that clients would accept a leaf for it.
     pub(super) fn covers(&self, host: &Host) -> bool {
         let Some(list) = &self.constraints else {
             return true;
@@ -250,7 +248,7 @@ impl Mint {
         })
     }
 
-    /// Signs a leaf for exactly one host, and says until when it should be used.
+    /// Signs a leaf for exactly one host, and returns how long it should be used.
     ///
     /// The subject is empty and the SAN therefore critical (RFC 5280 §4.2.1.6): a host name may be
     /// longer than the 64 characters of a common name, and no current client reads one.
@@ -280,7 +278,7 @@ impl Mint {
             vec![certificate.der().clone()],
             Arc::new(self.leaf_key.clone()),
         );
-        // Renewed half-way, so that no client meets a leaf in its last hours.
+        // Renewed half-way, so that no client sees a leaf in its last hours.
         Ok((key, now + (params.not_after - now) / 2))
     }
 }
@@ -293,8 +291,7 @@ impl fmt::Debug for Mint {
 
 fn common_name(session: &SessionId) -> DistinguishedName {
     let mut name = DistinguishedName::new();
-    // 64 characters are the upper bound of a common name (RFC 5280 appendix A); a session id is
-    // ASCII.
+    // A common name has at most 64 characters (RFC 5280 appendix A); a session id is ASCII.
     let text: String = format!("gateway session {session}")
         .chars()
         .take(64)
@@ -305,9 +302,9 @@ fn common_name(session: &SessionId) -> DistinguishedName {
 
 /// The list as critical name constraints.
 ///
-/// Where no address is listed, all are excluded. Where one is, addresses stay unconstrained here,
-/// and only our own check ([`Mint::covers`]) knows the list: BoringSSL (gRPC) rejects every chain
-/// in which it would have to judge one.
+/// If no address is listed, all are excluded. If one is, addresses stay unconstrained here, and
+/// only our own check ([`Mint::covers`]) enforces the list: BoringSSL (gRPC) rejects every chain in
+/// which it would have to check one.
 fn name_constraints(hosts: &[Host]) -> NameConstraints {
     let mut permitted: Vec<GeneralSubtree> = hosts
         .iter()
@@ -315,8 +312,8 @@ fn name_constraints(hosts: &[Host]) -> NameConstraints {
         .map(|host| GeneralSubtree::DnsName(host.as_str().to_owned()))
         .collect();
     if permitted.is_empty() {
-        // A kind of name without a permitted subtree is not constrained at all, so one that cannot
-        // exist is permitted (RFC 6761 §6.4).
+        // A name type without a permitted subtree is not constrained at all, so permit one that
+        // cannot exist (RFC 6761 §6.4).
         permitted.push(GeneralSubtree::DnsName("invalid".to_owned()));
     }
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];

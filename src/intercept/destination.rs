@@ -1,4 +1,4 @@
-//! Where a captured connection was going before the kernel turned it to the gateway.
+//! Where a captured connection was going before the kernel redirected it to the gateway.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-/// The address and port that the client called.
+/// The address and port that the client dialled.
 ///
-/// A connection that came by REDIRECT carries it in connection tracking (`SO_ORIGINAL_DST`); one
-/// that came by TPROXY, or to a socket inside the sandbox, has it as its own local address. An
-/// IPv4-mapped address is given as IPv4.
+/// For REDIRECT, it is in connection tracking (`SO_ORIGINAL_DST`). For TPROXY, or a socket inside
+/// the sandbox, it is the connection's own local address. An IPv4-mapped address is returned as
+/// IPv4.
 ///
 /// # Errors
-/// Where the socket has no local address any more.
+/// If the socket no longer has a local address.
 pub fn original_destination(stream: &TcpStream) -> io::Result<SocketAddr> {
     let local = canonical(stream.local_addr()?);
     let socket = SockRef::from(stream);
@@ -21,7 +21,7 @@ pub fn original_destination(stream: &TcpStream) -> io::Result<SocketAddr> {
         SocketAddr::V4(_) => socket.original_dst_v4(),
         SocketAddr::V6(_) => socket.original_dst_v6(),
     };
-    // No entry, or no connection tracking in this kernel: then nothing was translated.
+    // No entry, or no connection tracking in this kernel: nothing was translated.
     Ok(tracked
         .ok()
         .and_then(|address| address.as_socket())

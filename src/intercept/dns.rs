@@ -1,4 +1,4 @@
-//! DNS answers: allowed names get synthetic addresses, everything else ends here; no question ever
+//! DNS answers: allowed names get synthetic addresses, everything else ends here; no query ever
 //! leaves.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,27 +11,27 @@ use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 use super::synthetic::{Addresses, GATEWAY, Synthetic};
 use crate::message::Host;
 
-/// How a question came.
+/// The transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// One datagram, one question.
+    /// One query per datagram.
     Udp,
-    /// Framed by length (RFC 7766).
+    /// Length-prefixed (RFC 7766).
     Tcp,
 }
 
-/// What was made of a question.
+/// The outcome of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// The message to send back; `None` where nothing is to be sent.
+    /// The message to send back; `None` to send nothing.
     pub reply: Option<Vec<u8>>,
-    /// Why it is what it is.
+    /// Why this is the outcome.
     pub verdict: Verdict,
-    /// The name that was asked for, where it is a host name.
+    /// The queried name, if it is a host name.
     pub host: Option<Host>,
 }
 
-/// Why a question was answered as it was.
+/// Why a query was answered as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// An allowed name: its synthetic address.
@@ -40,11 +40,11 @@ pub enum Verdict {
     Local,
     /// An allowed name, but a type that does not exist here (HTTPS, SVCB, TXT, MX …): no data.
     NoData,
-    /// A name that policy does not allow, or that is no host name: it does not exist.
+    /// A name that policy does not allow, or that is not a host name: it does not exist.
     NameRefused,
     /// A class, a zone transfer or an operation that is not for clients.
     Refused,
-    /// Not a well-formed question.
+    /// Not a well-formed query.
     Malformed,
     /// The session has used up its addresses.
     Full,
@@ -68,11 +68,11 @@ impl Verdict {
 
 /// Answers one DNS message. Pure: no clock, no socket, and no other server is ever asked.
 ///
-/// `allowed` says whether any policy could permit a request to a name. An allowed name is answered
-/// with its synthetic address, whether or not it exists in the world: the gateway resolves it after
-/// the request is authorized.
+/// `allowed` says whether any policy could permit a request to a name. An allowed name gets its
+/// synthetic address, whether or not it exists in the world: the gateway resolves it after the
+/// request is authorized.
 ///
-/// A reply is shorter than 512 bytes whatever was asked, so none is ever truncated.
+/// A reply is always shorter than 512 bytes, so none is ever truncated.
 pub fn answer(
     query: &[u8],
     transport: Transport,
@@ -87,7 +87,7 @@ pub fn answer(
         };
     };
     if header.is_response {
-        // RFC 5452 §3: never answer an answer, or two servers could talk for ever.
+        // Never answer an answer (RFC 5452 §3), or two servers could talk for ever.
         return Answer {
             reply: None,
             verdict: Verdict::Malformed,
@@ -101,8 +101,8 @@ pub fn answer(
         Transport::Udp => UDP_QUESTION_MAX,
         Transport::Tcp => TCP_QUESTION_MAX,
     };
-    // One question, no answers, an OPT and at most a TSIG behind: what resolvers send. Checked
-    // before decoding, so that the counts cannot ask for work.
+    // One question, no answers, an OPT and at most a TSIG after it: what resolvers send. Checked
+    // before decoding, so that the counts cannot demand work.
     let usual = header.counts[0] == 1 && header.counts[1..3] == [0, 0] && header.counts[3] <= 2;
     if !usual || query.len() > bound {
         return bare(&header, ResponseCode::FormErr, Verdict::Malformed);
@@ -127,7 +127,7 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
     {
         return full(message, ResponseCode::Refused, Verdict::Refused, None, None);
     }
-    // RFC 8482: nobody needs ANY, and it is the amplifier's favourite.
+    // RFC 8482: nobody needs ANY, and amplification attacks use it most.
     if kind == RecordType::ANY || matches!(u16::from(kind), 128..=255) {
         return full(message, ResponseCode::NotImp, Verdict::Refused, None, None);
     }
@@ -200,10 +200,10 @@ fn addressed(message: &Message, addresses: Addresses, verdict: Verdict, host: Ho
     )
 }
 
-/// The host that a DNS name spells; `None` where a label holds anything but letters, digits, hyphen
+/// The host that a DNS name spells; `None` if a label contains anything but letters, digits, hyphen
 /// and underscore.
 ///
-/// Checked label by label: a label may hold a dot, which must not become a border between labels.
+/// Checks label by label: a label may contain a dot, which must not become a border between labels.
 fn host(name: &Name) -> Option<Host> {
     let mut text = Vec::with_capacity(name.len());
     for label in name.iter() {
@@ -233,7 +233,7 @@ fn local(host: &Host) -> Option<Addresses> {
     }
 }
 
-/// An answer to a message that could be decoded: its question and its EDNS are echoed.
+/// A reply to a decoded message; it repeats its question and its EDNS.
 fn full(
     message: &Message,
     code: ResponseCode,
@@ -286,13 +286,13 @@ fn full(
     }
 }
 
-/// RFC 2308: what makes a negative answer cacheable, for one second, so that a changed policy
-/// counts at once.
+/// What makes a negative answer cacheable (RFC 2308): for one second, so that a changed policy
+/// takes effect at once.
 fn negative() -> SOA {
     SOA::new(Name::root(), Name::root(), 1, 1, 1, 1, NEGATIVE_TTL_SECONDS)
 }
 
-/// An answer to a message that was not decoded: a header alone.
+/// A reply to a message that was not decoded: only a header.
 fn bare(header: &Header, code: ResponseCode, verdict: Verdict) -> Answer {
     let mut reply = Message::new(header.id, MessageType::Response, header.op_code);
     reply.metadata.recursion_desired = header.recursion_desired;
@@ -304,8 +304,8 @@ fn bare(header: &Header, code: ResponseCode, verdict: Verdict) -> Answer {
     }
 }
 
-/// RFC 1035 §4.1.1, read by hand so that a message can be refused before anything else of it is
-/// looked at.
+/// The header of RFC 1035 §4.1.1, parsed by hand so that a message can be refused before anything
+/// else in it is looked at.
 struct Header {
     id: u16,
     is_response: bool,
@@ -328,10 +328,9 @@ impl Header {
     }
 }
 
-/// Firefox asks for it to learn whether it may use DNS over HTTPS; a name that does not exist says
-/// no.
+/// Firefox queries it to learn whether it may use DNS over HTTPS; NXDOMAIN means no.
 const CANARY: &str = "use-application-dns.net";
-/// Short, so that a program which lives through a change of session learns of it.
+/// Short, so that a program that outlives a session notices the change.
 const TTL_SECONDS: u32 = 30;
 const NEGATIVE_TTL_SECONDS: u32 = 1;
 /// What fits into every path (DNS flag day 2020).

@@ -1,4 +1,4 @@
-//! The explicit proxy port: CONNECT, absolute-form and SOCKS5, told apart by their first bytes.
+//! The explicit proxy port: distinguishes CONNECT, absolute-form and SOCKS5 by their first bytes.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use crate::message::{Authority, AuthorityMalformed};
 /// The longest head of a CONNECT, in bytes.
 const CONNECT_HEAD: usize = 16 << 10;
 
-/// What a client of the proxy port must know.
+/// The user and password that a client of the proxy port must present.
 pub struct Authentication {
     user: Zeroizing<Vec<u8>>,
     password: Zeroizing<Vec<u8>>,
@@ -34,14 +34,14 @@ impl Authentication {
         }
     }
 
-    /// Whether these are the user and password; the time taken does not tell how much of them is
+    /// Whether these are the user and password; the time taken does not reveal how much of them is
     /// right.
     #[must_use]
     pub fn accepts(&self, user: &[u8], password: &[u8]) -> bool {
         bool::from(self.user.ct_eq(user) & self.password.ct_eq(password))
     }
 
-    /// Whether a Proxy-Authorization value holds them (RFC 7617).
+    /// Whether a Proxy-Authorization value contains them (RFC 7617).
     #[must_use]
     pub fn accepts_value(&self, value: &[u8]) -> bool {
         let Some((scheme, encoded)) = value.split_at_checked(6) else {
@@ -59,7 +59,7 @@ impl Authentication {
         }
     }
 
-    /// Whether exactly one Proxy-Authorization stands in the fields, and holds them.
+    /// Whether the fields have exactly one Proxy-Authorization, and it contains them.
     #[must_use]
     pub fn accepts_fields(&self, fields: &HeaderMap) -> bool {
         let mut values = fields.get_all(PROXY_AUTHORIZATION).iter();
@@ -69,13 +69,13 @@ impl Authentication {
 
 /// What the client of the proxy port wants.
 pub enum Asked {
-    /// A tunnel by CONNECT; it has not been answered yet.
+    /// A CONNECT tunnel; not answered yet.
     Connect(Authority),
-    /// A tunnel by CONNECT, without the user and password that the port asks for.
+    /// A CONNECT tunnel, without the user and password that the port requires.
     ConnectUnauthenticated,
-    /// A tunnel by SOCKS5; it has not been answered yet.
+    /// A SOCKS5 tunnel; not answered yet.
     Socks(Target),
-    /// Requests in absolute-form, of which nothing was consumed.
+    /// Requests in absolute-form, not consumed yet.
     Requests,
 }
 
@@ -85,13 +85,13 @@ pub enum Refused {
     /// The stream failed or ended.
     #[error("the client's connection ended")]
     Io(#[from] io::Error),
-    /// The SOCKS conversation failed; the client was told.
+    /// The SOCKS negotiation failed; the client was told.
     #[error(transparent)]
     Socks(#[from] socks::Error),
     /// The CONNECT request is malformed.
     #[error(transparent)]
     Head(#[from] Malformed),
-    /// The CONNECT target is no authority.
+    /// The CONNECT target is not an authority.
     #[error(transparent)]
     Target(#[from] AuthorityMalformed),
     /// CONNECT's target and its Host field name different authorities (RFC 9112 §3.2.3).
@@ -116,7 +116,7 @@ impl Refused {
 /// Reads what the client wants. Bytes that follow a CONNECT stay in the stream (threats A15).
 ///
 /// # Errors
-/// [`Refused`] by cause. The caller bounds the time.
+/// [`Refused`] by cause. The caller must set a time limit.
 pub async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
     authentication: Option<&Authentication>,

@@ -1,5 +1,5 @@
-//! The client's TLS handshake: its hello read under a bound and a deadline, its name checked, its
-//! connection ended here.
+//! The client's TLS handshake: reads its hello with a size limit and a deadline, checks the name,
+//! and terminates TLS.
 
 use std::future::poll_fn;
 use std::io::{self, Read};
@@ -21,30 +21,31 @@ use crate::message::{Host, HostMalformed};
 /// What is known of the destination before the client's hello.
 #[derive(Debug, Clone, Copy)]
 pub enum Destination<'a> {
-    /// A CONNECT or SOCKS target, or the name behind a synthetic address: the SNI must be the same.
+    /// A CONNECT or SOCKS target, or the name for a synthetic address: the SNI must be the same.
     Named(&'a Host),
     /// The address that a captured connection was for: the SNI names the host. Without one, the
-    /// address itself is the host, where policy permits it.
+    /// address itself is the host, if policy permits it.
     Address(IpAddr),
 }
 
-/// A client's TLS connection that ends here.
+/// A client's TLS connection, terminated here.
 #[derive(Debug)]
 pub struct Terminated<IO> {
     /// The connection after the handshake.
     pub stream: TlsStream<IO>,
-    /// The host that the client believes to speak with: its SNI, or the address that it called.
+    /// The host that the client believes it is connected to: its SNI, or the address that it
+    /// dialled.
     pub host: Host,
     /// Whether the client sent that name as SNI.
     pub named_by_sni: bool,
-    /// Whether ALPN chose HTTP/2; HTTP/1.1 otherwise.
+    /// Whether ALPN chose HTTP/2; otherwise HTTP/1.1.
     pub http2: bool,
 }
 
 /// Why a client's TLS connection was cut.
 #[derive(Debug, thiserror::Error)]
 pub enum Cut {
-    /// The first byte is not that of a TLS handshake record.
+    /// The first byte does not start a TLS handshake record.
     #[error("the client does not speak TLS")]
     NotTls,
     /// The client ended the connection inside the handshake.
@@ -56,7 +57,7 @@ pub enum Cut {
     /// The hello is longer than 64 KiB.
     #[error("the client hello is too long")]
     TooLong,
-    /// No SNI, and neither name nor permitted address to take its place.
+    /// No SNI, and neither a name nor a permitted address instead.
     #[error("the client names no host")]
     NoSni,
     /// The SNI is not a host name.
@@ -98,8 +99,7 @@ impl Cut {
         }
     }
 
-    /// The alert that tells the client, where we have to write it; rustls wrote its own for
-    /// [`Cut::Tls`].
+    /// The alert for the client, if we have to write it; for [`Cut::Tls`], rustls wrote its own.
     fn alert(&self) -> Option<Alert> {
         match self {
             Self::NoSni | Self::SniMalformed(_) | Self::SniMismatch => {
@@ -118,17 +118,17 @@ impl Cut {
     }
 }
 
-/// Ends a client's TLS connection here, with a leaf of this session for the host that the client
+/// Terminates a client's TLS connection, with a leaf of this session for the host that the client
 /// named.
 ///
-/// The hello may come in any number of segments and records, up to 64 KiB; every byte after it
-/// stays in the stream. Each refusal before the server's hello is told by an alert in plain text,
-/// and no certificate is sent then.
+/// The hello may arrive in any number of segments and records, up to 64 KiB; every byte after it
+/// stays in the stream. Each refusal before the server's hello sends a plain-text alert and no
+/// certificate.
 ///
 /// # Errors
-/// [`Cut`]: the connection is over. The deadline holds for the whole handshake.
+/// [`Cut`]: the connection is over. The deadline covers the whole handshake.
 ///
-/// Not cancel safe: a dropped future loses the connection.
+/// Not cancel safe: dropping the future loses the connection.
 pub async fn terminate<IO>(
     io: IO,
     ca: &SessionCa,
@@ -161,7 +161,7 @@ where
         Ok(chosen) => chosen,
         Err(cut) => {
             if let Some(alert) = cut.alert() {
-                // The verdict stands whether or not the client still listens.
+                // The verdict stands whether or not the client still reads.
                 let _ = send(&mut io, &alert.record()).await;
             }
             return Err(cut);
@@ -186,7 +186,7 @@ struct Chosen {
     config: Arc<ServerConfig>,
 }
 
-/// Judges the hello: one host, permitted, and a protocol that we speak.
+/// Checks the hello: one host, permitted, and a protocol that we speak.
 fn choose(
     hello: &ClientHello<'_>,
     ca: &SessionCa,
@@ -197,7 +197,7 @@ fn choose(
     {
         return Err(Cut::Alpn);
     }
-    // rustls gives no name for an SNI that is an IP literal, which RFC 6066 §3 forbids.
+    // rustls returns no name for an SNI that is an IP literal, which RFC 6066 §3 forbids.
     let sni = hello
         .server_name()
         .map(|name| Host::parse(name.as_bytes()))
@@ -245,7 +245,7 @@ where
     let mut taken = 0;
     loop {
         let mut first = None;
-        // rustls takes as much as it can keep, so nothing is read that would be lost.
+        // rustls takes as much as it can buffer, so nothing that is read gets lost.
         let read = poll_fn(|cx| {
             let mut reader = Polled {
                 io: &mut *io,
@@ -258,7 +258,7 @@ where
             }
         })
         .await
-        // No socket gives this kind: rustls does, when its buffer for one message is full.
+        // No socket returns this kind: rustls does when its buffer for one message is full.
         .map_err(|error| {
             if error.kind() == io::ErrorKind::InvalidData {
                 Cut::TooLong
@@ -278,7 +278,7 @@ where
             Ok(None) if taken > HELLO_MAX => return Err(Cut::TooLong),
             Ok(None) => {}
             Err((error, alert)) => {
-                // The verdict stands whether or not the client still listens.
+                // The verdict stands whether or not the client still reads.
                 let _ = send(io, &plain(alert)).await;
                 return Err(Cut::Tls(error));
             }
@@ -313,7 +313,7 @@ async fn send<IO: AsyncWrite + Unpin>(io: &mut IO, bytes: &[u8]) -> io::Result<(
     io.shutdown().await
 }
 
-/// The alert that rustls made, or ours where it made none.
+/// The alert that rustls made, or ours if it made none.
 fn plain(mut alert: AcceptedAlert) -> Vec<u8> {
     let mut bytes = Vec::new();
     match alert.write_all(&mut bytes) {
@@ -322,7 +322,7 @@ fn plain(mut alert: AcceptedAlert) -> Vec<u8> {
     }
 }
 
-/// What a failed handshake was about.
+/// The cause of a failed handshake.
 fn cause(error: io::Error) -> Cut {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return Cut::Left;
@@ -350,7 +350,7 @@ impl Alert {
     }
 }
 
-/// What a connection that was captured on any port opens with.
+/// How a connection captured on any port starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
     /// A TLS handshake record.
@@ -359,7 +359,7 @@ pub enum Opening {
     ClearText,
 }
 
-/// Looks at the first byte of a connection and leaves it there.
+/// Peeks at the first byte of a connection.
 ///
 /// # Errors
 /// [`Cut::Timeout`], [`Cut::Left`] or [`Cut::Io`]. A protocol in which the server speaks first ends

@@ -1,5 +1,5 @@
-//! A P-256 key that lives and dies in memory: it is never serialized, so there is nothing to write
-//! to a disk.
+//! A P-256 key that exists only in memory: it is never serialized, so it cannot be written to a
+//! disk.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use rustls::{SignatureAlgorithm, SignatureScheme};
 /// An ECDSA key on P-256.
 ///
 /// The scalar stays inside AWS-LC, which overwrites every block of memory that it frees; no method
-/// gives it out.
+/// returns it.
 #[derive(Clone)]
 pub(super) struct Key(Arc<EcdsaKeyPair>);
 
 impl Key {
-    /// A new random key, or `None` where the system's random source fails.
+    /// A new random key, or `None` if the system's random source fails.
     pub(super) fn generate() -> Option<Self> {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).ok()?;
         Some(Self(Arc::new(pair)))

@@ -1,5 +1,5 @@
-//! The leaves of a session: minted at the first handshake with a name, kept a while, never for a
-//! name out of policy.
+//! The leaves of a session: minted at the first handshake with a name, cached, and never for a name
+//! that policy does not permit.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -18,14 +18,16 @@ use super::budget::Budget;
 use super::ca::{CaSettings, Mint, MintRefused};
 use crate::message::Host;
 
-/// Says whether a leaf may be minted for a host: whether any policy could permit a request to it.
+/// Decides whether a leaf may be minted for a host: whether any policy could permit a request to
+/// it.
 pub type MayMint = Arc<dyn Fn(&Host) -> bool + Send + Sync>;
 
-/// A bounded store of leaves in front of the [`Mint`].
+/// A bounded cache of leaves in front of the [`Mint`].
 pub(super) struct Leaves {
     mint: Mint,
     may_mint: MayMint,
-    // Minting takes about 20 µs, so it happens under the lock: one mint a name, and no second path.
+    // Minting takes about 20 µs, so it happens under the lock: one mint per name, and no second
+    // path.
     kept: Mutex<Kept>,
 }
 
@@ -70,7 +72,7 @@ impl Leaves {
         now: OffsetDateTime,
         tick: Instant,
     ) -> Result<Arc<CertifiedKey>, MintRefused> {
-        // Asked each time, before the store: a name whose permit is gone gets no handshake.
+        // Checked each time, before the cache: a name whose permit is gone gets no handshake.
         if !(self.may_mint)(host) {
             return Err(MintRefused::NotPermitted);
         }
@@ -102,8 +104,7 @@ impl Leaves {
         (kept.leaves.len(), kept.minted)
     }
 
-    /// A panic while the lock was held leaves a store that is at worst short of one leaf, so it
-    /// stays in use.
+    /// After a panic under the lock, the cache lacks at most one leaf, so it stays in use.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,10 +123,10 @@ impl fmt::Debug for Leaves {
     }
 }
 
-/// The session's configuration: one ticket a connection, sealed with a key that no other session
+/// The session's configuration: one ticket per connection, sealed with a key that no other session
 /// has.
 ///
-/// rustls resumes a ticket only under the SNI that it was given for, and 0-RTT stays off.
+/// rustls resumes a ticket only under the SNI that it was issued for, and 0-RTT stays off.
 pub(super) fn config_with_tickets(
     resolver: Arc<dyn ResolvesServerCert>,
 ) -> Result<ServerConfig, rustls::Error> {
@@ -151,7 +152,7 @@ pub(super) fn config_without_tickets(
     Ok(config)
 }
 
-/// AES-128 first: this leg is loopback or a veth, and the shorter key schedule saves 13 % of a
+/// AES-128 first: this side is loopback or a veth, and the shorter key schedule saves 13 % of a
 /// handshake.
 fn provider() -> CryptoProvider {
     CryptoProvider {

@@ -1,4 +1,5 @@
-//! Room: intercept.
+//! Accepts client connections: capture, proxy protocols, TLS termination, DNS, and one strict
+//! reading of HTTP/1 in front of hyper.
 
 mod accepted;
 mod budget;

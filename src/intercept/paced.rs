@@ -1,9 +1,9 @@
-//! A client's HTTP/2 connection that takes its turn among the others, and ends where it asks for
-//! nothing, and that often.
+//! A client's HTTP/2 connection that takes turns with the others, and ends if it sends too many
+//! frames that ask for nothing.
 //!
-//! The parser behind it reads on for as long as bytes come, so a client could keep the thread with
-//! frames that cost it nine bytes each. Here each read is paid for, by its bytes and its frames,
-//! from the turn that the runtime gives a task.
+//! The parser above it reads for as long as bytes arrive, so a client could occupy the thread with
+//! frames that cost it nine bytes each. Here, each read is charged, by its bytes and its frames, to
+//! the turn that the runtime gives a task.
 
 use std::future::Future;
 use std::io;
@@ -23,18 +23,18 @@ pub struct Paced<IO> {
     io: IO,
     frames: Frames,
     idle: Budget,
-    /// How many more it may send for what it got and asked.
+    /// How many more such frames it may send, for what it received and requested.
     earned: u32,
-    /// The most bytes of the next read: few where frames are small, so that a turn has few of them.
+    /// The most bytes of the next read: few if frames are small, so that a turn has few of them.
     piece: usize,
-    /// The last write took all that there was, so that a frame of our own may follow.
+    /// The last write was complete, so a frame of our own may follow.
     between_frames: bool,
-    /// Too many frames have come.
+    /// Too many frames have arrived.
     over: bool,
     flooded: Flooded,
 }
 
-/// Whether the connection was ended for frames that ask for nothing.
+/// Whether the connection was ended because of frames that ask for nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Flooded(Arc<AtomicBool>);
 
@@ -47,8 +47,8 @@ impl Flooded {
 }
 
 impl<IO> Paced<IO> {
-    /// The connection from its first byte, the client's preface; `flooded` tells later whether it
-    /// was.
+    /// Wraps a connection from its first byte, the client's preface; `flooded` later says whether
+    /// it was ended.
     pub fn new(io: IO, flooded: Flooded) -> Self {
         Self {
             io,
@@ -64,10 +64,10 @@ impl<IO> Paced<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> Paced<IO> {
-    /// Says why, if the client's window takes it at once, and ends the connection.
+    /// Sends the reason, if the client's window accepts it at once, and ends the connection.
     fn end(&mut self, cx: &mut Context<'_>) -> io::Error {
         if !self.flooded.0.swap(true, Ordering::Relaxed) && self.between_frames {
-            // It is told for courtesy: the connection ends whether or not it can be.
+            // This is a courtesy: the connection ends either way.
             let _ = Pin::new(&mut self.io).poll_write(cx, GOAWAY);
             let _ = Pin::new(&mut self.io).poll_flush(cx);
         }
@@ -85,7 +85,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<IO> {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        // Where the turn is over, the task is woken for its next one.
+        // When the turn is over, the task is woken for its next one.
         ready!(pin!(consume_budget()).poll(cx));
         if this.over {
             return Poll::Ready(Err(this.end(cx)));
@@ -117,7 +117,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<IO> {
     }
 }
 
-/// Reads at most so many bytes, and gives them.
+/// Reads at most this many bytes, and returns them.
 fn read_up_to<'a>(
     io: &mut (impl AsyncRead + Unpin),
     cx: &mut Context<'_>,
@@ -143,7 +143,7 @@ impl<IO> Paced<IO> {
 
     fn wrote(&mut self, count: usize, all: usize) {
         self.between_frames = count == all;
-        // A client answers what it gets by updates of its windows.
+        // A client answers what it receives with window updates.
         self.earn(
             u32::try_from(count)
                 .unwrap_or(u32::MAX)
@@ -186,7 +186,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
     }
 }
 
-/// Where in the client's frames the bytes stand: nothing but heads is looked at (RFC 9113 §4.1).
+/// The position in the client's frames: only their heads are looked at (RFC 9113 §4.1).
 struct Frames {
     head: [u8; HEAD],
     held: usize,
@@ -194,7 +194,7 @@ struct Frames {
     skip: usize,
 }
 
-/// What a piece of the client's bytes held.
+/// What a piece of the client's bytes contained.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     frames: u32,
@@ -231,8 +231,8 @@ impl Frames {
                 seen.frames += 1;
                 match kind {
                     DATA if self.skip > 0 || flags & END_STREAM != 0 => {}
-                    // How many of these there may be, the parser knows. Of resets it knows only
-                    // those of open streams.
+                    // The parser limits how many of these there may be. It counts resets only of
+                    // open streams.
                     CONTINUATION => {}
                     HEADERS => seen.requests += 1,
                     _ => seen.idle += 1,
@@ -250,23 +250,23 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
-/// RFC 9113 §6.8: ENHANCE_YOUR_CALM; no stream is named as one that may be sent again.
+/// RFC 9113 §6.8: ENHANCE_YOUR_CALM; names no stream as one that may be retried.
 const GOAWAY: &[u8] = &[
     0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0x0b,
 ];
-/// Frames that ask for nothing which a connection may send: at once, a second, and more for what it
-/// gets and asks.
+/// The frames that ask for nothing that a connection may send: at once, per second, and more for
+/// what it receives and requests.
 const IDLE_BURST: u32 = 512;
 const IDLE_PER_SECOND: u32 = 200;
 const IDLE_FOR_A_REQUEST: u32 = 8;
 const BYTES_FOR_AN_UPDATE: u32 = 32;
 const MOST_EARNED: u32 = 1 << 20;
-/// What one unit of a task's turn pays, beside one frame; a turn has 128.
+/// What one unit of a task's turn pays for, besides one frame; a turn has 128.
 const BYTES_A_UNIT: usize = 4096;
-/// Frames are small where they have fewer bytes on the average; then a read has so many at most.
+/// Frames are small if they have fewer bytes on average; a read then has at most `SMALL_PIECE`.
 const SMALL_FRAME: usize = 128;
 const SMALL_PIECE: usize = 2048;
-/// What a read of less than half of that costs, in units.
+/// What a read shorter than half of `SMALL_PIECE` costs, in units.
 const SMALL_READ: usize = 16;
 
 #[cfg(test)]
@@ -317,7 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_of_frames_that_ask_for_nothing_is_told_to_calm_down_and_ends() {
-        // PRIORITY, and RST_STREAM of streams that are closed, which the parser does not count.
+        // PRIORITY, and RST_STREAM of closed streams, which the parser does not count.
         for idle in [frame(2, 0, 5), frame(3, 0, 4)] {
             let (mut client, ours) = tokio::io::duplex(1 << 20);
             let flooded = Flooded::default();
@@ -344,7 +344,7 @@ mod tests {
         client.write_all(&connection(&[])).await.unwrap();
         paced.read_exact(&mut [0; PREFACE]).await.unwrap();
         for _ in 0..10_000 {
-            // A small event, and the two updates by which the plainest of clients answers.
+            // A small event, and the two updates with which the simplest clients answer.
             paced.write_all(&[0; 59]).await.unwrap();
             client.read_exact(&mut [0; 59]).await.unwrap();
             client.write_all(&frame(8, 0, 4).repeat(2)).await.unwrap();

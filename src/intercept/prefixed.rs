@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// A stream behind the bytes that were read ahead of it.
+/// A stream after the bytes that were read ahead of it.
 pub struct Prefixed<IO> {
     prefix: BytesMut,
     io: IO,
@@ -29,11 +29,11 @@ impl<IO> Prefixed<IO> {
         &self.prefix
     }
 
-    /// Takes bytes off the front of those read ahead.
+    /// Removes bytes from the front of those read ahead.
     pub fn consume(&mut self, count: usize) {
         self.prefix.advance(count);
         if self.prefix.is_empty() {
-            // The buffer's memory is not kept for the life of the connection.
+            // Frees the buffer's memory for the rest of the connection.
             self.prefix = BytesMut::new();
         }
     }
@@ -53,7 +53,7 @@ impl<IO: AsyncRead + Unpin> Prefixed<IO> {
     /// Reads ahead once; `false` at the end of the stream.
     ///
     /// # Errors
-    /// Those of the stream, and `InvalidData` where more than `limit` bytes would be held.
+    /// Those of the stream, and `InvalidData` if more than `limit` bytes would be buffered.
     pub async fn read_ahead(&mut self, limit: usize) -> io::Result<bool> {
         if self.prefix.len() >= limit {
             return Err(io::ErrorKind::InvalidData.into());
@@ -62,7 +62,7 @@ impl<IO: AsyncRead + Unpin> Prefixed<IO> {
         Ok(self.io.read_buf(&mut self.prefix).await? > 0)
     }
 
-    /// Reads ahead until `count` bytes are held; `false` where the stream ends before.
+    /// Reads ahead until `count` bytes are buffered; `false` if the stream ends before.
     ///
     /// # Errors
     /// Those of the stream.

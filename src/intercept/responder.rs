@@ -1,4 +1,4 @@
-//! The DNS server of one session: the tasks that read questions from its sockets and send the
+//! The DNS server of one session: the tasks that read queries from its sockets and send the
 //! answers.
 
 use std::io::{self, IoSliceMut};
@@ -17,14 +17,13 @@ use super::dns::{Answer, Transport, answer};
 use super::synthetic::Synthetic;
 use crate::message::Host;
 
-/// Says whether a name may be answered: whether any policy could permit a request to it.
+/// Decides whether a name may be answered: whether any policy could permit a request to it.
 pub type MayResolve = Box<dyn Fn(&Host) -> bool + Send + Sync>;
 
 /// Sees each answer, for counters and audit. Must be fast.
 pub type Observe = Box<dyn Fn(&Answer) + Send + Sync>;
 
-/// What a session's DNS server knows; shared by its UDP and TCP tasks and by the connections that
-/// arrive later.
+/// The state of a session's DNS server, shared by its UDP and TCP tasks and by later connections.
 pub struct Responder {
     allowed: MayResolve,
     observe: Observe,
@@ -34,7 +33,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// A server that answers the names that `allowed` lets through, from `pool`.
+    /// A server that answers the names that `allowed` accepts, from `pool`.
     #[must_use]
     pub fn new(pool: Synthetic, allowed: MayResolve, observe: Observe) -> Self {
         let budget = Budget::new(QUESTIONS_BURST, QUESTIONS_PER_SECOND, Instant::now());
@@ -47,7 +46,7 @@ impl Responder {
         }
     }
 
-    /// The name that a synthetic address was given to in this session.
+    /// The name to which this session gave a synthetic address.
     #[must_use]
     pub fn name(&self, address: IpAddr) -> Option<Host> {
         self.pool().name(address).cloned()
@@ -59,7 +58,7 @@ impl Responder {
         answer.reply
     }
 
-    /// Waits until the session may ask again. The kernel's queue fills meanwhile and drops; other
+    /// Waits until the session may query again. Meanwhile the kernel's queue fills and drops; other
     /// sessions go on.
     async fn admit(&self) {
         loop {
@@ -75,20 +74,20 @@ impl Responder {
         }
     }
 
-    /// A panic under the lock leaves at worst a name without an address, so the pool stays in use.
+    /// After a panic under the lock, at most one name lacks an address, so the pool stays in use.
     fn pool(&self) -> MutexGuard<'_, Synthetic> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Answers questions over UDP until the future is dropped.
+/// Answers queries over UDP until the future is dropped.
 ///
-/// Each answer leaves from the very address that was asked (`IPV6_PKTINFO`), whatever it is: the
-/// client would not take it from another one. The socket must be allowed to send from it
-/// (TRANSPARENT, FREEBIND or AnyIP).
+/// Each answer leaves from the very address that was asked (`IPV6_PKTINFO`), because the client
+/// would not accept it from another. The socket must be allowed to send from it (TRANSPARENT,
+/// FREEBIND or AnyIP).
 ///
 /// # Errors
-/// Where the socket cannot be set up, or fails again and again.
+/// If the socket cannot be set up, or fails again and again.
 pub async fn serve_udp(socket: std::net::UdpSocket, responder: Arc<Responder>) -> io::Result<()> {
     let state = UdpSocketState::new((&socket).into())?;
     let socket = UdpSocket::from_std(socket)?;
@@ -98,7 +97,7 @@ pub async fn serve_udp(socket: std::net::UdpSocket, responder: Arc<Responder>) -
     loop {
         let meta = match receive(&socket, &state, &mut buffer).await {
             Ok(meta) => meta,
-            // ICMP errors of earlier answers surface here; a socket that is gone fails for ever.
+            // ICMP errors of earlier answers surface here; a closed socket fails for ever.
             Err(error) if failures >= FAILURES_MAX => return Err(error),
             Err(_) => {
                 failures += 1;
@@ -152,16 +151,16 @@ fn send(
     })
 }
 
-/// Answers questions over TCP (RFC 7766) until the listener fails or the future is dropped, which
+/// Answers queries over TCP (RFC 7766) until the listener fails or the future is dropped, which
 /// ends all connections.
 ///
 /// # Errors
-/// Where the listener fails again and again.
+/// If the listener fails again and again.
 pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::Result<()> {
     let mut connections = JoinSet::new();
     let mut failures = 0;
     loop {
-        // Full: no new connection before one ends; none stays longer than its deadline allows.
+        // Full: no new connection before one ends; none stays longer than its deadline.
         while connections.len() >= CONNECTIONS_MAX {
             connections.join_next().await;
         }
@@ -172,7 +171,7 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
                     connections.spawn(converse(stream, Arc::clone(&responder)));
                 }
                 Err(error) if failures >= FAILURES_MAX => return Err(error),
-                // No file descriptor left, or a client that was gone already.
+                // No file descriptor left, or a client that had already gone.
                 Err(_) => {
                     failures += 1;
                     sleep(Duration::from_millis(10)).await;
@@ -183,10 +182,10 @@ pub async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) -> io::
     }
 }
 
-/// One connection: many questions, each within the deadline. Ends at the first thing that is not
-/// one.
+/// One connection: many queries, each within the deadline. Ends at the first message that is not a
+/// query.
 async fn converse(mut stream: TcpStream, responder: Arc<Responder>) -> io::Result<()> {
-    // Small answers should leave at once; without it they are only slower.
+    // Small answers should leave at once; without this they are only slower.
     let _ = stream.set_nodelay(true);
     let mut query = Vec::new();
     for _ in 0..QUESTIONS_PER_CONNECTION {

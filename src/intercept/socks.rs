@@ -30,23 +30,23 @@ pub enum Reply {
 /// Where the client wants to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A name: the gateway resolves it, after authorization.
+    /// A name: the gateway resolves it after authorization.
     Named(Authority),
-    /// An address that the client resolved by itself: it is never dialled, the TLS handshake or the
+    /// An address that the client resolved itself. It is never dialled; the TLS handshake or the
     /// Host field names the host.
     Address(SocketAddr),
 }
 
-/// Judges a user and a password.
+/// Checks a user and a password.
 pub type Judge<'a> = dyn Fn(&[u8], &[u8]) -> bool + Sync + 'a;
 
-/// Why the conversation ended before a tunnel.
+/// Why the negotiation ended before a tunnel.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The stream failed or ended.
     #[error("the client's connection ended")]
     Io(#[from] io::Error),
-    /// A message has not the shape of RFC 1928.
+    /// A message does not have the format of RFC 1928.
     #[error("the SOCKS message is malformed")]
     Malformed,
     /// No method in common, or a wrong password.
@@ -55,7 +55,7 @@ pub enum Error {
     /// Not CONNECT.
     #[error("only the SOCKS command CONNECT is supported")]
     Command,
-    /// The host or port is no canonical authority.
+    /// The host or port is not a canonical authority.
     #[error("the SOCKS destination is malformed")]
     Destination,
 }
@@ -74,12 +74,12 @@ impl Error {
     }
 }
 
-/// Speaks SOCKS5 up to the request; the caller answers it with [`reply`].
+/// Speaks SOCKS5 up to the request; the caller answers that with [`reply`].
 ///
-/// `accepts` judges a user and password; `None` where the listener asks for none.
+/// `accepts` checks a user and password; `None` if the listener requires none.
 ///
 /// # Errors
-/// [`Error`] by cause; the client was told by then.
+/// [`Error`] by cause; the client has been told by then.
 pub async fn negotiate<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
     accepts: Option<&Judge<'_>>,
@@ -202,7 +202,7 @@ async fn named<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>) -> Result<Option<Ta
         .map(|host| Target::Named(Authority { host, port })))
 }
 
-/// Answers the request; the bound address is not told, since nothing was bound.
+/// Answers the request. Reports no bound address, because nothing was bound.
 ///
 /// # Errors
 /// Those of the stream.
@@ -216,8 +216,7 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    /// Runs a conversation of which the client's bytes are known; gives the outcome and what the
-    /// client read.
+    /// Runs a negotiation with known client bytes; returns the outcome and what the client read.
     fn run(sent: &[u8], password: Option<&'static [u8]>) -> (Result<Target, Error>, Vec<u8>) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()

@@ -1,16 +1,16 @@
-//! Synthetic addresses: what names mean inside the sandbox, and the way back from an address to its
-//! name.
+//! Synthetic addresses: what names resolve to inside the sandbox, and the way back from an address
+//! to its name.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::message::Host;
 
-/// The pool of addresses of one session; a name keeps its pair of addresses until the session ends.
+/// The address pool of one session; a name keeps its pair of addresses until the session ends.
 ///
 /// IPv4 from 198.18.0.0/15 (RFC 2544: never routed), IPv6 from fd65::/16 (RFC 4193: never global).
-/// Both are bounded: the first `capacity` names get addresses, later ones none, so that no name
-/// ever loses its address to another one.
+/// Both are bounded: the first `capacity` names get addresses, later ones none, so no name ever
+/// loses its address to another.
 #[derive(Debug)]
 pub struct Synthetic {
     capacity: usize,
@@ -21,9 +21,9 @@ pub struct Synthetic {
 /// The pair of addresses of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// The address for A questions.
+    /// The address for A queries.
     pub v4: Ipv4Addr,
-    /// The address for AAAA questions.
+    /// The address for AAAA queries.
     pub v6: Ipv6Addr,
 }
 
@@ -41,7 +41,7 @@ impl Synthetic {
         }
     }
 
-    /// The addresses of a name, the same ones each time; `None` once the pool is full, and for an
+    /// The addresses of a name, the same each time; `None` once the pool is full, and for an
     /// address.
     pub fn addresses(&mut self, host: &Host) -> Option<Addresses> {
         if host.ip().is_some() {
@@ -59,7 +59,7 @@ impl Synthetic {
         Some(addresses(slot))
     }
 
-    /// The name that an address was given to.
+    /// The name to which an address was given.
     #[must_use]
     pub fn name(&self, address: IpAddr) -> Option<&Host> {
         let slot = slot(address.to_canonical())?;
@@ -80,7 +80,7 @@ impl Synthetic {
 }
 
 impl Default for Synthetic {
-    /// 16,384 names: a few megabytes at the worst.
+    /// 16,384 names: at most a few megabytes.
     fn default() -> Self {
         Self::new(16_384)
     }

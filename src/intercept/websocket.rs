@@ -1,4 +1,4 @@
-//! The WebSocket handshake across the two legs (RFC 6455 §4, RFC 8441).
+//! The WebSocket handshake across both sides (RFC 6455 §4, RFC 8441).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,15 +10,15 @@ use http::{HeaderMap, HeaderValue};
 /// RFC 6455 §1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// What the origin must answer for the handshake to hold.
+/// What the origin must answer for the handshake to be valid.
 pub struct Expected {
     accept: String,
     protocols: Vec<String>,
 }
 
 impl Expected {
-    /// Prepares the request's fields for the origin's leg: a fresh key, no extension (a compressed
-    /// stream could not be scrubbed), and remembers what was offered.
+    /// Prepares the request's fields for the origin's side: a fresh key, no extension (a compressed
+    /// stream could not be scrubbed). Returns what to expect in the answer.
     #[must_use]
     pub fn prepare(fields: &mut HeaderMap, nonce: [u8; 16]) -> Self {
         let key = STANDARD.encode(nonce);
@@ -38,7 +38,7 @@ impl Expected {
         Self { accept, protocols }
     }
 
-    /// Whether the origin's 101 answers what was asked (RFC 6455 §4.1): its accept value, no
+    /// Whether the origin's 101 matches the request (RFC 6455 §4.1): its accept value, no
     /// extension, and no subprotocol that was not offered.
     #[must_use]
     pub fn holds(&self, fields: &HeaderMap) -> bool {

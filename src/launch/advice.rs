@@ -1,9 +1,8 @@
-//! What would help when a step fails: the known reasons why systems refuse a sandbox, found by
-//! looking.
+//! What would help when a step fails: checks for the known reasons why systems refuse a sandbox.
 
 use super::error::{Failure, Step};
 
-/// Gives the advice for a failure; `None` where nothing better than the error itself is known.
+/// Returns the advice for a failure; `None` if nothing better than the error itself is known.
 pub fn for_failure(failure: &Failure) -> Option<String> {
     match failure.step {
         Step::Namespaces | Step::UserMap | Step::Loopback | Step::Routes => Some(namespaces(failure)),

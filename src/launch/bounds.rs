@@ -1,4 +1,4 @@
-//! Bounds on what the sandbox takes of the machine: files in memory, and processes.
+//! Bounds on the machine resources that a sandbox uses: in-memory files, and processes.
 
 use std::ffi::CString;
 
@@ -7,35 +7,35 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{At, Failure, Step};
 
-/// What the person decided; `None` for what holds by default.
+/// What the person chose; `None` for the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// Bytes of all files in memory together; half of the machine's memory by default.
+    /// Bytes of all in-memory files together; by default, half of the machine's memory.
     pub memory_files: Option<u64>,
     /// Processes and threads at a time; [`PROCESSES`] by default.
     pub processes: Option<u64>,
 }
 
 impl Bounds {
-    /// Gives the room for files in memory.
+    /// The space for in-memory files.
     pub fn room(&self) -> Room {
         let machine = rustix::system::sysinfo();
         let memory = machine.totalram.saturating_mul(machine.mem_unit.into());
         Room(self.memory_files.unwrap_or(memory / 2))
     }
 
-    /// Bounds the processes of the sandbox, by this process's limit, which all of them inherit; and
-    /// lets none write a core.
+    /// Limits the sandbox's processes by this process's limit, which all of them inherit, and
+    /// disables core files.
     ///
     /// The kernel counts the processes of this user in this user namespace. Before Linux 5.14 it
-    /// counted the user's processes outside as well: the sandbox would have to do without, or take
+    /// also counted the user's processes outside: the sandbox would have to do without, or take
     /// from them.
     ///
     /// # Errors
-    /// A [`Step::Bounds`] failure where a bound was asked for and cannot be had.
+    /// A [`Step::Bounds`] failure if a bound was requested and cannot be set.
     pub fn limit_processes(&self) -> Result<(), Failure> {
-        // With a limit of one byte the kernel neither writes a core nor pipes it to a program; with
-        // none it still pipes.
+        // With a limit of one byte, the kernel neither writes a core nor pipes it to a program;
+        // with a limit of zero it still pipes.
         limit(Resource::Core, 1, 1)?;
         let release = rustix::system::uname()
             .release()
@@ -56,37 +56,37 @@ impl Bounds {
     }
 }
 
-/// The room for files in memory: one file system has all of it, and the writable places are parts
+/// The space for in-memory files: one file system has all of it, and the writable places are parts
 /// of that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room(u64);
 
 impl Room {
-    /// Gives the options of the file system in memory that all of it is for.
+    /// The mount options of the in-memory file system that gets all of the space.
     pub fn options(self, mode: u32) -> CString {
         options(self.0, mode)
     }
 }
 
-/// Gives the options of a small file system in memory, for a few files of no use to the command.
+/// The mount options of a small in-memory file system, for a few files of no use to the command.
 pub fn small(mode: u32) -> CString {
     options(SMALL, mode)
 }
 
-/// Gives the options of the file system in memory that holds the gateway's own files, and is
-/// read-only to the command.
+/// The mount options of the in-memory file system for the gateway's own files, which is read-only
+/// to the command.
 pub fn own_files() -> CString {
     options(OWN_FILES, 0o755)
 }
 
 fn options(bytes: u64, mode: u32) -> CString {
-    // The kernel's own memory for an empty file is about 1 KiB, and counted by no size.
+    // The kernel's own memory for an empty file is about 1 KiB, which no size limit counts.
     let files = (bytes / FILE).max(256);
     let text = format!("mode={mode:04o},size={bytes},nr_inodes={files}");
     CString::new(text).expect("digits and letters hold no zero byte")
 }
 
-/// Sets a limit, as far as the hard one lets it.
+/// Sets a limit, as far as the hard limit allows.
 fn limit(resource: Resource, current: u64, maximum: u64) -> Result<(), Failure> {
     let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let limit = Rlimit {
@@ -105,8 +105,7 @@ fn counts_by_namespace(release: &str) -> bool {
     (major, minor) >= (5, 14)
 }
 
-/// Processes and threads at a time, unless the person decides: as many as systemd lets a service
-/// have.
+/// The default for processes and threads at a time: as many as systemd lets a service have.
 pub const PROCESSES: u64 = 4096;
 const SMALL: u64 = 1 << 20;
 const OWN_FILES: u64 = 64 << 20;

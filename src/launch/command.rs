@@ -1,4 +1,4 @@
-//! Which program the command names, and becoming it.
+//! Finds the program that the command names, and executes it.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use super::mounts::c_string;
 use super::{environment, syscall};
 
-/// Becomes the command; returns only if that fails.
+/// Executes the command; returns only if that fails.
 ///
-/// A name without a slash is looked for in the `PATH` of `variables`, as `execvp` does: what may
-/// not be run is passed over, and remembered as the reason if nothing else is found. A file without
-/// a known format is given to the shell.
+/// Looks up a name without a slash in the `PATH` of `variables`, as `execvp` does. A file that may
+/// not be run is skipped, and becomes the reason if nothing else is found. A file without a known
+/// format is passed to the shell.
 pub fn execute(arguments: &[OsString], variables: &[(OsString, OsString)]) -> io::Error {
     let (Ok(arguments), Ok(environment)) = (strings(arguments), block(variables)) else {
         return io::Error::from_raw_os_error(libc::EINVAL);
@@ -35,7 +35,7 @@ pub fn execute(arguments: &[OsString], variables: &[(OsString, OsString)]) -> io
         let error = one(&file, &arguments, &environment);
         match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => {}
-            // In a directory that this user may not enter there is nothing, for them.
+            // A directory that this user may not enter contains nothing for them.
             Some(libc::EACCES) if !exists(&file) => {}
             Some(libc::EACCES) => denied = Some(error),
             _ => return error,
@@ -44,10 +44,10 @@ pub fn execute(arguments: &[OsString], variables: &[(OsString, OsString)]) -> io
     denied.unwrap_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
 }
 
-/// Gives the variables as the kernel wants them.
+/// The variables in the form that the kernel expects.
 ///
 /// # Errors
-/// `EINVAL` if one holds a zero byte.
+/// `EINVAL` if one contains a zero byte.
 pub fn block(variables: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     variables
         .iter()
@@ -60,10 +60,10 @@ pub fn block(variables: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
         .collect()
 }
 
-/// Gives arguments as the kernel wants them.
+/// Arguments in the form that the kernel expects.
 ///
 /// # Errors
-/// `EINVAL` if one holds a zero byte.
+/// `EINVAL` if one contains a zero byte.
 pub fn strings(arguments: &[OsString]) -> io::Result<Vec<CString>> {
     arguments
         .iter()

@@ -1,7 +1,7 @@
-//! Which values look like credentials, whatever their variable is called.
+//! Recognises values that look like credentials, whatever their variable is called.
 //!
-//! A second look at variables that pass by name: it finds what is commonly written into settings,
-//! and can miss. What keeps secrets out is the list of names ([`super::passed`]).
+//! A second check on variables that pass by name. It finds what people commonly write into
+//! settings, and can miss things. The list of names ([`super::passed`]) is what keeps secrets out.
 
 /// Tells whether a value holds what looks like a credential.
 pub fn holds_credential(value: &[u8]) -> bool {
@@ -18,7 +18,7 @@ pub fn holds_credential(value: &[u8]) -> bool {
         || assigns_secret(&lower)
 }
 
-/// Whether a word within the value is a token: a known beginning, and a long rest with a digit.
+/// Whether a word in the value is a token: a known prefix, and a long rest with a digit.
 fn has_token(value: &[u8]) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     value.split(|byte| !is_part(byte)).any(|word| {
@@ -29,8 +29,8 @@ fn has_token(value: &[u8]) -> bool {
     })
 }
 
-/// Whether the value holds a URL with a user, with or without a password: services take keys in
-/// either place.
+/// Whether the value contains a URL with a user, with or without a password: services accept keys
+/// in either position.
 fn has_userinfo(value: &[u8]) -> bool {
     let starts = value
         .windows(3)
@@ -45,7 +45,7 @@ fn has_userinfo(value: &[u8]) -> bool {
     })
 }
 
-/// Whether the value, in lower case, gives something to a name that is a secret's: `AccountKey=…`,
+/// Whether the value, in lower case, assigns something to the name of a secret: `AccountKey=…`,
 /// `"private_key": …`.
 fn assigns_secret(lower: &[u8]) -> bool {
     SECRET_NAMES.iter().any(|name| {
@@ -69,7 +69,7 @@ fn contains(value: &[u8], part: &[u8]) -> bool {
     value.windows(part.len()).any(|here| here == part)
 }
 
-/// How much follows the beginning of a token at least, where it stands within a longer value.
+/// How many characters must follow a token's prefix within a longer value.
 const LONG_REST: usize = 16;
 
 const AT_START: &[&str] = &[

@@ -1,4 +1,4 @@
-//! A minimal `/dev`: six devices, shared memory, and pseudo-terminals of its own.
+//! A minimal `/dev`: six devices, shared memory, and its own pseudo-terminals.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use super::bounds;
 use super::error::{At, Failure, Step};
 use super::mounts::{Tree, put_part};
 
-/// The host's device nodes that stay, taken in hand (a user namespace cannot make any).
+/// The host's device nodes that stay, held open (a user namespace cannot create any).
 #[derive(Debug)]
 pub struct Devices {
     nodes: Vec<Tree>,
@@ -18,7 +18,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Takes the nodes.
+    /// Opens the nodes.
     ///
     /// # Errors
     /// A [`Step::Hide`] failure that names the device.
@@ -28,7 +28,7 @@ impl Devices {
             let path = Path::new("/dev").join(name);
             nodes.push(Tree::take(&path).at(Step::Hide, path.display().to_string())?);
         }
-        // Programs that ask for their terminal's name find it under this one, since the host's
+        // Programs that ask for their terminal's name find it under this one, because the host's
         // `/dev/pts` is gone.
         let terminal =
             terminal_path().and_then(|path| Tree::take_from(&path, Path::new("/dev/console")).ok());
@@ -59,7 +59,7 @@ impl Devices {
         }
         let terminals = dev.join("pts");
         fs::create_dir(&terminals).at(Step::Hide, "/dev/pts")?;
-        // Without a new instance, the command could read the keys of, and write to, the user's
+        // Without a new instance, the command could read keystrokes from, and write to, the user's
         // other terminals.
         rustix::mount::mount(
             "devpts",

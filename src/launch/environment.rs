@@ -1,7 +1,8 @@
-//! Which environment variables reach the command.
+//! Decides which environment variables reach the command.
 //!
-//! A list of names (`passed`) and what the person names; of the former only values that look like
-//! no credential (`detect`). The gateway's own settings, phantoms above all, come last.
+//! A variable passes if its name is on a list (`passed`) and its value does not look like a
+//! credential (`detect`), or if the person names it. The gateway's own settings, above all
+//! phantoms, come last.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{detect, passed};
 
-/// What the person decided about variables, beyond the built-in list.
+/// What the person chose about variables, beyond the built-in list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Passed on as they are. Names may end in `*`.
+    /// Passed unchanged. Names may end in `*`.
     pub allow: Vec<String>,
 }
 
@@ -41,8 +42,7 @@ impl Rules {
             .collect()
     }
 
-    /// Gives the names of the variables that do not reach the command and that it might miss, in
-    /// order.
+    /// The names of the variables that do not reach the command and that it might miss, in order.
     pub fn left_out(
         &self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -58,7 +58,7 @@ impl Rules {
     }
 }
 
-/// Gives the credential files that the variables point to, and that must hence be hidden.
+/// The credential files that variables point to, which must therefore be hidden.
 pub fn credential_files(variables: &[(OsString, OsString)]) -> Vec<PathBuf> {
     variables
         .iter()
@@ -68,8 +68,8 @@ pub fn credential_files(variables: &[(OsString, OsString)]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Gives the hidden names of `names` (relative to the home) again, below the directories to which
-/// variables have moved them.
+/// The hidden names in `names` (relative to the home directory) again, below the directories to
+/// which variables have moved them.
 pub fn relocated(variables: &[(OsString, OsString)], names: &[&str]) -> Vec<PathBuf> {
     let mut moved = Vec::new();
     for (variable, prefix) in RELOCATIONS {
@@ -100,7 +100,7 @@ pub fn set(
     variables.push((name, value.into()));
 }
 
-/// Gives the value of a variable.
+/// The value of a variable.
 pub fn value<'a>(variables: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
     variables
         .iter()

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::streams::Stream;
 use crate::enroll;
 
-/// The steps of a launch, in their order.
+/// The steps of a launch, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
-    /// Checks before anything is made.
+    /// Checks before anything is created.
     Prepare,
     /// `clone3` into new namespaces.
     Namespaces,
@@ -29,11 +29,11 @@ pub enum Step {
     Rules,
     /// The listening sockets.
     Listeners,
-    /// Handing them to the gateway.
+    /// Passing them to the gateway.
     Handoff,
     /// Forbidding nested user namespaces.
     NestedNamespaces,
-    /// Making the mount tree private, and the pieces that move.
+    /// Making the mount tree private, and the parts that move.
     Mounts,
     /// A fresh `/proc`.
     Proc,
@@ -43,7 +43,7 @@ pub enum Step {
     Hide,
     /// Guarding git repositories and files that tools run.
     Git,
-    /// The CA files and their binds.
+    /// The CA files and their bind mounts.
     Trust,
     /// The working directory.
     WorkingDirectory,
@@ -92,12 +92,12 @@ impl fmt::Display for Step {
     }
 }
 
-/// A step that failed, in a form that passes from the sandbox's first process to the launcher.
+/// A failed step, in a form that can be sent from the sandbox's first process to the launcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Which step.
     pub step: Step,
-    /// The errno; 0 where there is none.
+    /// The errno; 0 if there is none.
     pub errno: i32,
     /// The object of the step: a path, a socket's name.
     pub detail: String,
@@ -148,20 +148,20 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     }
 }
 
-/// Why the command was not run, or did not end by itself: [`Error::Uncovered`],
-/// [`Error::GatewayGone`], [`Error::Output`] and [`Error::Killed`].
+/// Why the command was not run, or did not end on its own ([`Error::Uncovered`],
+/// [`Error::GatewayGone`], [`Error::Output`] and [`Error::Killed`]).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A step of making the sandbox failed.
+    /// A step of creating the sandbox failed.
     #[error("cannot make the sandbox: {0}")]
     Step(Failure),
-    /// The gateway process did not take the sandbox.
+    /// The gateway process did not accept the sandbox.
     #[error("cannot make the sandbox: no gateway to serve it")]
     Gateway(#[source] enroll::Error),
     /// The gateway process did not answer in time.
     #[error("cannot make the sandbox: the gateway did not answer within {seconds} s")]
     GatewaySilent {
-        /// How long it was waited for.
+        /// How long the launcher waited.
         seconds: u64,
     },
     /// There is no such command.
@@ -170,18 +170,18 @@ pub enum Error {
         /// As it was given.
         command: String,
     },
-    /// The command exists on the host, but the sandbox does not see it, or what it leads to.
+    /// The command exists on the host, but the sandbox does not show it, or what it leads to.
     #[error("`{command}`: not found in the sandbox, which does not see `{}`", .place.display())]
     NotSeen {
         /// As it was given.
         command: String,
-        /// What is not seen.
+        /// What is not visible.
         place: std::path::PathBuf,
         /// The flag that shows it.
         flag: String,
     },
-    /// What was hidden in a project was replaced or moved away, which uncovers it. The command has
-    /// been ended.
+    /// A hidden path in a project was replaced or moved away, which uncovers it. The command has
+    /// been killed.
     #[error("`{}` was replaced or moved away, so that it could no longer be hidden: the command was ended", .0.display())]
     Uncovered(std::path::PathBuf),
     /// The command exists but cannot be run.
@@ -192,13 +192,13 @@ pub enum Error {
         /// What `execve` said.
         source: io::Error,
     },
-    /// The gateway process ended before the command. The command has been ended.
+    /// The gateway process ended before the command. The command has been killed.
     #[error("the gateway process was ended from outside, and the command with it")]
     GatewayGone,
     /// The sandbox's first process vanished before the command's end.
     #[error("the sandbox was killed from outside")]
     Killed,
-    /// The command ran, and what it wrote is not all in the file.
+    /// The command ran, but its output is not complete in the file.
     #[error("{stream} cannot be written")]
     Output {
         /// Which of its streams.
@@ -209,8 +209,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit code that tells this error: 125, 126 or 127, as of `env` and `timeout`; 1 for lost
-    /// output, as of `cat`.
+    /// The exit code for this error: 125, 126 or 127, as `env` and `timeout` use them; 1 for lost
+    /// output, as `cat` does.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } | Self::NotSeen { .. } => 127,
@@ -223,7 +223,7 @@ impl Error {
         }
     }
 
-    /// What the person could do about it, if that is known. It may have several lines.
+    /// What the person could do about it, if known. May have several lines.
     pub fn advice(&self) -> Option<String> {
         match self {
             Self::Step(failure) => super::advice::for_failure(failure),

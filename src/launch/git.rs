@@ -1,9 +1,9 @@
-//! Guards git repositories: what a person's own git reads and obeys outside is not the command's to
-//! write.
+//! Guards git repositories: the command cannot write what a person's own git reads and obeys
+//! outside.
 //!
-//! git runs programs that its settings and hooks name, at a mere `git status`. Each such name in
-//! each repository of the projects becomes a read-only mount; where there is no such name yet, an
-//! empty stand-in is made for the mount to lie on, which [`super::after`] takes away again. What a
+//! git runs programs that its settings and hooks name, even at a mere `git status`. Each such name
+//! in each repository of the projects becomes a read-only mount. Where the name does not exist yet,
+//! an empty placeholder is created as the mount point, which [`super::after`] removes again. What a
 //! commit writes stays writable.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,20 +57,19 @@ pub fn guard(layout: &Layout) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Gives the directory that a file `.git` names: that of a linked worktree or of a submodule.
+/// The directory that a file `.git` names: that of a linked worktree or of a submodule.
 pub fn directory_named_by(file: &Path) -> Option<PathBuf> {
     let content = line_of(file)?;
     let named = content.strip_prefix("gitdir:")?.trim();
     fs::canonicalize(file.parent()?.join(named)).ok()
 }
 
-/// Gives the repository outside the `projects` that the file `.git` of one belongs to, if that
-/// repository itself says so, too.
+/// The repository outside the `projects` that the file `.git` of one belongs to, if that repository
+/// itself confirms it.
 ///
-/// The command could have written the file, and whatever else lies where a command once could
-/// write. So what the file names counts only in the place where git itself puts it: in the
-/// `worktrees` or the `modules` of a repository, which is what is given, and which holds none of
-/// the projects.
+/// The command could have written the file, and anything else in places where a command once could
+/// write. So what the file names counts only where git itself puts it: in the `worktrees` or the
+/// `modules` of a repository that contains none of the projects. That repository is returned.
 pub fn outside(project: &Path, projects: &[&Path]) -> Option<PathBuf> {
     let file = project.join(".git");
     let directory = directory_named_by(&file)?;
@@ -101,7 +100,7 @@ pub fn outside(project: &Path, projects: &[&Path]) -> Option<PathBuf> {
     projects.iter().all(is_apart).then_some(given)
 }
 
-/// Whether git takes a directory for a repository (`is_git_directory` in git's setup.c).
+/// Whether git treats a directory as a repository (`is_git_directory` in git's setup.c).
 fn is_repository(directory: &Path) -> bool {
     has_head(directory)
         && ["objects", "refs"]
@@ -113,10 +112,10 @@ fn line_of(path: &Path) -> Option<String> {
     String::from_utf8(named::read(path).ok()?).ok()
 }
 
-/// Guards a repository's directory, and those of the submodules and of the `used` worktrees in it.
+/// Guards a repository's directory, and those of its submodules and of its `used` worktrees.
 ///
-/// `is_linked` says that it is a worktree's, which takes settings and hooks from where its
-/// `commondir` leads.
+/// `is_linked` means that it is a worktree's directory, which takes settings and hooks from where
+/// its `commondir` leads.
 fn guard_directory(
     git: &Path,
     is_linked: bool,
@@ -147,7 +146,7 @@ fn guard_directory(
         }
         read_only(&path)?;
     }
-    // It tells git which folder is the worktree, where this directory is one's.
+    // It tells git which folder is the worktree, if this directory is a worktree's.
     read_only(&git.join("gitdir"))?;
     inner.iter().try_for_each(put)?;
     for path in &named {
@@ -161,8 +160,8 @@ fn guard_directory(
     })
 }
 
-/// The repositories in a repository's directory that stay writable: submodules', and worktrees that
-/// the projects have.
+/// The repositories in a repository's directory that stay writable: those of submodules, and
+/// worktrees that the projects contain.
 fn inner_directories(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut stack = vec![git.join("modules")];
@@ -253,8 +252,8 @@ fn named_above(projects: &[PathBuf]) -> Result<Vec<Named>, Failure> {
     Ok(found)
 }
 
-/// What is in the projects already and named by settings outside, which the sandbox itself does not
-/// see.
+/// What already exists in the projects and is named by settings outside, which the sandbox itself
+/// does not see.
 ///
 /// # Errors
 /// A [`Step::Git`] failure if such settings cannot be read.
@@ -262,9 +261,9 @@ pub fn present_above(projects: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure>
     Ok(named::present(&named_above(projects)?, projects, &[]))
 }
 
-/// What settings name that is not there yet: what comes there is not to be obeyed.
+/// What settings name that does not exist yet: if it appears, it must not be obeyed.
 pub fn absent(projects: &[PathBuf], survey: &Survey) -> BTreeSet<PathBuf> {
-    // What cannot be read here has kept the command from being started.
+    // If these cannot be read, the command was not started.
     let mut found = named_above(projects).unwrap_or_default();
     let used = used(survey);
     let is_directory = |kind| matches!(kind, Kind::Directory | Kind::Bare);
@@ -291,8 +290,8 @@ fn used(survey: &Survey) -> BTreeMap<PathBuf, PathBuf> {
         .collect()
 }
 
-/// Where a repository would be made by `git init` in the working directory; `None` if a project's
-/// own holds it.
+/// Where `git init` in the working directory would create a repository; `None` if a repository of a
+/// project already contains it.
 fn place_of_a_new_one(layout: &Layout, survey: &Survey) -> Option<PathBuf> {
     let directory = &layout.working_directory;
     let project = layout
@@ -310,19 +309,19 @@ fn place_of_a_new_one(layout: &Layout, survey: &Survey) -> Option<PathBuf> {
     (!covered && directory.is_dir()).then(|| directory.join(".git"))
 }
 
-/// Whether a directory `.git` is one that [`guard`] made, in which a launch that was killed left a
-/// new repository.
+/// Whether a directory `.git` is one that [`guard`] created, in which a killed launch left a new
+/// repository.
 pub fn is_set_apart(git: &Path) -> bool {
     git.join(APART).is_dir() && !has_head(git)
 }
 
-/// Whether a directory may be a repository's; a link to a reference that is not there yet is a
-/// head, too.
+/// Whether a directory may be a repository's. A link to a reference that does not exist yet counts
+/// as a head, too.
 fn has_head(git: &Path) -> bool {
     fs::symlink_metadata(git.join("HEAD")).is_ok()
 }
 
-/// Whether a file of a repository's directory says no more than a stand-in of [`guard`] does.
+/// Whether a file of a repository's directory says no more than a placeholder of [`guard`].
 pub fn is_stand_in(path: &Path) -> bool {
     GUARDED
         .iter()
@@ -335,8 +334,8 @@ pub fn is_stand_in(path: &Path) -> bool {
         })
 }
 
-/// Lets the command see a directory inside `.git` as `.git`: what it makes there is no repository
-/// for git outside.
+/// Shows the command a directory inside `.git` as `.git`: to git outside, what it creates there is
+/// not a repository.
 fn set_apart(git: &Path) -> Result<(), Failure> {
     let apart = git.join(APART);
     for path in [git, &apart] {
@@ -347,8 +346,8 @@ fn set_apart(git: &Path) -> Result<(), Failure> {
     put(&take(&apart, git)?)
 }
 
-/// Makes the directories above a repository mount points: they could be moved away, and others put
-/// in their places.
+/// Makes the directories above a repository mount points. Otherwise they could be moved away and
+/// replaced.
 fn pin_above(path: &Path, projects: &[PathBuf]) -> Result<(), Failure> {
     let Some(project) = projects.iter().find(|project| path.starts_with(project)) else {
         return Ok(());
@@ -365,7 +364,7 @@ fn pin_above(path: &Path, projects: &[PathBuf]) -> Result<(), Failure> {
         .try_for_each(|above| put(&take(above, above)?))
 }
 
-/// Whether something is mounted there already; where that cannot be told, one mount more does no
+/// Whether something is already mounted there. If that cannot be determined, one more mount does no
 /// harm.
 fn is_mount_point(path: &Path) -> bool {
     let mount = |path: &Path| {
@@ -380,7 +379,7 @@ fn is_mount_point(path: &Path) -> bool {
     }
 }
 
-/// Takes what is at a path, with all that is mounted below it, to be put where it belongs.
+/// Takes what is at a path, with everything mounted below it, to be put where it belongs.
 fn take(from: &Path, path: &Path) -> Result<Tree, Failure> {
     Tree::take_from(from, path).at(Step::Git, from.display().to_string())
 }
@@ -390,8 +389,8 @@ fn put(tree: &Tree) -> Result<(), Failure> {
         .at(Step::Git, tree.path().display().to_string())
 }
 
-/// Makes what is at `path` read-only, and its place its own. What a link names is meant: a link
-/// itself holds nothing.
+/// Makes what is at `path` read-only, and pins its place. For a link, this means its target: the
+/// link itself contains nothing.
 fn read_only(path: &Path) -> Result<(), Failure> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => Ok(()),
@@ -400,8 +399,8 @@ fn read_only(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Makes an empty stand-in, and tells whether it could: where this user may not, neither may the
-/// command.
+/// Creates an empty placeholder, and returns whether it could: where this user may not, the command
+/// may not either.
 fn stand_in(path: &Path, content: Option<&[u8]>) -> Result<bool, Failure> {
     let make = || match content {
         None => fs::create_dir(path),
@@ -415,7 +414,7 @@ fn stand_in(path: &Path, content: Option<&[u8]>) -> Result<bool, Failure> {
     };
     match made {
         Ok(()) => Ok(true),
-        // Another sandbox has made it meanwhile.
+        // Another sandbox has created it meanwhile.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
         Err(error)
             if matches!(
@@ -431,8 +430,8 @@ fn stand_in(path: &Path, content: Option<&[u8]>) -> Result<bool, Failure> {
     }
 }
 
-/// Does it again with the folder made writable, where it is the user's own: the command could make
-/// it so, too.
+/// Tries again with the folder made writable, if it is the user's own: the command could make it
+/// writable, too.
 fn with_leave_to_write(path: &Path, make: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().ok_or(ErrorKind::PermissionDenied)?;
     let found = fs::metadata(folder)?;
@@ -460,14 +459,14 @@ fn replaceable(path: &Path) -> Failure {
 pub struct Guarded {
     /// The name.
     pub name: &'static str,
-    /// What a stand-in file says, to no effect; `None` for a directory.
+    /// What a placeholder file contains, to no effect; `None` for a directory.
     pub content: Option<&'static [u8]>,
     /// Whether it has a meaning in the directory of a linked worktree.
     in_linked: bool,
 }
 
-/// What git obeys. `commondir` and `worktrees` lead it to other settings, `modules` holds those of
-/// submodules.
+/// What git obeys. `commondir` and `worktrees` lead it to other settings, `modules` contains those
+/// of submodules.
 pub const GUARDED: &[Guarded] = &[
     Guarded {
         name: "config",
@@ -504,5 +503,5 @@ pub const GUARDED: &[Guarded] = &[
 
 /// The directory in a new `.git` that the command sees as `.git`.
 pub const APART: &str = "gateway";
-/// Where a user's own settings are, in the home.
+/// Where a user's own settings are, in the home directory.
 const OWN_SETTINGS: [&str; 2] = [".gitconfig", ".config/git/config"];

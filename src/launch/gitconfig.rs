@@ -1,7 +1,7 @@
-//! Of git's settings, who the person is: the name and the address that their commits bear, and
-//! nothing else.
+//! Reads who the person is from git's settings: the name and address for their commits, and nothing
+//! else.
 //!
-//! The rest of the file may hold what authenticates (`credential.helper`, `url.*.insteadOf`,
+//! The rest of the file may contain what authenticates (`credential.helper`, `url.*.insteadOf`,
 //! `http.extraHeader`) and programs that git runs.
 
 use std::path::Path;
@@ -9,16 +9,15 @@ use std::path::Path;
 /// The settings that pass, in the section `[user]`.
 const KEYS: [&str; 2] = ["name", "email"];
 
-/// Reads the user's own settings below `home`; `None` where no identity is in them.
+/// Reads the user's own settings below `home`; `None` if they contain no identity.
 pub fn identity(home: &Path) -> Option<String> {
-    // In git's order: the later one stands over the earlier.
+    // In git's order: the later file overrides the earlier.
     let files = [".config/git/config", ".gitconfig"];
     let texts = files.map(|file| std::fs::read_to_string(home.join(file)).unwrap_or_default());
     identity_in(&texts.concat())
 }
 
-/// Gives a file with the identity alone. Its values are taken as they are written, so that they
-/// mean what they meant.
+/// A file with only the identity. Values are copied as written, so that they keep their meaning.
 fn identity_in(settings: &str) -> Option<String> {
     let mut found = String::new();
     let mut in_user = false;
@@ -32,7 +31,7 @@ fn identity_in(settings: &str) -> Option<String> {
         };
         let key = key.trim();
         let known = KEYS.iter().find(|known| key.eq_ignore_ascii_case(known));
-        // A value that goes on in the next line is left out.
+        // A value that continues on the next line is left out.
         if let Some(known) = known.filter(|_| !value.ends_with('\\')) {
             found.push_str(&format!("\t{known} = {}\n", value.trim()));
         }

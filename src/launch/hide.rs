@@ -1,10 +1,10 @@
-//! What is known to hold credentials, by name: hidden also where it lies below something that is
-//! seen.
+//! Names of files that are known to contain credentials. They are hidden even below something
+//! visible.
 //!
-//! This is the second wall. The first is that nothing is seen but what `layout` and
-//! [`super::tools`] list.
+//! This is the second barrier. The first is that only what `layout` and [`super::tools`] list is
+//! visible.
 
-/// Under the home directory: seen only where a person names the very path, and never part of a
+/// Below the home directory: visible only if a person names the exact path, and never part of a
 /// project.
 pub const IN_HOME: &[&str] = &[
     // keys and agents
@@ -101,7 +101,7 @@ pub const IN_HOME: &[&str] = &[
     ".config/pypoetry",
     ".local/share/pypoetry",
     ".sbt",
-    // data bases
+    // databases
     ".pgpass",
     ".pg_service.conf",
     ".my.cnf",
@@ -171,7 +171,7 @@ pub const IN_HOME: &[&str] = &[
     ".ethereum",
     ".electrum",
     ".config/solana",
-    // what was typed
+    // histories
     ".bash_history",
     ".zsh_history",
     ".zsh_sessions",
@@ -195,7 +195,7 @@ pub const IN_HOME: &[&str] = &[
     ".cache/gateway",
 ];
 
-/// Elsewhere, below what is seen of the system.
+/// Elsewhere, below what is visible of the system.
 pub const ELSEWHERE: &[&str] = &[
     "/etc/gateway",
     "/etc/kubernetes",

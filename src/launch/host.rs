@@ -1,7 +1,7 @@
 //! The launcher: the process outside, which the shell knows as its job.
 //!
-//! It makes the namespaces, passes the listeners on to the gateway, lends the terminal to the
-//! command, forwards signals, copies standard streams that are files, and ends as the command
+//! It creates the namespaces, passes the listeners to the gateway, gives the terminal to the
+//! command, forwards signals, copies standard streams that are files, and ends the way the command
 //! ended.
 
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ use super::watch::Watch;
 use super::{environment, program};
 use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
 
-/// Makes the sandbox, runs the command in it, and tells how it ended.
+/// Creates the sandbox, runs the command in it, and returns how it ended.
 ///
 /// # Errors
 /// [`Error`] if the command was never started, or could not be executed.
@@ -38,11 +38,11 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
         .descriptor()
         .at(Step::Prepare, "signal descriptor")?;
     let mut streams = Streams::open(sandbox.identity.user())?;
-    // Before the sandbox is made, so that nothing changes unseen.
+    // Before the sandbox is created, so that nothing changes unseen.
     let watch = Watch::begin(&sandbox.layout)?;
     let (ours, theirs) = enroll::packet_pair().map_err(Error::Gateway)?;
     if sandbox.identity.is_other() {
-        // Else the sandbox would keep the groups of root, and could not drop them itself.
+        // Otherwise the sandbox would keep root's groups, and could not drop them itself.
         rustix::thread::set_thread_groups(&[]).at(Step::User, "drop groups")?;
     }
     let (pid, pidfd) = match syscall::clone_into_namespaces().at(Step::Namespaces, "clone3")? {
@@ -87,24 +87,24 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
 }
 
 struct Launcher {
-    /// Towards the first process; `None` once that has closed its end.
+    /// Connected to the first process; `None` once that has closed its end.
     control: Option<OwnedFd>,
     init: Init,
     arrivals: OwnedFd,
     gateway: LauncherEnd,
     identity: Identity,
     command_name: OsString,
-    /// The directories in which the command is looked for.
+    /// The directories in which the command is looked up.
     search: Option<OsString>,
     layout: Layout,
     watch: Option<Watch>,
-    /// By when the gateway must have answered; `None` when it need not.
+    /// When the gateway must have answered; `None` when it need not.
     answer_due: Option<Instant>,
     /// Whether the gateway serves the sandbox.
     served: bool,
     command: Option<Command>,
     terminal: Terminal,
-    /// Whether the terminal is lent from the start.
+    /// Whether the command has the terminal from the start.
     interactive: bool,
     streams: Streams,
     ended: Option<i32>,
@@ -116,7 +116,7 @@ struct Command {
     pidfd: OwnedFd,
 }
 
-/// The sandbox's first process; it is killed, and with it all others, when this value is dropped.
+/// The sandbox's first process. It is killed, and with it all others, when this value is dropped.
 struct Init {
     pid: Pid,
     pidfd: OwnedFd,
@@ -128,7 +128,7 @@ impl Init {
         if self.reaped {
             return None;
         }
-        // It may have ended by itself.
+        // It may have ended on its own.
         let _ = syscall::signal_through(&self.pidfd, libc::SIGKILL);
         self.reaped = true;
         syscall::wait_for(self.pid).ok()
@@ -165,8 +165,8 @@ impl Launcher {
             if ready.streams {
                 self.streams.copy();
             }
-            // Once it serves it says nothing more, so that is its end. Nobody would look after what
-            // the command leaves.
+            // Once it serves, the gateway sends nothing more, so this is its end. Nobody would
+            // clean up what the command leaves.
             let gateway_gone = ready.gateway && self.served;
             if ready.gateway && !self.served {
                 self.pass_answer_on()?;
@@ -232,13 +232,14 @@ impl Launcher {
         })
     }
 
-    /// Hears one report of the first process.
+    /// Receives one report of the first process.
     fn hear(&mut self) -> Result<(), Error> {
         let Some(control) = &self.control else {
             return Ok(());
         };
         let received = match receive_packet::<Report>(control.as_fd()) {
-            // It went with an order unread, which the kernel tells before what it said last.
+            // It ended with an order unread. The kernel reports that before what the process sent
+            // last.
             Err(enroll::Error::Gone) => receive_packet::<Report>(control.as_fd()),
             received => received,
         };
@@ -282,7 +283,7 @@ impl Launcher {
         }
     }
 
-    /// Hands the listeners to the gateway.
+    /// Passes the listeners to the gateway.
     fn introduce(&mut self, hello: &Hello, files: Vec<OwnedFd>) -> Result<(), Error> {
         let [tcp, dns_tcp, dns_udp] = <[OwnedFd; 3]>::try_from(files)
             .map_err(|_| Failure::new(Step::Handoff, "listeners are missing"))?;
@@ -306,7 +307,7 @@ impl Launcher {
         self.order(&Order::Proceed, &[answer.as_fd()])
     }
 
-    /// Learns the command's number here, lends it the terminal, and lets it run.
+    /// Learns the command's process number here, gives it the terminal, and lets it run.
     fn begin(&mut self, mut files: Vec<OwnedFd>) -> Result<(), Error> {
         let pidfd = files
             .pop()
@@ -319,8 +320,8 @@ impl Launcher {
         self.order(&Order::Run, &[])
     }
 
-    /// Lends the terminal to a command that stopped because it asked for it; else follows the
-    /// command into the stop, as the shell expects of its job, and out of it again.
+    /// Gives the terminal to a command that stopped because it asked for it. Otherwise stops with
+    /// the command, as the shell expects of its job, and continues with it.
     fn follow_into_stop(&self, signal: i32) {
         let Some(command) = self.command.as_ref().filter(|_| self.terminal.exists()) else {
             return;
@@ -331,14 +332,15 @@ impl Launcher {
             self.terminal.take_back();
             syscall::raise(libc::SIGSTOP);
         }
-        // Here the shell has continued us: in the foreground, or by `bg` in the background.
+        // At this point the shell has continued us: in the foreground, or with `bg` in the
+        // background.
         if lend && self.terminal.is_ours() {
             self.terminal.lend(command.pid);
         }
         let _ = rustix::process::kill_process_group(command.pid, Signal::CONT);
     }
 
-    /// Forwards a signal; before the command exists it ends the launch instead.
+    /// Forwards a signal. Before the command exists, it ends the launch instead.
     fn forward(&self, arrived: Arrived) -> Option<Exit> {
         let Arrived {
             signal,
@@ -357,7 +359,7 @@ impl Launcher {
             )
             .then_some(Exit::Signal(signal));
         };
-        // A key at the terminal, a stop and its end are for the whole job.
+        // A key at the terminal, a stop and a continue are for the whole job.
         let job = from_kernel || matches!(signal, libc::SIGTSTP | libc::SIGCONT);
         let _ = match Signal::from_named_raw(signal).filter(|_| job) {
             Some(signal) => {
@@ -392,7 +394,7 @@ impl Launcher {
         }
     }
 
-    /// What of the command the host has and the sandbox does not see.
+    /// The part of the command that the host has and the sandbox does not show.
     fn not_seen(&self) -> Option<PathBuf> {
         let search = self.search.as_deref().unwrap_or_default();
         let found = program::find(&self.command_name, search, &self.layout.working_directory)?;
@@ -406,7 +408,7 @@ impl Launcher {
             return Ok(());
         };
         match send_packet(control.as_fd(), order, files) {
-            // It has failed meanwhile; its report comes first out of the socket.
+            // It has failed meanwhile; its report comes out of the socket first.
             Ok(()) | Err(enroll::Error::Gone) => Ok(()),
             Err(error) => Err(Failure::new(Step::Process, error.to_string()).into()),
         }
@@ -423,7 +425,7 @@ struct Ready {
     watch: bool,
 }
 
-/// Refuses to clone a process that has threads: locks that they hold would stay held in the copy.
+/// Refuses to clone a process that has threads: locks that they hold would stay locked in the copy.
 fn refuse_threads() -> Result<(), Failure> {
     let threads = std::fs::read_dir("/proc/self/task")
         .at(Step::Prepare, "/proc/self/task")?
@@ -438,7 +440,7 @@ fn refuse_threads() -> Result<(), Failure> {
 }
 
 /// Refuses a directory as standard input, output or error: through it the command would see the
-/// host's files unhidden.
+/// host's hidden files.
 fn refuse_directories_as_standard_streams() -> Result<(), Failure> {
     for fd in 0..3 {
         let is_directory =
@@ -458,8 +460,8 @@ fn refuse_directories_as_standard_streams() -> Result<(), Failure> {
 fn refuse_own_network(listeners: &Listeners) -> Result<(), Failure> {
     let own = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None)
         .at(Step::Handoff, "socket")?;
-    // Before Linux 5.14 there is no such number; the namespaces are then known by construction
-    // only.
+    // Before Linux 5.14 there is no such number; then only the construction separates the
+    // namespaces.
     let Ok(own) = syscall::network_cookie(&own) else {
         return Ok(());
     };
@@ -519,7 +521,7 @@ mod tests {
 
     #[test]
     fn a_process_with_threads_is_not_cloned() {
-        // The test harness itself has several.
+        // The test harness itself has several threads.
         assert_eq!(refuse_threads().unwrap_err().step, Step::Prepare);
     }
 }

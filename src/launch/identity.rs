@@ -1,4 +1,4 @@
-//! As whom the command runs, and how the sandbox's first process becomes that user.
+//! Chooses the user that runs the command, and turns the sandbox's first process into that user.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,22 +19,22 @@ pub struct User {
     pub gid: u32,
 }
 
-/// As whom the command runs.
+/// The user that runs the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// As the caller, an ordinary user.
+    /// The caller, an ordinary user.
     Own(User),
-    /// As another user than the caller, who is root.
+    /// A user other than the caller, who is root.
     Other(User),
 }
 
 impl Identity {
-    /// Chooses: an ordinary user stays what they are; root becomes `wanted`, or whoever called
-    /// `sudo`, or nobody.
+    /// Chooses the user. An ordinary user stays themselves; root becomes `wanted`, or the user who
+    /// called `sudo`, or nobody.
     ///
     /// # Errors
-    /// A [`Step::Prepare`] failure if an ordinary user wants to be another, or if the command would
-    /// be root: root inside would own the host's files.
+    /// A [`Step::Prepare`] failure if an ordinary user asks for another, or if the command would be
+    /// root: root inside would own the host's files.
     pub fn choose(wanted: Option<User>, sudo: Option<User>) -> Result<Self, Failure> {
         let (uid, gid) = (
             rustix::process::geteuid().as_raw(),
@@ -64,7 +64,7 @@ impl Identity {
         Ok(Self::Other(user))
     }
 
-    /// The user as whom the command runs.
+    /// The user that runs the command.
     pub fn user(self) -> User {
         match self {
             Self::Own(user) | Self::Other(user) => user,
@@ -76,7 +76,7 @@ impl Identity {
         matches!(self, Self::Other(_))
     }
 
-    /// Writes the identity map of process `pid` (`self` for one's own).
+    /// Writes the identity map of process `pid` (`self` for the caller's own).
     ///
     /// # Errors
     /// A [`Step::UserMap`] failure.
@@ -93,8 +93,8 @@ impl Identity {
         Ok(())
     }
 
-    /// Makes the calling process, which has all capabilities in its user namespace, this user, and
-    /// keeps them.
+    /// Turns the calling process, which has all capabilities in its user namespace, into this user,
+    /// and keeps the capabilities.
     ///
     /// # Errors
     /// A [`Step::User`] failure.
@@ -109,14 +109,14 @@ impl Identity {
             .at(Step::User, format!("group {gid}"))?;
         rustix::thread::set_thread_res_uid(user, user, user)
             .at(Step::User, format!("user {uid}"))?;
-        // The change made /proc/self root's, which the coming mounts need to read.
+        // The change made root the owner of /proc/self, which the coming mounts need to read.
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
             .at(Step::User, "stay readable to oneself")
     }
 }
 
 impl User {
-    /// Gives whoever called `sudo`, by its variables.
+    /// The user who called `sudo`, by its variables.
     pub fn who_called_sudo() -> Option<Self> {
         let number = |name| std::env::var(name).ok()?.parse().ok();
         Some(Self {
@@ -125,7 +125,7 @@ impl User {
         })
     }
 
-    /// Gives the user's home directory as `/etc/passwd` has it.
+    /// The user's home directory, from `/etc/passwd`.
     pub fn home(self) -> Option<PathBuf> {
         home_in(&std::fs::read("/etc/passwd").ok()?, self.uid)
     }

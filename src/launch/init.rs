@@ -1,8 +1,8 @@
 //! The sandbox's first process: it builds everything, starts the command, and waits for it.
 //!
-//! It is a copy of the launcher that `clone` made, with every capability over the new namespaces
-//! and none over the host's, and it never executes another program: that would take its
-//! capabilities before the work is done.
+//! It is a copy of the launcher made by `clone`, with every capability over the new namespaces and
+//! none over the host's. It never executes another program: that would take away its capabilities
+//! before the work is done.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -21,19 +21,19 @@ use super::syscall::{Side, SignalSet};
 use super::{command, confine, environment, mounts, network, syscall, trust};
 use crate::enroll::{Capture, Ready, SealedReady, receive_packet, send_packet};
 
-/// What the first process tells the launcher.
+/// What the first process reports to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
     /// It needs its user maps written from outside.
     WantsMaps,
-    /// The network stands; the three listeners are with the packet.
+    /// The network is set up; the three listeners are with the packet.
     Listening {
         /// How TCP is captured.
         capture: Capture,
         /// Whether there is IPv6.
         ipv6: bool,
     },
-    /// The command's process exists, and waits; its handle is with the packet.
+    /// The command's process exists and waits; its handle is with the packet.
     Started,
     /// The command has stopped, by this signal.
     Stopped(i32),
@@ -45,7 +45,7 @@ pub enum Report {
     NotExecuted(i32),
 }
 
-/// What the launcher tells the first process.
+/// What the launcher sends to the first process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
     /// The maps are written.
@@ -56,10 +56,10 @@ pub enum Order {
     Run,
 }
 
-/// All that the first process needs; it is copied into it by `clone`.
+/// Everything that the first process needs; `clone` copies it.
 #[derive(Debug)]
 pub struct Sandbox {
-    /// As whom.
+    /// The user that runs the command.
     pub identity: Identity,
     /// The file system.
     pub layout: Layout,
@@ -69,7 +69,7 @@ pub struct Sandbox {
     pub program: Option<OwnedFd>,
     /// The variables for the command, scrubbed.
     pub environment: Vec<(OsString, OsString)>,
-    /// What it may take of the machine.
+    /// How much of the machine's resources it may use.
     pub bounds: Bounds,
     /// Which way of capture is forced.
     pub capture: Option<Capture>,
@@ -81,7 +81,7 @@ pub struct Sandbox {
     pub terminal: bool,
 }
 
-/// Lives the first process's life.
+/// Runs as the first process until the end.
 pub fn live(sandbox: &Sandbox, streams: &Streams, control: OwnedFd, mask: &SignalSet) -> ! {
     let Err(failure) =
         arrange_files(sandbox, streams, &control).and_then(|program| run(sandbox, program, mask));
@@ -91,7 +91,7 @@ pub fn live(sandbox: &Sandbox, streams: &Streams, control: OwnedFd, mask: &Signa
 
 enum Never {}
 
-/// Moves the two files that stay to known numbers, and closes all others: one inherited socket or
+/// Moves the two files that stay to known numbers, and closes all others: an inherited socket or
 /// directory of the host would be a way out.
 fn arrange_files(
     sandbox: &Sandbox,
@@ -141,8 +141,8 @@ fn run(
         sandbox.identity.write_maps("self")?;
     }
     let kept = kept?;
-    // A kernel without key rings has none to leak; a container that refuses them does so to the
-    // command as well, and so does our own filter.
+    // A kernel without key rings has none to leak. A container that refuses them refuses them to
+    // the command as well, and so does our own filter.
     match syscall::join_new_keyring() {
         Err(error) if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
             return Err(error).at(Step::Keyring, "join a new one");
@@ -159,7 +159,7 @@ fn run(
             .at(Step::NestedNamespaces, MAX_USER_NAMESPACES)?;
     }
     hand_over(network)?;
-    // The gateway prepares its answer while the mounts are made.
+    // The gateway prepares its answer while the mounts are created.
     mounts::build(&sandbox.layout, kept, sandbox.bounds.room())?;
     let ready = await_ready()?;
     trust::install(&ready)?;
@@ -169,10 +169,9 @@ fn run(
     start(sandbox, program, &variables, mask)
 }
 
-/// Asks for this process's death when the launcher dies, and makes sure that it has not done so
-/// already.
+/// Asks to be killed when the launcher dies, and checks that it has not died already.
 ///
-/// The kernel forgets the wish at every change of credentials.
+/// The kernel drops this request at every change of credentials.
 fn die_with_the_launcher() -> Result<(), Failure> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .at(Step::Process, "death signal")?;
@@ -199,7 +198,7 @@ fn hand_over(network: network::Network) -> Result<(), Failure> {
         listeners.dns_tcp.as_fd(),
         listeners.dns_udp.as_fd(),
     ];
-    // Our own copies end here: the gateway's death must close the last ones.
+    // Closes our own copies: the gateway's death must close the last ones.
     report(
         &Report::Listening {
             capture: network.capture,
@@ -219,7 +218,7 @@ fn await_ready() -> Result<Ready, Failure> {
         .map_err(|error| Failure::new(Step::Handoff, error.to_string()))
 }
 
-/// Goes to the working directory by name: the one inherited may lie beneath what now covers it.
+/// Enters the working directory by name: the inherited one may lie beneath what now covers it.
 fn enter(layout: &Layout) -> Result<&Path, Failure> {
     let wanted = layout.working_directory.as_path();
     for directory in [wanted, layout.home.path()] {
@@ -267,7 +266,7 @@ fn start(
         Side::Parent { pid, pidfd } => (pid, pidfd),
     };
     if sandbox.terminal {
-        // Both sides do it, so that it is done before either needs it.
+        // Both sides do this, so that it is done before either needs it.
         let _ = rustix::process::setpgid(Some(pid), Some(pid));
     }
     confine::drop_capabilities()?;
@@ -298,7 +297,7 @@ fn watch(command: i32) -> Result<Never, Failure> {
             continue;
         }
         report(&Report::Ended(status), &[])?;
-        // With the first process the kernel ends all others.
+        // With the first process, the kernel ends all others.
         syscall::exit_now(0);
     }
 }
@@ -312,7 +311,7 @@ fn become_command(
 ) -> Result<Never, Failure> {
     // In the launcher's group, `kill(0)` and `setpriority` of the group would reach the user's own
     // processes. In its session, `/proc/self/autogroup` would take the processor from them. Only a
-    // terminal cannot do without.
+    // terminal requires sharing the session.
     match sandbox.terminal {
         true => rustix::process::setpgid(None, None).at(Step::Process, "process group")?,
         false => drop(rustix::process::setsid().at(Step::Process, "session")?),
@@ -327,7 +326,7 @@ fn become_command(
     }
     syscall::close_on_exec_from(3).at(Step::Files, "close on exec")?;
     mask.restore();
-    // The Rust runtime ignores it, and an ignored signal stays so across exec.
+    // The Rust runtime ignores this signal, and an ignored signal stays ignored across exec.
     syscall::default_action(libc::SIGPIPE);
     let error = match program {
         None => command::execute(&sandbox.arguments, variables),
@@ -360,7 +359,7 @@ fn await_order(expected: impl Fn(&Order) -> bool) -> Result<Vec<OwnedFd>, Failur
             Step::Process,
             "the launcher spoke out of turn",
         )),
-        // The launcher has given up, and said why.
+        // The launcher has given up, and reported why.
         Err(_) => syscall::exit_now(125),
     }
 }

@@ -12,54 +12,53 @@ use super::{hide, program, tools, view};
 pub struct Wishes {
     /// The directory in which the launcher was started, canonical.
     pub working_directory: PathBuf,
-    /// The home directory of the user as whom the command runs; `None` if they have none.
+    /// The home directory of the user that runs the command; `None` if they have none.
     pub home: Option<PathBuf>,
-    /// Home directories of other users that this process could see (root's own, on the root path).
+    /// Home directories of other users that this process could see (root's own, when root runs it).
     pub other_homes: Vec<PathBuf>,
     /// Further directories that stay writable, canonical.
     pub projects: Vec<PathBuf>,
-    /// Further directories and files to see, read-only, canonical.
+    /// Further directories and files to show, read-only, canonical.
     pub see: Vec<PathBuf>,
-    /// What of the home is to be seen beyond what is seen unasked: sets and paths, as
-    /// [`tools::named`] takes them.
+    /// What to show of the home directory beyond the default: sets and paths, as [`tools::named`]
+    /// takes them.
     pub see_home: Vec<String>,
-    /// Sets of the home beside these, where there is one.
+    /// Further sets of the home directory, if there is one.
     pub sets: Vec<String>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
-    /// Those of them in whose place nothing may be put.
+    /// Those of them whose place nothing may take.
     pub own: Vec<PathBuf>,
     /// Folders to which nothing may be added, canonical.
     pub own_folders: Vec<PathBuf>,
     /// Unix sockets of the host, by path.
     pub sockets: Vec<PathBuf>,
-    /// Directories of repositories outside, canonical, that projects are worktrees or submodules
-    /// of.
+    /// Directories of repositories outside, canonical, whose worktrees or submodules are projects.
     pub repositories: Vec<PathBuf>,
     /// Whether what git obeys in the projects' repositories stays writable.
     pub writable_git: bool,
-    /// Whether files that tools run by themselves are guarded.
+    /// Whether files that tools run on their own are guarded.
     pub guard_tools: bool,
 }
 
-/// The file system as it will be. What it does not name is not there.
+/// The resulting file system. What it does not name does not exist in the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The home directory.
     pub home: Home,
-    /// Home directories of others, which are never given.
+    /// Home directories of other users, which are never shown.
     pub other_homes: Vec<PathBuf>,
     /// Directories that stay as they are on the host, and writable.
     pub projects: Vec<PathBuf>,
-    /// What is seen of the host beyond its system, read-only.
+    /// What is visible of the host beyond its system, read-only.
     pub seen: Vec<PathBuf>,
-    /// What is seen of the home, relative to it; what is written there stays in memory.
+    /// What is visible of the home directory, relative to it; changes stay in memory.
     pub seen_in_home: Vec<PathBuf>,
-    /// What is hidden because a person or the gateway says so, absolute.
+    /// What a person or the gateway hides, absolute.
     pub hidden: Vec<PathBuf>,
-    /// What is hidden and may not be replaced, so that its parents may not be renamed.
+    /// What is hidden and may not be replaced, so its parents may not be renamed.
     pub own: Vec<PathBuf>,
-    /// Sockets of the host that are hidden; those in a project are part of it.
+    /// Hidden sockets of the host; those in a project are part of it.
     pub sockets: Vec<PathBuf>,
     /// Where the command starts.
     pub working_directory: PathBuf,
@@ -67,24 +66,24 @@ pub struct Layout {
     pub persistent: bool,
     /// Whether what git obeys in the projects' repositories becomes read-only.
     pub guard_git: bool,
-    /// Files and folders of the projects that become read-only, since git's settings outside name
+    /// Files and folders of the projects that become read-only because git's settings outside name
     /// them.
     pub named_above: BTreeSet<PathBuf>,
-    /// Whether files that tools run by themselves become read-only.
+    /// Whether files that tools run on their own become read-only.
     pub guard_tools: bool,
 }
 
 /// The command's home directory, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// Where the user has theirs, with what is seen of it.
+    /// At the path of the user's own, with what is visible of it.
     Own(PathBuf),
     /// An empty one.
     Empty(PathBuf),
 }
 
 impl Home {
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         match self {
             Self::Own(path) | Self::Empty(path) => path,
@@ -95,13 +94,13 @@ impl Home {
 impl Layout {
     /// Plans the file system.
     ///
-    /// The working directory is a project, unless it is the home directory or holds it, or holds
-    /// something that is known to hold credentials: then the command starts there if something of
-    /// it is seen, else in its home.
+    /// The working directory is a project, unless it is or contains the home directory, or contains
+    /// something known to hold credentials. In that case the command starts there if part of it is
+    /// visible, and otherwise in its home directory.
     ///
     /// # Errors
-    /// A [`Step::Prepare`] failure if a further project is such a directory, or if what is to be
-    /// seen cannot be.
+    /// A [`Step::Prepare`] failure if a further project is such a directory, or if something cannot
+    /// be shown.
     pub fn plan(wishes: Wishes) -> Result<Self, Failure> {
         let Wishes {
             working_directory,
@@ -191,7 +190,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Adds the repositories outside that those of the projects are parts of.
+    /// Adds the repositories outside to which those of the projects belong.
     fn give(&mut self, repositories: Vec<PathBuf>) {
         for repository in repositories {
             let has_it = self
@@ -204,7 +203,7 @@ impl Layout {
         }
     }
 
-    /// Hides the folders in which the gateway looks for files of its own.
+    /// Hides the folders in which the gateway looks for its own files.
     fn keep_to_itself(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
         for folder in own_folders {
             if self.projects.contains(&folder) {
@@ -224,7 +223,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Leaves out what is to be seen of the home and is not there, or was put there by a command.
+    /// Drops requested parts of the home directory that do not exist, or that a command put there.
     pub fn forget_what_is_not_there(&mut self) {
         let home = self.home.path().to_owned();
         let mut seen = std::mem::take(&mut self.seen_in_home);
@@ -234,15 +233,15 @@ impl Layout {
         self.seen_in_home = seen;
     }
 
-    /// The link in a project by which a path leads, if there is one: a command that ran there may
-    /// have made it, to be shown what lies elsewhere.
+    /// The link in a project through which a path leads, if there is one. A command that ran there
+    /// may have created it to be shown what lies elsewhere.
     pub fn link_in_a_project(&self, path: &Path) -> Option<PathBuf> {
         program::links(path)
             .into_iter()
             .find(|link| self.in_project(link))
     }
 
-    /// What is seen of the home, for a person: the sets by their names, then the other paths.
+    /// What is visible of the home directory, for a person: the sets by name, then the other paths.
     pub fn seen_in_home_by_name(&self) -> Vec<String> {
         let mut names: Vec<String> = tools::names_of(&self.seen_in_home)
             .map(str::to_owned)
@@ -255,8 +254,8 @@ impl Layout {
         names
     }
 
-    /// The flag that would show a program which is not seen: by its directory, of which the home is
-    /// none.
+    /// The flag that would show a program that is not visible: by its directory, unless that is the
+    /// home directory.
     pub fn flag_to_see(&self, program: &Path) -> String {
         let directory = program.parent().unwrap_or(program);
         let home = self.home.path();
@@ -274,7 +273,7 @@ impl Layout {
             .any(|project| path.starts_with(project))
     }
 
-    /// Whether a real path of the host is seen inside.
+    /// Whether a real path of the host is visible inside.
     pub fn sees(&self, real: &Path) -> bool {
         self.in_project(real)
             || view::trees().iter().any(|tree| real.starts_with(tree))
@@ -282,7 +281,7 @@ impl Layout {
             || self.places_in_home().any(|seen| real.starts_with(seen))
     }
 
-    /// What is seen of the home, absolute.
+    /// What is visible of the home directory, absolute.
     pub fn places_in_home(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let home = match &self.home {
             Home::Own(home) => Some(home),
@@ -292,7 +291,7 @@ impl Layout {
             .flat_map(|home| self.seen_in_home.iter().map(|name| home.join(name)))
     }
 
-    /// What is known to hold credentials and is hidden: not what a person named, or below which
+    /// What is known to contain credentials and is hidden: not what a person named, or below which
     /// they named something.
     pub fn built_in_hidden(&self) -> Vec<PathBuf> {
         let seen: Vec<PathBuf> = self.places_in_home().collect();
@@ -308,7 +307,7 @@ impl Layout {
         in_home.chain(hide::ELSEWHERE.iter().map(PathBuf::from))
     }
 
-    /// Tells whether a directory exists inside: it is seen, or something is below it.
+    /// Whether a directory exists inside: it is visible, or something below it is.
     fn is_there(&self, directory: &Path) -> bool {
         let fresh = view::FRESH.iter().map(Path::new);
         let mut places = fresh.clone().chain([self.home.path()]);
@@ -317,8 +316,8 @@ impl Layout {
             || self.sees(directory)
     }
 
-    /// Tells whether a directory can be hidden as a whole without hiding what has its own place in
-    /// this plan.
+    /// Whether a directory can be hidden as a whole without hiding something that has its own place
+    /// in this plan.
     fn may_be_hidden(&self, directory: &Path) -> bool {
         let mut own = self
             .projects
@@ -330,7 +329,7 @@ impl Layout {
         directory != Path::new("/") && !own.any(|own| own.starts_with(directory))
     }
 
-    /// Tells why a directory cannot stay as it is on the host; `None` if it can.
+    /// Why a directory cannot stay as it is on the host; `None` if it can.
     fn why_no_project(&self, directory: &Path) -> Option<&'static str> {
         let holds = |inner: &Path| inner.starts_with(directory);
         if holds(self.home.path()) || self.other_homes.iter().any(|home| holds(home)) {
@@ -355,7 +354,7 @@ impl Layout {
     }
 }
 
-/// What is seen beyond the system: elsewhere, and of the home.
+/// What is visible beyond the system: elsewhere, and in the home directory.
 fn seen(
     home: &Home,
     see: Vec<PathBuf>,
@@ -386,7 +385,7 @@ fn seen(
     Ok((elsewhere, of_home))
 }
 
-/// Tells why a directory is not given to be seen; `None` if it is.
+/// Why a directory cannot be shown; `None` if it can.
 fn why_not_seen(home: &Home, path: &Path) -> Option<&'static str> {
     let holds = |inner: &str| Path::new(inner).starts_with(path);
     if home.path().starts_with(path) {
@@ -408,8 +407,8 @@ fn refused(path: &Path, reason: &str) -> Failure {
     Failure::new(Step::Prepare, format!("`{}` {reason}", path.display()))
 }
 
-/// Gives the Unix sockets with a path that exist in this network namespace, but for those in what
-/// is not seen anyway.
+/// The Unix sockets with a path that exist in this network namespace, except those in places that
+/// are not visible anyway.
 pub fn host_sockets(table: &str) -> Vec<PathBuf> {
     // Num RefCount Protocol Flags Type St Inode Path
     let mut paths: Vec<PathBuf> = table
@@ -428,7 +427,7 @@ pub fn host_sockets(table: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Where the home directory is of a user who has none.
+/// The home directory of a user who has none.
 pub const EMPTY_HOME: &str = "/tmp/home";
 
 const SYSTEM: &[&str] = &[

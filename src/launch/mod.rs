@@ -1,9 +1,9 @@
 //! The launcher: runs a command in namespaces whose only way out is the gateway.
 //!
-//! [`reexec`] replaces the calling process by a fresh, single-threaded one with a scrubbed
-//! environment; [`resume`] picks up there, and [`run`] does the work. `launch` shares nothing with
-//! the data path but `enroll`: the sockets that the gateway serves are made inside the sandbox and
-//! passed to it. If a step fails the command is never started.
+//! [`reexec`] replaces the calling process with a fresh, single-threaded one with a scrubbed
+//! environment. [`resume`] continues there, and [`run`] does the work. `launch` shares only
+//! `enroll` with the data path: the sockets that the gateway serves are created inside the sandbox
+//! and passed to it. If a step fails, the command is never started.
 
 #![expect(
     unsafe_code,
@@ -73,44 +73,43 @@ use layout::{Layout, Wishes};
 /// What to run, and how.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Launch {
-    /// The command and its arguments; the first is the program, looked for in `PATH` unless
+    /// The command and its arguments. The first is the program, looked up in `PATH` unless
     /// `own_program` is set.
     pub arguments: Vec<OsString>,
-    /// Whether the program is this very program, whatever the first argument says: it is then run
-    /// from the open file, so that the sandbox's user need not be able to reach its path.
+    /// Whether the program is this very program, whatever the first argument says. It then runs
+    /// from the open file, so the sandbox's user need not be able to reach its path.
     pub own_program: bool,
-    /// Further directories that stay the host's own, and writable; absolute.
+    /// Further directories that stay the host's own and writable; absolute.
     pub projects: Vec<PathBuf>,
-    /// Further directories and files to see, read-only; absolute.
+    /// Further directories and files to show, read-only; absolute.
     pub see: Vec<PathBuf>,
-    /// What of the home is to be seen, beyond what is seen unasked: the names of [`tools::SETS`],
-    /// and paths.
+    /// What to show of the home directory beyond the default: names of [`tools::SETS`], and paths.
     pub see_home: Vec<String>,
-    /// Further sets of the home, by name, where the user has a home.
+    /// Further sets of the home directory, by name, if the user has one.
     pub sets: Vec<String>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
-    /// Files of the gateway's own among those: nothing may be put in their place, either, for the
-    /// next start would read it.
+    /// Those of `hide` that are the gateway's own files. Nothing may be put in their place either,
+    /// because the next start would read it.
     pub own: Vec<PathBuf>,
-    /// Folders in which the gateway looks for files of its own by a pattern: nothing may be added
-    /// to them.
+    /// Folders in which the gateway looks for its own files by a pattern. Nothing may be added to
+    /// them.
     pub own_folders: Vec<PathBuf>,
     /// Which variables pass, beyond the built-in list.
     pub environment: environment::Rules,
-    /// What the sandbox may take of the machine.
+    /// How much of the machine's resources the sandbox may use.
     pub bounds: bounds::Bounds,
-    /// As whom the command runs. Root only; `None` for whoever called `sudo`, or nobody.
+    /// The user that runs the command. Root only; `None` for the user who called `sudo`, or nobody.
     pub user: Option<User>,
-    /// Whether the command may make user namespaces of its own (Chromium, bubblewrap, podman, a
+    /// Whether the command may create its own user namespaces (Chromium, bubblewrap, podman, a
     /// nested gateway).
     pub allow_userns: bool,
     /// Whether what git obeys in the projects' repositories stays writable.
     pub writable_git: bool,
-    /// Whether files that tools outside run by themselves are guarded: no such file changes, and
-    /// none comes.
+    /// Whether files that outside tools run on their own are guarded: none can change, and none can
+    /// appear.
     pub guard_tools: bool,
-    /// Forces one way of capture; `None` for the best that the kernel has.
+    /// Forces one way of capture; `None` for the best one that the kernel has.
     pub capture: Option<Capture>,
 }
 
@@ -123,34 +122,33 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// What a launch will be, for the summary that a person sees before it.
+/// What a launch will look like, for the summary that a person sees before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// As whom the command runs.
+    /// The user that runs the command.
     pub user: User,
-    /// Where its home is, and whether that is where the user has theirs.
+    /// Where the command's home directory is, and whether it is the user's own.
     pub home: Home,
-    /// What of the home is seen: sets by their names, and paths relative to it.
+    /// What is visible of the home directory: sets by name, and paths relative to it.
     pub seen_in_home: Vec<String>,
-    /// What is seen beside the system, the home and the projects.
+    /// What is visible beyond the system, the home directory and the projects.
     pub seen: Vec<PathBuf>,
     /// Where it starts.
     pub working_directory: PathBuf,
     /// Whether what it writes to its working directory persists.
     pub persistent: bool,
-    /// The directories that are the host's own, and writable.
+    /// The directories that are the host's own and writable.
     pub projects: Vec<PathBuf>,
-    /// The names of variables that do not reach the command, and that it might miss.
+    /// The names of variables that do not reach the command and that it might miss.
     pub left_out: Vec<String>,
 }
 
-/// Makes the sandbox, runs the command in it, and tells how it ended.
+/// Creates the sandbox, runs the command in it, and returns how it ended.
 ///
-/// The process must be single-threaded, which [`reexec`] sees to.
+/// The process must be single-threaded, which [`reexec`] ensures.
 ///
 /// # Errors
-/// [`Error`] if the command was never started; [`Error::exit_code`] and [`Error::advice`] tell what
-/// to make of it.
+/// [`Error`] if the command was never started; see [`Error::exit_code`] and [`Error::advice`].
 pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
     let (identity, layout) = plan(&launch)?;
     let program = match launch.own_program {
@@ -188,7 +186,7 @@ pub fn run(launch: Launch, gateway: LauncherEnd) -> Result<Exit, Error> {
     host::run(sandbox, gateway)
 }
 
-/// Tells what [`run`] would do in this directory, as this user.
+/// Describes what [`run`] would do in this directory, as this user.
 ///
 /// # Errors
 /// As [`run`], for what can be known beforehand.
@@ -215,18 +213,18 @@ pub fn summary(launch: &Launch) -> Result<Summary, Error> {
     })
 }
 
-/// Replaces this process by the launcher, in a fresh image of this program: `gateway __launch
+/// Replaces this process with the launcher, in a fresh image of this program: `gateway __launch
 /// SOCKET SETTINGS`.
 ///
-/// The new image has only the variables that the command may have, so that no secret of the user's
-/// is in its memory. Returns only if that fails.
+/// The new image has only the variables that the command may have, so its memory contains no secret
+/// of the user's. Returns only if that fails.
 pub fn reexec(mut launch: Launch, gateway: LauncherEnd) -> io::Error {
     let variables: Vec<_> = std::env::vars_os().collect();
     launch
         .hide
         .extend(environment::credential_files(&variables));
     let mut passed = launch.environment.scrub(variables.iter().cloned());
-    // Who called sudo is for the launcher, not for the command: it drops these itself.
+    // Who called sudo matters to the launcher, not to the command: the launcher drops these itself.
     passed.extend(
         variables
             .into_iter()
@@ -251,10 +249,10 @@ pub fn reexec(mut launch: Launch, gateway: LauncherEnd) -> io::Error {
     }
 }
 
-/// Picks up what [`reexec`] passed on: the arguments after [`SUBCOMMAND`].
+/// Parses what [`reexec`] passed on: the arguments after [`SUBCOMMAND`].
 ///
 /// # Errors
-/// `InvalidInput` if these are not such arguments.
+/// `InvalidInput` if they are not such arguments.
 pub fn resume(arguments: &[OsString]) -> io::Result<(Launch, LauncherEnd)> {
     let [socket, settings] = arguments else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -271,12 +269,12 @@ pub fn resume(arguments: &[OsString]) -> io::Result<(Launch, LauncherEnd)> {
     Ok((launch, socket.into()))
 }
 
-/// A handle of a sandbox's first process, with which all others end.
+/// A handle on a sandbox's first process. When it ends, all others end.
 #[derive(Debug)]
 pub struct First(OwnedFd);
 
 impl First {
-    /// Takes it by its number, which must be that of a process that has not been reaped.
+    /// Opens a handle by process number. The process must not have been reaped.
     ///
     /// # Errors
     /// `ESRCH` if it has gone.
@@ -287,24 +285,24 @@ impl First {
     }
 }
 
-/// Waits until no process of the sandbox is left, but no longer than `within`.
+/// Waits until no process of the sandbox is left, for at most `within`.
 pub fn await_end(first: &First, within: Duration) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let timeout = Timespec {
         tv_sec: within.as_secs() as i64,
         tv_nsec: within.subsec_nanos().into(),
     };
-    // It dies with the launcher, so that there is nothing to be done if this takes longer.
+    // It dies with the launcher, so nothing needs to be done if this takes longer.
     let _ = poll(&mut [PollFd::new(&first.0, PollFlags::IN)], Some(&timeout));
 }
 
-/// Waits until every child of this process has ended and is reaped, but no longer than `within`.
+/// Waits until every child of this process has ended and is reaped, for at most `within`.
 pub fn await_children(within: Duration) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{WaitOptions, wait};
     let until = Instant::now() + within;
     let ends = syscall::SignalSet::of(&[libc::SIGCHLD]);
-    // Blocked before the first look, so that none ends unseen between a look and the wait.
+    // Blocked before the first check, so that none ends unseen between a check and the wait.
     let (Ok(before), Ok(arrivals)) = (ends.block(), ends.descriptor()) else {
         return;
     };
@@ -322,15 +320,14 @@ pub fn await_children(within: Duration) {
             tv_sec: left.as_secs() as i64,
             tv_nsec: left.subsec_nanos().into(),
         };
-        // However this ends, the next look tells more.
+        // However this ends, the next check decides.
         let _ = poll(&mut [PollFd::new(&arrivals, PollFlags::IN)], Some(&timeout));
         while syscall::next_signal(&arrivals).is_some() {}
     }
     before.restore();
 }
 
-/// What is to be seen but hidden as well: the gateway's own files, secrets, and what the person
-/// hides.
+/// What is both shown and hidden: the gateway's own files, secrets, and what the person hides.
 fn see_refused(layout: &Layout) -> Option<&PathBuf> {
     let is_hidden = |path: &&PathBuf| layout.hidden.iter().any(|hidden| path.starts_with(hidden));
     layout.seen.iter().find(is_hidden)
@@ -339,7 +336,7 @@ fn see_refused(layout: &Layout) -> Option<&PathBuf> {
 /// The exit code of a launcher that never started the command.
 pub const LAUNCHER_FAILED: u8 = 125;
 
-/// The first argument by which `main` knows that it is the launcher.
+/// The first argument that tells `main` to act as the launcher.
 pub const SUBCOMMAND: &str = "__launch";
 
 impl Exit {
@@ -351,7 +348,7 @@ impl Exit {
         }
     }
 
-    /// Ends this process as the command ended: with its code, or by its signal, without a core
+    /// Ends this process the way the command ended: with its code, or by its signal, without a core
     /// file.
     pub fn resume(self) -> ! {
         match self {
@@ -386,8 +383,8 @@ fn prepare(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedF
     Ok((socket, settings.into()))
 }
 
-/// The path of a name in its real directory; the name itself may be a link. `None` where there is
-/// no such directory.
+/// The path of a name in its real directory; the name itself may be a link. `None` if there is no
+/// such directory.
 fn by_name(path: &Path) -> Option<PathBuf> {
     Some(
         std::fs::canonicalize(path.parent()?)
@@ -396,8 +393,8 @@ fn by_name(path: &Path) -> Option<PathBuf> {
     )
 }
 
-/// The real paths of what a person gives or shows to the command: directories and files, and
-/// nothing that somebody answers.
+/// The real paths of what a person passes to the command or shows to it: directories and files
+/// only, nothing that a process answers on.
 fn real(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let real = |path: &PathBuf| {
         let found = std::fs::metadata(path).at(Step::Prepare, path.display().to_string())?;
@@ -451,13 +448,13 @@ fn plan(launch: &Launch) -> Result<(Identity, Layout), Failure> {
         .filter_map(|project| git::outside(project, &shared))
         .collect();
     let variables: Vec<_> = std::env::vars_os().collect();
-    // By the name in its real directory, and by where that leads, if it is a link.
+    // By the name in its real directory, and, for a link, by its target.
     let both = |path: &PathBuf| [by_name(path), canonical(path.clone())];
     let mut hide: Vec<PathBuf> = launch.hide.iter().flat_map(both).flatten().collect();
     hide.extend(environment::relocated(&variables, hide::IN_HOME));
     hide.sort();
     hide.dedup();
-    // Where the table cannot be read there is no telling; the places that are always covered
+    // If the table cannot be read, sockets cannot be told apart; the places that are always covered
     // remain.
     let sockets =
         layout::host_sockets(&std::fs::read_to_string("/proc/net/unix").unwrap_or_default());

@@ -1,10 +1,10 @@
-//! Carrying out the [`Layout`]: the mounts that the sandbox's first process makes.
+//! Carries out the [`Layout`]: the mounts that the sandbox's first process creates.
 //!
-//! The sandbox's `/` is a fresh one in memory, in which only what the layout and [`view`] list is
-//! put; the host's is then let go of. All of it can only be read, but for the home, the temporary
-//! files and the projects. What is put there is an overlay where the kernel allows one, so that
-//! what is hidden is hidden by name: a mount on a file is detached by the kernel, in every
-//! namespace, when a host program renames another file over it, and the new secret seen.
+//! The sandbox's `/` is a fresh one in memory. It contains only what the layout and [`view`] list;
+//! the host's is then detached. All of it is read-only, except the home directory, the temporary
+//! files and the projects. Its parts are overlays where the kernel allows one, because an overlay
+//! hides a name. A mount hides only a file: when a host program renames another file over it, the
+//! kernel detaches the mount in every namespace, and the new secret becomes visible.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -37,7 +37,7 @@ impl Tree {
     /// Takes the tree at `path`, to be put back there.
     ///
     /// # Errors
-    /// What `open_tree` says: `ENOENT`, `EACCES`, `EINVAL` for a tree of another namespace.
+    /// The error of `open_tree`: `ENOENT`, `EACCES`, `EINVAL` for a tree of another namespace.
     pub fn take(path: &Path) -> io::Result<Self> {
         Self::take_from(path, path)
     }
@@ -65,7 +65,7 @@ impl Tree {
         &self.path
     }
 
-    /// Takes rights away from the whole tree, for as long as it is mounted.
+    /// Restricts the whole tree for as long as it is mounted.
     ///
     /// # Errors
     /// `ENOSYS` before Linux 5.12.
@@ -73,10 +73,10 @@ impl Tree {
         syscall::restrict_tree(&self.root, attributes)
     }
 
-    /// Puts the tree in its place below `root`, making the place if it is not there.
+    /// Puts the tree in its place below `root`, and creates the place if needed.
     ///
     /// # Errors
-    /// What `mkdir` and `move_mount` say.
+    /// The errors of `mkdir` and `move_mount`.
     pub fn put(&self, root: &Path) -> io::Result<()> {
         let place = below(root, &self.path);
         if self.is_directory {
@@ -100,8 +100,7 @@ impl Tree {
     }
 }
 
-/// What was taken in hand before the first process became the target user, while it could still
-/// reach it.
+/// What was opened before the first process became the target user, while it could still reach it.
 #[derive(Debug)]
 pub struct Kept {
     projects: Vec<Tree>,
@@ -109,12 +108,12 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Takes the trees of the projects, and of what is to be seen.
+    /// Takes the trees of the projects, and of everything to show.
     ///
     /// # Errors
     /// A [`Step::Mounts`] failure that names the path.
     pub fn take(layout: &Layout) -> Result<Self, Failure> {
-        // Nothing that the host mounts later shall appear inside.
+        // Nothing that the host mounts later may appear inside.
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", private).at(Step::Mounts, "make `/` private")?;
         let take = |paths: &[PathBuf]| -> Result<Vec<Tree>, Failure> {
@@ -129,7 +128,8 @@ impl Kept {
     }
 }
 
-/// Builds the sandbox's file system, but for the gateway's own files and [`seal`], and enters it.
+/// Builds the sandbox's file system, except for the gateway's own files and [`seal`], and enters
+/// it.
 ///
 /// # Errors
 /// The step and the path that failed.
@@ -167,7 +167,7 @@ pub fn build(layout: &Layout, kept: Kept, room: Room) -> Result<(), Failure> {
     for path in view::trees() {
         match Tree::take(&path) {
             Ok(tree) => show(&tree)?,
-            // What this user may not reach is not seen by them.
+            // This user does not see what they may not reach.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             Err(error) => return Err(error).at(Step::Mounts, path.display().to_string()),
         }
@@ -184,8 +184,8 @@ pub fn build(layout: &Layout, kept: Kept, room: Room) -> Result<(), Failure> {
         .restrict(RDONLY | NOSUID | NODEV)
         .and_then(|()| kernel.put(stage))
         .at(Step::Mounts, "read-only /sys")?;
-    // Its parts stay mounted in their places, and the overlays hold their layers themselves:
-    // nothing inside can touch these past them.
+    // Its parts stay mounted in their places, and the overlays keep their layers themselves:
+    // nothing inside can reach these except through them.
     rustix::mount::unmount(below(stage, MEMORY), UnmountFlags::DETACH).at(Step::Mounts, MEMORY)?;
     fs::remove_dir(below(stage, MEMORY)).at(Step::Mounts, MEMORY)?;
     move_in(stage).at(Step::Mounts, "the new root")?;
@@ -196,8 +196,8 @@ pub fn build(layout: &Layout, kept: Kept, room: Room) -> Result<(), Failure> {
     cover_what_is_left(layout, &left)
 }
 
-/// Makes the root itself read-only: the last step, after which nothing can be put anywhere but in
-/// memory and projects.
+/// Makes the root itself read-only. This is the last step: from now on, only memory and projects
+/// can be written.
 ///
 /// # Errors
 /// A [`Step::Mounts`] failure.
@@ -208,8 +208,8 @@ pub fn seal() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes one file system in memory for everything that may be written and is dropped at the end,
-/// and puts its parts in their places. What is left of it is for the layers of overlays.
+/// Creates one in-memory file system for everything that is writable and discarded at the end, and
+/// puts its parts in their places. The rest of it is for overlay layers.
 fn furnish(stage: &Path, room: Room, hidden: &[PathBuf]) -> Result<Layers, Failure> {
     let memory = below(stage, MEMORY);
     fs::create_dir(&memory).at(Step::Mounts, MEMORY)?;
@@ -238,7 +238,7 @@ fn furnish(stage: &Path, room: Room, hidden: &[PathBuf]) -> Result<Layers, Failu
 /// Binds a part of the memory to its place.
 ///
 /// # Errors
-/// What `mkdir` and `mount` say.
+/// The errors of `mkdir` and `mount`.
 pub fn put_part(part: &Path, place: &Path) -> io::Result<()> {
     make_directories(place)?;
     Ok(rustix::mount::mount_bind(part, place)?)
@@ -247,9 +247,9 @@ pub fn put_part(part: &Path, place: &Path) -> io::Result<()> {
 /// Puts a tree of the host in its place, read-only, without what is hidden in it, and without its
 /// sockets.
 ///
-/// Tells whether that is by name. Where the kernel has no overlay for it, the tree itself stays;
-/// [`cover_what_is_left`] then hides by mounts, which hold as long as the host's names stay what
-/// they are.
+/// Returns whether things are hidden by name. Where the kernel cannot overlay the tree, the tree
+/// itself stays. [`cover_what_is_left`] then hides by mounts, which work as long as the host's
+/// names do not change.
 fn see(tree: &Tree, layers: &mut Layers) -> io::Result<bool> {
     let stage = Path::new(STAGE);
     tree.restrict(RDONLY | NOSUID | NODEV)?;
@@ -265,8 +265,8 @@ fn see(tree: &Tree, layers: &mut Layers) -> io::Result<bool> {
     }
 }
 
-/// Makes the home: in memory, with what is seen of the user's own. Tells whether all that is hidden
-/// is so by name.
+/// Creates the home directory: in memory, with what is visible of the user's own. Returns whether
+/// everything hidden in it is hidden by name.
 fn make_home(layout: &Layout, layers: &mut Layers) -> Result<bool, Failure> {
     let stage = Path::new(STAGE);
     let home = layout.home.path();
@@ -292,11 +292,11 @@ fn make_home(layout: &Layout, layers: &mut Layers) -> Result<bool, Failure> {
     Ok(all_by_name)
 }
 
-/// Puts one thing of the home in its place: a directory under an overlay, a file as a copy. What is
-/// written stays in memory. Tells as [`see`].
+/// Puts one item of the home directory in its place: a directory as an overlay, a file as a copy.
+/// Changes stay in memory. Returns the same as [`see`].
 fn see_in_home(path: &Path, layers: &mut Layers) -> io::Result<bool> {
     let place = below(Path::new(STAGE), path);
-    // Where a link leads is what is seen.
+    // A link shows its target.
     let Ok(real) = fs::canonicalize(path) else {
         return Ok(true);
     };
@@ -322,17 +322,18 @@ fn see_in_home(path: &Path, layers: &mut Layers) -> io::Result<bool> {
     }
 }
 
-/// Makes the stage the root of this mount namespace, and lets go of the host's.
+/// Makes the stage the root of this mount namespace, and detaches the host's.
 fn move_in(stage: &Path) -> io::Result<()> {
     std::env::set_current_dir(stage)?;
     rustix::process::pivot_root(".", ".")?;
-    // The host's root now lies over ours; with it every mount goes that was not put into ours.
+    // The host's root now lies over ours. Detaching it detaches every mount that was not put into
+    // ours.
     rustix::mount::unmount(".", UnmountFlags::DETACH)?;
     std::env::set_current_dir("/")
 }
 
-/// In the new root: git's programs, what is hidden in projects, and what is `left` because an
-/// overlay did not leave it out.
+/// Covers, in the new root, git's programs, what is hidden in projects, and what is `left` because
+/// no overlay could leave it out.
 fn cover_what_is_left(layout: &Layout, left: &[PathBuf]) -> Result<(), Failure> {
     git::guard(layout)?;
     for path in layout.hidden.iter().chain(left) {
@@ -343,10 +344,10 @@ fn cover_what_is_left(layout: &Layout, left: &[PathBuf]) -> Result<(), Failure> 
     pinned(layout)?.iter().try_for_each(|path| pin(path))
 }
 
-/// The directories above what may not be replaced that this user could rename, the outermost first.
+/// The directories above what may not be replaced that this user could rename, outermost first.
 ///
-/// What is hidden by a mount cannot be unlinked or renamed itself, but with its directory it could
-/// be moved away, and another put there for the gateway's next start to read (threats M09).
+/// What a mount hides cannot be unlinked or renamed itself. But it could be moved away with its
+/// directory, and another put there for the gateway's next start to read (threats M09).
 fn pinned(layout: &Layout) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     for path in layout.own.iter().filter(|path| layout.in_project(path)) {
@@ -375,15 +376,15 @@ fn pinned(layout: &Layout) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Makes a directory a mount point, with everything that is mounted in it, so that it cannot be
-/// renamed or removed.
+/// Makes a directory a mount point, with everything mounted in it, so that it cannot be renamed or
+/// removed.
 fn pin(path: &Path) -> Result<(), Failure> {
     Tree::take(path)
         .and_then(|tree| tree.put(Path::new("/")))
         .at(Step::Hide, path.display().to_string())
 }
 
-/// Mounts an empty file or directory over `path`, if there is something.
+/// Mounts an empty file or directory over `path`, if that exists.
 fn mask(path: &Path) -> Result<(), Failure> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => empty(path, 0),
@@ -394,7 +395,7 @@ fn mask(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Covers a directory by an empty one that can only be read.
+/// Covers a directory with an empty, read-only one.
 fn empty(path: &Path, mode: u32) -> Result<(), Failure> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(());
@@ -404,7 +405,7 @@ fn empty(path: &Path, mode: u32) -> Result<(), Failure> {
         .at(Step::Hide, path.display().to_string())
 }
 
-/// Makes the directories in `/run` that programs expect.
+/// Creates the directories in `/run` that programs expect.
 fn furnish_run(run: &Path) -> io::Result<()> {
     let lock = run.join("lock");
     fs::create_dir(&lock)?;
@@ -414,7 +415,7 @@ fn furnish_run(run: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(own)
 }
 
-/// Gives the command's own `XDG_RUNTIME_DIR`.
+/// The command's own `XDG_RUNTIME_DIR`.
 pub fn runtime_directory() -> String {
     format!("/run/user/{}", own_uid())
 }
@@ -423,12 +424,12 @@ fn own_uid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-/// Binds `from` over `onto`, read-only if so wanted.
+/// Binds `from` over `onto`, read-only on request.
 ///
 /// # Errors
 /// A [`Step::Mounts`] failure.
 pub fn bind(from: &Path, onto: &Path, read_only: bool) -> Result<(), Failure> {
-    // With all that is mounted in it: an outer sandbox's mounts cannot be left out.
+    // With everything mounted in it: an outer sandbox's mounts cannot be left out.
     Tree::take_from(from, onto)
         .and_then(|tree| {
             if read_only {
@@ -439,13 +440,13 @@ pub fn bind(from: &Path, onto: &Path, read_only: bool) -> Result<(), Failure> {
         .at(Step::Mounts, onto.display().to_string())
 }
 
-/// Gives the place of an absolute path below another root.
+/// The location of an absolute path below another root.
 pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Makes a directory and its parents, open to be passed through.
+/// Creates a directory and its parents, traversable by everybody.
 pub fn make_directories(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -453,14 +454,14 @@ pub fn make_directories(path: &Path) -> io::Result<()> {
         .create(path)
 }
 
-/// Gives a path as the kernel wants it.
+/// A path in the form that the kernel expects.
 pub fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Where the new root is put together: a place that is not needed from the host meanwhile.
+/// Where the new root is assembled: a place of the host that is not needed meanwhile.
 const STAGE: &str = "/sys";
-/// In it, the memory, until its parts have their places.
+/// The memory, inside it, until its parts have their places.
 const MEMORY: &str = "/.memory";
 const HOME: &str = "home";
 const LAYERS: &str = "layers";
@@ -475,7 +476,7 @@ const PARTS: [(&str, u32); 6] = [
     (HOME, 0o700),
     (LAYERS, 0o700),
 ];
-/// The places of those that every sandbox has.
+/// The places of those parts that every sandbox has.
 const PLACES: [(&str, &str); 3] = [("run", "/run"), ("tmp", "/tmp"), ("var-tmp", "/var/tmp")];
 const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;

@@ -1,8 +1,8 @@
-//! What git's settings name by a path: hooks, further settings, and programs with the files that
-//! these are given.
+//! What git's settings name by a path: hooks, further settings, programs, and the files passed to
+//! these.
 //!
-//! A value is a path, or words for a shell. All that either could mean counts: a name too many is
-//! merely guarded, too.
+//! A value is a path, or words for a shell. Everything that either could mean counts: an extra name
+//! is merely guarded, too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use super::error::{At, Failure, Step};
 /// One path that settings may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// As it is named, below one of the directories from which git or a shell would look.
+    /// The path as named, below one of the directories in which git or a shell would look.
     pub path: PathBuf,
     /// Whether this is a whole value, which may name a directory.
     pub is_whole: bool,
@@ -28,14 +28,14 @@ pub struct Setting {
     section: String,
     /// The name, in lower case.
     pub key: String,
-    /// The value as it is written.
+    /// The value as written.
     pub value: String,
 }
 
-/// Gives what these files of settings name, looked for from each of the `bases`.
+/// What these settings files name, resolved from each of the `bases`.
 ///
 /// # Errors
-/// A [`Step::Git`] failure if a file is there and is no file of settings.
+/// A [`Step::Git`] failure if a file exists and is not a settings file.
 pub fn named(files: &[PathBuf], bases: &[PathBuf]) -> Result<Vec<Named>, Failure> {
     let mut found = Vec::new();
     let mut files = files.to_vec();
@@ -68,7 +68,7 @@ pub fn named(files: &[PathBuf], bases: &[PathBuf]) -> Result<Vec<Named>, Failure
     Ok(found)
 }
 
-/// Those that are there in a project, without those that hold a project or one of the `kept`.
+/// Those that exist in a project, without those that contain a project or one of the `kept`.
 pub fn present(named: &[Named], projects: &[PathBuf], kept: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for Named { path, is_whole } in named {
@@ -91,7 +91,7 @@ pub fn present(named: &[Named], projects: &[PathBuf], kept: &[PathBuf]) -> BTree
     found
 }
 
-/// Those that are not there, and that the command could make in a project.
+/// Those that do not exist, and that the command could create in a project.
 pub fn absent(named: &[Named], projects: &[PathBuf]) -> BTreeSet<PathBuf> {
     named
         .iter()
@@ -125,10 +125,10 @@ fn at_home(word: &str) -> PathBuf {
     }
 }
 
-/// Reads the settings of a file, if it is there and readable at all.
+/// Reads the settings of a file, if it exists and can be read at all.
 ///
 /// # Errors
-/// A [`Step::Git`] failure if it is no file of settings.
+/// A [`Step::Git`] failure if it is not a settings file.
 pub fn settings(file: &Path) -> Result<Vec<Setting>, Failure> {
     match read(file) {
         Ok(text) => Ok(parse(&String::from_utf8_lossy(&text))),
@@ -171,7 +171,7 @@ fn parse(text: &str) -> Vec<Setting> {
     found
 }
 
-/// Parts the line after a `[` at the `]` that is in no quotation.
+/// Splits the line after a `[` at the first `]` outside quotes.
 fn end_of_header(line: &str) -> (&str, &str) {
     let (mut quoted, mut escaped) = (false, false);
     for (at, c) in line.char_indices() {
@@ -219,10 +219,10 @@ impl Setting {
     }
 }
 
-/// Reads a file that a command may have made: a regular one, no link, and no more than a bound.
+/// Reads a file that a command may have created: a regular file, no link, up to a size limit.
 ///
 /// # Errors
-/// What opening it says, or that it is no such file.
+/// The error of opening it, or that it is no such file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -236,11 +236,12 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Err(ErrorKind::InvalidData.into())
 }
 
-/// How much of a file is read: settings are smaller, and what is larger is none.
+/// The most that is read of a file. Settings are smaller, and a larger file is not one.
 const FILE_BYTES: u64 = 1 << 20;
-/// Files of settings that are read, one named by another.
+/// The most settings files that are read, one naming the next.
 const FILES: usize = 64;
-/// Settings whose values may name a file or folder of the project by which git runs nothing.
+/// Settings whose values may name a file or folder of the project without git running anything from
+/// it.
 const UNOBEYED: &[&str] = &[
     "url",
     "pushurl",

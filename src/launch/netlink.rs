@@ -1,4 +1,5 @@
-//! A netlink socket and the encoding of its messages and attributes: as much as the launcher needs.
+//! A netlink socket and the encoding of its messages and attributes, as far as the launcher needs
+//! them.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -32,7 +33,7 @@ impl Netlink {
     /// Opens a socket for rtnetlink (`None`: its protocol number is 0) or another family.
     ///
     /// # Errors
-    /// What `socket` says: `EPROTONOSUPPORT` where the kernel lacks the family.
+    /// The error of `socket`: `EPROTONOSUPPORT` if the kernel lacks the family.
     pub fn open(protocol: Option<Protocol>) -> io::Result<Self> {
         let socket = rustix::net::socket_with(
             AddressFamily::NETLINK,
@@ -40,7 +41,7 @@ impl Netlink {
             SocketFlags::CLOEXEC,
             protocol,
         )?;
-        // Short acknowledgements, and the kernel's own words for what it disliked. Both are only
+        // Short acknowledgements, and the kernel's own explanation of an error. Both are only
         // conveniences.
         let _ = syscall::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1);
         let _ = syscall::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1);
@@ -87,12 +88,12 @@ impl Netlink {
         self.attribute(kind, &bytes);
     }
 
-    /// Adds a 32-bit attribute in network order, as nf_tables wants all of them.
+    /// Adds a 32-bit attribute in network order, as nf_tables expects.
     pub fn be32(&mut self, kind: u16, value: u32) {
         self.attribute(kind, &value.to_be_bytes());
     }
 
-    /// Adds a nested attribute that holds whatever `body` appends.
+    /// Adds a nested attribute that contains whatever `body` appends.
     pub fn nest(&mut self, kind: u16, body: impl FnOnce(&mut Self)) {
         let start = self.buffer.len();
         self.buffer.extend_from_slice(&[0; 2]);
@@ -106,7 +107,7 @@ impl Netlink {
     /// Sends all messages as one datagram and waits for every acknowledgement.
     ///
     /// # Errors
-    /// The first errno that the kernel gives, with its own explanation if it had one.
+    /// The first errno that the kernel returns, with its own explanation if it has one.
     pub fn commit(&mut self) -> io::Result<()> {
         let kernel = SocketAddrNetlink::new(0, 0);
         rustix::net::sendto(&self.socket, &self.buffer, SendFlags::empty(), &kernel)?;

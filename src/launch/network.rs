@@ -1,9 +1,8 @@
-//! The sandbox's network: a loopback interface on which every address of the world is local, and
-//! nothing else.
+//! The sandbox's network: only a loopback interface, on which every address of the world is local.
 //!
-//! There is no way out of this namespace to forbid: it has no other interface. All that is done
-//! here makes connections *arrive* at the gateway's listeners; whatever of it were undone from
-//! inside would only make them fail.
+//! No way out of this namespace needs to be forbidden: it has no other interface. Everything done
+//! here makes connections *arrive* at the gateway's listeners. Undoing any of it from inside would
+//! only make them fail.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,13 +17,13 @@ use crate::enroll::{Capture, Listeners};
 
 /// The TCP port, inside the sandbox, of the listener that takes every connection.
 pub const TCP_PORT: u16 = 15001;
-/// The sandbox's own IPv4 address: not a loopback one, so that resolvers and "what is my address"
-/// probes work.
+/// The sandbox's own IPv4 address. It is not a loopback address, so resolvers and "what is my
+/// address" probes work.
 pub const ADDRESS_V4: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
 /// The sandbox's own IPv6 address.
 pub const ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd64, 0, 0, 0, 0, 0, 0, 2);
 
-/// The network as it was set up.
+/// The network after setup.
 #[derive(Debug)]
 pub struct Network {
     /// The sockets for the gateway.
@@ -35,9 +34,9 @@ pub struct Network {
     pub ipv6: bool,
 }
 
-/// Sets up the network namespace that the caller is in.
+/// Sets up the caller's network namespace.
 ///
-/// `wanted` forces one way of capture; `None` takes TPROXY, and REDIRECT where the kernel lacks it.
+/// `wanted` forces one way of capture; `None` takes TPROXY, or REDIRECT if the kernel lacks it.
 ///
 /// # Errors
 /// The step and errno of whatever the kernel refused.
@@ -57,8 +56,8 @@ pub fn set_up(wanted: Option<Capture>) -> Result<Network, Failure> {
         }
         Err(error) => return Err(error).at(Step::Routes, "make every IPv6 address local"),
     };
-    // So that the command may serve on low ports of its own loopback, as it could not on the host.
-    // Not needed.
+    // So that the command can serve on low ports of its own loopback, which it could not on the
+    // host. Optional.
     let _ = std::fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
     let capture = install_rules(wanted)?;
     let listeners = listen(capture, ipv6)?;
@@ -177,8 +176,7 @@ fn socket(kind: SocketType, port: u16, ipv6: bool, transparent: bool) -> io::Res
     }
     if kind == SocketType::DGRAM {
         syscall::set_option(&socket, level, packet_info, 1)?;
-        // An answer must leave from the address that was asked, and that one is assigned to no
-        // interface.
+        // An answer must leave from the address that was asked, and no interface has that address.
         syscall::set_option(&socket, level, free_bind, 1)?;
     } else {
         syscall::set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;

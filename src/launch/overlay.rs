@@ -1,9 +1,8 @@
-//! Overlays: what is seen of the host without the names that are hidden, and with sockets of its
-//! own.
+//! Overlays: the host's files without the hidden names, and with sockets of the overlay's own.
 //!
 //! A host's path socket below an overlay cannot be connected to, whenever and in whichever network
-//! it was made: the kernel finds sockets by inode, and an overlay's inodes are its own. And a name
-//! that an overlay lacks it lacks whatever the host puts there later.
+//! namespace it was created: the kernel finds sockets by inode, and an overlay's inodes are its
+//! own. And a name that an overlay leaves out stays absent, whatever the host puts there later.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -18,7 +17,7 @@ use rustix::mount::MountFlags;
 use super::mounts::c_string;
 use super::syscall;
 
-/// The folder in memory where overlays have what is theirs: whiteouts, and what is written to them.
+/// The in-memory folder for the overlays' own data: whiteouts, and what is written to them.
 #[derive(Debug)]
 pub struct Layers {
     folder: PathBuf,
@@ -28,7 +27,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Takes an empty folder, and the absolute paths that no overlay is to show.
+    /// Takes an empty folder, and the absolute paths that no overlay may show.
     pub fn new(folder: PathBuf, hidden: &[PathBuf]) -> Self {
         Self {
             folder,
@@ -37,22 +36,22 @@ impl Layers {
         }
     }
 
-    /// Whether a path of the host is hidden, or lies in what is.
+    /// Whether a path of the host is hidden, or lies in a hidden one.
     pub fn hide(&self, path: &Path) -> bool {
         self.hidden.iter().any(|hidden| path.starts_with(hidden))
     }
 
-    /// Mounts `lower` at `at` without the hidden names; it can only be read.
+    /// Mounts `lower` at `at` without the hidden names, read-only.
     ///
     /// `real` is the path of `lower` on the host, by which the hidden names are known.
     ///
     /// # Errors
-    /// What the kernel says: [`is_refusal`] tells whether it refuses an overlay of this directory
-    /// at all.
+    /// The kernel's error. [`is_refusal`] tells whether it means that this directory cannot be
+    /// overlaid at all.
     pub fn read(&mut self, lower: &Path, real: &Path, at: &Path) -> io::Result<()> {
         let (upper, is_empty) = self.upper(real)?;
-        // The first one gives the directory's owner and mode; an overlay without an upper layer
-        // needs two lower ones.
+        // The first layer provides the directory's owner and mode; an overlay without an upper
+        // layer needs two lower ones.
         let layers = if is_empty {
             [lower, &upper]
         } else {
@@ -65,7 +64,7 @@ impl Layers {
         mount(at, &options, MountFlags::RDONLY)
     }
 
-    /// Mounts `lower` at `at` without the hidden names; what is written stays in memory.
+    /// Mounts `lower` at `at` without the hidden names; changes stay in memory.
     ///
     /// # Errors
     /// As [`Layers::read`].
@@ -82,8 +81,8 @@ impl Layers {
         mount(at, &options, MountFlags::empty())
     }
 
-    /// Makes the layer that stands over `real`, in which the hidden names are whited out; tells
-    /// whether none are.
+    /// Creates the layer over `real` in which the hidden names are whited out; returns whether
+    /// there are none.
     fn upper(&mut self, real: &Path) -> io::Result<(PathBuf, bool)> {
         self.count += 1;
         let upper = self.folder.join(self.count.to_string());
@@ -97,8 +96,8 @@ impl Layers {
     }
 }
 
-/// Whether an error means that the kernel has no overlay for this directory: one over an overlay
-/// over an overlay, one of a file system that does not lend itself, or one with other mounts in it.
+/// Whether an error means that the kernel cannot overlay this directory: it is an overlay over an
+/// overlay, its file system does not support it, or other mounts lie in it.
 pub fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -125,10 +124,10 @@ fn mount(at: &Path, options: &[u8], flags: MountFlags) -> io::Result<()> {
     )?)
 }
 
-/// Gives the real paths of hidden names: by the name in its real directory, and by where it leads
-/// if it is a link.
+/// The real paths of hidden names: by the name in its real directory, and, for a link, by its
+/// target.
 fn resolve(hidden: &[PathBuf]) -> Vec<PathBuf> {
-    // Many lie in few directories.
+    // Many lie in the same few directories.
     let mut directories: HashMap<&Path, PathBuf> = HashMap::new();
     let mut found = Vec::new();
     for path in hidden {
@@ -155,7 +154,7 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// Gives the hidden names below `directory`, relative to it, without those below others.
+/// The hidden names below `directory`, relative to it, without those below others.
 fn names_in(directory: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let mut names: Vec<PathBuf> = hidden
         .iter()
@@ -172,14 +171,15 @@ fn names_in(directory: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     names
 }
 
-/// Makes the whiteout of one name, with the directories above it as they are below.
+/// Creates the whiteout of one name, and the directories above it with the attributes of those
+/// below.
 fn white_out(lower: &Path, upper: &Path, name: &Path) -> io::Result<()> {
     let mut so_far = PathBuf::new();
     for part in name.parent().into_iter().flat_map(Path::components) {
         so_far.push(part);
         let mode = match fs::symlink_metadata(lower.join(&so_far)) {
             Ok(found) if found.is_dir() => found.mode() & 0o7777,
-            // A file stands where a directory would be: nothing of that name can be there.
+            // There is a file where a directory would be, so nothing of that name can exist.
             Ok(_) => return Ok(()),
             Err(_) => 0o700,
         };

@@ -1,24 +1,23 @@
-//! Which variables pass to the command without being asked for, by name.
+//! The names of variables that pass to the command by default.
 //!
-//! Each is a setting that by custom holds no secret and no address of an agent. Whether it names a
-//! file is no matter: the file has to be visible to be read. What is free text for other programs
-//! (`MAVEN_OPTS`, `GIT_CONFIG_VALUE_0`) does not pass, nor what a CI runner reads after the command
+//! By convention, each is a setting that contains no secret and no address of an agent. It may name
+//! a file: the file must be visible to be read. Excluded are free text for other programs
+//! (`MAVEN_OPTS`, `GIT_CONFIG_VALUE_0`), and what a CI runner reads after the command
 //! (`GITHUB_ENV`).
 
-/// Tells whether a variable of this name passes.
+/// Whether a variable of this name passes.
 pub fn passes(name: &str) -> bool {
     words(PASSED).any(|known| matches(name, known))
 }
 
-/// Tells whether a variable is one that sessions and terminals set by themselves, and whose absence
-/// nobody notices.
+/// Whether sessions and terminals set the variable on their own, so that nobody misses it.
 pub fn is_routine(name: &str) -> bool {
     let proxy = name.to_ascii_lowercase().ends_with("_proxy");
     proxy || words(&[ROUTINE]).any(|known| matches(name, known))
 }
 
-/// Tells whether a name is a pattern's: the same, or of the same beginning where the pattern ends
-/// in `*`.
+/// Whether a name matches a pattern: it is the same, or has the same prefix if the pattern ends in
+/// `*`.
 pub fn matches(name: &str, pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
@@ -59,8 +58,8 @@ const PROGRAMS: &str = "
     VERBOSE LOG_LEVEL PORT JOBS
 ";
 
-/// What tells that, where and for which change a CI runs; not what holds its tokens or takes its
-/// answers.
+/// What says that, where and for which change a CI runs; not what contains its tokens or receives
+/// its answers.
 const CI: &str = "
     CI CONTINUOUS_INTEGRATION BUILD_ID BUILD_NUMBER GITHUB_ACTIONS GITHUB_ACTOR GITHUB_API_URL GITHUB_BASE_REF
     GITHUB_EVENT_NAME GITHUB_GRAPHQL_URL GITHUB_HEAD_REF GITHUB_JOB GITHUB_REF GITHUB_REF_NAME GITHUB_REF_TYPE
@@ -95,7 +94,7 @@ const GO: &str = "
     GODEBUG GOTRACEBACK CGO_ENABLED CGO_CFLAGS CGO_CPPFLAGS CGO_CXXFLAGS CGO_LDFLAGS
 ";
 
-/// Not the options of virtual machines: passwords of key stores and proxies stand there.
+/// Without the options of virtual machines: they contain passwords of key stores and proxies.
 const JVM: &str = "
     JAVA_HOME JDK_HOME JRE_HOME CLASSPATH MAVEN_HOME M2_HOME GRADLE_HOME GRADLE_USER_HOME ANT_HOME KOTLIN_HOME
     SCALA_HOME SDKMAN_DIR ANDROID_HOME ANDROID_SDK_ROOT ANDROID_NDK_HOME
@@ -129,7 +128,7 @@ const PYTHON: &str = "
     TRANSFORMERS_OFFLINE TOKENIZERS_PARALLELISM TORCH_HOME
 ";
 
-/// The other languages, and what keeps their versions.
+/// The other languages, and their version managers.
 const LANGUAGES: &str = "
     GEM_HOME GEM_PATH RBENV_ROOT RBENV_VERSION RUBYLIB RUBYOPT BUNDLE_PATH BUNDLE_BIN BUNDLE_GEMFILE
     BUNDLE_JOBS BUNDLE_WITHOUT BUNDLE_FROZEN RAILS_ENV RACK_ENV COMPOSER_HOME COMPOSER_CACHE_DIR PHPRC
@@ -141,7 +140,7 @@ const LANGUAGES: &str = "
     HOMEBREW_REPOSITORY HOMEBREW_NO_*
 ";
 
-/// AWS's are those of its "SDKs and tools reference" that name neither a key, a profile, a role nor
+/// For AWS, those of its "SDKs and tools reference" that name neither a key, a profile, a role nor
 /// a file.
 const CLOUDS: &str = "
     AWS_REGION AWS_DEFAULT_REGION AWS_DEFAULT_OUTPUT AWS_PAGER AWS_ENDPOINT_URL AWS_ENDPOINT_URL_*
@@ -156,7 +155,7 @@ const CLOUDS: &str = "
     TF_WORKSPACE TF_DATA_DIR TF_PLUGIN_CACHE_DIR VAULT_ADDR PGHOST PGPORT PGDATABASE PGUSER PGSSLMODE
 ";
 
-/// Coding agents: models, limits, places; none of their keys.
+/// Coding agents: models, limits, paths; none of their keys.
 const AGENTS: &str = "
     CLAUDECODE CLAUDE_CONFIG_DIR CLAUDE_CODE_MAX_OUTPUT_TOKENS CLAUDE_CODE_USE_BEDROCK CLAUDE_CODE_USE_VERTEX
     CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC CLAUDE_CODE_DISABLE_TERMINAL_TITLE CLAUDE_CODE_ENABLE_TELEMETRY
@@ -289,7 +288,8 @@ mod tests {
         assert_eq!(names.len(), count);
     }
 
-    /// What the documents of services, tools and platforms tell people to put a secret into.
+    /// Variables in which the documentation of services, tools and platforms tells people to put a
+    /// secret.
     const SECRET: &str = "
         AZURE_STORAGE_CONNECTION_STRING SENTRY_DSN AGE_IDENTITY BORG_PASSCOMMAND APP_KEYS ADMIN_PIN
         AUTH_HEADER CURL_USER BIND_PW BASIC_AUTH_USERPASS APPLICATIONINSIGHTS_CONNECTION_STRING TS_AUTHKEY

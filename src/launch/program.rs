@@ -1,4 +1,4 @@
-//! What a program's name leads to: where it is found, and every name that decides what then runs.
+//! Resolves a program's name: where it is found, and every name that decides what then runs.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -14,10 +14,10 @@ pub fn find(name: &OsStr, search: &OsStr, directory: &Path) -> Option<PathBuf> {
     places.find(|path| path.is_file())
 }
 
-/// Every name that decides what runs when `program` is run: its own, those of the links on its way,
-/// and its interpreter's.
+/// Every name that decides what runs when `program` is run: its own, those of the links on its
+/// path, and its interpreter's.
 ///
-/// Whoever can put something else in the place of one of them decides what runs.
+/// Whoever can replace what one of them names decides what runs.
 pub fn names(program: &Path) -> Vec<PathBuf> {
     let mut names = vec![program.to_owned()];
     let real = follow(program, &mut names);
@@ -31,14 +31,14 @@ pub fn names(program: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// The links on the way of a path, each where it lies.
+/// The links on a path, each with its location.
 pub fn links(path: &Path) -> Vec<PathBuf> {
     let mut links = Vec::new();
     follow(path, &mut links);
     links
 }
 
-/// Follows a path as the kernel does, noting each link.
+/// Follows a path as the kernel does, and records each link.
 fn follow(path: &Path, links: &mut Vec<PathBuf>) -> PathBuf {
     let mut rest: Vec<PathBuf> = parts(path);
     let mut real = PathBuf::from("/");
@@ -64,7 +64,7 @@ fn follow(path: &Path, links: &mut Vec<PathBuf>) -> PathBuf {
     real
 }
 
-/// The parts of a path, the first one last.
+/// The components of a path, in reverse order.
 fn parts(path: &Path) -> Vec<PathBuf> {
     let mut parts: Vec<PathBuf> = path
         .components()

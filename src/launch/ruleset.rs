@@ -1,17 +1,17 @@
 //! The nf_tables rules of the sandbox, as the kernel's netlink messages.
 //!
-//! One table `gw` of family inet. Loopback destinations are left alone, so that the command's own
-//! servers on 127.0.0.1 and ::1 work. Everything is installed by one batch: all of it, or nothing.
+//! One table `gw` of family inet. Loopback destinations are left alone, so the command's own
+//! servers on 127.0.0.1 and ::1 work. One batch installs everything or nothing.
 
 use std::io;
 
 use super::netlink::{ACK, APPEND, CREATE, Netlink, REQUEST};
 use crate::enroll::Capture;
 
-/// Installs the rules into the network namespace that the caller is in.
+/// Installs the rules into the caller's network namespace.
 ///
 /// # Errors
-/// The kernel's errno: `ENOENT` where an expression (TPROXY) is not built in, `EPERM` without
+/// The kernel's errno: `ENOENT` if an expression (TPROXY) is not built in, `EPERM` without
 /// `CAP_NET_ADMIN`.
 pub fn install(capture: Capture, tcp_port: u16) -> io::Result<()> {
     let mut netlink = Netlink::open(Some(rustix::net::netlink::NETFILTER))?;
@@ -37,7 +37,7 @@ fn tproxy(n: &mut Netlink, tcp_port: u16) {
             equal(n, |n| meta(n, META_L4PROTO), &[libc::IPPROTO_TCP as u8]);
             not_to_loopback(n, family);
             load(n, &tcp_port.to_be_bytes());
-            // No address and no mark: the destination stays, and is local already.
+            // No address and no mark: the destination stays, and is already local.
             expression(n, "tproxy", |n| {
                 n.be32(1, family as u32);
                 n.be32(3, REGISTER);
@@ -63,8 +63,8 @@ fn redirect(n: &mut Netlink, tcp_port: u16) {
     }
 }
 
-/// Refuses, at once and audibly, what the gateway does not serve: UDP but DNS (so that QUIC falls
-/// back), and transport protocols other than TCP, UDP and ICMP.
+/// Refuses, at once and with an error, what the gateway does not serve: UDP except DNS (so that
+/// QUIC falls back), and transport protocols other than TCP, UDP and ICMP.
 fn refuse_the_rest(n: &mut Netlink) {
     chain(n, "flt", "filter", Hook::Output, 0);
     for family in FAMILIES {

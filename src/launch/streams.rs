@@ -1,10 +1,10 @@
 //! Standard streams that are files of the host: the command gets pipes, and the launcher copies.
 //!
-//! A descriptor of a file gives more than the person meant. `/proc/self/fd/1` opens the file anew,
-//! for reading or writing, on the host's own mount, whatever it was opened for; and who shares the
-//! descriptor can seek and truncate. So no file and no disk of the host is a stream of the command.
-//! Terminals, pipes, sockets and devices pass as they are: a pipe cannot be copied for a reader
-//! without taking from it what the reader leaves to others.
+//! A descriptor of a file gives more than the person intended. `/proc/self/fd/1` reopens the file,
+//! for reading or writing, on the host's own mount, whatever it was opened for. And whoever shares
+//! the descriptor can seek and truncate. So no file and no disk of the host is a stream of the
+//! command. Terminals, pipes, sockets and devices pass unchanged: copying a pipe for a reader would
+//! take data that the reader leaves to others.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -17,7 +17,7 @@ use rustix::process::{Gid, Uid};
 use super::error::{At, Error, Failure, Step};
 use super::identity::User;
 
-/// What the launcher copies, and what the command has in its place.
+/// What the launcher copies, and what the command has instead.
 #[derive(Debug)]
 pub struct Streams {
     user: User,
@@ -55,14 +55,14 @@ impl std::fmt::Display for Stream {
     }
 }
 
-/// A file that the command reads. Its offset, which others share, moves at the end, by what the
-/// command took.
+/// A file that the command reads. At the end, its offset, which others share, advances by what the
+/// command read.
 #[derive(Debug)]
 struct Input {
     begin: u64,
     read: u64,
     pending: Vec<u8>,
-    /// `None` once all was written.
+    /// `None` once everything has been written.
     pipe: Option<OwnedFd>,
     /// The command's end again, to learn at the end what was left.
     rest: OwnedFd,
@@ -72,13 +72,13 @@ struct Input {
 #[derive(Debug)]
 struct Output {
     stream: Stream,
-    /// `None` once nothing more comes, or can be written.
+    /// `None` once nothing more arrives, or can be written.
     pipe: Option<OwnedFd>,
     lost: Option<Errno>,
 }
 
 impl Streams {
-    /// Looks at the streams of this process, and makes a pipe for each that is a file. The pipes
+    /// Checks the streams of this process, and creates a pipe for each that is a file. The pipes
     /// belong to the command's user, who may open `/dev/stdout`.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Streams {
             streams.feed()?;
         }
         let (output, error) = (file_of(Stream::Output), file_of(Stream::Error));
-        // One pipe for both, where they are one file: so what comes by both keeps its order.
+        // One pipe for both if they are one file, so that the order of writes is kept.
         let both = matches!((&output, &error), (Some(a), Some(b)) if is_same(a, b));
         if output.is_some() {
             let also = both.then_some(Stream::Error);
@@ -107,7 +107,7 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Makes the pipes' ends the streams of this process, which is to become the command's.
+    /// Makes the pipes' ends the streams of this process, which is to become the command.
     ///
     /// # Errors
     /// A [`Step::Files`] failure that names the stream.
@@ -142,7 +142,7 @@ impl Streams {
             .chain(outputs.map(|pipe| PollFd::new(pipe, PollFlags::IN)))
     }
 
-    /// Copies what can be copied without waiting for the command, a piece of each stream.
+    /// Copies what can be copied without waiting for the command, one piece of each stream.
     pub fn copy(&mut self) {
         if let Some(input) = &mut self.input {
             input.copy(&mut self.buffer);
@@ -153,7 +153,7 @@ impl Streams {
     }
 
     /// Copies what is left once every process of the sandbox has ended, and moves the input's
-    /// offset behind what was read.
+    /// offset past what was read.
     ///
     /// # Errors
     /// [`Error::Output`] if something could not be written.
@@ -221,13 +221,13 @@ impl Stream {
 }
 
 impl Input {
-    /// Reads a piece of the file if none is pending, and writes of it what the pipe takes.
+    /// Reads a piece of the file if none is pending, and writes as much of it as the pipe takes.
     fn copy(&mut self, buffer: &mut [u8]) {
         let Some(pipe) = &self.pipe else { return };
         if self.pending.is_empty() {
             match read_at(buffer, self.read) {
                 Err(Errno::INTR) => return,
-                // What cannot be read ends here, as for a reader that stops at the error.
+                // Ends the stream at a read error, as for a reader that stops there.
                 Ok(0) | Err(_) => {
                     self.pipe = None;
                     return;
@@ -246,14 +246,14 @@ impl Input {
         let left = rustix::io::ioctl_fionread(&self.rest).unwrap_or(0);
         let taken = self.read.saturating_sub(left).max(self.begin);
         if taken > self.begin {
-            // Where there is no offset nobody counts on one.
+            // If there is no offset, nobody relies on one.
             let _ = rustix::fs::seek(Stream::Input.file(), SeekFrom::Start(taken));
         }
     }
 }
 
 impl Output {
-    /// Copies a piece; tells whether there may be more at once.
+    /// Copies a piece; returns whether there may be more at once.
     fn copy(&mut self, buffer: &mut [u8]) -> bool {
         let Some(pipe) = &self.pipe else { return false };
         match rustix::io::read(pipe, &mut *buffer) {
@@ -266,7 +266,7 @@ impl Output {
             Ok(count) => match write_all(self.stream.file(), &buffer[..count]) {
                 Ok(()) => true,
                 Err(error) => {
-                    // Without a reader the pipe tells the command.
+                    // Without a reader, the pipe itself signals the command.
                     self.pipe = None;
                     self.lost = Some(error);
                     false
@@ -276,14 +276,14 @@ impl Output {
     }
 }
 
-/// What a stream is, if it is a file or a disk.
+/// The status of a stream, if it is a file or a disk.
 fn file_of(stream: Stream) -> Option<Stat> {
     let found = rustix::fs::fstat(stream.file()).ok()?;
     let kind = FileType::from_raw_mode(found.st_mode);
     matches!(kind, FileType::RegularFile | FileType::BlockDevice).then_some(found)
 }
 
-/// Whether output and error are one file, written in one manner.
+/// Whether output and error are one file, written in the same mode.
 fn is_same(output: &Stat, error: &Stat) -> bool {
     let flags = |stream: Stream| rustix::fs::fcntl_getfl(stream.file()).ok();
     (output.st_dev, output.st_ino) == (error.st_dev, error.st_ino)
@@ -295,7 +295,7 @@ fn pipe(stream: Stream, user: User) -> Result<(OwnedFd, OwnedFd), Failure> {
         rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at(Step::Prepare, stream.to_string())?;
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     rustix::fs::fchown(&write, Some(uid), Some(gid)).at(Step::Prepare, stream.to_string())?;
-    // A larger one is faster; who has many keeps the usual ones.
+    // A larger pipe is faster; a user who has many keeps the usual size.
     let _ = rustix::pipe::fcntl_setpipe_size(&write, BUFFER);
     Ok((read, write))
 }

@@ -16,7 +16,7 @@ pub enum Side {
     Parent {
         /// The child's number in the caller's PID namespace.
         pid: rustix::process::Pid,
-        /// A handle that cannot come to mean another process.
+        /// A handle that always refers to this process.
         pidfd: OwnedFd,
     },
 }
@@ -39,7 +39,7 @@ pub fn clone_into_namespaces() -> io::Result<Side> {
     clone(namespaces as u64)
 }
 
-/// Forks this process and gives a handle on the child.
+/// Forks this process and returns a handle on the child.
 ///
 /// # Errors
 /// `EAGAIN` at a process limit.
@@ -75,7 +75,7 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Takes a descriptor that a previous program image left open under a known number.
+/// Takes over a descriptor that a previous program image left open under a known number.
 ///
 /// # Errors
 /// `EBADF` if there is none.
@@ -118,7 +118,7 @@ pub fn close_from(first: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Marks every descriptor from `first` on close-on-exec.
+/// Marks every descriptor from `first` on as close-on-exec.
 ///
 /// # Errors
 /// `ENOSYS` before Linux 5.9, `EINVAL` before 5.11.
@@ -155,7 +155,7 @@ pub fn set_option(socket: impl AsFd, level: i32, option: i32, value: i32) -> io:
     Ok(())
 }
 
-/// Gives the number that names the network namespace a socket belongs to (`SO_NETNS_COOKIE`).
+/// The number of the network namespace to which a socket belongs (`SO_NETNS_COOKIE`).
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.14.
@@ -206,7 +206,7 @@ pub fn make_read_only(path: &CStr) -> io::Result<()> {
     )
 }
 
-/// Makes the mount at `path` read-only, and leaves those in it as they are.
+/// Makes the mount at `path` read-only, but not the mounts in it.
 ///
 /// # Errors
 /// `ENOSYS` before Linux 5.12.
@@ -245,10 +245,10 @@ fn set_attributes(at: RawFd, path: &CStr, flags: i32, attributes: u64) -> io::Re
     Ok(())
 }
 
-/// Makes a character device with number 0:0, which overlayfs takes for "nothing is here".
+/// Creates a character device with number 0:0, which means "nothing is here" to overlayfs.
 ///
 /// # Errors
-/// What `mknod` says.
+/// The error of `mknod`.
 pub fn whiteout(path: &CStr) -> io::Result<()> {
     // SAFETY: the path is terminated.
     check(unsafe { libc::mknod(path.as_ptr(), libc::S_IFCHR, 0) }.into())?;
@@ -388,7 +388,7 @@ impl SignalSet {
         Self(set)
     }
 
-    /// Blocks these signals and gives the mask that was in force.
+    /// Blocks these signals and returns the previous mask.
     ///
     /// # Errors
     /// None that the kernel documents for these arguments.
@@ -428,13 +428,13 @@ impl SignalSet {
     }
 }
 
-/// One signal that was read from a [`SignalSet::descriptor`].
+/// One signal read from a [`SignalSet::descriptor`].
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
     /// Its number.
     pub signal: i32,
-    /// Whether the kernel itself sent it: a key at the terminal, which the whole foreground group
-    /// got.
+    /// Whether the kernel itself sent it: a key at the terminal, sent to the whole foreground
+    /// group.
     pub from_kernel: bool,
 }
 
@@ -451,7 +451,7 @@ pub fn next_signal(descriptor: &OwnedFd) -> Option<Arrived> {
     })
 }
 
-/// Gives a signal its default action.
+/// Restores a signal's default action.
 pub fn default_action(signal: i32) {
     // SAFETY: SIG_DFL installs no code.
     unsafe { libc::signal(signal, libc::SIG_DFL) };

@@ -1,4 +1,4 @@
-//! Lending the terminal to the command and taking it back.
+//! Gives the terminal to the command and takes it back.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,9 +14,9 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Tells whether the command may have the terminal to itself from its start: this process is
-    /// the foreground job, and no neighbour in a pipeline shares it. Else the terminal is lent when
-    /// the command asks for it.
+    /// Whether the command may have the terminal to itself from the start: this process is the
+    /// foreground job, and no neighbour in a pipeline shares it. Otherwise the command gets the
+    /// terminal when it asks for it.
     pub fn is_interactive() -> bool {
         let (input, output) = (std::io::stdin(), std::io::stdout());
         rustix::termios::isatty(&input)
@@ -33,13 +33,12 @@ impl Terminal {
         }
     }
 
-    /// Tells whether there is one.
+    /// Whether there is one.
     pub fn exists(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Tells whether the command's process group was made the foreground one, and not made to give
-    /// it back.
+    /// Whether the command's process group was made the foreground one and has not given it back.
     pub fn is_lent(&self) -> bool {
         self.is_lent.get()
     }
@@ -50,15 +49,15 @@ impl Terminal {
         self.is_lent.set(true);
     }
 
-    /// Makes the launcher's own process group the foreground one, if the command's was made so.
+    /// Makes the launcher's own process group the foreground one, if the command's is.
     pub fn take_back(&self) {
         if self.is_lent.replace(false) {
             self.give(self.own_group);
         }
     }
 
-    /// Takes the terminal back at the end, also from a process group that took it without being
-    /// lent it: it is nobody's, once the group has ended, and a script would stop at its next read.
+    /// Takes the terminal back at the end, even from a process group that took it unasked. Once
+    /// that group has ended, the terminal has no owner, and a script would stop at its next read.
     pub fn reclaim(&self) {
         let Some(holder) = self
             .file
@@ -72,7 +71,7 @@ impl Terminal {
         }
     }
 
-    /// Tells whether the shell has put the launcher in the foreground.
+    /// Whether the shell has put the launcher in the foreground.
     pub fn is_ours(&self) -> bool {
         self.file
             .as_ref()
@@ -80,7 +79,7 @@ impl Terminal {
     }
 
     fn give(&self, group: Pid) {
-        // If the terminal has hung up there is nothing to give, and SIGHUP says so. SIGTTOU is
+        // If the terminal has hung up, there is nothing to give; SIGHUP reports that. SIGTTOU is
         // blocked.
         if let Some(file) = &self.file {
             let _ = rustix::termios::tcsetpgrp(file.as_fd(), group);
@@ -88,8 +87,8 @@ impl Terminal {
     }
 }
 
-/// Opens the controlling terminal anew: what the command does to its standard input shall not
-/// matter here.
+/// Reopens the controlling terminal: what the command does to its standard input must not matter
+/// here.
 fn open() -> Option<OwnedFd> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NOCTTY;
     rustix::fs::open("/dev/tty", flags, rustix::fs::Mode::empty()).ok()

@@ -1,8 +1,7 @@
-//! What of a home directory is seen: named sets of what programs need to run, and nothing else.
+//! What is visible of a home directory: named sets of what programs need to run, and nothing else.
 //!
-//! A set holds programs, libraries and caches of packages. It holds no history, no settings that
-//! may carry a token, and no credential; where such a thing lies among them, it is withheld by
-//! name.
+//! A set contains programs, libraries and package caches. It contains no history, no settings that
+//! may have a token, and no credential; where such files lie among them, they are hidden by name.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,9 +10,9 @@ use std::path::{Component, Path, PathBuf};
 pub struct Set {
     /// Its name, as `--see-home` takes it.
     pub name: &'static str,
-    /// Whether it is seen unasked: it merely lets programs run.
+    /// Whether it is visible by default: it merely lets programs run.
     pub unasked: bool,
-    /// Its directories and files, relative to the home.
+    /// Its directories and files, relative to the home directory.
     pub paths: &'static [&'static str],
 }
 
@@ -23,13 +22,13 @@ impl Set {
     }
 }
 
-/// One thing that a person asked for: the paths, relative to the home, for which it stands.
+/// The paths, relative to the home directory, for one item that a person asked for.
 ///
-/// A set's name, a path below the home (relative, `~/…` or absolute). A path that could be read as
-/// a set's name is written with `./`.
+/// An item is a set's name, or a path below the home directory (relative, `~/…` or absolute). A
+/// path that could be mistaken for a set's name is written with `./`.
 ///
 /// # Errors
-/// What is wrong with it, to stand behind its name.
+/// What is wrong with it, as text that follows its name.
 pub fn named(text: &str, home: &Path) -> Result<Vec<PathBuf>, &'static str> {
     if let Some(set) = SETS.iter().find(|set| set.name == text) {
         return Ok(set.paths.iter().map(PathBuf::from).collect());
@@ -60,20 +59,20 @@ pub fn named(text: &str, home: &Path) -> Result<Vec<PathBuf>, &'static str> {
     Ok(vec![clean])
 }
 
-/// The paths of the sets that are seen unasked.
+/// The paths of the sets that are visible by default.
 pub fn unasked() -> impl Iterator<Item = PathBuf> {
     SETS.iter()
         .filter(|set| set.unasked)
         .flat_map(|set| set.paths.iter().map(PathBuf::from))
 }
 
-/// The names of the sets of which at least one of these paths is a part.
+/// The names of the sets that contain at least one of these paths.
 pub fn names_of(paths: &[PathBuf]) -> impl Iterator<Item = &'static str> {
     let has = |set: &&Set| paths.iter().any(|path| set.has(path));
     SETS.iter().filter(has).map(|set| set.name)
 }
 
-/// Whether a path is a part of some set.
+/// Whether a path belongs to some set.
 pub fn is_of_a_set(path: &Path) -> bool {
     SETS.iter().any(|set| set.has(path))
 }
@@ -242,8 +241,8 @@ pub const SETS: &[Set] = &[
             ".cache/rebar3",
         ],
     },
-    // What a person wrote for their agents. Their settings may hold tokens, their sessions what was
-    // said: neither is here.
+    // What a person wrote for their agents. Their settings may contain tokens, and their sessions
+    // contain conversations: neither is here.
     Set {
         name: "claude",
         unasked: false,

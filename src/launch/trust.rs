@@ -1,4 +1,4 @@
-//! How the command comes to trust the session's CA: files, binds over the system's own, and
+//! Makes the command trust the session's CA: files, bind mounts over the system's own, and
 //! variables.
 
 use std::ffi::OsString;
@@ -22,21 +22,21 @@ pub const DIRECTORY: &str = "/run/gateway";
 pub const BUNDLE: &str = "/run/gateway/ca-bundle.pem";
 /// The session's CA certificate alone, PEM, inside the sandbox.
 pub const CERTIFICATE: &str = "/run/gateway/ca.pem";
-/// The same as [`BUNDLE`] as a Java key store, password `changeit`, inside the sandbox.
+/// The same as [`BUNDLE`], as a Java key store with the password `changeit`, inside the sandbox.
 pub const JAVA_STORE: &str = "/run/gateway/truststore.jks";
 
 /// What a variable of [`VARIABLES`] must be set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The path of the merged bundle: the client replaces its own list by it.
+    /// The path of the merged bundle: the client uses it instead of its own list.
     Bundle,
     /// The path of the session's CA alone: the client adds it to its own list.
     Certificate,
-    /// Options for the Java virtual machine, added to those that are there.
+    /// Options for the Java virtual machine, added to existing ones.
     JavaOptions,
 }
 
-/// A variable by which some client takes its CA certificates.
+/// A variable from which some client takes its CA certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variable {
     /// Its name.
@@ -47,8 +47,8 @@ pub struct Variable {
     pub clients: &'static str,
 }
 
-/// Every variable that is set inside, for `gateway env` and `doctor` too. `SSL_CERT_DIR` is not: it
-/// is removed.
+/// Every variable that is set inside, also for `gateway env` and `doctor`. `SSL_CERT_DIR` is not
+/// among them: it is removed.
 pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "SSL_CERT_FILE",
@@ -203,14 +203,14 @@ pub fn set_variables(variables: &mut Vec<(OsString, OsString)>) {
     }
 }
 
-/// Gives the options that make a Java virtual machine use [`JAVA_STORE`].
+/// The options that make a Java virtual machine use [`JAVA_STORE`].
 pub fn java_options() -> String {
     format!(
         "-Djavax.net.ssl.trustStore={JAVA_STORE} -Djavax.net.ssl.trustStoreType=JKS -Djavax.net.ssl.trustStorePassword=changeit"
     )
 }
 
-/// Binds `file` over the real places of these paths, each once, where they exist.
+/// Binds `file` over the real locations of these paths, each once, if they exist.
 fn replace_all(
     paths: impl IntoIterator<Item = impl AsRef<Path>>,
     file: &str,
@@ -234,7 +234,7 @@ fn replace_all(
 fn replace_resolver() -> io::Result<()> {
     let path = Path::new("/etc/resolv.conf");
     let target = match fs::read_link(path) {
-        // The usual link into `/run`, which has just been emptied: put a file where it leads.
+        // The usual link into `/run`, which has just been emptied: create a file at its target.
         Ok(link) => {
             let target = Path::new("/etc").join(link);
             let target = normalize(&target);
@@ -255,7 +255,7 @@ fn replace_resolver() -> io::Result<()> {
     Ok(())
 }
 
-/// Resolves `..` by name: the directories that it passes may be gone by now.
+/// Resolves `..` by name: the directories that it passes through may be gone by now.
 fn normalize(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut so_far, part| {
         match part {

@@ -1,14 +1,14 @@
-//! What of the host's system is seen: a closed list. Nothing else of the host is there, whatever
-//! appears on it later.
+//! What is visible of the host's system: a closed list. Nothing else of the host is visible,
+//! whatever appears on it later.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Directories and files of the system that are seen, read-only, where the host has them.
+/// Directories and files of the system that are visible, read-only, if the host has them.
 ///
-/// Only where programs, libraries and their data lie. No place of sockets, of state, of logs or of
-/// other people's files: of `/nix` and `/var/guix`, for one, not the sockets of the daemons that
-/// build with the network of the host.
+/// Only places of programs, libraries and their data; no place of sockets, state, logs or other
+/// people's files. Of `/nix` and `/var/guix`, for example, this excludes the sockets of the daemons
+/// that build with the host's network.
 pub const TREES: &[&str] = &[
     "/usr",
     "/usr/local",
@@ -37,10 +37,10 @@ pub const TREES: &[&str] = &[
     "/run/opengl-driver",
 ];
 
-/// Fresh, empty and writable: memory takes the place of what the host has there.
+/// Fresh, empty and writable: memory replaces what the host has there.
 pub const FRESH: &[&str] = &["/run", "/tmp", "/var/tmp"];
 
-/// Directories that are not files of anybody's: no project, and not to be seen by name.
+/// Directories that contain nobody's files: they cannot be projects, nor be shown by name.
 pub const KERNELS: &[&str] = &["/proc", "/sys", "/dev"];
 
 /// The real paths of the [`TREES`] that the host has, none of them below another.
@@ -57,8 +57,8 @@ pub fn trees() -> Vec<PathBuf> {
     found
 }
 
-/// The links by which the system's directories have their other names: those at the top of the
-/// host, such as `/bin` and, on some systems, `/home`; and the old names of what is in `/run`.
+/// The links that give the system's directories their other names: those at the top of the host,
+/// such as `/bin` and, on some systems, `/home`; and the old names of what is in `/run`.
 pub fn links() -> Vec<(PathBuf, PathBuf)> {
     let mut links: Vec<(PathBuf, PathBuf)> = fs::read_dir("/")
         .into_iter()

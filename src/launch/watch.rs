@@ -1,10 +1,10 @@
-//! Watching, from outside, what is hidden in a project.
+//! Watches, from outside, what is hidden in a project.
 //!
-//! A project is the host's own directory, in which something can be hidden only by a mount over it.
-//! That mount is on the file, not on its name: a program of the host that puts another in its place
-//! uncovers the name. So a single file is not hidden in a project at all, since editors and
-//! rotations do just that, and leave copies beside it. What is hidden there, a directory or a file
-//! of the gateway's own, is watched, and the command is ended when its name comes to mean another.
+//! A project is the host's own directory, where only a mount can hide something. That mount is on
+//! the file, not on its name: a host program that puts another file in its place uncovers the name.
+//! So a single file cannot be hidden in a project at all, because editors and rotations do just
+//! that, and leave copies beside it. What is hidden there (a directory, or a file of the gateway's
+//! own) is watched. If its name comes to mean another file, the command is killed.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -15,10 +15,10 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use super::error::{At, Failure, Step};
 use super::layout::Layout;
 
-/// What a name means: the device and the inode.
+/// What a name refers to: the device and the inode.
 type Meaning = (u64, u64);
 
-/// The names that are hidden in projects, and what they meant at the start.
+/// The names that are hidden in projects, and what they referred to at the start.
 #[derive(Debug)]
 pub struct Watch {
     events: OwnedFd,
@@ -26,10 +26,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch; `None` if nothing is hidden in a project.
+    /// Starts to watch; `None` if nothing is hidden in a project.
     ///
     /// # Errors
-    /// A [`Step::Hide`] failure: what cannot be watched is not hidden well enough to begin.
+    /// A [`Step::Hide`] failure: without watching, hiding is not good enough to start.
     pub fn begin(layout: &Layout) -> Result<Option<Self>, Failure> {
         let names: Vec<(PathBuf, Meaning)> = hidden_in_projects(layout)
             .filter_map(|path| Some((path.to_owned(), meaning(path)?)))
@@ -42,14 +42,14 @@ impl Watch {
         let changes =
             WatchFlags::MOVE | WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
         for (path, _) in &names {
-            // To move a directory above it away is to change what the name means.
+            // Moving away a directory above it changes what the name refers to.
             for directory in path
                 .ancestors()
                 .skip(1)
                 .filter(|above| above.parent().is_some())
             {
                 match inotify::add_watch(&events, directory, changes) {
-                    // One that this user may not read they may not change either.
+                    // A directory that this user may not read is one they may not change either.
                     Ok(_) | Err(rustix::io::Errno::ACCESS) => {}
                     Err(error) => {
                         return Err(Failure::of(
@@ -64,12 +64,12 @@ impl Watch {
         Ok(Some(Self { events, names }))
     }
 
-    /// What to wait on.
+    /// The descriptor to wait on.
     pub fn events(&self) -> &OwnedFd {
         &self.events
     }
 
-    /// Looks, after an event, whether a name has come to mean something else, or nothing.
+    /// Checks, after an event, whether a name has come to refer to something else, or nothing.
     pub fn uncovered(&self) -> Option<&Path> {
         let mut buffer = [0; 4096];
         while rustix::io::read(&self.events, &mut buffer[..]).is_ok_and(|bytes| bytes > 0) {}

@@ -1,4 +1,4 @@
-//! Agreement: every claim about where a request goes must be the same claim.
+//! Requires every claim about a request's destination to name the same one.
 
 use http::header::HOST;
 use http::{HeaderMap, Method, Uri, Version};
@@ -14,29 +14,29 @@ pub struct Leg<'a> {
     pub scheme: Scheme,
     /// The name in the ClientHello.
     pub sni: Option<&'a Host>,
-    /// What CONNECT or SOCKS asked for.
+    /// The target of CONNECT or SOCKS.
     pub tunnel: Option<&'a Authority>,
-    /// The original destination port, where the connection was captured and not made to a proxy
+    /// The original destination port, if the connection was captured rather than made to a proxy
     /// port.
     pub port: Option<u16>,
 }
 
-/// Why the claims about a request's destination do not make one destination.
+/// Why the claims about a request's destination do not agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Disagreement {
-    /// The target has a form that this method or this listener does not have.
+    /// This method, or this listener, does not allow a target of this form.
     #[error("the request target has a form that does not fit")]
     TargetForm,
-    /// CONNECT inside a connection that is already to somewhere.
+    /// CONNECT inside a connection that already has a destination.
     #[error("a tunnel inside a tunnel")]
     Nested,
-    /// The target's scheme is not that of the connection, or none that the gateway speaks.
+    /// The target's scheme is not that of the connection, or not one that the gateway speaks.
     #[error("the scheme is not the connection's")]
     Scheme,
     /// No host, an empty one, or two.
     #[error("there is not exactly one host")]
     HostCount,
-    /// A host or port that is none.
+    /// A malformed host or port.
     #[error(transparent)]
     Malformed(#[from] AuthorityMalformed),
     /// An absolute-form target and `Host` differ.
@@ -45,7 +45,7 @@ pub enum Disagreement {
     /// HTTP/2's `:authority` and `host` differ.
     #[error("the authority and host differ")]
     AuthorityHostConflict,
-    /// TLS without a name, for a host that is one.
+    /// TLS without SNI, for a host that is a name.
     #[error("the connection names no server")]
     NoSni,
     /// The tunnel and the ClientHello name different hosts.
@@ -83,11 +83,11 @@ impl Disagreement {
     }
 }
 
-/// Gives the one origin that the connection and the request agree on.
+/// Returns the one origin that the connection and the request agree on.
 ///
-/// Claims are compared in canonical form. A port that is left out means the scheme's, so on a
-/// connection to another port it disagrees. A destination *address* is no claim: it is never
-/// dialled, because the gateway resolves the agreed name itself.
+/// Compares claims in canonical form. A missing port means the scheme's default, so it disagrees
+/// with a connection to another port. A destination *address* is not a claim: it is never dialled,
+/// because the gateway resolves the agreed name itself.
 ///
 /// # Errors
 /// By cause, see [`Disagreement`]; [`Disagreement::is_misdirected`] tells 421 from 400.
@@ -108,7 +108,7 @@ pub fn agree(
     })
 }
 
-/// Says whether the tunnel and the ClientHello agree, before TLS is answered.
+/// Checks that the tunnel and the ClientHello agree, before TLS is answered.
 ///
 /// # Errors
 /// [`Disagreement::SniTunnelMismatch`] if both name hosts and not the same one. A tunnel to an *address*
@@ -123,16 +123,16 @@ pub fn agree_tls(sni: Option<&Host>, tunnel: Option<&Authority>) -> Result<(), D
     }
 }
 
-/// RFC 9112 §3.2: which form a target may have here.
+/// Checks the form of the target (RFC 9112 §3.2).
 fn check_form(leg: &Leg<'_>, method: &Method, uri: &Uri) -> Result<(), Disagreement> {
     if method == Method::CONNECT {
         return Err(Disagreement::Nested);
     }
-    // Authority-form has an authority and no scheme; asterisk-form is the path `*`, which asks
-    // about no resource.
+    // Authority-form has an authority and no scheme. Asterisk-form is the path `*`, which names no
+    // resource.
     let form_fits =
         uri.scheme().is_some() == uri.authority().is_some() && uri.path().starts_with('/');
-    // On a proxy port outside a tunnel only absolute-form says where to go.
+    // On a proxy port outside a tunnel, only absolute-form names a destination.
     let placed = leg.sni.is_some()
         || leg.tunnel.is_some()
         || leg.port.is_some()
@@ -146,7 +146,7 @@ fn check_form(leg: &Leg<'_>, method: &Method, uri: &Uri) -> Result<(), Disagreem
     }
 }
 
-/// What the request itself says: its target's authority and its `Host`, which must be one.
+/// What the request itself claims: its target's authority and its `Host`, which must be the same.
 fn claimed(
     leg: &Leg<'_>,
     version: Version,
@@ -184,8 +184,8 @@ fn claimed(
     }
 }
 
-/// Most requests spell the host exactly as the ClientHello did; then it is shared instead of read
-/// again.
+/// Parses a host. Most requests spell it exactly as the ClientHello did; then the parsed host is
+/// shared.
 fn read(leg: &Leg<'_>, bytes: &[u8]) -> Result<Authority, Disagreement> {
     let port = leg.scheme.default_port();
     match leg.sni {
@@ -200,8 +200,8 @@ fn read(leg: &Leg<'_>, bytes: &[u8]) -> Result<Authority, Disagreement> {
 fn check_leg(leg: &Leg<'_>, authority: &Authority) -> Result<(), Disagreement> {
     let sni_fits = match (leg.scheme, leg.sni) {
         (_, Some(sni)) => *sni == authority.host,
-        // RFC 6066 §3: an address is never in the ClientHello, so for an address its absence is no
-        // claim.
+        // An address is never in the ClientHello (RFC 6066 §3), so for an address a missing SNI
+        // claims nothing.
         (Scheme::Https, None) if authority.host.ip().is_none() => return Err(Disagreement::NoSni),
         (_, None) => true,
     };
@@ -233,7 +233,7 @@ mod tests {
         hosts: &'static [&'static str],
     }
 
-    /// A transparent TLS connection to `good`, on which each test changes what it is about.
+    /// A transparent TLS connection to `good`; each test changes the part it tests.
     const TLS: Case = Case {
         scheme: Scheme::Https,
         sni: "good",

@@ -1,4 +1,4 @@
-//! Authorities: a host and a port, always both.
+//! Authorities: always a host and a port.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -39,10 +39,10 @@ impl AuthorityMalformed {
 }
 
 impl Authority {
-    /// Reads `host`, `host:port`, `[v6]` or `[v6]:port` from bytes that the client wrote.
+    /// Parses `host`, `host:port`, `[v6]` or `[v6]:port` from bytes that the client wrote.
     ///
-    /// Userinfo is refused (RFC 9110 §4.2.4), as is a port that is not in plain digits. An IPv6
-    /// address must have brackets.
+    /// Refuses userinfo (RFC 9110 §4.2.4), and a port that is not in plain digits. An IPv6 address
+    /// must have brackets.
     ///
     /// # Errors
     /// By cause, see [`AuthorityMalformed`]; [`AuthorityMalformed::PortMissing`] only if
@@ -85,8 +85,8 @@ fn split(bytes: &[u8]) -> Result<(&[u8], Option<&[u8]>), HostMalformed> {
     }
     match memchr::memchr(b':', bytes) {
         None => Ok((bytes, None)),
-        // A second colon would be an IPv6 address without brackets, whose port cannot be told from
-        // its last group.
+        // A second colon would be an IPv6 address without brackets, whose port is indistinguishable
+        // from its last group.
         Some(colon) if memchr::memchr(b':', &bytes[colon + 1..]).is_some() => {
             Err(HostMalformed::Syntax)
         }
@@ -94,7 +94,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], Option<&[u8]>), HostMalformed> {
     }
 }
 
-/// `[1-9][0-9]{0,4}` up to 65535: other spellings are read differently by different parsers.
+/// `[1-9][0-9]{0,4}` up to 65535: parsers disagree about other spellings.
 fn parse_port(digits: &[u8]) -> Result<u16, AuthorityMalformed> {
     if !matches!(digits, [b'1'..=b'9', ..])
         || digits.len() > 5

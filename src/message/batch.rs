@@ -1,14 +1,14 @@
-//! Batches: requests that hold many others, none of which is judged until content is.
+//! Batches: requests that contain many others, which policy cannot judge without their content.
 
 use super::host::Host;
 use super::route::segments;
 use super::taken::folded_parameter;
 use super::target::RequestTarget;
 
-/// Whether origins are known to take many requests in one at this target, whoever they are.
+/// Whether origins are known to take many requests in one at this target, whatever the host.
 ///
-/// OData (Microsoft Graph, Dynamics, SAP), Google's services, Elasticsearch and its kin, Azure
-/// Storage. What one service alone has is in its preset (`batches`).
+/// Covers OData (Microsoft Graph, Dynamics, SAP), Google's services, Elasticsearch and its
+/// relatives, and Azure Storage. Targets of a single service are in its preset (`batches`).
 pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
     let path = target.path();
     let known = |segment: &str| {
@@ -25,7 +25,7 @@ pub fn is_batch(host: &Host, target: &RequestTarget) -> bool {
             value.eq_ignore_ascii_case("batch") && folded_parameter(&name) == "comp"
         })
     };
-    // Most paths have none of the characters with which these segments begin.
+    // Most paths have none of the characters with which these segments start.
     let may_be = path.bytes().any(|byte| matches!(byte, b'$' | b'%' | b'_'));
     (may_be && segments(path).any(known)) || google() || azure()
 }

@@ -1,9 +1,9 @@
-//! The canonical form of a target: one decoding pass, then dot segments.
+//! Makes a target canonical: one decoding pass, then dot segments.
 
 use super::target::{EncodedSlash, TargetMalformed};
 
-/// Whether the bytes are canonical beyond doubt, so that the long way is not needed: no escape, no
-/// segment that begins with a dot, nothing to escape and no `;`.
+/// Whether the bytes are certainly canonical, so that the slow path is not needed: no escape, no
+/// segment that starts with a dot, nothing to escape and no `;`.
 pub(super) fn is_plain(bytes: &[u8]) -> bool {
     let mut previous = 0;
     for &byte in bytes {
@@ -42,13 +42,13 @@ pub(super) fn canonical(bytes: &[u8], slashes: EncodedSlash) -> Result<Vec<u8>, 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Path,
-    /// A path whose every escape is data.
+    /// A path in which every escape is data.
     Key,
     Query,
 }
 
-/// The one decoding pass: unreserved characters stand for themselves, everything else that is or
-/// must be escaped is escaped.
+/// The one decoding pass: unreserved characters are decoded; everything else that is or must be
+/// escaped is escaped.
 fn decode_once(raw: &[u8], part: Part) -> Result<Vec<u8>, TargetMalformed> {
     let mut out = Vec::with_capacity(raw.len() + 8);
     let mut beyond_ascii = false;
@@ -71,8 +71,7 @@ fn decode_once(raw: &[u8], part: Part) -> Result<Vec<u8>, TargetMalformed> {
             Class::Backslash | Class::Refuse => return Err(TargetMalformed::Character),
         }
     }
-    // Invalid UTF-8 behind escapes (`%c0%ae`) is read as a dot by some decoders and as garbage by
-    // others.
+    // Some decoders read invalid UTF-8 in escapes (`%c0%ae`) as a dot, others as garbage.
     if beyond_ascii
         && percent_encoding::percent_decode(&out)
             .decode_utf8()
@@ -95,8 +94,8 @@ fn escape(digits: Option<&[u8]>) -> Result<u8, TargetMalformed> {
 fn push_escaped(value: u8, part: Part, out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
     match value {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(value),
-        // A value may hold a line break or a backslash, a path never does; NUL ends a string in too
-        // many origins.
+        // A value may contain a line break or a backslash, a path never does. NUL ends a string in
+        // too many origins.
         0 => return Err(TargetMalformed::Character),
         b'/' if part == Part::Key => out.push(value),
         0x01..=0x1f | 0x7f | b'\\' if part == Part::Path => return Err(TargetMalformed::Character),
@@ -114,8 +113,8 @@ fn push_hex(value: u8, out: &mut Vec<u8>) {
     ]);
 }
 
-/// `%2F`, or `%25` in front of the digits of a dot, slash or backslash, however often the percent
-/// itself is escaped.
+/// Contains `%2F`, or `%25` before the digits of a dot, slash or backslash, however often the
+/// percent sign itself is escaped.
 fn has_hidden_separator(path: &[u8]) -> bool {
     memchr::memmem::find_iter(path, b"%2").any(|at| match &path[at..] {
         [_, _, b'F', ..] => true,
@@ -133,11 +132,12 @@ fn has_hidden_separator(path: &[u8]) -> bool {
     })
 }
 
-/// Refuses a resolved path that is another one to an origin that decodes it again, however often.
+/// Refuses a resolved path that becomes a different one if an origin decodes it again, however
+/// often.
 ///
-/// What the first decoding brings to light is data within a segment, a kept `%2F` too; but no dot
-/// segment. Any further one may bring neither a dot segment nor a separator or a control. A name
-/// with a percent sign (`per%25cent`) may well become bytes that are no text.
+/// What the first decoding reveals is data within a segment, including a kept `%2F`, but not a dot
+/// segment. Further decodings may reveal no dot segment, separator or control. A name with a
+/// percent sign (`per%25cent`) may decode to bytes that are not text.
 fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
     let mut separators = None;
     let mut text = path.to_vec();
@@ -162,8 +162,8 @@ fn check_deeper(path: &[u8]) -> Result<(), TargetMalformed> {
     Err(TargetMalformed::EncodedSlash)
 }
 
-/// Reads bytes as the loosest of origins does: an ASCII character in more bytes than it needs is
-/// that character (`%c0%ae` is a dot).
+/// Decodes bytes like the most lenient origin: an overlong ASCII character is that character
+/// (`%c0%ae` is a dot).
 fn read_loosely(bytes: &[u8]) -> String {
     let mut text = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -195,8 +195,8 @@ fn overlong(before: u8, last: u8) -> u8 {
     (before & 1) << 6 | last & 0x3f
 }
 
-/// Whether some origins read a segment, or its part before or behind a parameter, as `.` or `..`:
-/// they cut off white space, and take the wide and the small dots of Unicode for plain ones (NFKC).
+/// Whether some origins read a segment, or its part before or after a parameter, as `.` or `..`:
+/// they trim white space, and treat the wide and small dots of Unicode as plain ones (NFKC).
 fn is_dots(piece: &str) -> bool {
     let dots = |c: char| match c {
         '.' | '\u{ff0e}' | '\u{fe52}' | '\u{2024}' => Some(1),
@@ -207,7 +207,7 @@ fn is_dots(piece: &str) -> bool {
     matches!(counted, Some(1 | 2))
 }
 
-/// RFC 3986 §5.2.4, but a path that climbs above its root is refused instead of clipped.
+/// RFC 3986 §5.2.4, except that a path that climbs above its root is refused instead of clipped.
 fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
     let mut starts = Vec::new();
     let mut segments = path[1..].split(|b| *b == b'/').peekable();
@@ -224,7 +224,7 @@ fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
                 continue;
             }
         }
-        // A dot segment at the end leaves its directory's slash.
+        // A final dot segment leaves its directory's slash.
         if last {
             out.push(b'/');
         }
@@ -232,8 +232,8 @@ fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), TargetMalformed> {
     Ok(())
 }
 
-/// `..;x`, `x;..`, `..%3Bx`: origins that cut parameters off see a dot segment; and `..%2Fx`, where
-/// `%2F` is kept.
+/// Matches `..;x`, `x;..`, `..%3Bx`, which are dot segments to origins that cut parameters off; and
+/// `..%2Fx`, where `%2F` is kept.
 fn hides_dots(segment: &[u8]) -> bool {
     if !segment.contains(&b'.') {
         return false;
@@ -250,15 +250,15 @@ fn hides_dots(segment: &[u8]) -> bool {
     pieces().count() > 1 && pieces().any(|piece| matches!(piece, "." | ".."))
 }
 
-/// What parts segments in some reading, or parts a segment from its parameters; the last four are
-/// slashes to NFKC and kin.
+/// What separates segments in some reading, or a segment from its parameters; the last four are
+/// slashes to NFKC and similar mappings.
 const SEPARATORS: [char; 7] = [
     '/', '\\', ';', '\u{ff0f}', '\u{ff3c}', '\u{2215}', '\u{2044}',
 ];
-/// Nobody encodes more often; to look at more would cost the square of a path's length.
+/// Nobody encodes more often, and checking more would take quadratic time.
 const MOST_DECODINGS: usize = 8;
 
-/// Whether a canonical query may hold the byte; brackets stay bare there.
+/// Whether a canonical query may contain the byte; brackets stay unescaped there.
 pub(super) fn may_stand_in_query(byte: u8) -> bool {
     matches!(
         CLASS[usize::from(byte)],
@@ -268,13 +268,13 @@ pub(super) fn may_stand_in_query(byte: u8) -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Stands for itself in path and query.
+    /// Represents itself in path and query.
     Plain,
     Percent,
     Semicolon,
     Bracket,
     Backslash,
-    /// No URI may hold it bare, clients send it all the same, and its escape means the same.
+    /// Not allowed unescaped in a URI, but clients send it anyway, and its escape means the same.
     Escape,
     Refuse,
 }

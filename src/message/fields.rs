@@ -1,4 +1,4 @@
-//! Fields: what ends at this hop, what may not be claimed, and how much there may be.
+//! Fields: which end at this hop, which a request may not claim, and how many there may be.
 
 use std::borrow::Cow;
 
@@ -11,25 +11,25 @@ pub enum FieldsMalformed {
     /// More than 100 fields or more than 32 KiB.
     #[error("the fields are more than 100 or longer than 32 KiB")]
     TooLarge,
-    /// A framing field twice, or one that this version of HTTP does not have.
+    /// A framing field that appears twice, or that this version of HTTP does not have.
     #[error("the fields that frame the message are not as this version of HTTP has them")]
     Framing,
     /// Two `Host` fields.
     #[error("there is not exactly one host")]
     HostCount,
-    /// A field that has one value stands twice, so that two readers could choose differently.
+    /// A single-valued field appears twice, so two readers could choose differently.
     #[error("a field that has one value stands twice")]
     Duplicate,
-    /// A name that becomes a security-relevant one, or that of another field beside it, when an
+    /// A name that becomes a security-relevant one, or that of another present field, when an
     /// origin reads `_` as `-`.
     #[error("a field name is another's with underscores")]
     Alias,
-    /// A name that origins read in more than one way, at an origin for which that is not allowed.
+    /// A name that origins read in more than one way, at an origin that does not allow such names.
     #[error(
         "a field name holds something else than letters, digits and `-`, which origins read in several ways"
     )]
     Name,
-    /// A value that begins or ends with white space, which the other version of HTTP would cut off.
+    /// A value that starts or ends with white space, which the other version of HTTP would trim.
     #[error("a field value begins or ends with white space")]
     Value,
 }
@@ -52,19 +52,19 @@ impl FieldsMalformed {
 /// What the removed hop-by-hop fields said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HopByHop {
-    /// `TE: trailers` stood there, without which a gRPC origin refuses; the origin's leg sets it
-    /// anew for gRPC.
+    /// There was a `TE: trailers`, without which a gRPC origin refuses; the gateway sets it anew
+    /// for gRPC.
     pub te_trailers: bool,
-    /// The protocol that `Upgrade` asked for, if `Connection` named it (RFC 9110 §7.8); never
-    /// `h2c`, which RFC 9113 §3.1 withdrew and behind which requests would go unjudged.
+    /// The protocol that `Upgrade` asked for, if `Connection` named it (RFC 9110 §7.8). Never
+    /// `h2c`, which RFC 9113 §3.1 withdrew and after which requests would go unjudged.
     pub upgrade: Option<HeaderValue>,
 }
 
-/// Says whether a request's fields have one meaning, on either version of HTTP.
+/// Checks that a request's fields have one meaning, in either version of HTTP.
 ///
-/// Bounds first (100 fields, 32 KiB as HTTP/1.1 counts), then names that occur once, underscore
-/// aliases, white space at the edges of values, and the fields that HTTP/2 does not have (RFC 9113
-/// §8.2.2).
+/// Checks bounds first (100 fields, 32 KiB as HTTP/1.1 counts), then names that occur once,
+/// underscore aliases, white space at the edges of values, and the fields that HTTP/2 does not have
+/// (RFC 9113 §8.2.2).
 ///
 /// # Errors
 /// By cause, see [`FieldsMalformed`].
@@ -78,7 +78,7 @@ pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed
     if fields.len() > MOST_FIELDS || size > LONGEST_SECTION {
         return Err(FieldsMalformed::TooLarge);
     }
-    // What HTTP/2 does not have is all hop-by-hop.
+    // The fields that HTTP/2 does not have are all hop-by-hop.
     if version >= Version::HTTP_2 && hops && !is_http2(fields) {
         return Err(FieldsMalformed::Framing);
     }
@@ -97,12 +97,12 @@ pub fn check(fields: &HeaderMap, version: Version) -> Result<(), FieldsMalformed
     Ok(())
 }
 
-/// Says whether every name is one that all origins read alike: letters, digits and `-`.
+/// Checks that all origins read every name alike: letters, digits and `-`.
 ///
-/// To CGI and WSGI origins `x_role` is `x-role`, to some every other character is `-`, and others
-/// drop such a field (nginx). So there is none, but in the metadata that users give to objects,
-/// and, with `underscores`, at origins for which the operator has said that `_` and `.` may stand
-/// there.
+/// CGI and WSGI origins read `x_role` as `x-role`, some read every other character as `-`, and
+/// others drop such a field (nginx). So other characters are refused, except in the metadata that
+/// users give to objects, and, with `underscores`, at origins for which the operator allows `_` and
+/// `.`.
 ///
 /// # Errors
 /// [`FieldsMalformed::Name`].
@@ -120,14 +120,14 @@ pub fn check_names(fields: &HeaderMap, underscores: bool) -> Result<(), FieldsMa
     }
 }
 
-/// Whether `name` reads as `other` to an origin that turns `_` and kin into `-`, as CGI and WSGI
-/// do.
+/// Whether an origin that turns `_` and the like into `-`, as CGI and WSGI do, reads `name` as
+/// `other`.
 pub fn reads_as(name: &HeaderName, other: &HeaderName) -> bool {
     let (name, other) = (name.as_str(), other.as_str());
     name.len() == other.len() && folded_name(name) == folded_name(other)
 }
 
-/// A field's name as an origin reads it to which all that is no letter or digit is `-`.
+/// A field's name as read by an origin that turns everything except letters and digits into `-`.
 pub fn folded_name(name: &str) -> Cow<'_, str> {
     if is_plain_name(name) {
         return Cow::Borrowed(name);
@@ -154,14 +154,13 @@ fn has_twin(name: &HeaderName, fields: &HeaderMap) -> bool {
 
 /// Removes the fields that end at this hop, and those that `Connection` names.
 ///
-/// RFC 9110 §7.6.1. Runs before policy, so that policy judges what the origin will see. A
-/// nomination of a field that is always end-to-end (credentials, content, `Host`, request signing)
-/// is ignored: RFC 9110 forbids it, and an attacker uses it to make a proxy drop what policy relied
-/// upon.
+/// RFC 9110 §7.6.1. Runs before policy, so that policy judges what the origin will see. Ignores the
+/// nomination of a field that is always end-to-end (credentials, content, `Host`, request signing):
+/// RFC 9110 forbids it, and an attacker uses it to make a proxy drop what policy relied upon.
 pub fn strip_hop_by_hop(fields: &mut HeaderMap) -> HopByHop {
-    // Most requests have none, and then nothing is nominated either: `Connection` is itself one of
-    // them. Most answers have `Connection: keep-alive` alone, which nominates what is hop-by-hop
-    // anyway.
+    // Most requests have none, and then nothing is nominated either, because `Connection` is itself
+    // one of them. Most responses have only `Connection: keep-alive`, which nominates what is
+    // hop-by-hop anyway.
     let mut plain = true;
     let mut hops = 0;
     for (name, value) in fields.iter() {
@@ -195,7 +194,7 @@ pub fn strip_hop_by_hop(fields: &mut HeaderMap) -> HopByHop {
     removed
 }
 
-/// Removes fields that would make an origin see another method, path, host, scheme or peer than was
+/// Removes fields that would show an origin another method, path, host, scheme or peer than the one
 /// judged.
 pub fn strip_overrides(fields: &mut HeaderMap) {
     remove_where(fields, |name| {
@@ -205,8 +204,8 @@ pub fn strip_overrides(fields: &mut HeaderMap) {
     });
 }
 
-/// Joins several `Cookie` fields into one, as HTTP/2 clients split it (RFC 9113 §8.2.3), so that
-/// nothing hides between two.
+/// Joins several `Cookie` fields into one, because HTTP/2 clients split it (RFC 9113 §8.2.3).
+/// Nothing can then hide between two.
 pub fn join_cookies(fields: &mut HeaderMap) {
     let none_twice = fields.len() == fields.keys_len();
     if none_twice || fields.get_all(header::COOKIE).iter().nth(1).is_none() {
@@ -218,13 +217,13 @@ pub fn join_cookies(fields: &mut HeaderMap) {
         .map(HeaderValue::as_bytes)
         .collect::<Vec<_>>()
         .join(&b"; "[..]);
-    // Values that were valid each are valid joined by a semicolon and a space.
+    // Values that are each valid stay valid when joined by a semicolon and a space.
     if let Ok(value) = HeaderValue::from_bytes(&joined) {
         fields.insert(header::COOKIE, value);
     }
 }
 
-/// Keeps of a request's trailers only checksums and signatures of the content, and gRPC's own.
+/// Keeps only checksums and signatures of the content, and gRPC's own, in a request's trailers.
 ///
 /// RFC 9110 §6.5.1: a trailer may not frame, route, authenticate or modify the request. An origin
 /// that merges trailers into the fields would otherwise see what policy did not.
@@ -232,16 +231,15 @@ pub fn filter_request_trailers(trailers: &mut HeaderMap) {
     remove_where(trailers, |name| !is_request_trailer(name));
 }
 
-/// Whether a request trailer of this (lower-case) name is passed on, see
-/// [`filter_request_trailers`].
+/// Whether a request trailer of this (lower-case) name passes, see [`filter_request_trailers`].
 pub fn is_request_trailer(name: &str) -> bool {
     let family = || name.starts_with("grpc-") || name.starts_with("x-amz-checksum-");
     REQUEST_TRAILERS.contains(&name) || (family() && is_plain_name(name))
 }
 
-/// Whether a request that has this (lower-case) name in its trailers is refused and not just freed
-/// of it: the name frames, routes, authenticates or overrides, so there is no honest reason for it
-/// to stand there (RFC 9110 §6.5.1).
+/// Whether a request with this (lower-case) trailer name is refused, rather than having the trailer
+/// removed. Such a name frames, routes, authenticates or overrides, so no honest client sends it
+/// there (RFC 9110 §6.5.1).
 pub fn is_forbidden_trailer(name: &str) -> bool {
     let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
         return true;
@@ -254,19 +252,19 @@ pub fn is_forbidden_trailer(name: &str) -> bool {
             || FORBIDDEN_TRAILERS.contains(&name))
 }
 
-/// Removes from an answer's trailers what a client must never take from there.
+/// Removes from a response's trailers what a client must never accept there.
 ///
-/// Unlike a request's, an answer's trailers are an open set: gRPC puts an application's own
+/// Unlike a request's, a response's trailers are an open set: gRPC puts an application's own
 /// metadata there.
 pub fn filter_response_trailers(trailers: &mut HeaderMap) {
     strip_response(trailers);
     remove_where(trailers, |name| FORBIDDEN_TRAILERS.contains(&name));
 }
 
-/// Removes from an answer what ends at this hop and what would steer the client past the gateway or
-/// speak in its name.
+/// Removes from a response what ends at this hop, and what would steer the client around the
+/// gateway or speak in its name.
 ///
-/// Hop-by-hop fields, `Alt-Svc` (RFC 7838), and the fields by which proxies speak. `Connection`
+/// Removes hop-by-hop fields, `Alt-Svc` (RFC 7838), and fields that proxies set. `Connection`
 /// nominations count as in [`strip_hop_by_hop`].
 pub fn strip_response(fields: &mut HeaderMap) {
     strip_hop_by_hop(fields);
@@ -275,7 +273,7 @@ pub fn strip_response(fields: &mut HeaderMap) {
     });
 }
 
-/// Whether a field frames or routes the message, so that no credential can stand in it.
+/// Whether a field frames or routes the message, so that it cannot contain a credential.
 pub fn frames_or_routes(name: &HeaderName) -> bool {
     is_hop_by_hop(name.as_str())
         || [
@@ -331,7 +329,7 @@ fn is_h2c(upgrade: &HeaderValue) -> bool {
     upgrade.to_str().is_err() || list(upgrade).any(|protocol| protocol.eq_ignore_ascii_case("h2c"))
 }
 
-/// The names in all `Connection` fields; what is no name nominates nothing.
+/// The names in all `Connection` fields; malformed names nominate nothing.
 fn nominations(fields: &HeaderMap) -> Vec<HeaderName> {
     let values = fields.get_all(header::CONNECTION);
     values
@@ -355,8 +353,8 @@ fn is_hop_by_hop(name: &str) -> bool {
     is_one_of(&HOP_BY_HOP, &HOP_BY_HOP_SHAPES, name)
 }
 
-/// By first letter, the lengths of names that begin with it, each a bit: for nearly every other
-/// name that settles it.
+/// By first letter, the lengths of names that start with it, each a bit: for nearly every other
+/// name this is decisive.
 type Shapes = [u64; 32];
 
 const fn shapes(names: &[&str]) -> Shapes {
@@ -371,7 +369,7 @@ const fn shapes(names: &[&str]) -> Shapes {
     shapes
 }
 
-/// Whether the name is among those whose shapes these are.
+/// Whether the name is one of `names`, whose shapes these are.
 fn is_one_of(names: &[&str], shapes: &Shapes, name: &str) -> bool {
     let lengths = name
         .as_bytes()
@@ -459,7 +457,7 @@ const END_TO_END_FAMILIES: [&str; 7] = [
     "content-", "x-amz-", "x-goog-", "x-ms-", "if-", "sec-", "grpc-",
 ];
 
-/// Have one value (RFC 9110 and kin), or name one identity.
+/// Fields with a single value (RFC 9110 and related), or that name one identity.
 const SINGLE: [&str; 28] = [
     "authorization",
     "proxy-authorization",
@@ -491,8 +489,8 @@ const SINGLE: [&str; 28] = [
     "sec-websocket-key",
 ];
 
-/// By which frameworks and proxies take another method, path, host, scheme or peer (F09 and F10 of
-/// the threat catalogue).
+/// Fields from which frameworks and proxies take another method, path, host, scheme or peer (F09
+/// and F10 of the threat catalogue).
 const OVERRIDES: [&str; 27] = [
     "x-http-method-override",
     "x-http-method",
@@ -520,12 +518,12 @@ const OVERRIDES: [&str; 27] = [
     "forwarded-for",
     "front-end-https",
     "x-scheme",
-    // To CGI origins it is the variable `HTTP_PROXY`, by which their own requests go through a
+    // CGI origins see it as the variable `HTTP_PROXY`, which sends their own requests through a
     // proxy (httpoxy).
     "proxy",
 ];
 
-/// What users call their own metadata of objects; the stores that take them are no CGI programs.
+/// Prefixes of users' own object metadata; the stores that accept them are not CGI programs.
 const METADATA: [&str; 9] = [
     "x-amz-meta-",
     "x-ms-meta-",
@@ -540,7 +538,7 @@ const METADATA: [&str; 9] = [
 
 static OVERRIDE_SHAPES: Shapes = shapes(&OVERRIDES);
 
-/// Checksums and signatures of the content that come after it (aws-chunked, RFC 9530).
+/// Checksums and signatures of the content that follow it (aws-chunked, RFC 9530).
 const REQUEST_TRAILERS: [&str; 7] = [
     "x-amz-trailer-signature",
     "content-md5",
@@ -577,7 +575,7 @@ const FORBIDDEN_TRAILERS: [&str; 22] = [
     "max-forwards",
 ];
 
-/// Other ways to the origin, and a proxy's words in an origin's mouth.
+/// Other routes to the origin, and fields in which a proxy speaks for an origin.
 const STEERING: [&str; 4] = ["alt-svc", "alt-used", "origin-agent-cluster", "via"];
 
 static STEERING_SHAPES: Shapes = shapes(&STEERING);

@@ -1,4 +1,4 @@
-//! Tests of fields: what ends at this hop, what steers, what stands once.
+//! Tests of fields: which end at this hop, which steer, which are single-valued.
 
 use proptest::prelude::*;
 

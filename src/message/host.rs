@@ -25,16 +25,16 @@ pub enum HostMalformed {
     /// is too long.
     #[error("the host is not a name or an address")]
     Syntax,
-    /// A byte that no host holds: userinfo, percent, space, control, separators.
+    /// A byte that no host contains: userinfo, percent, space, control, separators.
     #[error("the host holds a character that no host may hold")]
     Charset,
-    /// A label that UTS 46 refuses, or that does not survive the way to its A-label and back.
+    /// A label that UTS 46 refuses, or that does not survive conversion to its A-label and back.
     #[error("the host is not a valid internationalised name")]
     Idna,
     /// An IPv6 zone identifier, which has a meaning on one machine only (RFC 6874).
     #[error("the host has an IPv6 zone identifier")]
     Zone,
-    /// A last label that is a number, in a name that is no IPv4 address in any spelling.
+    /// A last label that is a number, in a name that is not an IPv4 address in any spelling.
     #[error("the host looks like an IPv4 address and is none")]
     Ipv4,
 }
@@ -52,11 +52,11 @@ impl HostMalformed {
 }
 
 impl Host {
-    /// Reads a host from bytes that the client wrote, in any spelling, into the canonical one.
+    /// Parses a host that the client wrote, in any spelling, into the canonical one.
     ///
-    /// Takes a name, an IPv4 address in any form that `inet_aton` takes, or an IPv6 address with or
-    /// without brackets. An IPv4-mapped IPv6 address becomes the IPv4 address. One trailing dot is
-    /// dropped.
+    /// Accepts a name, an IPv4 address in any form that `inet_aton` accepts, or an IPv6 address
+    /// with or without brackets. An IPv4-mapped IPv6 address becomes the IPv4 address. Drops one
+    /// trailing dot.
     ///
     /// # Errors
     /// By cause, see [`HostMalformed`].
@@ -90,7 +90,7 @@ impl Host {
         &self.text
     }
 
-    /// The host as it stands in a URI: an IPv6 address in brackets (RFC 3986 §3.2.2).
+    /// The host as written in a URI: an IPv6 address in brackets (RFC 3986 §3.2.2).
     #[must_use]
     pub fn to_uri(&self) -> String {
         match self.ip {
@@ -104,7 +104,7 @@ impl Host {
         self.ip
     }
 
-    /// The host and then each of its parent domains: `api.github.com`, `github.com`, `com`; an
+    /// The host and then each of its parent domains: `api.github.com`, `github.com`, `com`. An
     /// address yields only itself.
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         let is_name = self.ip.is_none();
@@ -129,7 +129,7 @@ impl fmt::Debug for Host {
     }
 }
 
-/// The text alone: hosts with one text are one host.
+/// Hashes only the text: hosts with the same text are equal.
 impl Hash for Host {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.text.hash(state);
@@ -144,7 +144,7 @@ impl FromStr for Host {
     }
 }
 
-/// RFC 4291 text without brackets. RFC 6874 zones are refused: they choose an interface of this
+/// RFC 4291 text without brackets. Refuses RFC 6874 zones: they choose an interface of this
 /// machine.
 fn v6(inner: &[u8]) -> Result<Host, HostMalformed> {
     let text = std::str::from_utf8(inner).map_err(|_| HostMalformed::Charset)?;
@@ -165,7 +165,7 @@ fn name(bytes: &[u8]) -> Result<Host, HostMalformed> {
     }
     let mapped = a_labels(bytes)?;
     // UTS 46 maps some characters to ASCII ones (full width, `℀`), so the result is checked as if
-    // it had been written so.
+    // it had been written that way.
     if !mapped.bytes().all(is_name_byte) {
         return Err(HostMalformed::Idna);
     }
@@ -182,8 +182,8 @@ fn name(bytes: &[u8]) -> Result<Host, HostMalformed> {
     }
 }
 
-/// Lower case and A-labels. The long way is taken only by names that are, or claim to be,
-/// internationalised.
+/// Lower case and A-labels. Only names that are, or claim to be, internationalised take the slow
+/// path.
 fn a_labels(bytes: &[u8]) -> Result<Cow<'_, str>, HostMalformed> {
     let text = std::str::from_utf8(bytes).map_err(|_| HostMalformed::Idna)?;
     let international = !bytes.is_ascii()
@@ -211,8 +211,8 @@ fn is_label(label: &str) -> bool {
     (1..=LONGEST_LABEL).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
 }
 
-/// The address that `inet_aton` reads from a name; a name whose last label is a number and that is
-/// no address is refused, because resolvers differ on it.
+/// The address that `inet_aton` reads from a name. Refuses a name whose last label is a number and
+/// that is not an address, because resolvers differ on it.
 fn ipv4(text: &str) -> Result<Option<Ipv4Addr>, HostMalformed> {
     let last = text.rsplit('.').next().unwrap_or(text);
     let numeric = last.bytes().all(|b| b.is_ascii_digit())
@@ -249,7 +249,7 @@ fn number(part: &str) -> Option<u32> {
         None if part.len() > 1 && part.starts_with('0') => (&part[1..], 8),
         None => (part, 10),
     };
-    // `from_str_radix` takes a sign, a host does not; a name holds none but `-`.
+    // `from_str_radix` accepts a sign, a host does not; the only sign in a name is `-`.
     if digits.starts_with('-') {
         None
     } else {
@@ -257,7 +257,7 @@ fn number(part: &str) -> Option<u32> {
     }
 }
 
-/// More than any spelling of a name of 253 A-label bytes needs that a client sends in earnest.
+/// More than any real client needs to spell a name of 253 A-label bytes.
 const LONGEST_SPELLING: usize = 1024;
 /// RFC 1035 §2.3.4, as text without the trailing dot.
 const LONGEST_NAME: usize = 253;

@@ -1,4 +1,4 @@
-//! Methods: which tokens may be asked at all.
+//! Methods: which tokens may be requested at all.
 
 use http::Method;
 
@@ -20,10 +20,10 @@ impl MethodRefused {
     }
 }
 
-/// Says whether a method may go to policy.
+/// Checks that a method may go to policy.
 ///
-/// Methods are case-sensitive (RFC 9110 §9.1), and yet many origins read `get` as `GET`; so only
-/// `[A-Z][A-Z0-9_-]*` passes, which holds every registered method. `TRACE` would reflect
+/// Methods are case-sensitive (RFC 9110 §9.1), yet many origins read `get` as `GET`. So only
+/// `[A-Z][A-Z0-9_-]*` passes, which covers every registered method. `TRACE` would reflect
 /// credentials (RFC 9110 §9.3.8).
 ///
 /// # Errors

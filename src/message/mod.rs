@@ -1,8 +1,8 @@
-//! The message: what a request says, in the one canonical form that is judged and then forwarded.
+//! What a request says, in the one canonical form that policy judges and the gateway forwards.
 //!
-//! Everything here is pure. A host, a target or a field is read once, from bytes, by the functions
-//! of this room; policy, certificates, name resolution, dialling and audit all use the result, so
-//! no two of them can read a name differently.
+//! Everything here is pure. The functions of this module parse a host, a target or a field once,
+//! from bytes. Policy, certificates, name resolution, dialling and audit all use the result, so no
+//! two of them can read a name differently.
 
 pub mod agree;
 mod authority;
@@ -52,7 +52,7 @@ impl Scheme {
         }
     }
 
-    /// The port that an authority without one means (RFC 9110 §4.2).
+    /// The port of an authority that names none (RFC 9110 §4.2).
     pub fn default_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
@@ -70,9 +70,9 @@ impl fmt::Display for Scheme {
 /// The server that a request is for: scheme, host and port, all canonical.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
-    /// How it is spoken to.
+    /// The protocol.
     pub scheme: Scheme,
-    /// Who it is.
+    /// The host and port.
     pub authority: Authority,
 }
 
@@ -94,22 +94,22 @@ pub struct RequestHead {
     pub target: RequestTarget,
     /// The end-to-end fields.
     pub fields: http::HeaderMap,
-    /// The version that the client spoke.
+    /// The client's version of HTTP.
     pub version: http::Version,
 }
 
-/// What an origin is known to read in a way of its own.
+/// How an origin is known to read requests differently from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
     /// What an encoded slash in a path means.
     pub slashes: EncodedSlash,
-    /// Whether `_` and `.` may stand in the names of fields.
+    /// Whether field names may contain `_` and `.`.
     pub underscores: bool,
 }
 
 impl RequestHead {
-    /// Whether this is a gRPC call, which needs HTTP/2 and trailers on both legs (gRPC over HTTP/2,
-    /// "Requests").
+    /// Whether this is a gRPC call, which needs HTTP/2 and trailers on both sides (gRPC over
+    /// HTTP/2, "Requests").
     #[must_use]
     pub fn is_grpc(&self) -> bool {
         let kind = self.content_type();
@@ -117,8 +117,8 @@ impl RequestHead {
             .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
     }
 
-    /// Whether it must go on by HTTP/2: gRPC, and event streams that flow both ways at once (Amazon
-    /// Transcribe, "Setting up an HTTP/2 stream").
+    /// Whether it must be forwarded over HTTP/2: gRPC, and event streams that flow both ways at
+    /// once (Amazon Transcribe, "Setting up an HTTP/2 stream").
     #[must_use]
     pub fn needs_http2(&self) -> bool {
         let streams = || {
@@ -135,8 +135,8 @@ impl RequestHead {
     }
 }
 
-/// Shows field names and never their values, because a head may carry a secret after it was
-/// credentialed.
+/// Shows field names and never their values, because a head may contain a secret once credentials
+/// are attached.
 impl fmt::Debug for RequestHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestHead")

@@ -8,7 +8,7 @@ use super::{Authority, Host, Origin, Scheme};
 /// Origins: a scheme, one host or all names below a domain, one port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OriginPattern {
-    /// The scheme; [`Scheme::Http`] holds for loopback addresses alone.
+    /// The scheme; [`Scheme::Http`] matches loopback addresses only.
     pub scheme: Scheme,
     /// The hosts.
     pub hosts: HostPattern,
@@ -19,9 +19,9 @@ pub struct OriginPattern {
 /// One host, or every name below a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HostPattern {
-    /// This host alone.
+    /// Only this host.
     Exact(Host),
-    /// Every name below the domain, at any depth, label by label; not the domain itself.
+    /// Every name below the domain, at any depth, by whole labels; not the domain itself.
     Below(Host),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for HostPattern {
 pub struct OriginMalformed(());
 
 impl OriginPattern {
-    /// Whether an origin is one of these.
+    /// Whether an origin matches.
     #[must_use]
     pub fn matches(&self, origin: &Origin) -> bool {
         self.scheme == origin.scheme
@@ -48,13 +48,13 @@ impl OriginPattern {
             && self.hosts.matches(&origin.authority.host)
     }
 
-    /// Whether some origin is matched by both patterns.
+    /// Whether some origin matches both patterns.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.scheme == other.scheme && self.port == other.port && self.hosts.overlaps(&other.hosts)
     }
 
-    /// Whether the origin lies on this machine by its very name: `localhost` or a loopback address.
+    /// Whether the origin's name itself puts it on this machine: `localhost` or a loopback address.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match &self.hosts {
@@ -76,7 +76,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether some host is matched by both patterns.
+    /// Whether some host matches both patterns.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
@@ -97,7 +97,7 @@ impl HostPattern {
     }
 }
 
-/// Reads `https://host`, `https://*.domain`, `http://127.0.0.1:8080`; without a scheme it is
+/// Parses `https://host`, `https://*.domain`, `http://127.0.0.1:8080`; the default scheme is
 /// `https`.
 impl FromStr for OriginPattern {
     type Err = OriginMalformed;
@@ -131,7 +131,7 @@ impl FromStr for OriginPattern {
 }
 
 impl fmt::Display for OriginPattern {
-    /// As it was written: the port is left out where it is that of the scheme.
+    /// As written: without the port if it is the scheme's default.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme, self.hosts)?;
         if self.port == self.scheme.default_port() {

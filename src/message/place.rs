@@ -1,13 +1,13 @@
-//! Places: where in a request a credential stands.
+//! Places: where in a request a credential goes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use http::HeaderName;
 
-/// Where in a request a credential may stand; anywhere else a phantom is never replaced.
+/// Where a credential may be in a request. A phantom anywhere else is never replaced.
 ///
-/// Its text form is what configuration and audit records use: `header:authorization:Bearer`,
+/// Configuration and audit records use its text form: `header:authorization:Bearer`,
 /// `header:x-api-key`, `basic:user`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -16,23 +16,24 @@ pub enum Place {
     Header {
         /// The field.
         name: HeaderName,
-        /// The word before the credential (`Bearer`, `token`), compared without regard to case;
-        /// `None` is the whole value.
+        /// The word before the credential (`Bearer`, `token`), compared case-insensitively; `None`
+        /// means the whole value.
         scheme: Option<String>,
     },
     /// The user of `Authorization: Basic` (RFC 7617), decoded.
     BasicUser,
     /// The password of `Authorization: Basic` (RFC 7617), decoded.
     BasicPassword,
-    /// The value of the cookie of this name.
+    /// The value of the cookie with this name.
     Cookie(String),
-    /// The decoded value of the query parameter of this decoded name.
+    /// The decoded value of the query parameter with this decoded name.
     Query(String),
-    /// Nowhere by itself: the request is signed with it, in the way of this name (`sigv4`).
+    /// Not in the request itself: the request is signed with it, in the scheme of this name
+    /// (`sigv4`).
     Signature(String),
 }
 
-/// Why a text names no place.
+/// Why a text does not name a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceMalformed {
     /// The first word is none of `header`, `basic`, `cookie`, `query`, `sign`.
@@ -44,7 +45,8 @@ pub enum PlaceMalformed {
     /// The field name is not a token, or a field that routes or frames the message.
     #[error("the place names a field in which no credential can stand")]
     Field,
-    /// The scheme, cookie or parameter name is empty or holds a character that it cannot hold.
+    /// The scheme, cookie or parameter name is empty or contains a character that it cannot
+    /// contain.
     #[error("the place has an empty or impossible name")]
     Name,
 }

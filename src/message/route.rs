@@ -1,28 +1,28 @@
-//! Routes: the paths of some requests, by whole segments.
+//! Routes: paths that select some requests, by whole segments.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A path and what lies below it; `*` stands for one segment.
+/// A path and everything below it; `*` matches one segment.
 ///
-/// It serves to restrain, so it holds every reading that an origin may have of a path: letter case,
-/// doubled slashes, parameters of segments, and slashes that are kept encoded.
+/// It exists to restrict, so it matches every reading that an origin may have of a path: letter
+/// case, doubled slashes, segment parameters, and slashes that are kept encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route(Vec<Box<str>>);
 
-/// Why a text is no route.
+/// Why a text is not a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RouteMalformed {
-    /// It does not begin with a slash.
+    /// It does not start with a slash.
     #[error("the path does not begin with `/`")]
     Slash,
-    /// It has an empty segment, a query, or a character that is escaped in a path.
+    /// It has an empty segment, a query, or a character that a path must escape.
     #[error("the path is not made of plain segments; `*` stands for a whole one")]
     Segment,
 }
 
 impl Route {
-    /// Whether the canonical path is this or lies below it.
+    /// Whether the canonical path is this one or lies below it.
     pub fn holds(&self, path: &str) -> bool {
         let mut there = segments(path);
         self.0.iter().all(|mine| match there.next() {
@@ -32,7 +32,7 @@ impl Route {
     }
 }
 
-/// The segments of a path, in the reading in which there are most of them.
+/// The segments of a path, in the reading that yields the most.
 pub fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.split('/')
         .flat_map(|segment| segment.split("%2F"))

@@ -1,5 +1,5 @@
-//! Where a service takes a credential of any kind: what stands there and is no phantom is somebody
-//! else's.
+//! Where a service accepts a credential of any kind: a value there that is not a phantom belongs to
+//! somebody else.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,52 +9,53 @@ use http::HeaderName;
 use super::fields::folded_name;
 use super::route::{Route, RouteMalformed};
 
-/// One place in which a service takes a credential, whether or not one of ours may stand there.
+/// One place in which a service accepts a credential, whether or not one of ours may go there.
 ///
 /// Its text form: `header:deploy-token`, `query:token`, `cookie:d`, `form:token`,
-/// `path:/api/webhooks/*/*`. `form` is a member of the content, be that a form or a JSON object.
-/// All but `path` may be for some paths alone: `form:token@/api/v4/projects/*/trigger/pipeline`.
+/// `path:/api/webhooks/*/*`. `form` is a member of the content, which may be a form or a JSON
+/// object. All except `path` may be limited to some paths:
+/// `form:token@/api/v4/projects/*/trigger/pipeline`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// What holds it.
+    /// The part of the request.
     pub part: TakenPart,
-    /// The requests that it is about; all where there is none.
+    /// The requests that it applies to; `None` means all.
     pub route: Option<Route>,
 }
 
-/// Which part of a request holds a credential.
+/// Which part of a request contains a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TakenPart {
-    /// A field of this name.
+    /// A field with this name.
     Header(HeaderName),
-    /// A query parameter of this name, in every reading ([`folded_parameter`]).
+    /// A query parameter with this name, in every reading ([`folded_parameter`]).
     Query(String),
-    /// A cookie of this name.
+    /// A cookie with this name.
     Cookie(String),
-    /// A member of a form or of a JSON object, as for a query.
+    /// A member of a form or of a JSON object; the name is read as for a query.
     Form(String),
     /// The path itself: every request to the route uses another credential than ours.
     Path,
 }
 
-/// Why a text names no such place.
+/// Why a text does not name such a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TakenMalformed {
-    /// The first word is none of those that there are.
+    /// The first word is unknown.
     #[error(
         "it is one of `header:NAME`, `query:NAME`, `cookie:NAME`, `form:NAME` (each with `@/PATH` or none) and `path:/PATH`"
     )]
     Kind,
-    /// The name is empty or cannot be one.
+    /// The name is empty or impossible.
     #[error("it has an empty or impossible name")]
     Name,
-    /// The path.
+    /// The path is malformed.
     #[error(transparent)]
     Route(#[from] RouteMalformed),
 }
 
 impl Taken {
-    /// Whether it is about requests to this path.
+    /// Whether it applies to requests to this path.
     pub fn is_at(&self, path: &str) -> bool {
         self.route.as_ref().is_none_or(|route| route.holds(path))
     }
@@ -110,8 +111,8 @@ impl fmt::Display for Taken {
     }
 }
 
-/// The name of a parameter in the reading in which most spellings are one: origins take `Token`,
-/// `token[]`, `$token` and `private.token` for `token` and `private_token`.
+/// Folds a parameter name so that most spellings become one: origins read `Token`, `token[]`,
+/// `$token` and `private.token` as `token` and `private_token`.
 pub fn folded_parameter(name: &str) -> String {
     let name = name.trim().trim_start_matches(['$', '.']);
     let name = name
@@ -126,10 +127,10 @@ pub fn folded_parameter(name: &str) -> String {
     name.chars().map(fold).collect()
 }
 
-/// Whether a field of this name holds a credential by the sound of it, at whatever service.
+/// Whether the name of a field suggests a credential, at any service.
 ///
-/// A list of names is never whole, so the last words of the name decide: `x-anything-token` is one.
-/// What ends so and is none is listed.
+/// No list of names is complete, so the last words of the name decide: `x-anything-token` is one.
+/// Names that end this way and are not credentials are listed.
 pub fn sounds_like_credential(name: &str) -> bool {
     let start = name.bytes().rposition(|byte| !byte.is_ascii_alphanumeric());
     let last = &name[start.map_or(0, |at| at + 1)..];
@@ -143,18 +144,19 @@ pub fn sounds_like_credential(name: &str) -> bool {
         "key" => KEY_WORDS.contains(&words.next().unwrap_or_default()),
         last => LAST_WORDS.contains(&last),
     };
-    // AWS's own fields are judged with the signature that covers them.
+    // AWS's own fields are judged together with the signature that covers them.
     let sounds = sounds && !name.starts_with("x-amz-") && !NO_CREDENTIALS.contains(&name.as_ref());
     sounds || CREDENTIALS.contains(&name.as_ref())
 }
 
-/// Whether a query parameter holds a credential by its name; with `in_doubt`, also one that is
-/// something else elsewhere.
+/// Whether the name of a query parameter means a credential. `in_doubt` also counts names that mean
+/// something else at some services.
 pub fn is_credential_parameter(folded: &str, in_doubt: bool) -> bool {
     PARAMETERS.contains(&folded) || (in_doubt && DOUBTFUL_PARAMETERS.contains(&folded))
 }
 
-/// The credential among WebSocket subprotocols, where browsers put one that can set no field.
+/// The credential among WebSocket subprotocols, where browsers put one because they cannot set
+/// fields.
 pub fn credential_protocol(protocols: &str) -> Option<&str> {
     let mut before = "";
     for protocol in protocols.split(',').map(str::trim) {
@@ -193,7 +195,7 @@ const LAST_WORDS: [&str; 14] = [
 /// Those of what is known by more than its last word.
 const OTHER_LAST_WORDS: [&str; 3] = ["key", "assertion", "id"];
 
-/// Before `key`.
+/// Words that make one before `key`.
 const KEY_WORDS: [&str; 14] = [
     "api",
     "access",
@@ -211,7 +213,7 @@ const KEY_WORDS: [&str; 14] = [
     "subscription",
 ];
 
-/// Those whose names do not sound so, and those of AWS that are taken without a signature, too.
+/// Credentials whose names do not suggest it, and AWS fields that are accepted without a signature.
 const CREDENTIALS: [&str; 5] = [
     "x-amz-security-token",
     "x-amz-s3session-token",
@@ -220,8 +222,8 @@ const CREDENTIALS: [&str; 5] = [
     "cf-access-client-id",
 ];
 
-/// They sound so, and are none: what browsers and clients repeat against forged requests, and where
-/// a list goes on.
+/// Names that suggest a credential but are not one: what browsers and clients repeat against forged
+/// requests, and pagination tokens.
 const NO_CREDENTIALS: [&str; 12] = [
     "x-csrf-token",
     "x-xsrf-token",
@@ -271,7 +273,7 @@ const PARAMETERS: [&str; 30] = [
     "x_goog_signature",
 ];
 
-/// Those that are something else at some services (folded).
+/// Names that mean something else at some services (folded).
 const DOUBTFUL_PARAMETERS: [&str; 8] = [
     "auth",
     "authorization",
@@ -293,7 +295,7 @@ const PROTOCOLS: [&str; 6] = [
     "token",
 ];
 
-/// Beginnings of subprotocols that are a credential: OpenAI's, Kubernetes', AppSync's.
+/// Prefixes of subprotocols that are themselves a credential: OpenAI's, Kubernetes', AppSync's.
 const PROTOCOL_BEGINNINGS: [&str; 3] = [
     "openai-insecure-api-key.",
     "base64url.bearer.authorization.",

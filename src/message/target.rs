@@ -12,30 +12,31 @@ use super::canonical::{canonical, is_plain, may_stand_in_query};
 /// What an encoded slash in a path means for an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum EncodedSlash {
-    /// `%2f` is refused, and so is a twice encoded dot, slash or backslash: an origin that decodes
-    /// once more than we do would see another path than was judged.
+    /// `%2f` is refused, and so is a twice-encoded dot, slash or backslash: an origin that decodes
+    /// once more than we do would see another path than the one judged.
     #[default]
     Refuse,
-    /// `%2f` stays, as data within one segment; for origins known to take it so (npm, GitLab).
+    /// `%2f` stays, as data within one segment; for origins known to read it that way (npm,
+    /// GitLab).
     Keep,
-    /// The path is the key of an object (S3): nothing is resolved, since `.` and `..` are names
-    /// there, and `%2f` is the slash that it encodes, since the origin takes both for one key.
+    /// The path is an object key (S3). Nothing is resolved, because `.` and `..` are names there.
+    /// `%2f` becomes a slash, because the origin reads both as one key.
     Key,
 }
 
 /// A canonical origin-form target: an absolute path and an optional query.
 ///
-/// The canonical form: dot segments resolved (RFC 3986 §5.2.4), unreserved characters decoded once,
-/// other escapes in upper case, and characters that no URI may hold escaped. Doubled slashes stay,
-/// because object keys may hold them: they are judged and forwarded as they are, and
-/// [`RequestTarget::has_empty_segment`] tells of them. In a query a bare `;` becomes `%3B`, so that
-/// an origin for which it separates parameters cannot see one that was not judged.
+/// In canonical form, dot segments are resolved (RFC 3986 §5.2.4), unreserved characters decoded
+/// once, other escapes in upper case, and characters that no URI may contain escaped. Doubled
+/// slashes stay, because object keys may contain them: they are judged and forwarded as they are,
+/// and [`RequestTarget::has_empty_segment`] reports them. In a query, a bare `;` becomes `%3B`, so
+/// an origin that treats it as a separator cannot see a parameter that was not judged.
 ///
-/// Two are equal whose canonical forms are.
+/// Two targets are equal if their canonical forms are.
 #[derive(Clone)]
 pub struct RequestTarget {
     canonical: PathAndQuery,
-    /// What the client wrote, where that is something else: it may have signed that.
+    /// What the client wrote, if different: the client may have signed that.
     sent: Option<Box<PathAndQuery>>,
 }
 
@@ -59,24 +60,24 @@ pub enum TargetMalformed {
     /// Not origin-form: no leading slash, `*`, or a bare authority.
     #[error("the request target is not an absolute path")]
     Form,
-    /// More than 8 KiB, before or after it was made canonical.
+    /// More than 8 KiB, before or after canonicalisation.
     #[error("the request target is longer than 8 KiB")]
     TooLong,
     /// More than 1,000 query parameters.
     #[error("the query has more than 1,000 parameters")]
     TooManyParameters,
-    /// A control, a space, a backslash, `#` or a non-ASCII byte stands bare, or an encoded control
-    /// or backslash in the path.
+    /// An unescaped control, space, backslash, `#` or non-ASCII byte, or an encoded control or
+    /// backslash in the path.
     #[error("the request target holds a character that it may not hold")]
     Character,
-    /// A `%` without two hexadecimal digits, or escapes that are not UTF-8 (which takes in overlong
+    /// A `%` without two hexadecimal digits, or escapes that are not UTF-8 (including overlong
     /// forms).
     #[error("the request target holds a broken escape")]
     Escape,
     /// An encoded slash, or a dot, slash or backslash that is encoded twice.
     #[error("the path holds an encoded slash or a doubly encoded separator")]
     EncodedSlash,
-    /// Dot segments that leave the root, or that wear parameters (`..;x`).
+    /// Dot segments that leave the root, or that have parameters (`..;x`).
     #[error("the path leaves its root or hides a dot segment")]
     DotSegment,
     /// No query parameter or segment has this index.
@@ -108,7 +109,7 @@ impl TargetMalformed {
 }
 
 impl RequestTarget {
-    /// Reads an origin-form target (RFC 9112 §3.2.1) into its canonical form.
+    /// Parses an origin-form target (RFC 9112 §3.2.1) into its canonical form.
     ///
     /// Parsing the canonical form again changes nothing.
     ///
@@ -121,14 +122,12 @@ impl RequestTarget {
             return RequestTarget::from_canonical(bytes.to_vec());
         }
         let target = RequestTarget::from_canonical(canonical(bytes, slashes)?)?;
-        // What the parser of the HTTP library does not take was not signed by a client that uses
-        // one.
+        // A client that uses the HTTP library cannot have signed a target that its parser refuses.
         let sent = PathAndQuery::try_from(bytes).ok();
         Ok(target.sent_as(sent))
     }
 
-    /// Reads what an HTTP library already split off, without copying it if it is canonical as it
-    /// stands.
+    /// Parses what an HTTP library already split off; copies nothing if it is already canonical.
     ///
     /// # Errors
     /// As [`RequestTarget::parse`].
@@ -148,8 +147,8 @@ impl RequestTarget {
         Ok(canonical.sent_as(Some(target.clone())))
     }
 
-    /// The target as the client wrote it, where that is not the canonical form: for a look at what
-    /// the client signed, and for nothing else. It is neither judged nor forwarded.
+    /// The target as the client wrote it, if that is not the canonical form. Use it only to check
+    /// what the client signed: it is neither judged nor forwarded.
     pub(crate) fn as_sent(&self) -> Option<RequestTarget> {
         let canonical = PathAndQuery::clone(self.sent.as_ref()?);
         Some(RequestTarget {
@@ -163,7 +162,7 @@ impl RequestTarget {
         self
     }
 
-    /// The canonical path, always beginning with `/`.
+    /// The canonical path, always starting with `/`.
     pub fn path(&self) -> &str {
         self.canonical.path()
     }
@@ -184,32 +183,31 @@ impl RequestTarget {
         self.canonical
     }
 
-    /// The parameters of the query in order, decoded as form data (`+` is a space); a name may
-    /// repeat, a value be empty.
+    /// The query parameters in order, decoded as form data (`+` is a space). A name may repeat, a
+    /// value be empty.
     pub fn query_pairs(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
         self.raw_pairs()
             .map(|(name, value)| (decoded(name), decoded(value)))
     }
 
-    /// The segments of the path in order, still escaped; a doubled or trailing slash yields an
-    /// empty one.
+    /// The path segments in order, still escaped; a doubled or trailing slash yields an empty one.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.path()[1..].split('/')
     }
 
-    /// Whether two slashes stand side by side, which some origins read as one.
+    /// Whether it has two adjacent slashes, which some origins read as one.
     pub fn has_empty_segment(&self) -> bool {
         self.path().contains("//")
     }
 
     /// Whether the query asks the origin to treat the request as another method (`_method`,
-    /// `$httpMethod` and kin).
+    /// `$httpMethod` and the like).
     pub fn overrides_method(&self) -> bool {
         self.has_parameter(&METHOD_PARAMETERS)
     }
 
-    /// Whether the query asks the origin to read other fields than those that were judged
-    /// (`$httpHeaders`, `$ct`): among them may be `Authorization`.
+    /// Whether the query asks the origin to read other fields than those judged (`$httpHeaders`,
+    /// `$ct`): they may include `Authorization`.
     pub fn overrides_fields(&self) -> bool {
         self.has_parameter(&FIELD_PARAMETERS)
     }
@@ -219,11 +217,11 @@ impl RequestTarget {
             .any(|(name, _)| names.iter().any(|known| name.eq_ignore_ascii_case(known)))
     }
 
-    /// The same target with the value of the parameter at `index` (as
-    /// [`RequestTarget::query_pairs`] counts) replaced.
+    /// The same target with a new value for the parameter at `index` (as
+    /// [`RequestTarget::query_pairs`] counts).
     ///
-    /// The value is escaped so that it stays one value whatever it holds, and the result is checked
-    /// like a target from a client.
+    /// The value is escaped so that it stays one value, whatever it contains, and the result is
+    /// checked like a target from a client.
     ///
     /// # Errors
     /// [`TargetMalformed::NoSuchPart`] if there is no such parameter, [`TargetMalformed::TooLong`]
@@ -242,12 +240,11 @@ impl RequestTarget {
         self.again(format!("{}?{before}{name}={value}{after}", self.path()))
     }
 
-    /// The same target with the path segment at `index` (as [`RequestTarget::segments`] counts)
-    /// replaced.
+    /// The same target with a new path segment at `index` (as [`RequestTarget::segments`] counts).
     ///
     /// # Errors
     /// As [`RequestTarget::with_query_value`], and [`TargetMalformed::DotSegment`] or
-    /// [`TargetMalformed::EncodedSlash`] if the value would change the shape of the path.
+    /// [`TargetMalformed::EncodedSlash`] if the value would change the structure of the path.
     pub fn with_segment(
         &self,
         index: usize,
@@ -273,11 +270,11 @@ impl RequestTarget {
         ))
     }
 
-    /// The same path, byte for byte, with another query, which must be escaped already.
+    /// The same path, byte for byte, with another query, which must already be escaped.
     ///
     /// # Errors
     /// [`TargetMalformed::TooLong`], [`TargetMalformed::TooManyParameters`], or
-    /// [`TargetMalformed::Character`] for a query that holds what no query may.
+    /// [`TargetMalformed::Character`] for a query with a character that no query may contain.
     pub fn with_query(&self, query: &str) -> Result<RequestTarget, TargetMalformed> {
         let text = format!("{}?{query}", self.path());
         check_shape(text.as_bytes())?;
@@ -287,7 +284,7 @@ impl RequestTarget {
         RequestTarget::from_canonical(text.into_bytes())
     }
 
-    /// Encoded slashes that stand in it were allowed when it was first read.
+    /// Its encoded slashes were allowed when it was first parsed.
     fn again(&self, text: String) -> Result<RequestTarget, TargetMalformed> {
         RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep)
     }
@@ -313,7 +310,7 @@ impl RequestTarget {
     }
 }
 
-/// Shows the path and hides the query, which may hold a secret once credentials are in.
+/// Shows the path and hides the query, which may contain a secret once credentials are attached.
 impl fmt::Debug for RequestTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let query = if self.query().is_some() { "?…" } else { "" };
@@ -351,7 +348,7 @@ fn part(text: &str, separator: u8, index: usize) -> Option<std::ops::Range<usize
     None
 }
 
-/// Every escape was checked to be UTF-8, so nothing is lost here.
+/// Every escape was checked to be UTF-8, so this loses nothing.
 fn decoded(raw: &str) -> Cow<'_, str> {
     if !raw.contains(['+', '%']) {
         return Cow::Borrowed(raw);
@@ -360,7 +357,7 @@ fn decoded(raw: &str) -> Cow<'_, str> {
     Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
 }
 
-/// Names by which frameworks take another method from a query.
+/// Query parameters from which frameworks take another method.
 const METHOD_PARAMETERS: [&str; 5] = [
     "_method",
     "$httpMethod",
@@ -368,10 +365,10 @@ const METHOD_PARAMETERS: [&str; 5] = [
     "x-http-method-override",
     "x-http-method",
 ];
-/// Names by which Google's services take fields from a query (Cloud APIs, "System parameters";
+/// Query parameters from which Google's services take fields (Cloud APIs, "System parameters";
 /// Closure's `HttpCors`).
 const FIELD_PARAMETERS: [&str; 4] = ["$httpHeaders", "$.httpHeaders", "$ct", "$.ct"];
-/// RFC 9110 §4.1 asks for 8,000 at least.
+/// RFC 9110 §4.1 requires at least 8,000.
 const LONGEST: usize = 8192;
 const MOST_PARAMETERS: usize = 1000;
 /// Everything but the unreserved characters is escaped in a substituted value.

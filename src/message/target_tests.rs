@@ -1,4 +1,4 @@
-//! Tests of targets: one spelling, and what has none.
+//! Tests of targets: one spelling, and targets that have none.
 
 use super::*;
 use proptest::prelude::*;
@@ -333,7 +333,7 @@ fn an_objects_key_is_resolved_in_nothing_and_has_one_form() {
     }
 }
 
-/// Escapes a text once more: all of it, its percent signs alone, or all but letters.
+/// Escapes a text once more: all of it, only its percent signs, or all but letters.
 fn nested(text: &str, style: usize) -> String {
     let plain = |byte: u8| match style {
         0 => false,
@@ -347,7 +347,7 @@ fn nested(text: &str, style: usize) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// The segments that the loosest of origins makes of a path.
+/// The segments that the most lenient origin makes of a path.
 fn loosely_resolved(path: &str) -> Vec<String> {
     let wide = path.replace('\u{ff0e}', ".").replace('\u{2025}', "..");
     let mut segments: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! From an authorized exchange to the origin's answer: open a channel, forward on it.
+//! From an authorized exchange to the origin's response: opens a channel, and forwards on it.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -26,14 +26,15 @@ use crate::body::{Content, Meter};
 use crate::credential::{Credentialed, CredentialedParts, Verified};
 use crate::message::{Origin, RequestHead, Scheme};
 
-/// What an HTTP/2 origin may send of one answer that its client does not take yet, in bytes.
+/// How much of one response an HTTP/2 origin may send ahead of its client, in bytes.
 const STREAM_WINDOW: u32 = 512 << 10;
-/// The same for all answers on a connection: room for 256 whole streams, so that answers that
-/// nobody reads never stop the others.
+/// The same for all responses on a connection: enough for 256 whole streams, so that responses that
+/// nobody reads never stall the others.
 const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
-/// Read of an HTTP/1.1 origin at once, in bytes: what is held of each answer is a few times this.
+/// How much is read from an HTTP/1.1 origin at once, in bytes; a few times this is buffered per
+/// response.
 const READ_BUFFER: usize = 64 << 10;
-/// An answer's head may be this long, in bytes (threats P05).
+/// The longest response head, in bytes (threats P05).
 const ANSWER_HEAD: usize = 64 << 10;
 /// How long a request's content waits for the origin's 100 (RFC 9110 §10.1.1: a client may not wait
 /// for ever).
@@ -49,7 +50,7 @@ pub(super) struct Inner {
     pool: Pool,
 }
 
-/// A connection to exactly the authorized origin, in the name of exactly one identity.
+/// A connection to exactly the authorized origin, for exactly one identity.
 pub struct Channel {
     key: Key,
     sender: Sender,
@@ -59,19 +60,19 @@ pub struct Channel {
 }
 
 enum Sender {
-    /// With the `Host` of its origin, made once a connection.
+    /// With the `Host` of its origin, made once per connection.
     Http1(http1::SendRequest<Content>, HeaderValue),
     Http2(http2::SendRequest<Content>, Place),
 }
 
-/// The origin's answer.
+/// The origin's response.
 pub struct Forwarded {
     response: Response<OriginBody>,
     upgrade: Option<OnUpgrade>,
 }
 
 impl Forwarded {
-    /// The answer's status.
+    /// The response's status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.response.status()
@@ -85,10 +86,10 @@ impl Forwarded {
 }
 
 impl Origins {
-    /// The origin side by settings, with the stub resolver.
+    /// The origin side with these settings and the stub resolver.
     ///
     /// # Errors
-    /// [`ResolverUnusable`] where the system's resolver configuration cannot be read.
+    /// [`ResolverUnusable`] if the system's resolver configuration cannot be read.
     pub fn new(settings: Arc<OriginSettings>) -> Result<Self, ResolverUnusable> {
         let resolver = Box::new(StubResolver::new(&settings.resolver)?);
         Ok(Self::with_resolver(settings, resolver))
@@ -115,10 +116,10 @@ impl Origins {
         self.0.pool.sweep();
     }
 
-    /// A channel for an authorized and verified exchange: a pooled one, or a new one to a vetted
-    /// address.
+    /// Opens a channel for an authorized and verified exchange: a pooled one, or a new one to a
+    /// vetted address.
     ///
-    /// No name is resolved and no packet is sent before this; cancelling it closes what it opened.
+    /// No name is resolved and no packet is sent before this. Cancelling it closes what it opened.
     ///
     /// # Errors
     /// [`Error`] by cause; nothing of the exchange has been sent then.
@@ -155,7 +156,8 @@ impl Inner {
                 reused: true,
             });
         }
-        // Rare and large: boxed, so that the usual exchange does not carry room for a handshake.
+        // Rare and large: boxed, so that the usual exchange does not reserve memory for a
+        // handshake.
         let (sender, remote) = Box::pin(self.dial(&key)).await?;
         Ok(Channel {
             key,
@@ -263,15 +265,14 @@ impl Channel {
         }
     }
 
-    /// Sends the credentialed request and gives the origin's answer as soon as its head is there.
+    /// Sends the credentialed request, and returns the origin's response once its head has arrived.
     ///
-    /// A pooled connection that the origin had already closed is replaced once, provided that no
-    /// byte of the request had been written to it. Dropping the future resets the exchange on the
-    /// origin's side.
+    /// A pooled connection that the origin had already closed is replaced once, if no byte of the
+    /// request had been written to it. Dropping the future resets the exchange on the origin's
+    /// side.
     ///
     /// # Errors
-    /// [`Error::WrongChannel`] where the exchange is not the one that the channel was opened for;
-    /// otherwise by cause.
+    /// [`Error::WrongChannel`] if the channel was opened for another exchange; otherwise by cause.
     pub async fn forward(self, credentialed: Credentialed) -> Result<Forwarded, Error> {
         if *credentialed.origin() != self.key.origin
             || *credentialed.identity() != self.key.identity
@@ -357,7 +358,7 @@ fn request_version(request: &Request<Content>) -> Version {
     request.version()
 }
 
-/// The request as it is written: framing and routing fields made anew from what was judged.
+/// The request as it is written: framing and routing fields are created anew from what was judged.
 fn written(
     mut head: Box<RequestHead>,
     mut content: Content,
@@ -418,15 +419,15 @@ fn written(
     Ok(request)
 }
 
-/// Says anew what ended at the hop before: that this one takes trailers (RFC 9110 §10.1.4), without
-/// which gRPC's origins reset the stream.
+/// Announces anew, for this hop, that it accepts trailers (RFC 9110 §10.1.4). Without that, gRPC
+/// origins reset the stream.
 fn announce_trailers(head: &mut RequestHead) {
     if head.is_grpc() {
         head.fields.insert(TE, HeaderValue::from_static("trailers"));
     }
 }
 
-/// hyper leaves content of unknown length away from methods that seldom have any, unless told
+/// hyper drops content of unknown length from methods that seldom have any, unless told otherwise
 /// (threats F11).
 fn needs_chunked(method: &Method, content: &Content) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
@@ -478,8 +479,8 @@ struct Return {
     had_content: bool,
 }
 
-/// The content of an answer; its connection returns to the pool when both directions came to their
-/// proper end.
+/// The content of a response. Its connection returns to the pool when both directions have ended
+/// properly.
 pub struct OriginBody {
     inner: Incoming,
     ended: bool,

@@ -1,4 +1,4 @@
-//! One connection to an origin: addresses vetted once and dialled as vetted, then TLS.
+//! One connection to an origin: its addresses are vetted once and dialled as vetted, then TLS.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use super::rule::{OriginRule, OriginSettings};
 use super::vet::{AddressRange, vet};
 use crate::message::{Authority, Host, Origin};
 
-/// RFC 8305 §5: the delay before the next address is tried beside the first.
+/// How long to wait before the next address is tried as well (RFC 8305 §5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// No more addresses of one name are tried.
+/// How many addresses of one name are tried.
 const MOST_ADDRESSES: usize = 8;
 
 /// The vetted addresses of an origin, in the order in which they are tried.
@@ -51,7 +51,7 @@ pub(super) async fn addresses(
     vetted(found, *port, exceptions)
 }
 
-/// The addresses that may be dialled. One prohibited address among public ones is left out, never
+/// The addresses that may be dialled. A prohibited address among public ones is dropped, never
 /// tried (C03).
 fn vetted(
     found: Vec<IpAddr>,
@@ -74,7 +74,7 @@ fn vetted(
     }
 }
 
-/// Connects to the first address that answers: happy eyeballs (RFC 8305 §5).
+/// Connects to the first address that answers: Happy Eyeballs (RFC 8305 §5).
 pub(super) async fn connect(
     addresses: Vec<SocketAddr>,
     settings: &OriginSettings,
@@ -97,7 +97,8 @@ async fn attempt(address: SocketAddr) -> std::io::Result<TcpStream> {
         TcpSocket::new_v6()?
     };
     let stream = socket.connect(address).await?;
-    // Without it Nagle meets delayed acknowledgements: 40 ms a request (performance.md).
+    // Otherwise Nagle's algorithm meets delayed acknowledgements: 40 ms per request
+    // (performance.md).
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -126,7 +127,7 @@ async fn race(addresses: Vec<SocketAddr>) -> std::io::Result<TcpStream> {
     }
 }
 
-/// Shakes hands as the client of the judged host, whatever the address was.
+/// Performs the TLS handshake for the judged host, whatever the address was.
 pub(super) async fn handshake<IO: AsyncRead + AsyncWrite + Unpin>(
     stream: IO,
     host: &Host,

@@ -1,5 +1,4 @@
-//! Room: the origin side. Opens a vetted, verified channel to the authorized origin, and forwards
-//! on it.
+//! The origin side: opens a vetted, verified channel to the authorized origin, and forwards on it.
 
 mod channel;
 mod dial;
@@ -17,7 +16,7 @@ pub use channel::{Channel, Forwarded, OriginBody, Origins};
 pub use rule::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
 pub use tls::warm_roots;
 
-/// Why nothing was sent, or no answer came. Carries no text of the origin's.
+/// Why nothing was sent, or no response came. Contains no text from the origin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Every address of the name is prohibited.
@@ -38,7 +37,7 @@ pub enum Error {
     /// The TLS handshake failed: certificate, version, protocol.
     #[error("the origin's TLS handshake failed")]
     Tls(#[source] io::Error),
-    /// The host cannot stand in a certificate.
+    /// The host cannot appear in a certificate.
     #[error("the host name cannot be certified")]
     NotCertifiable,
     /// The configured roots or identity cannot be used.
@@ -50,21 +49,21 @@ pub enum Error {
     /// The channel is not that of the authorized exchange.
     #[error("the channel does not belong to the exchange")]
     WrongChannel,
-    /// The origin speaks no HTTP version that the exchange needs.
+    /// The origin does not speak the HTTP version that the exchange needs.
     #[error("the origin does not speak the HTTP version that the exchange needs")]
     Protocol,
-    /// The connection broke, or what came was not HTTP.
+    /// The connection broke, or the response was not HTTP.
     #[error("the origin's answer could not be read")]
     Http(#[source] hyper::Error),
     /// The origin answered an upgrade wrongly (RFC 6455 §4.1).
     #[error("the origin's answer to the upgrade is invalid")]
     BadUpgrade,
-    /// The answer's content has a coding that cannot be undone, so a lent secret in it could not be
-    /// found.
+    /// The response's content has a coding that cannot be decoded, so an injected secret in it
+    /// could not be found.
     #[error("the origin's answer has a content coding that cannot be undone")]
     Coding,
-    /// The answer came in a coding that was not asked for, and the session's share of memory to
-    /// undo codings is used up.
+    /// The response came in a coding that was not offered, and the session's share of decoding
+    /// memory is used up.
     #[error("the session has too many answers in compressed form under way")]
     DecodingBudget,
 }

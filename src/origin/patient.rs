@@ -1,4 +1,4 @@
-//! A socket whose answer is read although it takes no more of the request.
+//! A socket whose response is still read when it no longer accepts the request.
 
 use std::io;
 use std::pin::Pin;
@@ -6,13 +6,12 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection whose write side may break and whose read side still tells what the peer said
-/// before it did.
+/// A connection that still reads what the peer sent after its write side has failed.
 ///
-/// RFC 9112 §9.5 and RFC 9110 §10.1.1: an origin may answer before it has read a request's content,
-/// and close. What is written to it from then on fails, while its answer lies in the socket: so a
-/// write that fails is taken for done, and reading gives the answer, or an end that is an error
-/// where no answer came. Nothing can look whole by that which is not.
+/// An origin may respond before it has read a request's content, and close (RFC 9112 §9.5, RFC 9110
+/// §10.1.1). Writes then fail, while its response lies in the socket. So a failed write is reported
+/// as success, and reading returns the response, or an error if there is none. Nothing incomplete
+/// can look complete.
 #[derive(Debug)]
 pub(super) struct Patient<IO> {
     io: IO,
@@ -24,7 +23,7 @@ impl<IO> Patient<IO> {
         Self { io, broken: false }
     }
 
-    /// Takes a failed write for one that was done.
+    /// Reports success for a failed write, so that the response can still be read.
     fn done<T>(&mut self, written: Poll<io::Result<T>>, whole: T) -> Poll<io::Result<T>> {
         match written {
             Poll::Ready(Err(_)) => {
@@ -107,7 +106,7 @@ mod tests {
         ours.write_all(b"unread").await.unwrap();
         theirs.readable().await.unwrap();
         theirs.write_all(b"too long").await.unwrap();
-        // Closed with something unread, the kernel resets.
+        // Closing with unread data makes the kernel send a reset.
         drop(theirs);
         for _ in 0..20 {
             ours.write_all(&[0; 4096]).await.unwrap();
@@ -115,7 +114,7 @@ mod tests {
         }
         assert!(ours.broken);
         let mut said = Vec::new();
-        // Behind what was said there is an end or an error, at once.
+        // After what was sent there is an end or an error, at once.
         let _ = ours.read_to_end(&mut said).await;
         assert_eq!(said, b"too long");
     }

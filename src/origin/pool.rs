@@ -1,4 +1,4 @@
-//! Idle connections, kept apart by whose they are.
+//! Idle connections, kept apart by identity.
 
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub(super) struct Key {
     pub(super) needs_http2: bool,
 }
 
-/// What differs most from connection to connection; the rest is compared, not hashed.
+/// Hashes what differs most between connections; the rest is only compared.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.identity.session, &self.origin.authority.host).hash(state);
@@ -33,14 +33,14 @@ impl Hash for Key {
 /// An HTTP/1.1 connection without an exchange.
 pub(super) struct Idle {
     pub(super) sender: http1::SendRequest<Content>,
-    /// The `Host` of its origin as it is written.
+    /// The `Host` of its origin, as written.
     pub(super) host: HeaderValue,
     pub(super) remote: SocketAddr,
     since: Instant,
 }
 
 impl Idle {
-    /// One that is idle from now on.
+    /// A connection that is idle from now on.
     pub(super) fn new(
         sender: http1::SendRequest<Content>,
         host: HeaderValue,
@@ -55,11 +55,11 @@ impl Idle {
     }
 }
 
-/// An HTTP/2 connection: any number of exchanges use it at a time.
+/// An HTTP/2 connection: any number of exchanges use it at once.
 struct Shared {
     sender: http2::SendRequest<Content>,
     remote: SocketAddr,
-    /// When an exchange took it last.
+    /// When an exchange last took it.
     since: Instant,
     /// Each exchange that uses it has a clone.
     places: Place,
@@ -68,8 +68,8 @@ struct Shared {
 /// A place among the exchanges of an HTTP/2 connection.
 pub(super) type Place = Arc<()>;
 
-/// Exchanges that share a connection. RFC 9113 §6.5.2 recommends that an origin takes at least so
-/// many; one more would wait, perhaps for ever, until another ends.
+/// How many exchanges share a connection. RFC 9113 §6.5.2 recommends that an origin accepts at
+/// least this many; one more would wait, perhaps for ever, until another ends.
 const MOST_SHARING: usize = 100;
 
 #[derive(Default)]
@@ -86,13 +86,13 @@ impl Shelf {
     fn retain_fresh(&mut self, idle_timeout: Duration) {
         self.idle
             .retain(|idle| !idle.sender.is_closed() && idle.since.elapsed() < idle_timeout);
-        // Exchanges under way hold senders of their own: for them the connection lives on.
+        // Running exchanges have senders of their own, which keep the connection alive for them.
         self.shared
             .retain(|shared| !shared.sender.is_closed() && shared.since.elapsed() < idle_timeout);
     }
 }
 
-/// The pool of one runtime.
+/// The pool of one runtime thread.
 pub(super) struct Pool {
     shelves: Mutex<Map<Key, Shelf>>,
     most_idle: usize,
@@ -112,8 +112,7 @@ impl Pool {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An HTTP/1.1 connection that is open, the most recently used first. It may still be about to
-    /// become ready.
+    /// Takes an open HTTP/1.1 connection, the most recently used first. It may not be ready yet.
     pub(super) fn take(&self, key: &Key) -> Option<Idle> {
         let mut shelves = self.shelves();
         let shelf = shelves.get_mut(key)?;
@@ -141,7 +140,7 @@ impl Pool {
         }
     }
 
-    /// An HTTP/2 connection that takes one more stream.
+    /// An HTTP/2 connection that accepts one more stream.
     pub(super) fn share(
         &self,
         key: &Key,
@@ -156,7 +155,7 @@ impl Pool {
         Some((shared.sender.clone(), shared.places.clone(), shared.remote))
     }
 
-    /// Makes an HTTP/2 connection known, and gives the first place on it.
+    /// Registers an HTTP/2 connection, and returns the first place on it.
     pub(super) fn add(
         &self,
         key: Key,
@@ -182,7 +181,7 @@ impl Pool {
     }
 }
 
-/// Whether a connection may be kept under this key: a client makes up names below a domain that it
+/// Whether a connection may be kept under this key. A client invents names below a domain that it
 /// may reach, and descriptors are finite (threats P04).
 fn has_room(shelves: &Map<Key, Shelf>, key: &Key) -> bool {
     let session = &key.identity.session;
@@ -202,8 +201,8 @@ fn sweep(shelves: &mut Map<Key, Shelf>, idle_timeout: Duration) {
     });
 }
 
-/// Keys of one session for which connections are kept, with `most_idle` for each; they are swept
-/// once a second.
+/// How many keys of one session may have idle connections, `most_idle` each; they are swept once a
+/// second.
 const MOST_SHELVES: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Names to addresses, asked by the gateway itself and only after authorization (R3).
+//! Resolves names to addresses: by the gateway itself, and only after authorization (R3).
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
-/// A resolution under way.
+/// A resolution in progress.
 pub type Resolution<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, Unresolved>> + Send + 'a>>;
 
@@ -28,7 +28,7 @@ pub trait Resolve: Send + Sync {
 pub struct ResolverSettings {
     /// Name servers by address; empty: those of the system.
     pub servers: Vec<SocketAddr>,
-    /// Whether the machine's hosts file counts.
+    /// Whether the machine's hosts file is used.
     pub hosts_file: bool,
 }
 
@@ -42,10 +42,10 @@ pub struct StubResolver(TokioResolver);
 pub struct ResolverUnusable(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl StubResolver {
-    /// A resolver by settings.
+    /// A resolver with these settings.
     ///
     /// # Errors
-    /// [`ResolverUnusable`] where the system's configuration is missing or malformed.
+    /// [`ResolverUnusable`] if the system's configuration is missing or malformed.
     pub fn new(settings: &ResolverSettings) -> Result<Self, ResolverUnusable> {
         let provider = TokioRuntimeProvider::default();
         let mut builder = if settings.servers.is_empty() {
@@ -70,7 +70,7 @@ impl StubResolver {
         } else {
             ResolveHosts::Never
         };
-        // A long TTL may not pin a stale address, nor a huge one grow the cache's life without
+        // A long TTL may not pin a stale address, and a huge one may not keep cache entries without
         // bound.
         options.positive_max_ttl = Some(std::time::Duration::from_secs(300));
         options.negative_max_ttl = Some(std::time::Duration::from_secs(10));
@@ -84,8 +84,8 @@ impl StubResolver {
 impl Resolve for StubResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolution<'a> {
         Box::pin(async move {
-            // The final dot keeps the search list out: a name is asked as it was judged, never with
-            // a suffix.
+            // The final dot disables the search list: a name is resolved as it was judged, never
+            // with a suffix.
             let absolute = format!("{name}.");
             let found = self
                 .0

@@ -13,8 +13,8 @@ use super::Error;
 use super::rule::{OriginProtocol, OriginRule};
 use crate::names::{Identity, SYSTEM_BUNDLES};
 
-/// The configurations in use, one for each identity and rule, so that no identity resumes another's
-/// TLS session (RFC 8446 §2.2: a resumed session inherits what was authenticated).
+/// The configurations in use, one per identity and rule, so that no identity resumes another's TLS
+/// session (RFC 8446 §2.2: a resumed session inherits what was authenticated).
 pub(super) struct Configurations {
     known: Mutex<HashMap<Key, Arc<ClientConfig>>>,
 }
@@ -26,7 +26,7 @@ struct Key {
     offer: Offer,
 }
 
-/// What is offered by ALPN.
+/// The protocols offered by ALPN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Offer {
     Http1,
@@ -54,8 +54,8 @@ impl Offer {
     }
 }
 
-/// Identities whose configuration is remembered; beyond it the memory starts anew, which costs full
-/// handshakes only.
+/// How many identities' configurations are cached; beyond that the cache starts anew, which only
+/// costs full handshakes.
 const REMEMBERED: usize = 1024;
 
 impl Configurations {
@@ -123,9 +123,9 @@ fn with(
     Ok(Arc::new(store))
 }
 
-/// The system's roots, read once. `SSL_CERT_FILE` and its like in the gateway's own environment do
-/// not count: what the gateway trusts is the operator's system and configuration, not a variable
-/// that whoever started it inherited.
+/// The system's roots, read once. `SSL_CERT_FILE` and the like in the gateway's own environment are
+/// ignored: the gateway trusts the operator's system and configuration, not a variable that its
+/// starter inherited.
 fn system_roots() -> Result<Arc<RootCertStore>, Error> {
     static ROOTS: OnceLock<Option<Arc<RootCertStore>>> = OnceLock::new();
     ROOTS
@@ -149,7 +149,7 @@ fn read_system_roots() -> Option<Arc<RootCertStore>> {
     (added > 0).then(|| Arc::new(store))
 }
 
-/// Reads the system's roots ahead of the first connection.
+/// Reads the system's roots before the first connection.
 pub fn warm_roots() {
     // A failure here is reported where it matters: by the first exchange that needs the roots.
     let _ = system_roots();

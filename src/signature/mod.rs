@@ -1,8 +1,7 @@
-//! Room: signature. What a client signed with a phantom key, verified, and signed again with the
-//! secret one.
+//! Verifies what a client signed with a phantom key, and signs it again with the real one.
 //!
-//! Pure: a signing key is never sent, so it cannot be swapped like another credential. Time, keys
-//! and content are arguments here; no function of this room reads a clock, a socket or a store.
+//! A signing key is never sent, so it cannot be swapped like another credential. Everything here is
+//! pure: time, keys and content are arguments; no function reads a clock, a socket or a store.
 
 pub mod recipe;
 pub mod sigv4;

@@ -20,26 +20,35 @@ SAME = {"curl-h2": "curl-h1", "httpx-h2": "httpx-h1", "undici-h2": "undici-h1", 
 
 HEAD = """# Clients
 
-Real programs through the gateway: each holds a phantom and nothing else, and the origin, which knows the real secret alone, answers only
-to that. A run fails where the client says anything but `ok`, where the real secret is in the client's environment or output, and where the
-audit log does not hold, holds a secret, or tells of another way, another protocol or no credential lent. Written by `tests/clients/matrix --gateway target/debug/gateway --write docs/clients.md`; the test
-`tests/clients.rs` runs the same.
+Real programs run through the gateway. Each has only a phantom; the origin knows only the real
+secret and accepts nothing else. A run fails if the client prints anything but `ok`, or if the real
+secret is in the client's environment or output. It also fails if the audit log does not verify,
+contains a secret, or shows a different entry point or protocol, or no credential injected.
+`tests/clients/matrix --gateway target/debug/gateway --write docs/clients.md` writes this page; the
+test `tests/clients.rs` runs the same matrix.
 
 """
 
 NOTES = """
-Clients named `-h1` or `-h2` fail unless every request came by that version of HTTP; the others choose for themselves.
+Clients named `-h1` or `-h2` fail unless every request used that version of HTTP; the others choose
+for themselves.
 
-- In `exec` nothing is set by hand: no proxy variable is there, the launcher gives trust (system bundle, Java store, variables) and phantoms.
-  A client that is installed neither in the system nor in one of the home's usual places (`~/.cargo/bin`, `~/.nvm`, `~/.pyenv` and the like) is shown
-  by `--see` of its folder, as these tests show a folder of their own.
-- For `serve`, `eval "$(gateway env)"` gives proxy, trust and phantoms. **needs** names what a client wants beyond that.
+- In `exec` nothing is configured by hand. There is no proxy variable; the launcher provides trust
+  (system bundle, Java trust store, variables) and phantoms. A client that is installed neither in
+  the system nor in one of the home directory's usual places (`~/.cargo/bin`, `~/.nvm`, `~/.pyenv`
+  and the like) needs `--see` of its folder. These tests use a folder of their own, so they need it,
+  too.
+- For `serve`, `eval "$(gateway env --config gateway.toml)"` sets proxy, trust and phantoms.
+  **needs** names what a client wants beyond that.
 - SOCKS5 carries names, never addresses that the client resolved (`socks5h`).
-- *proxychains* means that the client itself has no SOCKS support: it was run under `proxychains4`, which captures `connect` in the C library.
-- Node 20 reads no proxy variable at all (from Node 24 on `NODE_USE_ENV_PROXY=1`, which `gateway env` sets, is enough): behind an explicit proxy
-  its programs need the code named here. `exec` needs none of it.
-- Not covered: clients with certificates of their own built in (webpki-roots, pinned ones) trust no other CA by any setting, so that only an
-  origin that the gateway does not terminate would serve them, and there is none.
+- *proxychains* means that the client has no SOCKS support. It ran under `proxychains4`, which
+  intercepts `connect` in the C library.
+- Node 20 reads no proxy variable at all. Behind an explicit proxy its programs need the code named
+  here; `exec` needs none of it. From Node 24 on, `NODE_USE_ENV_PROXY=1`, which `gateway env` sets,
+  is enough.
+- Not covered: clients with built-in certificates (webpki-roots, pinned ones). No setting makes them
+  trust another CA, so they could reach only an origin whose TLS the gateway does not terminate, and
+  there is none.
 """
 
 

@@ -1,5 +1,5 @@
-//! Not a crime: the path as `gateway/exchange.rs` walks it, so that the crimes beside this fail for
-//! what they do.
+//! The baseline: the same stages as in `gateway/exchange.rs`. It must compile, which shows that the
+//! violations beside it fail for the right reason.
 
 use gateway::credential::Credentials;
 use gateway::intercept::Accepted;

@@ -1,4 +1,4 @@
-//! One judgement is for one request.
+//! One decision is for one request.
 
 pub async fn twice(credentials: &gateway::credential::Credentials, authorized: gateway::policy::Authorized) {
     let _ = credentials.verify(authorized).await;

@@ -1,4 +1,4 @@
-//! A channel is opened by the origin room alone, and cannot be pointed elsewhere.
+//! Only `origin` opens a channel, and a channel cannot be pointed elsewhere.
 
 use gateway::origin::Channel;
 

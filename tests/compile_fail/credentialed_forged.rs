@@ -1,4 +1,4 @@
-//! Only the credential room makes a request that may be forwarded, and none changes its head
+//! Only `credential` makes a request that may be forwarded, and nothing changes its head
 //! afterwards.
 
 use gateway::credential::Credentialed;

@@ -1,4 +1,4 @@
-//! A host is canonical, because there is no other way to one than through its parser.
+//! A host is canonical, because only its parser can create one.
 
 use std::sync::Arc;
 

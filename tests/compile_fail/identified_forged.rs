@@ -1,4 +1,4 @@
-//! Only the session room says who asks.
+//! Only `session` identifies who makes a request.
 
 use std::sync::Arc;
 

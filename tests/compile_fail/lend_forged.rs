@@ -1,4 +1,4 @@
-//! What may be lent was found in the request, and cannot be changed to another phantom or place.
+//! A credential use comes from the request, and cannot be changed to another phantom or place.
 
 use gateway::session::Lend;
 use gateway::session::phantom::Phantom;

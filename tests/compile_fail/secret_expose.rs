@@ -1,4 +1,4 @@
-//! Only the credential room sees a secret's bytes.
+//! Only `credential` sees a secret's bytes.
 
 pub fn bytes(secret: &gateway::credential::Secret) -> &[u8] {
     secret.expose()

@@ -1,4 +1,4 @@
-//! A request target is canonical, because there is no other way to one than through its parser.
+//! A request target is canonical, because only its parser can create one.
 
 pub fn forged(target: gateway::message::RequestTarget) {
     let gateway::message::RequestTarget { canonical: _inside, .. } = target;

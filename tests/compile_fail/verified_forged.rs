@@ -1,4 +1,4 @@
-//! Only the credential room says that a request's signature was verified.
+//! Only `credential` says that a request's signature was verified.
 
 use gateway::credential::Verified;
 use gateway::policy::Authorized;

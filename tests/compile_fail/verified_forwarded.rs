@@ -1,4 +1,4 @@
-//! What carries the client's signature still is not forwarded.
+//! A request that still carries the client's signature cannot be forwarded.
 
 pub async fn early(channel: gateway::origin::Channel, verified: gateway::credential::Verified) {
     let _ = channel.forward(verified).await;

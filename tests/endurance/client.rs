@@ -1,4 +1,4 @@
-//! The workload: it trusts the gateway's CA, holds a phantom, and speaks HTTP/1.1 or HTTP/2.
+//! The workload: it trusts the gateway's CA, has a phantom, and speaks HTTP/1.1 or HTTP/2.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -78,7 +78,7 @@ impl Client {
         self.try_http1(host).await.unwrap()
     }
 
-    /// The same, where there may be no gateway.
+    /// The same, when there may be no gateway.
     pub async fn try_http1(&self, host: &str) -> std::io::Result<http1::SendRequest<Content>> {
         let stream = self.tls(host, b"http/1.1").await?;
         let opened = http1::handshake(TokioIo::new(stream)).await;
@@ -87,7 +87,7 @@ impl Client {
         Ok(sender)
     }
 
-    /// HTTP/2 with hyper's own windows, where there may be no gateway.
+    /// HTTP/2 with hyper's own windows, when there may be no gateway.
     pub async fn try_http2(&self, host: &str) -> std::io::Result<http2::SendRequest<Content>> {
         let stream = self.tls(host, b"h2").await?;
         let opened = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
@@ -96,8 +96,8 @@ impl Client {
         Ok(sender)
     }
 
-    /// A connection that speaks HTTP/2, with flow-control windows of so many bytes for a stream and
-    /// the connection.
+    /// An HTTP/2 connection, with flow-control windows of this many bytes for a stream and the
+    /// connection.
     pub async fn http2(
         &self,
         host: &str,
@@ -108,7 +108,7 @@ impl Client {
             .await
     }
 
-    /// The same, which reads nothing of what comes behind the first 16 KiB for a while.
+    /// The same, but for a while it reads nothing after the first 16 KiB.
     pub async fn http2_late(
         &self,
         host: &str,
@@ -134,7 +134,7 @@ impl Client {
         sender
     }
 
-    /// A request with the phantom where the secret belongs.
+    /// A request with the phantom in place of the secret.
     pub fn request(
         &self,
         method: Method,
@@ -151,7 +151,7 @@ impl Client {
             .unwrap()
     }
 
-    /// The same in the form that HTTP/1.1 has to an origin.
+    /// The same in the form of HTTP/1.1 to an origin.
     pub fn request1(
         &self,
         method: Method,
@@ -172,7 +172,7 @@ impl Client {
         )
     }
 
-    /// How often the phantom stands in the bytes.
+    /// How often the phantom appears in the bytes.
     pub fn count(&self, bytes: &[u8]) -> u64 {
         memchr::memmem::find_iter(bytes, self.phantom.as_bytes()).count() as u64
     }
@@ -185,24 +185,24 @@ pub fn none() -> Content {
         .boxed_unsync()
 }
 
-/// What was read of an answer's content.
+/// The content of a response as read.
 #[derive(Debug, Default)]
 pub struct Read {
     pub bytes: u64,
     pub frames: u64,
-    /// Echoes that came back as the phantom.
+    /// Reflections that came back as the phantom.
     pub phantoms: u64,
-    /// It ended as it should; otherwise by an error.
+    /// It ended properly; otherwise with an error.
     pub whole: bool,
     pub trailers: Option<http::HeaderMap>,
 }
 
-/// Reads an answer's content to its end; the secret must never stand in it.
+/// Reads a response's content to its end; it must never contain the secret.
 pub async fn read(client: &Client, response: Response<Incoming>) -> Read {
     let mut content = response.into_body();
     let secret = memchr::memmem::Finder::new(SECRET);
     let mut read = Read::default();
-    // The end of what came before, so that nothing hides where frames are cut.
+    // The end of the previous bytes, so that nothing hides where frames are cut.
     let mut seam = Vec::new();
     loop {
         match content.frame().await {
@@ -215,8 +215,8 @@ pub async fn read(client: &Client, response: Response<Incoming>) -> Read {
                 Ok(data) => {
                     read.frames += 1;
                     read.bytes += data.len() as u64;
-                    // Beside what is left of before there is too little of this frame for a whole
-                    // one in it alone.
+                    // Together with the rest of the previous bytes, this frame is too short to
+                    // contain a whole one by itself.
                     seam.extend_from_slice(&data[..data.len().min(SECRET.len() - 1)]);
                     assert!(
                         secret.find(&data).is_none() && secret.find(&seam).is_none(),
@@ -234,7 +234,7 @@ pub async fn read(client: &Client, response: Response<Incoming>) -> Read {
     }
 }
 
-/// Reads on the wire too little for anything but the handshake, until its time has come.
+/// Reads too little from the wire for anything but the handshake, until its time has come.
 struct Late {
     io: TcpStream,
     read: usize,

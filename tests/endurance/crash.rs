@@ -1,5 +1,5 @@
-//! The process is killed in mid-work, again and again: what was answered is in the log, and the
-//! chain goes on.
+//! The process is killed in the middle of its work, again and again: what was answered is in the
+//! log, and the chain goes on.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -50,8 +50,8 @@ fn rounds(sync: &'static str) {
             getrandom::fill(&mut random).unwrap();
             tokio::time::sleep(Duration::from_millis(u64::from(random[0]))).await;
             stage.gateway.kill();
-            // Each client finds its connection gone, and stops; what it had in hand by then it has
-            // counted.
+            // Each client finds its connection gone, and stops; it has counted what it received
+            // until then.
             clients.join_all().await;
         });
         let (holds, said) = stage.gateway.verify();
@@ -88,14 +88,14 @@ fn rounds(sync: &'static str) {
     assert_eq!(stage.origin.seen.of(|seen| &seen.without_secret), 0);
 }
 
-/// Asks until the gateway is gone, and notes each path whose answer came.
+/// Sends requests until the gateway is gone, and notes each path that was answered.
 async fn ask(client: &Client, prefix: &str, http2: bool, answered: &Mutex<Vec<String>>) {
     let host = "two.origin.test";
     for count in 0.. {
         let path = format!("{prefix}/{count}");
         let asks = async {
             let asked = if http2 {
-                // A connection for each few, so that handshakes are under way, too.
+                // A new connection after every few, so that handshakes are in progress, too.
                 let mut sender = client.try_http2(host).await?;
                 sender
                     .send_request(client.request(Method::GET, host, &path, none()))

@@ -67,7 +67,7 @@ fn five_thousand_idle_connections_cost_little_and_are_given_back() {
     });
 }
 
-/// Asks and reads an answer of two bytes on a connection that then stays.
+/// Sends a request and reads a response of two bytes on a connection that then stays open.
 async fn ask_on<IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
     client: &crate::client::Client,
     stream: &mut IO,
@@ -102,7 +102,7 @@ fn a_flood_of_server_names_fills_no_memory_and_stops_nobody() {
             }
             refused += few.join_all().await.into_iter().map(u32::from).sum::<u32>();
             count += 20;
-            // The leaves that are kept are there by now; from here on nothing may grow.
+            // The cached leaves exist by now; from here on nothing may grow.
             if count == 2_000 {
                 before = gateway.resident_kib();
             }
@@ -121,7 +121,7 @@ fn a_flood_of_server_names_fills_no_memory_and_stops_nobody() {
             "{before} to {after} KiB"
         );
         assert!(after < 96 << 10, "{after} KiB");
-        // A name that is kept is served at once.
+        // A cached name is served at once.
         let mut sender = client.http2("n0.origin.test", 1 << 20, 1 << 20).await;
         drop(sender.ready().await);
     });
@@ -140,7 +140,7 @@ fn a_session_at_its_limit_of_connections_is_refused_and_comes_back() {
             held.push(client.http2(HOST, 1 << 20, 1 << 20).await);
         }
         assert!(client.tls(HOST, b"h2").await.is_err());
-        // Those that are open go on.
+        // Open connections go on.
         let request = client.request(Method::GET, HOST, "/ok", none());
         let response = held[7].send_request(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
@@ -154,7 +154,7 @@ fn a_session_at_its_limit_of_connections_is_refused_and_comes_back() {
     });
 }
 
-/// Frames of nine bytes and little more, which ask for nothing, on many connections at once;
+/// Frames of nine bytes and slightly more, which ask for nothing, on many connections at once;
 /// another client meanwhile.
 #[test]
 fn floods_of_small_frames_leave_another_client_its_turn() {
@@ -216,7 +216,7 @@ fn floods_of_small_frames_leave_another_client_its_turn() {
         );
         assert!(amid.p99 < Duration::from_millis(500), "{name}: {amid}");
         assert!(amid.worst < Duration::from_secs(1), "{name}: {amid}");
-        // What the kernel still holds of them is gone before the next flood.
+        // The kernel's remaining data of these connections is gone before the next flood.
         std::thread::sleep(Duration::from_millis(500));
     }
     let floods = stage.gateway.records().into_iter();
@@ -226,7 +226,7 @@ fn floods_of_small_frames_leave_another_client_its_turn() {
     assert!(told > CONNECTIONS, "{told} records tell of it");
 }
 
-/// What the gateway worked while requests of one client waited, which is how long they took on a
+/// How long the gateway worked while requests of one client waited: how long they would take on a
 /// machine without other work.
 struct Paces {
     count: usize,
@@ -253,7 +253,7 @@ impl std::fmt::Display for Paces {
     }
 }
 
-/// Asks one request after the other on one connection.
+/// Sends one request after another on one connection.
 async fn paces(stage: &Stage, time: Duration) -> Paces {
     let (client, gateway) = (&stage.client, &stage.gateway);
     let mut stream = client.tls(HOST, b"http/1.1").await.unwrap();

@@ -12,7 +12,7 @@ use crate::{Setup, Stage, run};
 
 const HOSTS: [&str; 2] = ["one.origin.test", "two.origin.test"];
 
-/// Asks by HTTP/1.1 or HTTP/2 and reads all.
+/// Sends a request over HTTP/1.1 or HTTP/2 and reads everything.
 async fn get(stage: &Stage, http2: bool, host: &str, path: &str) -> (StatusCode, Read) {
     let client = &stage.client;
     let response = if http2 {
@@ -56,7 +56,8 @@ fn content_that_the_origin_cuts_never_ends_cleanly_at_the_client() {
             }
         }
         for http2 in [false, true] {
-            // RFC 9112 §9.8: without TLS's own end, content that the close ends is incomplete.
+            // RFC 9112 §9.8: content that ends with the connection is incomplete without
+            // `close_notify`.
             let (_, read) = get(&stage, http2, "raw.origin.test", "/until-cut").await;
             assert!(!read.whole, "{read:?}");
             let (_, read) = get(&stage, http2, "raw.origin.test", "/until-close").await;
@@ -89,7 +90,7 @@ fn a_client_that_leaves_takes_its_exchange_from_the_origin() {
                 for path in ["/drip", "/stall"] {
                     let asks = async {
                         // A client's connection is closed when its sender is dropped, its stream
-                        // when the answer is.
+                        // when the response is.
                         if http2 {
                             let mut sender = client.http2(host, 1 << 20, 4 << 20).await;
                             let request = client.request(Method::GET, host, path, none());
@@ -101,14 +102,14 @@ fn a_client_that_leaves_takes_its_exchange_from_the_origin() {
                             stream.write_all(head.as_bytes()).await.unwrap();
                             let mut some = [0; 64];
                             stream.read_exact(&mut some).await.unwrap();
-                            // It goes away at once, with something unread.
+                            // It closes at once, with unread data.
                         }
                     };
                     let _ = tokio::time::timeout(Duration::from_millis(500), asks).await;
                     let left_in_silence = !http2 && path == "/stall";
                     if left_in_silence {
-                        // RFC 9112 §9.6: a client may close its side and still read. Only an answer
-                        // shows that it is gone.
+                        // RFC 9112 §9.6: a client may close its side and still read. Only a
+                        // response shows that it is gone.
                         continue;
                     }
                     gone += 1;
@@ -219,7 +220,7 @@ fn an_answer_before_the_content_was_read_reaches_the_client() {
                 );
             }
         }
-        // The origin that closes at once, as servers do that will not read on.
+        // The origin that closes at once, like servers that will not read on.
         for _ in 0..10 {
             let host = "raw.origin.test";
             let mut sender = client.http2(host, 1 << 20, 4 << 20).await;

@@ -23,7 +23,7 @@ use program::{Program, Setup};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A gateway, an origin behind it, and a client before it.
+/// A gateway, an origin behind it, and a client in front of it.
 struct Stage {
     gateway: Program,
     origin: Origin,

@@ -1,5 +1,5 @@
-//! The origin: an HTTPS server whose paths say how it behaves, and a raw one beside it that writes
-//! what a path stands for.
+//! The origin: an HTTPS server whose paths determine its behaviour, and a raw one beside it that
+//! writes the bytes of a path.
 
 use std::convert::Infallible;
 use std::io;
@@ -22,7 +22,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 
-/// What the gateway lends to this origin.
+/// The secret that the gateway injects for this origin.
 pub const SECRET: &str = "tok_7fQ2mX9cLr4Zk8WvB1nH6sYd3PjT5gAe0uRi";
 
 /// What the origin saw.
@@ -33,16 +33,16 @@ pub struct Seen {
     pub requests: AtomicU64,
     pub connections: AtomicU64,
     pub open_connections: AtomicU64,
-    /// Answers that were let go of before their end.
+    /// Responses that were dropped before their end.
     pub abandoned: AtomicU64,
-    /// Requests whose content ended by an error.
+    /// Requests whose content ended with an error.
     pub broken_requests: AtomicU64,
     /// Bytes of requests' content.
     pub received: AtomicU64,
 }
 
 impl Seen {
-    /// Waits until a count is as large as said, or two seconds are over.
+    /// Waits until a count reaches a value, or two seconds are over.
     pub async fn reaches(&self, count: impl Fn(&Self) -> &AtomicU64, least: u64) -> bool {
         for _ in 0..200 {
             if count(self).load(Ordering::SeqCst) >= least {
@@ -76,7 +76,7 @@ impl Drop for Origin {
 }
 
 impl Origin {
-    /// Starts it on a thread of its own.
+    /// Starts it on its own thread.
     pub fn start() -> Self {
         let (tls, authority) = certificate();
         let [http, raw] = [(); 2].map(|()| {
@@ -171,7 +171,7 @@ async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, seen: Arc<S
                 async move { Ok::<_, Infallible>(answer(request, seen).await) }
             });
             let stream = TokioIo::new(stream);
-            // How a client's connection ends is what the tests look at from the other side.
+            // The tests check from the other side how a client's connection ends.
             let _ = if http2 {
                 hyper::server::conn::http2::Builder::new(TokioExecutor::new())
                     .max_concurrent_streams(256)
@@ -190,8 +190,8 @@ async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, seen: Arc<S
 
 type Answer = UnsyncBoxBody<Bytes, io::Error>;
 
-/// `/bytes/N`, `/open/N` (length not told), `/cut/N` and `/cut-open/N` (breaks off after N),
-/// `/trailers/N`, `/sink` (reads all), `/early` (413, reads nothing), `/stall` (never answers),
+/// `/bytes/N`, `/open/N` (undeclared length), `/cut/N` and `/cut-open/N` (breaks off after N),
+/// `/trailers/N`, `/sink` (reads all), `/early` (413, reads nothing), `/stall` (never responds),
 /// `/drip` (for ever, a little), `/pause/N` (N bytes, then nothing).
 async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Response<Answer> {
     seen.requests.fetch_add(1, Ordering::SeqCst);
@@ -258,7 +258,7 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Response<Answer>
     }
 }
 
-/// Tells that an exchange was let go of before its answer.
+/// Reports that an exchange was dropped before its response.
 struct Gone(Arc<Seen>);
 
 impl Drop for Gone {
@@ -283,7 +283,7 @@ enum After {
     Drip,
 }
 
-/// Content made of one block over and over; the secret stands in the middle of each.
+/// Content that repeats one block, with the secret in the middle of each.
 pub struct Filler {
     left: u64,
     told: Option<u64>,
@@ -305,7 +305,7 @@ fn block() -> Bytes {
         .clone()
 }
 
-/// So many bytes of a client's own, which no secret stands in.
+/// This many bytes from a client, without a secret.
 pub fn upload(bytes: u64) -> crate::client::Content {
     struct Upload(u64);
     impl Body for Upload {
@@ -332,7 +332,7 @@ pub fn upload(bytes: u64) -> crate::client::Content {
     Upload(bytes).boxed_unsync()
 }
 
-/// Ten bytes of a client's own, and a little later an error.
+/// Ten bytes from a client, and a little later an error.
 pub fn broken_upload(seen: &Arc<Seen>) -> crate::client::Content {
     let content = Filler {
         left: 10,
@@ -361,7 +361,7 @@ impl Body for Filler {
             After::End => Poll::Ready(None),
             After::Nothing => Poll::Pending,
             After::Error => {
-                // Until then everything before it is on its way.
+                // By then everything before it is on its way.
                 let rests = self.rests.get_or_insert_with(|| {
                     Box::pin(tokio::time::sleep(Duration::from_millis(100)))
                 });
@@ -445,7 +445,7 @@ async fn raw(
                 .write_all(b"HTTP/1.1 200 OK\r\n\r\nall of it")
                 .await?;
             stream.flush().await?;
-            // The connection ends below TLS: nobody says that this was all.
+            // The connection ends below TLS, without a `close_notify`.
             stream.get_mut().0.shutdown().await
         }
         "/early-hints" => {
@@ -460,7 +460,7 @@ async fn raw(
         }
         "/continue" => {
             tokio::time::sleep(Duration::from_millis(300)).await;
-            // Whatever came before the 100 was not asked for.
+            // Whatever arrived before the 100 was not requested.
             stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
             stream.flush().await?;
             let mut content = [0; 5];

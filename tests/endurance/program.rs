@@ -1,4 +1,4 @@
-//! The real program: its configuration, its process, what the kernel says of it, and its log.
+//! The real program: its configuration, its process, what the kernel says about it, and its log.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
@@ -18,7 +18,7 @@ pub struct Setup {
     pub limits: &'static str,
     /// `sync` of `[audit]`.
     pub sync: &'static str,
-    /// Files of policies by name, in place of one that permits everything.
+    /// Policy files by name, instead of one that permits everything.
     pub policies: Vec<(String, String)>,
     /// A small file system for the audit log: its size, for `mount -o size=`.
     pub small_disk: Option<&'static str>,
@@ -48,7 +48,7 @@ fn permit_all() -> String {
 pub struct Program {
     pub folder: PathBuf,
     pub address: SocketAddr,
-    /// What the workload holds in place of the secret.
+    /// The phantom that the workload has instead of the secret.
     pub phantom: String,
     process: Child,
     small_disk: bool,
@@ -85,7 +85,7 @@ impl Program {
         program
     }
 
-    /// Ends the process in mid-work, as `kill -9` does.
+    /// Ends the process in the middle of its work, as `kill -9` does.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -137,7 +137,7 @@ impl Program {
             .unwrap()
     }
 
-    /// Memory that it uses now, in KiB.
+    /// The memory that it uses now, in KiB.
     pub fn resident_kib(&self) -> u64 {
         self.status("VmRSS")
     }
@@ -147,7 +147,7 @@ impl Program {
         self.status("VmHWM")
     }
 
-    /// The processor's time that it has used, to the hundredth of a second.
+    /// The processor time that it has used, to the hundredth of a second.
     pub fn worked(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
         let fields: Vec<&str> = stat
@@ -156,20 +156,19 @@ impl Program {
             .unwrap()
             .split_whitespace()
             .collect();
-        // proc_pid_stat(5): utime and stime, of which the first behind the name is the third field.
+        // proc_pid_stat(5): utime and stime; the third field is the first after the name.
         let ticks = |at: usize| fields[at - 3].parse::<u64>().unwrap();
         Duration::from_millis(10 * (ticks(14) + ticks(15)))
     }
 
-    /// Its open descriptors. They can be counted by root alone, since the process is closed to its
-    /// own user.
+    /// Its open descriptors. Only root can count them, because the process is closed to its own
+    /// user.
     pub fn descriptors(&self) -> Option<usize> {
         let listed = fs::read_dir(format!("/proc/{}/fd", self.process.id())).ok()?;
         Some(listed.count())
     }
 
-    /// Its ends of clients' connections that the kernel still holds for it, which anybody can
-    /// count.
+    /// Its ends of clients' connections that the kernel still has, which anybody can count.
     pub fn client_sockets(&self) -> usize {
         let port = format!(":{:04X}", self.address.port());
         let table = fs::read_to_string("/proc/net/tcp").unwrap();
@@ -195,12 +194,12 @@ impl Program {
             .collect()
     }
 
-    /// Runs `gateway audit verify` and gives whether the chain holds, and what was said.
+    /// Runs `gateway audit verify` and returns whether the chain verifies, and the output.
     pub fn verify(&self) -> (bool, String) {
         self.verify_file(&self.log())
     }
 
-    /// The same of a copy.
+    /// The same for a copy.
     pub fn verify_file(&self, log: &Path) -> (bool, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_gateway"))
             .args(["audit", "verify"])
@@ -219,7 +218,7 @@ impl Program {
         assert!(self.small_disk);
         writeln!(self.process.stdin.as_mut().unwrap(), "{order}").unwrap();
         let mut done = String::new();
-        // One line is written for each order, so nothing is lost in the reader's buffer.
+        // Each order produces one line, so the reader's buffer loses nothing.
         BufReader::new(self.process.stdout.as_mut().unwrap())
             .read_line(&mut done)
             .unwrap();
@@ -229,7 +228,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Where a test failed, what the gateway said is part of the finding.
+        // If a test failed, the gateway's output is part of the finding.
         if std::thread::panicking() {
             eprintln!("gateway: {}", self.said());
         }
@@ -286,7 +285,7 @@ fn launch(folder: &Path) -> Child {
         .unwrap()
 }
 
-/// The same with the log on a tmpfs of its own, which a helper inside the mount namespace fills and
+/// The same with the log on its own tmpfs, which a helper inside the mount namespace fills and
 /// frees.
 fn launch_on_small_disk(folder: &Path, size: &str) -> Child {
     let script = format!(

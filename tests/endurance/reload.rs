@@ -1,5 +1,5 @@
-//! Policies are read anew under load: a request is judged by one set, old or new, and what the old
-//! one allowed ends.
+//! Policies are reloaded under load: one set, old or new, judges a request, and what the old one
+//! allowed ends.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,8 +17,8 @@ use crate::{Setup, Stage, run};
 const HOST: &str = "two.origin.test";
 const RELOADS: u64 = 200;
 
-/// Two files that stand for one edition: one lets ask, the other lends. Every second edition
-/// forbids `/even`, the others `/odd`.
+/// Two files that form one edition: one permits requests, the other credentials. Every second
+/// edition forbids `/even`, the others `/odd`.
 fn edition(number: u64) -> Vec<(String, String)> {
     let forbidden = if number.is_multiple_of(2) {
         "/odd"
@@ -48,7 +48,7 @@ fn write(folder: &Path, number: u64) {
     }
 }
 
-/// The generation that the gateway last said it had read.
+/// The generation that the gateway last reported.
 fn said_generation(stage: &Stage) -> u64 {
     let said = stage.gateway.said();
     said.lines()
@@ -80,7 +80,7 @@ async fn load(client: Client, http2: bool, over: Arc<AtomicBool>, judged: Arc<At
                     .send_request(client.request1(Method::GET, HOST, path, none()))
                     .await
             };
-            // An answer whose head is not read when its policy goes is reset with it.
+            // A response whose head has not been read when its policy goes is reset with it.
             let Ok(response) = response else { break };
             assert!([StatusCode::OK, StatusCode::FORBIDDEN].contains(&response.status()));
             if response.into_body().collect().await.is_err() {
@@ -189,6 +189,6 @@ fn two_hundred_reloads_under_load_mix_no_verdict_and_cut_what_the_old_policies_a
         "{revoked} streams are recorded as revoked"
     );
     assert!(stage.gateway.verify().0);
-    // Connections of old generations are not kept.
+    // Connections of old generations are closed.
     assert!(stage.gateway.descriptors().is_none_or(|files| files < 400));
 }

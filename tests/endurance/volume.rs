@@ -1,4 +1,4 @@
-//! Much content: what the gateway holds of it, however slow a side is.
+//! Much content: how much of it the gateway buffers, however slow a side is.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::{Setup, Stage, is_full, run};
 
 const MIB: u64 = 1 << 20;
 
-/// 116 answers of 8 MiB on one connection of a client that reads nothing for seconds; `origin` says
-/// which HTTP it speaks, the windows are those that the client grants.
+/// 116 responses of 8 MiB on one connection of a client that reads nothing for seconds. `origin` is
+/// the origin's version of HTTP; the windows are those that the client grants.
 fn parallel_downloads(origin: &str, stream: u32, connection: u32) {
     let stage = Stage::new(Setup::default());
     let before = stage.gateway.peak_kib();
@@ -33,7 +33,7 @@ fn parallel_downloads(origin: &str, stream: u32, connection: u32) {
                     let request = client.request(Method::GET, &host, &path, none());
                     let response = sender.send_request(request).await.unwrap();
                     assert_eq!(response.status(), StatusCode::OK);
-                    // The other kind of slow: it has the bytes, and does not take them.
+                    // The other kind of slow: the client has the bytes, and does not read them.
                     tokio::time::sleep(Duration::from_millis(n * 5)).await;
                     read(&client, response).await
                 })
@@ -76,7 +76,7 @@ fn large_contents_pass_both_ways_in_little_memory() {
     let size = if is_full() { 10 << 10 } else { 1 << 10 } * MIB;
     let stage = Stage::new(Setup::default());
     for (host, http2) in [("two.origin.test", true), ("one.origin.test", false)] {
-        // The default length leaves the second version to a quarter.
+        // The default length runs the second version with a quarter.
         let size = if http2 || is_full() { size } else { size / 4 };
         let client = &stage.client;
         let began = Instant::now();
@@ -140,8 +140,8 @@ fn streams_that_nobody_reads_do_not_stop_the_others_of_their_session() {
     run(async {
         let (client, host) = (&stage.client, "two.origin.test");
         let mut sender = client.http2(host, 4 << 20, 1 << 30).await;
-        // Ten answers are begun and left, on two connections of one session; the origin has one
-        // connection for all.
+        // Ten responses are started and left unread, on two connections of one session; the origin
+        // has one connection for all.
         let mut left = Vec::new();
         for n in 0..10 {
             let request = client.request(
@@ -198,13 +198,13 @@ fn more_streams_than_an_origins_connection_takes_are_answered() {
     let stage = Stage::new(Setup::default());
     run(async {
         let (client, host) = (&stage.client, "two.origin.test");
-        // A connection to share, so that not each of those that follow opens one of its own.
+        // A connection to share, so that those that follow do not each open their own.
         let mut sender = client.http2(host, 1 << 20, 1 << 30).await;
         let request = client.request(Method::GET, host, "/ok", none());
         let opened = sender.send_request(request).await.unwrap();
         assert_eq!(opened.into_body().collect().await.unwrap().to_bytes(), "ok");
-        // The origin takes 256 streams a connection, and a stream that is never answered keeps its
-        // place.
+        // The origin accepts 256 streams per connection, and a stream that is never answered keeps
+        // its place.
         let mut left = Vec::new();
         for _ in 0..3 {
             let sender = client.http2(host, 1 << 20, 1 << 30).await;

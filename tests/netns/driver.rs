@@ -27,7 +27,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// A command run by root, hence as nobody.
+    /// A command run by root, and therefore as nobody.
     pub fn by_root(arguments: &[&str]) -> Self {
         Self::new(0, arguments)
     }
@@ -120,7 +120,7 @@ impl Sandbox {
         self.spawn().finish()
     }
 
-    /// Runs it, wants success, and gives what it printed.
+    /// Runs it, requires success, and returns its output.
     pub fn text(&self) -> String {
         let output = self.run();
         assert!(
@@ -135,7 +135,7 @@ impl Sandbox {
     }
 }
 
-/// A sandbox that runs; it is ended when the test is.
+/// A running sandbox; it is killed when the test ends.
 pub struct Running {
     pub child: Child,
 }
@@ -197,7 +197,7 @@ fn read_all(from: &mut impl Read) -> Vec<u8> {
 pub fn clean_up() {
     let _ = std::fs::remove_dir_all(format!("/srv/gateway-netns/{}", std::process::id()));
     let _ = std::fs::remove_file("/srv/gateway-netns/elsewhere-secret");
-    // Another run may be under way.
+    // Another run may be in progress.
     let _ = std::fs::remove_dir("/srv/gateway-netns");
 }
 

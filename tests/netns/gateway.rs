@@ -1,4 +1,4 @@
-//! A toy gateway: it says where each connection wanted to go, and answers every DNS question.
+//! A minimal gateway: it reports where each connection wanted to go, and answers every DNS query.
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
@@ -27,7 +27,7 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
         return ExitCode::FAILURE;
     }
     if manner == "plain" {
-        // What a launch costs by itself: the system's certificates, and nothing that serves.
+        // The cost of the launch alone: the system's certificates, and nothing that serves.
         let ca_bundle_pem = std::fs::read("/etc/ssl/certs/ca-certificates.crt").unwrap();
         launcher
             .ready(&Ready {
@@ -145,7 +145,7 @@ fn original_destination(connection: &TcpStream) -> String {
     )
 }
 
-/// Answers a question by 198.18.0.1 or fd65::1, from the address that was asked.
+/// Answers a query with 198.18.0.1 or fd65::1, from the address that was asked.
 fn answer_question(socket: &OwnedFd) -> Option<()> {
     use std::os::fd::AsRawFd;
     let mut question = [0_u8; 1500];

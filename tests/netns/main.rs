@@ -38,11 +38,11 @@ fn escape() -> ExitCode {
     }
 }
 
-/// Runs the rows whose names contain one of the words (all, without any), each in its own thread of
-/// control, in turn.
+/// Runs the rows whose names contain one of the words (all, without any), each in its own thread,
+/// one after another.
 fn harness(words: &[&str]) -> ExitCode {
-    // A shell starts what runs in its background with these ignored, and commands in the sandbox
-    // would inherit that.
+    // A shell starts background jobs with these ignored, and commands in the sandbox would inherit
+    // that.
     for signal in [libc::SIGINT, libc::SIGQUIT] {
         // SAFETY: no handler of this program is replaced, and its other threads have not begun.
         unsafe { libc::signal(signal, libc::SIG_DFL) };

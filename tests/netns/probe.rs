@@ -1,4 +1,4 @@
-//! What runs inside the sandbox, one small act each; each prints what happened.
+//! What runs inside the sandbox, one small act each; each prints the result.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -33,7 +33,7 @@ pub fn run(words: &[&str]) -> ExitCode {
             paths.iter().for_each(|path| println!("{}", unix(path)));
         }
         ["wait-tcp", address] => {
-            // Says that it is there, then waits for the gateway to be gone.
+            // Reports its presence, then waits until the gateway is gone.
             println!("{}", tcp(address));
             std::io::stdout().flush().unwrap();
             let mut line = String::new();

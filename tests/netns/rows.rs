@@ -97,7 +97,7 @@ pub const ROWS: &[Row] = rows![
     the_probes_themselves_see_an_escape_outside_the_sandbox,
 ];
 
-/// Where a destination was, whichever way the listener wrote it.
+/// The destination, whichever way the listener wrote it.
 fn plain(text: &str) -> String {
     text.replace("[::ffff:", "")
         .replace("]:", ":")
@@ -211,7 +211,7 @@ fn curl_node_and_java_trust_the_session() {
     for sandbox in Sandbox::by_both(&["/usr/bin/curl", "-sS", "https://trusted.test/"]) {
         assert_eq!(sandbox.text(), "trusted\n");
     }
-    // The bind over the system's bundle alone suffices, too.
+    // The bind mount over the system's bundle alone is enough, too.
     for sandbox in shell("env -u SSL_CERT_FILE -u CURL_CA_BUNDLE curl -sS https://trusted.test/") {
         assert_eq!(sandbox.text(), "trusted\n");
     }
@@ -334,7 +334,7 @@ fn variables_that_carry_secrets_are_dropped_and_phantoms_set() {
     }
 }
 
-/// The script prints the name of each thing that it could do.
+/// The script prints the name of everything that it could do.
 fn nothing_outside_memory_and_projects_can_be_written() {
     let script = "cd $PLACE; try() { \"$@\" 2>/dev/null && echo \"$*\"; }
         for d in own group all; do
@@ -596,7 +596,7 @@ fn a_socket_below_what_is_seen_is_not_reached_whenever_and_wherever_it_was_made(
     let [before, elsewhere, late] =
         ["before.sock", "elsewhere.sock", "late.sock"].map(|name| place.join(name));
     let _before = listen(&before);
-    // As a container's: of another network namespace, on a path of the host.
+    // Like a container's: of another network namespace, at a path of the host.
     let other = elsewhere.clone();
     let _elsewhere = std::thread::spawn(move || {
         // SAFETY: the thread has no other to share with, and ends here.
@@ -657,7 +657,7 @@ fn a_program_that_is_not_seen_is_127_and_named_with_the_flag_that_shows_it() {
             "{errors}"
         );
         assert_eq!(code, Some(127));
-        // Its interpreter is not seen yet.
+        // Its interpreter is not visible yet.
         let (code, errors) = outcome(program, &[&tools], &[]);
         assert!(errors.contains("`--see-home own`"), "{errors}");
         assert_eq!(code, Some(127));
@@ -689,7 +689,7 @@ fn a_link_in_a_project_shows_and_gives_nothing_elsewhere() {
         }
         assert!(!sandbox.directory.join("started").exists());
     }
-    // Of the home it takes away what it would add.
+    // It removes from the home directory what it would add.
     let mut sandbox = Sandbox::by_user(&["/bin/sh", "-c", "cat ~/.local/bin/note 2>&1; true"]);
     plant(&sandbox.home.join("private/note"), "SECRET", ANN);
     plant(&sandbox.directory.join("x"), "", ANN);
@@ -782,7 +782,7 @@ fn secrets_in_the_home_are_hidden() {
     }
     plant(&sandbox.home.join(".visible"), "seen\n", ANN);
     plant(&sandbox.home.join(".config/other/file"), "seen too\n", ANN);
-    // Below what is named, the stores that we know are hidden still.
+    // Below what is named, known credential stores are still hidden.
     sandbox.launch.see_home = vec![".visible".into(), ".config".into(), ".cargo".into()];
     let output = sandbox.run();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -984,7 +984,7 @@ fn a_wished_file_is_hidden() {
     }
 }
 
-/// The files of a log that turned over come later than the sandbox.
+/// The files of a rotated log appear after the sandbox has started.
 fn a_folder_of_the_gateways_own_shows_nothing_that_comes_into_it_later() {
     let folder = Path::new("/srv/gateway-netns/own-folder");
     let script = "touch here; until [ -e go ]; do sleep 0.05; done; ls -A /srv/gateway-netns/own-folder; cat /srv/gateway-netns/own-folder/*; \
@@ -1380,7 +1380,7 @@ fn standard_streams_pass_through_untouched() {
     }
 }
 
-/// A file of the user's, outside all that is visible.
+/// A file of the user's, outside everything visible.
 fn file_of(sandbox: &Sandbox, name: &str, content: &str) -> PathBuf {
     let path = scratch("stream", sandbox.uid).join(name);
     plant(
@@ -1413,8 +1413,8 @@ fn a_file_as_a_standard_stream_cannot_be_spoilt_nor_read() {
         assert_eq!(std::fs::read_to_string(&input).unwrap(), "mine\n");
         assert!(status.success());
     }
-    // What was opened for writing from its beginning holds what was there before, also if the
-    // command seeks.
+    // A file opened for writing from its start keeps what was there before, even if the command
+    // seeks.
     for sandbox in Sandbox::probes(&["spoil"]) {
         use std::io::Write;
         let log = file_of(&sandbox, "log", "");
@@ -1515,7 +1515,7 @@ fn output_that_cannot_be_written_is_a_failure() {
     }
 }
 
-/// Makes the kernel one without Landlock for what a command starts.
+/// Makes the kernel look like one without Landlock to what a command starts.
 fn without_landlock(command: &mut std::process::Command) {
     let step = |code: u16, jt: u8, jf: u8, k: u32| libc::sock_filter { code, jt, jf, k };
     let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
@@ -1541,7 +1541,7 @@ fn without_landlock(command: &mut std::process::Command) {
     };
 }
 
-/// A script in a session of its own, without a terminal, which starts the sandbox by `"$@"`.
+/// A script in its own session, without a terminal, which starts the sandbox with `"$@"`.
 fn script_around(sandbox: &Sandbox, text: &str) -> std::process::Command {
     let inner = sandbox.command();
     let mut script = std::process::Command::new("/bin/sh");
@@ -1589,8 +1589,8 @@ fn a_signal_to_the_commands_group_reaches_nobody_outside() {
 }
 
 fn the_command_leads_a_group_of_its_own() {
-    // The priority of a group is no signal: no Landlock scope keeps that inside. Without a terminal
-    // it leads a session, too.
+    // The priority of a group is not a signal: no Landlock scope keeps it inside. Without a
+    // terminal the command leads a session, too.
     for sandbox in Sandbox::probes(&["renice"]) {
         let output = script_around(&sandbox, "\"$@\"; awk '{print $19}' /proc/$$/stat")
             .output()
@@ -1627,7 +1627,7 @@ fn files_in_memory_have_one_bound() {
             assert!(text.ends_with("half\nfull\n"), "{text}");
         }
     }
-    // Without a word of the person's: half of the memory.
+    // By default: half of the memory.
     let half = format!("{sizes}; awk '/MemTotal/ {{printf \"%.0f\", $2 * 1024}}' /proc/meminfo");
     for sandbox in shell(&half) {
         let text = sandbox.text();
@@ -1796,7 +1796,7 @@ fn an_interactive_command_stops_and_continues_as_a_job() {
         console.expect("in-the-sandbox\r\n");
         console.say("hello\n");
         console.expect("got-hello\r\n");
-        // dash forks by vfork, which a stop between its two halves leaves hanging, with or without
+        // dash forks by vfork, and a stop between its two halves leaves it hanging, with or without
         // a sandbox.
         std::thread::sleep(Duration::from_millis(300));
         console.say("\x1a");
@@ -1809,7 +1809,7 @@ fn an_interactive_command_stops_and_continues_as_a_job() {
         console.say("\x03");
         console.say("echo ended-with-$?\n");
         console.expect("ended-with-130\r\n");
-        // In a pipeline the terminal is the neighbours' as well.
+        // In a pipeline the terminal belongs to the neighbours as well.
         console.say("export DO='read line; echo got-$line; sleep 1'\n");
         console.say(&format!(
             "{{ sleep 0.2; echo line; sleep 0.2; }} | {quoted} | {{ cat; read answer < /dev/tty; echo neighbour-$answer; }}\n"
@@ -1842,7 +1842,7 @@ fn a_command_in_a_pipeline_has_the_terminal_when_it_asks() {
         console.say("\x03");
         console.say("echo ended-with-$?\n");
         console.expect("ended-with-130\r\n");
-        // From the background it waits for the person.
+        // In the background it waits for the person.
         console.say("export DO='read answer < /dev/tty; echo asked-$answer'\n");
         console.say(&format!("{} &\n", typed(&sandbox)));
         std::thread::sleep(Duration::from_millis(700));
@@ -1853,7 +1853,7 @@ fn a_command_in_a_pipeline_has_the_terminal_when_it_asks() {
         std::thread::sleep(Duration::from_millis(200));
         console.say("me-too\n");
         console.expect("asked-me-too\r\n");
-        // A script whose command took the terminal has it back.
+        // A script whose command took the terminal gets it back.
         console.say("export DO='python3 -c \"import os,signal; signal.signal(signal.SIGTTOU, signal.SIG_IGN); os.tcsetpgrp(os.open(\\\"/dev/tty\\\", os.O_RDWR), os.getpgrp())\"'\n");
         console.say(&format!(
             "sh -c '{}; read answer; echo script-$answer' < /dev/tty | cat\n",
@@ -2063,7 +2063,7 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
     }
     let breaches = guard.breaches();
     assert!(breaches.len() >= 3, "{breaches:?}");
-    // Only git itself tells of a new repository.
+    // Only git itself shows a new repository.
     for name in [
         "git-settings",
         "git-absent-hooks",
@@ -2099,7 +2099,7 @@ fn sockets_in_the_home_and_elsewhere_are_not_reached() {
     for sandbox in probe("0") {
         assert_eq!(sandbox.text(), "NotFound\nNotFound\n");
     }
-    // Nor one that is made there after the launch.
+    // Nor one that is created there after the launch.
     for sandbox in probe("0.5") {
         let mut running = sandbox.spawn();
         assert_eq!(running.line(), "waiting");
@@ -2173,7 +2173,7 @@ fn a_sandbox_in_a_sandbox_works() {
     ];
     plant(&outer.home.join(".netrc"), "SECRET", ANN);
     plant(&outer.home.join(".local/bin/tool"), "", ANN);
-    // What the outer one has mounted in it, the inner one can only take as a whole.
+    // The inner sandbox can only take the outer one's mounts in it as a whole.
     plant(&outer.directory.join(".git/config"), "", ANN);
     assert_eq!(plain(&outer.text()), "reached 8.8.8.8:80tool\nwrote\n");
 }

@@ -1,4 +1,4 @@
-//! Canaries: random secrets, and the search for them in whatever form.
+//! Canaries: random secrets, and the search for them in every form.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
@@ -25,7 +25,7 @@ pub fn random(length: usize) -> String {
 }
 
 impl Canary {
-    /// A canary of this name; `%` in the pattern stands for 20 random letters.
+    /// A canary with this name; `%` in the pattern stands for 20 random letters.
     pub fn new(name: &'static str, pattern: &str) -> Self {
         let mut secret = String::new();
         for (at, piece) in pattern.split('%').enumerate() {
@@ -86,7 +86,7 @@ pub fn forms(secret: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     forms
 }
 
-/// The characters of base64 that the secret alone decides.
+/// The characters of base64 that only the secret determines.
 fn inside(text: String, shift: usize) -> Vec<u8> {
     let text = text.trim_end_matches('=');
     text.as_bytes()[[0, 2, 3][shift]..text.len() - 1].to_vec()
@@ -97,7 +97,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Escapes all but what `plain` lets stand.
+/// Escapes everything that `plain` does not accept.
 pub fn percent(bytes: &[u8], plain: impl Fn(u8) -> bool) -> String {
     bytes
         .iter()
@@ -111,7 +111,7 @@ pub fn percent(bytes: &[u8], plain: impl Fn(u8) -> bool) -> String {
         .collect()
 }
 
-/// The canaries that stand in the bytes, as `name (form)`.
+/// The canaries found in the bytes, as `name (form)`.
 pub fn seen(canaries: &[Canary], bytes: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for canary in canaries {
@@ -124,7 +124,7 @@ pub fn seen(canaries: &[Canary], bytes: &[u8]) -> Vec<String> {
     found
 }
 
-/// How often canaries stand in the bytes of an origin, plain or as Basic credentials hold them.
+/// How often canaries appear in the bytes of an origin, plain or in Basic credentials.
 pub fn count(canaries: &[Canary], bytes: &[u8]) -> usize {
     let mut ends = std::collections::BTreeSet::new();
     for canary in canaries {

@@ -27,7 +27,7 @@ pub struct Fate {
     pub reset: Option<u32>,
     /// The code of the connection's GOAWAY.
     pub goaway: Option<u32>,
-    /// A field section came.
+    /// A field section arrived.
     pub answered: bool,
     /// The connection was closed.
     pub closed: bool,
@@ -57,7 +57,7 @@ impl Frames {
         frames
     }
 
-    /// Writes a frame; a connection that the gateway closed already takes none.
+    /// Writes a frame; ignores a connection that the gateway has already closed.
     pub fn frame(&mut self, kind: u8, flags: u8, stream: u32, content: &[u8]) -> bool {
         let length = u32::try_from(content.len()).unwrap().to_be_bytes();
         let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
@@ -108,7 +108,7 @@ impl Frames {
     /// Reads until all the streams have ended.
     pub fn fates(&mut self, streams: &[u32]) -> Vec<Fate> {
         let mut fates = vec![Fate::default(); streams.len()];
-        // A stream may be answered to its end and then reset (RFC 9113 §8.1: an answer before the
+        // A stream may be answered completely and then reset (RFC 9113 §8.1: a response before the
         // content was read).
         let mut ended = vec![false; streams.len()];
         let started = Instant::now();
@@ -164,7 +164,7 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// One literal field, of whatever bytes.
+/// One literal field with arbitrary bytes.
 pub fn raw_field(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     block.push(0);
     for text in [name, value] {

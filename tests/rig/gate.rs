@@ -16,13 +16,13 @@ pub struct Gate {
     pub audit: PathBuf,
     /// Standard error, at `RUST_LOG=trace`.
     pub log: PathBuf,
-    /// What the workload holds, by credential.
+    /// The workload's phantoms, by credential.
     pub phantoms: HashMap<String, String>,
     read: Mutex<(usize, usize)>,
 }
 
 impl Gate {
-    /// A gateway whose files are these.
+    /// A gateway with these files.
     pub fn new(child: Child, audit: PathBuf, log: PathBuf) -> Self {
         Self {
             child: Mutex::new(child),
@@ -33,7 +33,7 @@ impl Gate {
         }
     }
 
-    /// Records of exchanges, their ends and events, since the last look.
+    /// Records of exchanges, ends and events since the last call.
     pub fn take_records(&self) -> Vec<Value> {
         let mut read = self.read.lock().unwrap();
         let all = std::fs::read(&self.audit).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Gate {
             .collect()
     }
 
-    /// Bytes of the log since the last look.
+    /// Bytes of the log since the last call.
     pub fn take_log(&self) -> Vec<u8> {
         let mut read = self.read.lock().unwrap();
         let all = std::fs::read(&self.log).unwrap_or_default();
@@ -62,7 +62,7 @@ impl Gate {
         new
     }
 
-    /// Waits until the log says something.
+    /// Waits until the log contains a text.
     pub fn wait_for_log(&self, what: &str) {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
@@ -79,12 +79,12 @@ impl Gate {
         }
     }
 
-    /// Whether the process lives.
+    /// Whether the process is alive.
     pub fn is_alive(&self) -> bool {
         self.child.lock().unwrap().try_wait().unwrap().is_none()
     }
 
-    /// Sends a signal to this process alone.
+    /// Sends a signal to this process only.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child.lock().unwrap());
         rustix::process::kill_process(pid, signal).unwrap();

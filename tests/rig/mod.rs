@@ -73,7 +73,7 @@ pub const GEMINI: &str = "gemini.rig.test";
 pub const HUGGINGFACE: &str = "huggingface.rig.test";
 /// The account of `pinned`.
 pub const ACCOUNT: &str = "111122223333";
-/// The password of the proxy that asks for one.
+/// The password of the proxy that requires one.
 pub const PROXY_PASSWORD: &str = "proxy-password-canary";
 
 /// Everything together.
@@ -98,7 +98,7 @@ pub struct Rig {
     pub phantoms_b: std::collections::HashMap<String, String>,
     /// Listeners.
     pub ports: Ports,
-    /// What the sandbox has seen since the last settlement.
+    /// What the sandbox has seen since the last [`Rig::settle`].
     pub visible: Arc<Mutex<Vec<u8>>>,
     books: Mutex<Books>,
 }
@@ -110,7 +110,7 @@ pub struct Ports {
     pub proxy: SocketAddr,
     /// Session A's TLS listener.
     pub tls: SocketAddr,
-    /// Session A's proxy that asks for a password.
+    /// Session A's proxy that requires a password.
     pub guarded: SocketAddr,
     /// Session B's proxy.
     pub proxy_b: SocketAddr,
@@ -132,7 +132,7 @@ struct Books {
 }
 
 impl Books {
-    /// The records of the gateway behind a way.
+    /// The records of the gateway behind an entry point.
     fn of(&mut self, way: Way) -> &mut VecDeque<Value> {
         if way.is_transparent() {
             &mut self.sandboxed
@@ -160,7 +160,7 @@ fn file(path: &Path, mode: u32, content: &str) {
     file.write_all(content.as_bytes()).unwrap();
 }
 
-/// Variables of a phantoms file, as the credentials of the same order.
+/// Variables of a phantoms file, in the order of the credentials.
 fn phantoms(pair: impl Fn(&str) -> Option<String>) -> std::collections::HashMap<String, String> {
     CREDENTIALS
         .iter()
@@ -189,7 +189,7 @@ fn variable(credential: &str) -> String {
     format!("{}_TOKEN", credential.to_uppercase())
 }
 
-/// Name, pattern of the secret, place, origins beside `GOOD`.
+/// Name, pattern of the secret, place, origins besides `GOOD`.
 const CREDENTIALS: [(&str, &str, &str, &[&str]); 6] = [
     (
         "bearer",
@@ -233,8 +233,8 @@ const SERVICES: [(&str, &str, &str, &str, &str); 8] = [
     ),
 ];
 
-/// The parts of the credentials that sign: name, variable, pattern of the secret. The access key id
-/// of `temp` is no canary, so that each signed request carries one.
+/// The parts of the signing credentials: name, variable, pattern of the secret. The access key id
+/// of `temp` is not a canary, because each signed request carries one.
 const SIGNING: [(&str, &str, &str); 17] = [
     ("aws", "AWS_ACCESS_KEY_ID", "AKIA%"),
     ("aws-secret", "AWS_SECRET_ACCESS_KEY", "%%"),
@@ -338,7 +338,7 @@ pub fn policies() -> String {
     text
 }
 
-/// AWS's own hosts, at which the test's origin answers.
+/// AWS's own hosts, where the test's origin answers.
 const FIRST_PARTY: &str = r#"
 @id("rig/aws")
 permit(principal, action in Gateway::Action::"ask", resource in Gateway::Domain::"amazonaws.com");
@@ -463,7 +463,7 @@ impl Rig {
         rig
     }
 
-    /// The gateway behind a way.
+    /// The gateway behind an entry point.
     pub fn gate(&self, way: Way) -> &Gate {
         if way.is_transparent() {
             &self.sandboxed
@@ -472,7 +472,7 @@ impl Rig {
         }
     }
 
-    /// The phantom that the client of a way holds.
+    /// The phantom that the client of an entry point has.
     pub fn phantom(&self, way: Way, credential: &str) -> &str {
         &self.gate(way).phantoms[credential]
     }
@@ -533,7 +533,7 @@ impl Rig {
         ))
     }
 
-    /// Reaches the point behind which the bytes of a connection to `host:port` stand.
+    /// Opens a connection to `host:port` up to the point where its bytes start.
     ///
     /// # Errors
     /// What the gateway said instead.
@@ -581,7 +581,7 @@ impl Rig {
         }
     }
 
-    /// Asks for a name by SOCKS5, and gives the reply's code (255: none).
+    /// Asks for a name over SOCKS5, and returns the reply's code (255: none).
     pub fn socks(&self, wire: &mut Wire, host: &[u8], port: u16) -> u8 {
         wire.send(&[5, 1, 0]);
         wire.exactly(2).expect("a method is chosen");
@@ -612,8 +612,7 @@ impl Rig {
         Frames::begin(self.open_with(way, host, &["h2"]))
     }
 
-    /// Fills a template: `{T}` is what stands before the path, `{H}` the host, `{PH:name}` a
-    /// phantom.
+    /// Fills a template: `{T}` is the text before the path, `{H}` the host, `{PH:name}` a phantom.
     pub fn fill(&self, way: Way, host: &str, template: &str) -> Vec<u8> {
         let before = if way == Way::Forward {
             format!("http://{host}")
@@ -627,12 +626,12 @@ impl Rig {
         text.into_bytes()
     }
 
-    /// Sends a filled template on a fresh connection, and reads the first answer.
+    /// Sends a filled template on a fresh connection, and reads the first response.
     pub fn ask(&self, way: Way, host: &str, template: &str) -> Response {
         self.open(way, host).ask(&self.fill(way, host, template))
     }
 
-    /// Waits for so many records of exchanges of a gateway, and takes them.
+    /// Waits for this many exchange records of a gateway, and takes them.
     pub fn records(&self, way: Way, count: usize) -> Vec<Value> {
         let until = Instant::now() + Duration::from_secs(6);
         loop {
@@ -652,7 +651,7 @@ impl Rig {
         }
     }
 
-    /// The one record of an exchange.
+    /// The single record of an exchange.
     pub fn record(&self, way: Way) -> Value {
         self.records(way, 1).remove(0)
     }
@@ -683,13 +682,13 @@ impl Rig {
         books.of(way).drain(..).collect()
     }
 
-    /// Says that so many requests at E came by another gateway than the rig's own.
+    /// Declares that this many requests reached E through another gateway than the rig's own.
     pub fn uncounted(&self, count: usize) {
         self.pull();
         self.books().requests -= count;
     }
 
-    /// Forgets the records so far, whatever they are.
+    /// Discards the records so far, whatever they are.
     pub fn forget_records(&self) {
         self.pull();
         let mut books = self.books();
@@ -697,20 +696,20 @@ impl Rig {
         books.sandboxed.clear();
     }
 
-    /// Waits a moment, and forgets a gateway's records: for bytes that are no exchange, of which
-    /// each listener tells in its own way.
+    /// Waits a moment, and discards a gateway's records: for bytes that are no exchange, which each
+    /// listener reports differently.
     pub fn abandon_records(&self, way: Way) {
         std::thread::sleep(Duration::from_millis(40));
         self.every_record(way);
     }
 
-    /// What E has got since the last look.
+    /// What E has received since the last call.
     pub fn seen(&self) -> Vec<Seen> {
         self.pull();
         std::mem::take(&mut self.books().seen)
     }
 
-    /// A case that failed may have held the lock; what it left behind is abandoned anyway.
+    /// A failed case may have poisoned the lock; what it left behind is discarded anyway.
     fn books(&self) -> std::sync::MutexGuard<'_, Books> {
         self.books
             .lock()
@@ -751,8 +750,8 @@ impl Rig {
     /// Checks the invariants that hold after every case.
     ///
     /// I1: no canary where the sandbox, a log or an origin outside the pinned position could see
-    /// it. I2: E has got exactly the requests that were allowed. I3: no record that the case did
-    /// not account for. I4: both gateways serve the next request.
+    /// it. I2: E received exactly the requests that were allowed. I3: there is no record that the
+    /// case did not account for. I4: both gateways serve the next request.
     pub fn settle(&self) {
         std::thread::sleep(Duration::from_millis(15));
         self.pull();
@@ -828,7 +827,7 @@ impl Rig {
         self.visible.lock().unwrap().clear();
     }
 
-    /// Forgets what a case that failed has left behind, so that the next one is judged by itself.
+    /// Discards what a failed case has left behind, so that the next one is tested by itself.
     pub fn abandon(&self) {
         std::thread::sleep(Duration::from_millis(300));
         self.pull();
@@ -898,7 +897,7 @@ fn settings(origins: &Origins, names: &Names) -> String {
         } else {
             format!("file:secrets/{name}")
         };
-        // What tests send beside a session.
+        // What tests send besides a session.
         let cookies = if name == "cookie" {
             "cookies = [\"a\", \"c\"]\n"
         } else {

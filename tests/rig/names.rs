@@ -1,4 +1,4 @@
-//! An authoritative name server under the test's control, which remembers every question.
+//! An authoritative name server under the test's control, which remembers every query.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -13,7 +13,7 @@ pub struct Names {
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-/// One port for UDP and TCP: what is free for the one may be taken for the other.
+/// One port for UDP and TCP: a port that is free for one may be taken for the other.
 fn both() -> (UdpSocket, TcpListener) {
     for _ in 0..100 {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -33,7 +33,7 @@ impl Names {
             zone: Arc::default(),
             asked: Arc::default(),
         };
-        // Questions over TCP are seen too, though none is answered.
+        // Queries over TCP are recorded, too, although none is answered.
         let seen = names.asked.clone();
         std::thread::spawn(move || {
             for _ in tcp.incoming() {
@@ -57,8 +57,8 @@ impl Names {
         self.turns(name, &[addresses]);
     }
 
-    /// Gives a name answers that follow one another; A and AAAA share them by family, and each
-    /// question of type A turns.
+    /// Gives a name a sequence of answers. A and AAAA share them by family, and each query of type
+    /// A advances.
     pub fn turns(&self, name: &str, answers: &[&[&str]]) {
         let parse = |all: &&[&str]| all.iter().map(|one| one.parse().unwrap()).collect();
         self.zone
@@ -67,7 +67,7 @@ impl Names {
             .insert(name.to_owned(), answers.iter().map(parse).collect());
     }
 
-    /// Every name that was asked for since the last look.
+    /// Every name that was queried since the last call.
     pub fn take_asked(&self) -> Vec<String> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }

@@ -1,4 +1,5 @@
-//! The test's origins: E keeps every byte it gets and answers by script; X must never be touched.
+//! The test's origins: E keeps every byte it receives and responds by script; X must never be
+//! touched.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use tokio_rustls::LazyConfigAcceptor;
 
 use super::certificates::{Authority, ByName};
 
-/// One request as an origin got it.
+/// One request as an origin received it.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Which connection, counted from 1.
@@ -24,7 +25,7 @@ pub struct Seen {
     pub sni: String,
     /// The method.
     pub method: String,
-    /// The target as it stood in the request line, or `:path`.
+    /// The target as written in the request line, or `:path`.
     pub target: String,
     /// Host, or `:authority`.
     pub host: String,
@@ -56,16 +57,16 @@ pub enum Step {
     Bytes(Vec<u8>),
     /// Waits.
     Pause(u64),
-    /// Writes bytes as an origin so many milliseconds away: behind each wait for the reader it
+    /// Writes bytes like an origin this many milliseconds away: after each wait for the reader it
     /// sends nothing for that long.
     Far(Vec<u8>, u64),
-    /// Gives every byte back that comes from now on.
+    /// Returns every byte that arrives from now on.
     Echo,
     /// Closes the connection.
     Close,
 }
 
-/// What E answers over HTTP/2.
+/// E's response over HTTP/2.
 #[derive(Clone, Default)]
 pub struct Answer {
     /// The status; 200 unless given.
@@ -76,7 +77,7 @@ pub struct Answer {
     pub data: Vec<Vec<u8>>,
     /// Milliseconds between two of them.
     pub pause: u64,
-    /// Milliseconds that room in the window takes to be heard of.
+    /// Milliseconds until the origin learns that the window has opened.
     pub far: u64,
     /// Trailers.
     pub trailers: Vec<(&'static str, String)>,
@@ -90,7 +91,7 @@ type Script2 = Arc<dyn Fn(&Seen) -> Answer + Send + Sync>;
 pub struct Origins {
     /// Where E speaks TLS.
     pub tls: SocketAddr,
-    /// Where E speaks without.
+    /// Where E speaks without TLS.
     pub clear: SocketAddr,
     /// Where X is.
     pub x: SocketAddr,
@@ -156,7 +157,7 @@ impl Origins {
         origins
     }
 
-    /// Says how E answers requests for a path over HTTP/1.1.
+    /// Sets how E responds to requests for a path over HTTP/1.1.
     pub fn on(&self, path: &str, script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) {
         self.state
             .scripts
@@ -165,7 +166,7 @@ impl Origins {
             .insert(path.to_owned(), Arc::new(script));
     }
 
-    /// Says how E answers requests for a path over HTTP/2.
+    /// Sets how E responds to requests for a path over HTTP/2.
     pub fn on2(&self, path: &str, script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) {
         self.state
             .scripts2
@@ -174,17 +175,17 @@ impl Origins {
             .insert(path.to_owned(), Arc::new(script));
     }
 
-    /// What E has got since the last look.
+    /// What E has received since the last call.
     pub fn take_seen(&self) -> Vec<Seen> {
         std::mem::take(&mut self.state.seen.lock().unwrap())
     }
 
-    /// Every byte that E has got since the last look, behind TLS.
+    /// Every byte that E has received since the last call, after decryption.
     pub fn take_raw(&self) -> Vec<u8> {
         std::mem::take(&mut self.state.raw.lock().unwrap())
     }
 
-    /// Forgets that X was touched: for the test that touches it itself.
+    /// Forgets that X was touched, for the test that touches it itself.
     pub fn forget_touches(&self) {
         self.state.touched.store(0, Ordering::SeqCst);
     }
@@ -195,7 +196,7 @@ impl Origins {
     }
 }
 
-/// An answer of HTTP/1.1 with a length.
+/// An HTTP/1.1 response with a length.
 pub fn ok(fields: &str, body: &[u8]) -> Vec<Step> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n",
@@ -295,7 +296,7 @@ async fn http1(
     }
 }
 
-/// Reads bytes until `enough` gives how many of them belong together.
+/// Reads bytes until `enough` returns how many of them belong together.
 async fn until(
     io: &mut (impl AsyncRead + Unpin),
     buffer: &mut Vec<u8>,
@@ -313,7 +314,7 @@ async fn until(
     }
 }
 
-/// Reads one request, as leniently as an origin may: what stands behind it is the next one.
+/// Reads one request as leniently as an origin may: the next one follows it.
 async fn request(
     io: &mut (impl AsyncRead + Unpin),
     buffer: &mut Vec<u8>,

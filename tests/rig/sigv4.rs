@@ -21,16 +21,16 @@ pub struct Key {
     pub token: Option<String>,
 }
 
-/// A request to be signed; what is left as it is by `Default` is usual.
+/// A request to be signed; the defaults are usual.
 #[derive(Clone)]
 pub struct Ask {
     /// The method.
     pub method: &'static str,
-    /// The path as it stands in the request line.
+    /// The path as in the request line.
     pub path: String,
-    /// The query as it stands in the request line, without `?`.
+    /// The query as in the request line, without `?`.
     pub query: String,
-    /// Fields beside the host and those of the signature, names in lower case.
+    /// Fields besides the host and those of the signature, names in lower case.
     pub fields: Vec<(String, String)>,
     /// The content.
     pub body: Vec<u8>,
@@ -84,7 +84,7 @@ pub fn signature(secret: &str, scope: &str, text: &str) -> String {
     hex(&mac(&key, text))
 }
 
-/// `20150830T123600Z`, now and so many seconds off.
+/// `20150830T123600Z`, now and this many seconds off.
 pub fn stamp(skew: i64) -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -166,12 +166,12 @@ pub fn canonical(
 }
 
 impl Ask {
-    /// The request as it is written to a host, signed with a key; `before` stands before the path.
+    /// The request to a host, signed with a key; `before` precedes the path.
     pub fn write(&self, host: &str, key: &Key, before: &str) -> Vec<u8> {
         self.write_with_seed(host, key, before).0
     }
 
-    /// The same, with the signature, the time and the scope, on which chunks follow.
+    /// The same, with the signature, the time and the scope that chunks continue.
     pub fn write_with_seed(&self, host: &str, key: &Key, before: &str) -> (Vec<u8>, Seed) {
         let at = stamp(self.skew);
         let scope = format!("{}/{}/{}/aws4_request", &at[..8], self.region, self.service);
@@ -257,9 +257,9 @@ impl Ask {
     }
 }
 
-/// On what the signatures of chunks follow.
+/// What the signatures of chunks continue.
 pub struct Seed {
-    /// The signature before.
+    /// The previous signature.
     pub signature: String,
     /// The time.
     pub at: String,
@@ -287,11 +287,10 @@ pub fn chunks(pieces: &[&[u8]], secret: &str, mut seed: Seed) -> Vec<u8> {
     out
 }
 
-/// Judges what an origin got: with the real key, in the way of a service. Gives what is wrong, if
-/// anything is.
+/// Verifies what an origin received with the real key, as a service does.
 ///
 /// # Errors
-/// What does not hold.
+/// What is wrong.
 pub fn judge(seen: &Seen, key: &Key) -> Result<Judged, String> {
     let (path, query) = seen.target.split_once('?').unwrap_or((&seen.target, ""));
     let presigned = query.contains("X-Amz-Signature=");
@@ -401,14 +400,14 @@ pub fn judge(seen: &Seen, key: &Key) -> Result<Judged, String> {
     })
 }
 
-/// What was judged right.
+/// A verified request.
 #[derive(Debug)]
 pub struct Judged {
     /// The content, out of its chunks.
     pub body: Vec<u8>,
     /// The names of the signed fields.
     pub signed: Vec<String>,
-    /// For how long a presigned request lives, in seconds.
+    /// The lifetime of a presigned request, in seconds.
     pub expires: Option<u32>,
 }
 

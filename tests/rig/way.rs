@@ -1,4 +1,4 @@
-//! The ways into the gateway, and a client's end of each.
+//! The entry points of the gateway, and a client's end of each.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,7 +10,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
-/// By which door, and whether TLS is inside.
+/// Which listener, and whether TLS is inside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     Connect,
@@ -55,7 +55,7 @@ impl Way {
         Self::SECURE.contains(&self)
     }
 
-    /// The port that is meant where none is named.
+    /// The default port.
     pub fn port(self) -> u16 {
         if self.is_secure() { 443 } else { 80 }
     }
@@ -107,7 +107,7 @@ enum Inner {
     Tls(Box<StreamOwned<ClientConnection, Raw>>),
 }
 
-/// A client's connection. Whatever it reads is kept as visible to the sandbox.
+/// A client's connection. Whatever it reads counts as visible to the sandbox.
 pub struct Wire {
     inner: Inner,
     visible: Arc<Mutex<Vec<u8>>>,
@@ -117,13 +117,13 @@ pub struct Wire {
 /// An answer of HTTP/1.1.
 #[derive(Clone, Default)]
 pub struct Response {
-    /// The status; 0 where the connection ended without an answer.
+    /// The status; 0 if the connection ended without a response.
     pub status: u16,
-    /// The head as it came.
+    /// The head as it arrived.
     pub head: String,
     /// The content without its framing.
     pub body: Vec<u8>,
-    /// Trailers as they came.
+    /// Trailers as they arrived.
     pub trailers: String,
 }
 
@@ -142,7 +142,7 @@ impl Response {
         })
     }
 
-    /// The reason of a refusal, or nothing.
+    /// The reason of a refusal, or an empty text.
     pub fn reason(&self) -> String {
         let json: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
         json["reason"].as_str().unwrap_or_default().to_owned()
@@ -158,7 +158,7 @@ impl Wire {
     /// A stream without TLS.
     pub fn clear(raw: Raw, visible: &Arc<Mutex<Vec<u8>>>) -> Self {
         raw.prepare();
-        // What two connections saw stands apart: together it could look like something that neither
+        // What two connections saw is kept apart: joined it could look like something that neither
         // saw.
         visible.lock().unwrap().push(b'\n');
         Self {
@@ -168,7 +168,7 @@ impl Wire {
         }
     }
 
-    /// Shakes hands inside; without a name no SNI is sent.
+    /// Performs the TLS handshake inside; without a name no SNI is sent.
     pub fn secure(self, sni: Option<&str>, alpn: &[&str]) -> io::Result<Self> {
         let mut config = ClientConfig::builder()
             .dangerous()
@@ -178,7 +178,7 @@ impl Wire {
         self.secure_with(Arc::new(config), sni)
     }
 
-    /// Shakes hands inside by a configuration.
+    /// Performs the TLS handshake inside with a configuration.
     pub fn secure_with(self, config: Arc<ClientConfig>, sni: Option<&str>) -> io::Result<Self> {
         let Inner::Clear(mut raw) = self.inner else {
             panic!("TLS inside TLS is not what a test means");
@@ -198,7 +198,7 @@ impl Wire {
         })
     }
 
-    /// What the gateway shows as its certificate.
+    /// The certificate that the gateway presents.
     pub fn certificate(&self) -> CertificateDer<'static> {
         match &self.inner {
             Inner::Tls(stream) => stream.conn.peer_certificates().unwrap()[0]
@@ -208,7 +208,7 @@ impl Wire {
         }
     }
 
-    /// How the handshake went, and the protocol that was agreed on.
+    /// How the handshake went, and the negotiated protocol.
     pub fn handshake(&self) -> (Option<rustls::HandshakeKind>, Option<Vec<u8>>) {
         match &self.inner {
             Inner::Tls(stream) => (
@@ -231,12 +231,12 @@ impl Wire {
         }
     }
 
-    /// Writes, whether or not the gateway still listens.
+    /// Writes, whether or not the gateway still reads.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.write_all(bytes).and_then(|()| self.flush());
     }
 
-    /// Ends the direction to the gateway.
+    /// Closes the direction to the gateway.
     pub fn finish(&mut self) {
         if let Inner::Tls(stream) = &mut self.inner {
             stream.conn.send_close_notify();
@@ -269,7 +269,7 @@ impl Wire {
             Inner::Tls(stream) => stream.read(buffer),
         };
         let count = match read {
-            // The end, in whichever way it was told.
+            // The end, however it was signalled.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -300,17 +300,17 @@ impl Wire {
         }
     }
 
-    /// Reads bytes up to and with a mark.
+    /// Reads bytes up to and including a mark.
     pub fn line(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
         self.until(|bytes| memchr::memmem::find(bytes, mark).map(|at| at + mark.len()))
     }
 
-    /// Reads exactly so many bytes.
+    /// Reads exactly this many bytes.
     pub fn exactly(&mut self, count: usize) -> Option<Vec<u8>> {
         self.until(|bytes| (bytes.len() >= count).then_some(count))
     }
 
-    /// Reads one answer, to a request that was no HEAD.
+    /// Reads one response to a request that was not HEAD.
     pub fn response(&mut self) -> Response {
         let mut response = Response::default();
         loop {
@@ -364,13 +364,13 @@ impl Wire {
         response
     }
 
-    /// Sends a request, and reads its answer.
+    /// Sends a request, and reads its response.
     pub fn ask(&mut self, request: &[u8]) -> Response {
         self.send(request);
         self.response()
     }
 
-    /// Reads to the end: what came, and whether the gateway ended it.
+    /// Reads to the end: the bytes, and whether the gateway ended it.
     pub fn rest(&mut self) -> (Vec<u8>, bool) {
         let ended = loop {
             match self.more() {
@@ -423,7 +423,7 @@ impl Write for Wire {
     }
 }
 
-/// Takes any certificate: the attacker does not care.
+/// Accepts any certificate: the attacker does not care.
 #[derive(Debug)]
 struct Anything;
 

@@ -7,10 +7,10 @@ import clients
 
 WHAT = {
     "boto3": "AWS SDK for Python", "aws-cli": "AWS CLI, version 1", "js": "AWS SDK for JavaScript, version 3", "go": "AWS SDK for Go, version 2 (Debian)",
-    "aws-cli-2": "AWS CLI, version 2", "rust": "AWS SDK for Rust", "java": "AWS SDK for Java, version 1, of Athena's JDBC driver",
-    "rclone-debian": "AWS SDK for Go, version 1", "rclone-newest": "AWS SDK for Go, version 2", "s3cmd": "a signer of its own, in Python", "minio": "MinIO for Python, a signer of its own",
-    "minio-go": "MinIO for Go (Debian), of which `mc` is made, a signer of its own",
-    "obstore": "object_store in Rust, a signer of its own", "pyarrow": "AWS SDK for C++", "bytes": "requests by bytes, signed by botocore",
+    "aws-cli-2": "AWS CLI, version 2", "rust": "AWS SDK for Rust", "java": "AWS SDK for Java, version 1, from Athena's JDBC driver",
+    "rclone-debian": "AWS SDK for Go, version 1", "rclone-newest": "AWS SDK for Go, version 2", "s3cmd": "its own signer, in Python", "minio": "MinIO for Python, its own signer",
+    "minio-go": "MinIO for Go (Debian), the library behind `mc`, its own signer",
+    "obstore": "object_store in Rust, its own signer", "pyarrow": "AWS SDK for C++", "bytes": "requests written byte by byte, signed by botocore",
     "js-http2": "AWS SDK for JavaScript, version 3, over HTTP/2",
 }
 # Of services that are signed by recipes: what runs, in which package.
@@ -23,46 +23,79 @@ PACKAGES = {
 
 HEAD = """# Signing: real clients
 
-Unmodified clients that hold phantoms alone. They sign with the phantom; the gateway verifies that signature, takes it off and signs with the real key;
-the origins know the real key alone and verify every signature, chunk, trailer and digest. Likewise the SDKs of Azure, Alibaba and Tencent, and the exchanges'. Written by
-`tests/signing/judge --gateway target/debug/gateway --write docs/signing.md`; the test `tests/signing.rs` runs the same.
+Unmodified clients that have only phantoms. They sign with the phantom. The gateway verifies that
+signature, removes it and signs with the real key. The origins know only the real key and verify
+every signature, chunk, trailer and digest. The SDKs of Azure, Alibaba, Tencent and the
+cryptocurrency exchanges are tested the same way. `tests/signing/judge --gateway
+target/debug/gateway --write docs/signing.md` writes this page; the test `tests/signing.rs` runs the
+same.
 
-The origins: S3 is the crate `s3s` (`tests/signing/s3-origin`); Azure's is Microsoft's azurite; DynamoDB, STS, SQS, Bedrock, Secrets Manager and
-Transcribe answer just enough, and what signs each request is computed again by botocore (`tests/signing/verifier.py`, itself checked against the published vectors; SigV4a by Python's `cryptography`, signed messages by the textbook).
-For Alibaba, Tencent and the exchanges (`tests/signing/recipes.py`) the service's own SDK computes the signature again where it lends its signer, and the service's description does else; of each
-request that is taken, that origin changes a byte in every part that is signed, and must refuse the result. Every client passes straight at them with the real key,
-and none of its signed requests is taken with a key that is wrong in one character: `tests/signing/judge --direct`.
+The origins: for S3, the crate `s3s` (`tests/signing/s3-origin`); for Azure, Microsoft's azurite.
+DynamoDB, STS, SQS, Bedrock, Secrets Manager and Transcribe are minimal stand-ins. There, botocore
+recomputes each signature (`tests/signing/verifier.py`, itself checked against the published
+vectors). Python's `cryptography` verifies SigV4a, and an independent implementation of the
+specification verifies signed messages. For Alibaba, Tencent and the exchanges
+(`tests/signing/recipes.py`), the service's own SDK recomputes the signature where its signer can be
+called; otherwise an implementation of the service's description does. For each accepted request,
+that origin changes a byte in every signed part, and must refuse the result. `tests/signing/judge
+--direct` runs every client directly against the origins: each succeeds with the real key, and no
+signed request succeeds with a key that is wrong in one character.
 
-A run fails where an operation fails, where the real key or token is in a client's environment or output, where an origin refused a signature, where the audit log does not hold or holds a
-secret or tells of nothing signed, and where the gateway grew by more than 48 MiB (one upload and one download have 256 MiB).
+A run fails if an operation fails, if the real key or token is in a client's environment or output,
+or if an origin refused a signature. It also fails if the audit log does not verify, contains a
+secret or shows nothing signed, or if the gateway grew by more than 48 MiB (one upload and one
+download have 256 MiB).
 
 """
 
 NOTES = """
-- *keys*: names with spaces, `+`, `%`, `%20`, `%2F`, Unicode, `//`, a first or last slash, dot segments and punctuation; each client has those that it can say itself.
-- *flipped*: right but for one byte, in the method, path, query, a field, date, token, signature, content, a chunk, a chunk's signature or a trailer: all refused, none at the origin as taken.
-- *assumed role*: the keys that STS gives out reach the client as phantoms, which sign as they do; the real ones stay in the gateway.
-- *event stream*: by `exec` alone, since Node's HTTP/2 goes by no proxy. The SDK for JavaScript signs `:authority` there instead of `host`.
-- *differential*: 300 random requests (methods, paths, queries, fields, content, header and URL), each computed again at the origin. *differential v4a*: the same by SigV4a, signed by
-  AWS's library in C and verified by Python's `cryptography` over botocore's canonical request.
-- rclone on the SDK for Go v1 refuses to start with `AWS_CA_BUNDLE`, which `exec` and `gateway env` set: unset it, `SSL_CERT_FILE` is enough.
-- AWS CLI v1 makes URLs of signature version 2 in us-east-1 unless `s3.signature_version` is `s3v4` in its configuration.
-- Node 20 reads no proxy variable: behind an explicit proxy the SDK for JavaScript needs `https-proxy-agent` in the program. `exec` needs nothing.
-- One stream of 5 GiB up and one down went by hand within the same bound of memory: `SIGNING_LARGE=5120 tests/signing/judge … --only boto3 --operations large`.
-- s3s has no SigV4a: those requests go to the other origin, which has. Signed chunks come from no SDK here over TLS, so they are made by bytes.
-- *wrong signature*: each service once more with a secret that is wrong in one character: the gateway refuses, and nothing arrives.
-- The SDK for Rust goes by no proxy unless the program says so (`ProxyConfig::from_env()`), `exec` needs nothing.
-- alibabacloud-tea-openapi, aliyun-python-sdk-core, tencentcloud-sdk-python and pybit take their CA from the program alone. oss2 writes the slashes of a key as `%2F`: its origins need `encoded_slash = true`.
-- aliyun-python-sdk-core has an old urllib3 in it that tells no server its name from Python 3.12 on: a connection that does not say where it wants to go is refused.
-- The exchanges: binance-connector and ccxt for Binance, krakenex, ccxt for Coinbase and OKX, pybit, bitfinex-api-py; a request that reads and one that writes.
-- The SDK for Java of version 2 and S3's part of version 1, and `mc` itself, are in no registry that these tests may use at a sane size, so not run.
+- *keys*: names with spaces, `+`, `%`, `%20`, `%2F`, Unicode, `//`, a leading or trailing slash, dot
+  segments and punctuation; each client uses those that it can express.
+- *flipped*: correct except for one byte in the method, path, query, a field, date, token,
+  signature, content, a chunk, a chunk's signature or a trailer. All are refused, and the origin
+  accepted none.
+- *assumed role*: the keys that STS returns reach the client as phantoms, which sign like the
+  others; the real ones stay in the gateway.
+- *event stream*: with `exec` only, because Node's HTTP/2 uses no proxy. The SDK for JavaScript
+  signs `:authority` there instead of `host`.
+- *differential*: 300 random requests (methods, paths, queries, fields, content, header and URL),
+  each recomputed at the origin. *differential v4a*: the same with SigV4a, signed by AWS's C library
+  and verified by Python's `cryptography` over botocore's canonical request.
+- rclone on the SDK for Go v1 refuses to start with `AWS_CA_BUNDLE`, which `exec` and `gateway env`
+  set. Unset it; `SSL_CERT_FILE` is enough.
+- AWS CLI v1 makes URLs of signature version 2 in us-east-1 unless `s3.signature_version` is `s3v4`
+  in its configuration.
+- Node 20 reads no proxy variable: behind an explicit proxy the SDK for JavaScript needs
+  `https-proxy-agent` in the program. `exec` needs nothing.
+- One stream of 5 GiB up and one down ran by hand within the same memory bound: `SIGNING_LARGE=5120
+  tests/signing/judge … --only boto3 --operations large`.
+- s3s has no SigV4a, so those requests go to the other origin, which has it. No SDK here sends
+  signed chunks over TLS, so `bytes` builds those requests by hand.
+- *wrong signature*: each service once more, with a secret that is wrong in one character. The
+  gateway refuses, and nothing reaches the origin.
+- The SDK for Rust uses no proxy unless the program says so (`ProxyConfig::from_env()`); `exec`
+  needs nothing.
+- alibabacloud-tea-openapi, aliyun-python-sdk-core, tencentcloud-sdk-python and pybit take their CA
+  only from the program. oss2 writes the slashes of a key as `%2F`: its origins need `encoded_slash
+  = true`.
+- aliyun-python-sdk-core bundles an old urllib3 that sends no server name from Python 3.12 on. The
+  gateway refuses a connection that does not say where it wants to go.
+- The exchanges: binance-connector and ccxt for Binance, krakenex, ccxt for Coinbase and OKX, pybit,
+  bitfinex-api-py; one request that reads and one that writes.
+- Not run: the SDK for Java version 2, the S3 part of version 1, and `mc` itself. No registry that
+  these tests may use has them at a reasonable size.
 
 ## The published vectors
 
-AWS's signing test suite, 38 vectors of SigV4 and 38 of SigV4a, each in the header and in the query, goes through `gateway serve` at the vectors' own time (`tests/signing/vectors.py`): the
-client signs with phantoms, and at the origin the signature is the published one byte for byte (v4), or verifies by the published public key (v4a). Presigned requests leave the gateway with a life of
-60 seconds instead of the vectors' 3,600, so theirs is compared with what the code computes that finds the published one. The vectors whose path is not normalised, and two that escape it once
-(`get-space-normalized`, `get-utf8`), go to an endpoint with `exact_paths`. Five are in their published spelling no messages of HTTP/1.1, and are refused; in one that is allowed they get through:
+AWS's signing test suite goes through `gateway serve` at the vectors' own time
+(`tests/signing/vectors.py`): 38 vectors of SigV4 and 38 of SigV4a, each in the header and in the
+query. The client signs with phantoms. At the origin the signature is the published one byte for
+byte (v4), or verifies with the published public key (v4a). Presigned requests leave the gateway
+with a lifetime of 60 seconds instead of the vectors' 3,600. Their signature is therefore compared
+with one computed by code that also reproduces the published one. The vectors whose path is not
+normalised, and two that escape it once (`get-space-normalized`, `get-utf8`), go to an endpoint with
+`exact_paths`. Five vectors are not valid HTTP/1.1 messages in their published spelling, and are
+refused. In a valid spelling they pass:
 
 | vector | what no message may have (RFC 9112) | refused as |
 |---|---|---|
@@ -108,7 +141,7 @@ def written(results, kinds, home):
     found = lambda client, operation: cell([result for result in results if (result["client"], result["operation"]) == (client, operation)])
     lines = ["| Client | Version | What it is | How its requests were signed |", "|---|---|---|---|"]
     lines += [f"| {name} | {known[name]} | {WHAT[name]} | {', '.join(sorted(kinds.get(name, ())))} |" for name in ran]
-    lines += ["", f"Each cell holds by every way: {', '.join(f'`{way}`' for way in ways)}.", "", "| Operation | " + " | ".join(ran) + " |", "|---|" + "---|" * len(ran)]
+    lines += ["", f"Each cell holds for every entry point: {', '.join(f'`{way}`' for way in ways)}.", "", "| Operation | " + " | ".join(ran) + " |", "|---|" + "---|" * len(ran)]
     lines += [f"| {operation} | " + " | ".join(found(name, operation) for name in ran) + " |" for operation in clients.OPERATIONS]
     lines += ["", "Signed by [recipes](signing-recipes.md):", "", "| Clients | Packages | What was tried |", "|---|---|---|"]
     lines += [f"| {name} | {packages(home, name)} | {', '.join(f'{operation}: {found(name, operation)}' for operation in clients.RECIPES[name])} |" for name in PACKAGES]

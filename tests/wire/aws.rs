@@ -1,5 +1,5 @@
-//! Group J at AWS's own hosts, for which E answers here; the tricks that every signer must refuse;
-//! and a service that AWS does not have.
+//! Group J at AWS's own hosts, where E answers here; the tricks that every signer must refuse; and
+//! a service that AWS does not have.
 
 use crate::rig::canary::random;
 use crate::rig::origin::ok;
@@ -38,7 +38,7 @@ fn at_aws(path: &str, fields: &[(&str, &str)]) -> Ask {
     }
 }
 
-/// J06: S3 itself refuses a bucket of another account, because it is told whose it must be.
+/// J06: S3 itself refuses a bucket of another account, because it is told the owner.
 fn whose_bucket_it_is_is_said_and_signed(rig: &Rig) {
     for way in [Way::Connect, Way::Transparent] {
         for (host, path) in [
@@ -128,7 +128,7 @@ fn a_strangers_resource_is_out_of_reach(rig: &Rig) {
     assert_eq!(content["__type"], "AccessDeniedException");
 }
 
-/// J03, I07: `s3control:GetDataAccess`, whose credentials are STS's.
+/// J03, I07: `s3control:GetDataAccess`, which returns STS credentials.
 fn what_access_grants_give_stays_in_the_gateway(rig: &Rig) {
     let host = format!("{ACCOUNT}.s3-control.eu-central-1.amazonaws.com");
     let path = "/v20180820/accessgrantsinstance/dataaccess";
@@ -173,7 +173,7 @@ fn what_access_grants_give_stays_in_the_gateway(rig: &Rig) {
         assert_eq!(record["lent"][0]["credential"], "granted", "{record}");
         judge(&rig.seen().remove(0), &real).unwrap();
         rig.origins.on(path, |_| ok("", b""));
-        // Who is not named for it may not ask, and hears of it as of an error of this service.
+        // A credential that is not named for it is refused, in this service's error format.
         let bytes = ask.write(&host, &rig.key(way, "pinned"), "");
         let answer = refused(rig, way, &host, &bytes, 403, "sigv4_action");
         let text = answer.text();
@@ -184,8 +184,8 @@ fn what_access_grants_give_stays_in_the_gateway(rig: &Rig) {
     }
 }
 
-/// J03: an action of each protocol whose answer is a credential, and one that nobody knows beside
-/// such.
+/// J03: an action of each protocol that returns a credential, and an unknown one beside such
+/// actions.
 fn what_returns_credentials_is_refused_at_awss_own_hosts(rig: &Rig) {
     let way = Way::Connect;
     let key = rig.key(way, "granted");
@@ -250,8 +250,7 @@ fn what_returns_credentials_is_refused_at_awss_own_hosts(rig: &Rig) {
         let answer = refused(rig, way, host, &bytes, 403, "sigv4_action");
         assert!(answer.text().contains(what), "{answer:?}");
     }
-    // Nothing is lent to a request without a signature, and its answer would be a credential all
-    // the same.
+    // Nothing is injected into an unsigned request, and yet its response would be a credential.
     let host = "portal.sso.eu-central-1.amazonaws.com";
     let bytes = format!(
         "GET /federation/credentials?role_name=admin&account_id={ACCOUNT} HTTP/1.1\r\nHost: {host}\r\n\r\n"
@@ -259,7 +258,7 @@ fn what_returns_credentials_is_refused_at_awss_own_hosts(rig: &Rig) {
     refused(rig, way, host, bytes.as_bytes(), 403, "sigv4_action");
 }
 
-/// A request of SigV4a for these regions; its signature is nobody's.
+/// A SigV4a request for these regions, with an invalid signature.
 fn asymmetric(host: &str, service: &str, id: &str, regions: &str) -> String {
     let at = stamp(0);
     format!(
@@ -435,8 +434,8 @@ fn each_trick_with_a_signature_is_refused_in_the_services_own_shape(rig: &Rig) {
     }
 }
 
-/// An endpoint that the operator named with a service of their own: the general rules, and no
-/// action that could be pinned.
+/// An endpoint that the operator named with a service of their own: the general rules apply, and no
+/// action can be pinned.
 fn a_service_that_aws_does_not_have_is_signed_for(rig: &Rig) {
     let ask = |method: &'static str, path: &str, body: &[u8]| Ask {
         method,
@@ -477,7 +476,7 @@ fn a_service_that_aws_does_not_have_is_signed_for(rig: &Rig) {
             403,
             "sigv4_scope",
         );
-        // AWS's own hosts do not have it, and no other credential's either.
+        // AWS's own hosts do not serve it, and no other credential may use it.
         let bytes = ask("GET", "/", b"").write(OBJECTS, &rig.key(way, "granted"), "");
         refused(rig, way, OBJECTS, &bytes, 403, "sigv4_scope");
     }

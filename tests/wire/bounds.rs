@@ -99,7 +99,7 @@ fn clients_that_leave_at_any_byte_leave_nothing_behind(rig: &Rig) {
     rig.ends_now();
 }
 
-/// P03, P04: A opens as many as it may, and B is served.
+/// P03, P04: A opens as many as it may, and B is still served.
 fn many_connections_do_not_starve_another_session(rig: &Rig) {
     let mut held = Vec::new();
     for _ in 0..1100 {

@@ -1,5 +1,5 @@
-//! Groups C and D: names are asked and addresses dialled only after the verdict, and only as they
-//! were checked.
+//! Groups C and D: names are resolved and addresses dialled only after the verdict, and only as
+//! they were checked.
 
 use crate::rig::origin::Step;
 use crate::rig::way::Way;
@@ -21,7 +21,7 @@ rows![
     the_sandbox_holds_phantoms_alone,
 ];
 
-/// C01, C04, B06, B07: by the answers of DNS.
+/// C01, C04, B06, B07: by DNS answers.
 fn a_name_of_a_special_address_is_not_dialled(rig: &Rig) {
     for (name, addresses, reason) in [
         ("private.dns.test", &["10.1.2.3"][..], "ssrf_resolved_ip"),
@@ -97,7 +97,7 @@ fn a_name_of_a_special_address_is_not_dialled(rig: &Rig) {
     );
 }
 
-/// C02, C03: the exception is for one address; X stands at the other.
+/// C02, C03: the exception is for one address; X is at the other.
 fn a_name_that_changes_its_address_is_dialled_as_it_was_checked(rig: &Rig) {
     let x = rig.origins.x.ip().to_string();
     let port = rig.origins.tls.port();
@@ -124,8 +124,8 @@ fn a_name_that_changes_its_address_is_dialled_as_it_was_checked(rig: &Rig) {
     rig.names.take_asked();
 }
 
-/// C08, D01: host policy stands before resolution. [`Rig::settle`] finds every question and every
-/// touch of X.
+/// C08, D01: host policy precedes resolution. [`Rig::settle`] finds every query and every touch of
+/// X.
 fn a_denied_host_causes_no_packet(rig: &Rig) {
     rig.names.take_asked();
     for host in [EVIL, "data-to-leak.evil.dns.test", "x.other.rig.test"] {
@@ -158,7 +158,7 @@ fn a_denied_host_causes_no_packet(rig: &Rig) {
             rig.record(way);
         }
     }
-    // A path that is denied at a host that is allowed.
+    // A denied path at an allowed host.
     for way in Way::SECURE {
         let answer = rig.ask(
             way,
@@ -358,7 +358,7 @@ fn malformed_questions_are_answered_or_dropped(rig: &Rig) {
     rig.abandon_records(Way::Transparent);
 }
 
-/// D03, D07: DNS elsewhere is answered by ours or by nobody; anything else by nobody.
+/// D03, D07: DNS elsewhere is answered by the gateway or not at all; anything else not at all.
 fn no_datagram_leaves(rig: &Rig) {
     let server = rig.names.address;
     for to in ["8.8.8.8:53", &server.to_string(), "1.1.1.1:53"] {
@@ -393,8 +393,8 @@ fn no_datagram_leaves(rig: &Rig) {
     rig.abandon_records(Way::Transparent);
 }
 
-/// D15, K04: what the workload's environment holds; the escape suite of tests/netns and `gateway
-/// doctor` looks further.
+/// D15, K04: what the workload's environment contains; the escape suite of tests/netns and `gateway
+/// doctor` cover more.
 fn the_sandbox_holds_phantoms_alone(rig: &Rig) {
     for (name, phantom) in &rig.sandboxed.phantoms {
         assert_eq!(phantom.len(), rig.secret(name).len());

@@ -1,4 +1,4 @@
-//! Group I: a secret that an origin gives back never reaches the sandbox.
+//! Group I: a secret that an origin reflects never reaches the sandbox.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -31,7 +31,7 @@ rows![
 
 pub const ASK: &str = "GET /x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\nX-Api-Key: {PH:xkey}\r\n\r\n";
 
-/// The secrets as E got them.
+/// The secrets as E received them.
 pub fn got(seen: &Seen) -> [String; 2] {
     let bearer = seen
         .all("authorization")
@@ -61,7 +61,7 @@ pub fn ask(rig: &Rig, way: Way, path: &str) -> Response {
     answer
 }
 
-/// I01. That no canary came through is checked by [`Rig::settle`].
+/// I01. [`Rig::settle`] checks that no canary came through.
 fn an_echo_in_content_becomes_the_phantom(rig: &Rig) {
     rig.origins.on("/echo", |seen| {
         ok(
@@ -76,14 +76,14 @@ fn an_echo_in_content_becomes_the_phantom(rig: &Rig) {
             [rig.phantom(way, "bearer"), rig.phantom(way, "xkey")]
         );
         assert_eq!((answer.status, answer.text()), (200, expected), "{way:?}");
-        // The length did not change, so it can be told in advance.
+        // The length did not change, so it can be announced.
         assert_eq!(
             answer.field("content-length"),
             Some(answer.body.len().to_string().as_str()),
             "{way:?}"
         );
     }
-    // HEAD, 204 and 304 have fields alone.
+    // HEAD, 204 and 304 have only fields.
     rig.origins.on("/nobody", |seen| {
         vec![Step::Bytes(
             format!(
@@ -143,7 +143,7 @@ fn an_echo_in_any_field_becomes_the_phantom(rig: &Rig) {
     }
 }
 
-/// Pieces in a coding, each of which can be decoded once it is there.
+/// Pieces in a coding, each of which can be decoded once it has arrived.
 pub fn coded_pieces(coding: &str, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut encoder: Box<dyn EncodeV2> = match coding {
         "gzip" | "x-gzip" | "GZIP" => {
@@ -222,7 +222,7 @@ fn an_echo_behind_a_content_coding_is_found(rig: &Rig) {
             }
         }
     }
-    // A client that asks for something else does not get it from the origin.
+    // A client that asks for another coding does not get it from the origin.
     rig.origins.on("/asked", |seen| {
         let asked =
             ["accept-encoding", "grpc-accept-encoding"].map(|name| seen.all(name).join("|"));
@@ -240,7 +240,7 @@ fn an_echo_behind_a_content_coding_is_found(rig: &Rig) {
     }
 }
 
-/// I03: an unknown coding, too many of them, and a label that lies.
+/// I03: an unknown coding, too many of them, and a false label.
 fn what_cannot_be_decoded_is_not_passed_on(rig: &Rig) {
     for codings in [
         "rot13",
@@ -336,8 +336,8 @@ fn an_echo_in_any_encoding_is_found(rig: &Rig) {
         for way in Way::SECURE {
             let answer = ask(rig, way, &path);
             assert_eq!(answer.status, 200);
-            // So few letters are no piece, and stay. The whole secret behind them does not, as
-            // `settle` checks.
+            // So few characters are not a fragment, and stay. The whole secret after them does not,
+            // as `settle` checks.
             if at != 14 {
                 let expected = [rig.phantom(way, "bearer"), rig.phantom(way, "xkey")]
                     .map(encoding)
@@ -441,7 +441,7 @@ fn an_echo_in_trailers_is_found(rig: &Rig) {
     }
 }
 
-/// I01 to I05 where the origin speaks HTTP/2, and the client too.
+/// I01 to I05 with an HTTP/2 origin, and an HTTP/2 client, too.
 fn an_echo_of_an_http2_origin_is_found(rig: &Rig) {
     rig.origins.on2("/echo", |seen| {
         let [bearer, xkey] = got(seen);
@@ -490,7 +490,7 @@ fn an_echo_of_an_http2_origin_is_found(rig: &Rig) {
     }
 }
 
-/// I05: events that a client puts together, each one flushed by itself.
+/// I05: events that a client joins, each one flushed separately.
 fn an_echo_in_an_event_stream_is_found(rig: &Rig) {
     rig.origins.on("/events", |seen| {
         let secret = got(seen)[0].clone();
@@ -517,7 +517,7 @@ fn an_echo_in_an_event_stream_is_found(rig: &Rig) {
     }
 }
 
-/// I14, I01: the origin keeps what it got, and gives it back to a request that carries nothing.
+/// I14, I01: the origin stores what it received, and returns it to a request that carries nothing.
 fn an_echo_in_a_later_answer_is_found(rig: &Rig) {
     let kept = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
     let (write, read) = (kept.clone(), kept);
@@ -565,7 +565,7 @@ fn an_echo_in_a_websocket_is_found(rig: &Rig) {
             text.contains(&format!("{phantom}|")) && !text.contains("deflate"),
             "{way:?} {text:?}"
         );
-        // Put together again, the pieces are the phantom's too.
+        // Joined again, the pieces are the phantom's, too.
         let letters = |text: &str| {
             text.chars()
                 .filter(char::is_ascii_alphanumeric)

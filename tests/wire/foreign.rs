@@ -1,5 +1,5 @@
-//! Somebody else's credential at a managed host, in every place where its service takes one; and
-//! requests that hold many.
+//! Somebody else's credential at a managed host, in every place where its service accepts one; and
+//! requests that contain many.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
@@ -308,7 +308,7 @@ fn a_foreign_credential_over_http2_is_known_alike(rig: &Rig) {
     }
 }
 
-/// What is allowed beside what is refused.
+/// The allowed cases for the refused ones.
 fn what_a_service_needs_passes(rig: &Rig) {
     for way in Way::SECURE {
         for (host, target, fields) in [
@@ -389,7 +389,7 @@ fn content_that_is_looked_at_arrives_as_it_was_sent(rig: &Rig) {
         );
         allowed(rig, way, SLACK, &chunked);
         assert_eq!(rig.seen().remove(0).body, b"{\"a\":1}\n", "{way:?}");
-        // Files go where no form is taken, and are not held.
+        // Files are allowed where no form is read, and are not buffered.
         allowed(rig, way, SLACK, &post("/upload/v1/x", "", "token=x"));
         rig.seen();
     }
@@ -420,7 +420,7 @@ fn content_that_cannot_be_looked_at_is_refused(rig: &Rig) {
     }
 }
 
-/// R10: an account of the attacker's own by its cookie, under whatever name.
+/// R10: an attacker's account by its cookie, under any name.
 fn a_cookie_of_an_account_does_not_reach_a_managed_host(rig: &Rig) {
     for way in Way::SECURE {
         for (host, sent, kept) in [
@@ -436,7 +436,7 @@ fn a_cookie_of_an_account_does_not_reach_a_managed_host(rig: &Rig) {
             allowed(rig, way, host, &get("/x", &format!("Cookie: {sent}")));
             assert_eq!(rig.seen().remove(0).all("cookie"), kept, "{way:?} {sent}");
         }
-        // At a host that is not managed they are the client's own affair.
+        // At a host that is not managed, the client decides.
         allowed(rig, way, OTHER, &get("/x", "Cookie: account=mine; x=y"));
         assert_eq!(rig.seen().remove(0).all("cookie"), ["account=mine; x=y"]);
     }
@@ -514,7 +514,7 @@ fn a_field_with_underscores_is_judged_as_cgi_origins_read_it(rig: &Rig) {
     }
 }
 
-/// F04: where `%2F` is kept, an origin that decodes again sees no other path.
+/// F04: if `%2F` is kept, an origin that decodes again sees no other path.
 fn a_path_that_changes_when_it_is_decoded_again_is_refused(rig: &Rig) {
     for path in [
         "/api/v4/projects/1/%252e%252e/2",
@@ -546,7 +546,7 @@ fn a_path_that_changes_when_it_is_decoded_again_is_refused(rig: &Rig) {
     }
 }
 
-/// F14: the rig's policy forbids some paths and methods everywhere, and nothing in a batch is seen.
+/// F14: the rig's policy forbids some paths and methods everywhere, and sees nothing in a batch.
 fn many_requests_in_one_are_refused_where_policy_allows_some(rig: &Rig) {
     for target in [
         "/v1.0/$batch",
@@ -569,7 +569,7 @@ fn many_requests_in_one_are_refused_where_policy_allows_some(rig: &Rig) {
 }
 
 /// H13: each place of each preset, in a program of its own whose origins cannot be reached: 403 is
-/// a refusal, 502 is none.
+/// a refusal, 502 is not.
 fn every_preset_is_closed_in_the_program(rig: &Rig) {
     let services = Services::start(rig);
     let mut tried = 0;
@@ -637,7 +637,7 @@ fn own(place: &str, phantom: &str) -> String {
     }
 }
 
-/// A table of a preset.
+/// The table of a preset.
 struct Table(toml::Table);
 
 impl Table {
@@ -648,7 +648,7 @@ impl Table {
     }
 }
 
-/// A gateway with a credential for every one of every preset, at `PRESET.rig.test`.
+/// A gateway with every credential of every preset, at `PRESET.rig.test`.
 struct Services {
     gate: Gate,
     proxy: SocketAddr,
@@ -737,7 +737,7 @@ impl Services {
     }
 }
 
-/// A file that only its owner reads.
+/// A file that only its owner can read.
 fn owned(path: &Path, content: &str) {
     std::fs::write(path, content).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();

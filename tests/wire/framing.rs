@@ -56,8 +56,7 @@ fn a_plain_request_passes_on_every_listener(rig: &Rig) {
     }
 }
 
-/// E01, E02, E03: each is refused before anything is sent, and what stands behind it is never a
-/// request.
+/// E01, E02, E03: each is refused before anything is sent, and what follows it is never a request.
 fn content_is_told_in_exactly_one_way(rig: &Rig) {
     let heads = [
         "Content-Length: 6\r\nTransfer-Encoding: chunked",
@@ -102,8 +101,8 @@ fn content_is_told_in_exactly_one_way(rig: &Rig) {
     refused_everywhere(rig, &Way::ALL, OTHER, template, 400, "framing");
 }
 
-/// E04: the head is good, so the request is judged, but E never gets a whole one, and nothing
-/// behind it.
+/// E04: the head is valid, so the request is judged, but E never gets a complete one, and nothing
+/// after it.
 fn chunks_are_exactly_chunks(rig: &Rig) {
     let long = "a".repeat(17_000);
     let bodies = [
@@ -309,7 +308,7 @@ fn only_an_upgrade_to_websocket_is_possible(rig: &Rig) {
         let template = "GET {T}/x HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: foo\r\n\r\nGET {T}/smuggled HTTP/1.1\r\nHost: {H}\r\n\r\n";
         refused(rig, way, OTHER, template, 501, "upgrade");
     }
-    // A WebSocket that the origin declines stays HTTP: what is pipelined behind it is judged.
+    // A WebSocket that the origin declines stays HTTP: what is pipelined after it is judged.
     for way in Way::SECURE {
         let upgrade = "GET {T}/x HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
         let mut wire = rig.open(way, OTHER);
@@ -385,7 +384,7 @@ fn expectations_other_than_continue_are_refused(rig: &Rig) {
         );
         refused_everywhere(rig, &Way::ALL, OTHER, &template, 417, "expectation");
     }
-    // The verdict comes before 100: the content of what is denied is never asked for.
+    // The verdict comes before 100: the content of a denied request is never asked for.
     for way in Way::ALL {
         let template = "POST {T}/secret HTTP/1.1\r\nHost: {H}\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
         let mut wire = rig.open(way, OTHER);
@@ -415,7 +414,7 @@ fn expectations_other_than_continue_are_refused(rig: &Rig) {
     }
 }
 
-/// E13: what an origin sends beyond its answer is never the answer to somebody else.
+/// E13: what an origin sends beyond its response is never somebody else's response.
 fn an_answer_with_two_lengths_never_reaches_the_next_client(rig: &Rig) {
     let poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
     for (path, head) in [
@@ -464,7 +463,7 @@ fn an_answer_with_two_lengths_never_reaches_the_next_client(rig: &Rig) {
         }
     }
     rig.ends();
-    // An answer whose content breaks off is told as broken off.
+    // A response whose content breaks off is reported as broken off.
     rig.origins.on("/short", |_| {
         vec![
             Step::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".to_vec()),
@@ -741,7 +740,7 @@ fn too_much_head_is_refused(rig: &Rig) {
     }
 }
 
-/// P03: one that drips its head is given up, and nobody else waits for it.
+/// P03: a head that arrives byte by byte is given up, and nobody else waits for it.
 fn a_head_that_never_ends_is_given_up(rig: &Rig) {
     let wires: Vec<_> = Way::SECURE
         .iter()

@@ -57,7 +57,7 @@ fn a_leaf_is_for_exactly_one_name(rig: &Rig) {
     }
 }
 
-/// K04: only the certificate stands in files.
+/// K04: only the certificate is in files.
 fn the_key_of_the_ca_is_nowhere(rig: &Rig) {
     let mut looked = 0;
     let mut folders = vec![rig.dir.path().to_owned()];
@@ -117,9 +117,9 @@ fn sessions_do_not_share_a_ca(rig: &Rig) {
     rig.forget_records();
 }
 
-/// Another session's request amid a flood. A debug build at `RUST_LOG=trace`, which writes lines
-/// for each frame of the flood, on a machine that others use too: the bound is on starvation, not
-/// on speed.
+/// Another session's request during a flood. This is a debug build at `RUST_LOG=trace`, which
+/// writes lines for each frame of the flood, on a machine that others use, too: the bound is on
+/// starvation, not on speed.
 const AMID_A_FLOOD: Duration = Duration::from_secs(3);
 
 /// How long a benign request takes now.
@@ -137,8 +137,8 @@ fn benign(rig: &Rig) -> Duration {
     started.elapsed()
 }
 
-/// Floods until the connection ends or so many rounds are over, with a benign request of another
-/// session amid it.
+/// Floods until the connection ends or this many rounds are over, with a benign request of another
+/// session meanwhile.
 fn flood(
     rig: &Rig,
     way: Way,
@@ -172,7 +172,7 @@ fn rapid_resets_end_the_connection(rig: &Rig) {
         assert!(ended, "{way:?} {code:?}");
         let (ended, code) = flood(rig, way, 4000, |frames, at| {
             let stream = 2 * at as u32 + 1;
-            // A window update of nothing is an error of the stream.
+            // A window update of zero is a stream error.
             frames.get(stream, OTHER, "/secret", &[])
                 && frames.frame(WINDOW_UPDATE, 0, stream, &0_u32.to_be_bytes())
         });
@@ -209,7 +209,7 @@ fn floods_of_small_frames_end_or_stall_the_connection(rig: &Rig) {
         frames.frame(CONTINUATION, 0, 1, b"")
     });
     assert!(ended, "empty CONTINUATION");
-    // These are answered or ignored at little cost; the session beside is served all the while.
+    // These are answered or ignored at little cost; the other session is served throughout.
     let before = rig.served.burden().1;
     flood(rig, way, 20_000, |frames, _| {
         frames.frame(PING, 0, 0, b"floodfld")
@@ -329,7 +329,7 @@ fn fields_that_would_change_http1_are_refused(rig: &Rig) {
 
 /// L05.
 fn pseudo_fields_are_exactly_those_of_a_request(rig: &Rig) {
-    // What stands behind `#` is gone before anything is judged, so E gets what was judged.
+    // What follows `#` is gone before anything is judged, so E receives what was judged.
     for way in Way::SECURE {
         let mut frames = rig.frames(way, OTHER);
         frames.get(1, OTHER, "/x#/secret", &[]);
@@ -431,7 +431,7 @@ fn content_has_the_length_that_was_told(rig: &Rig) {
     }
 }
 
-/// Frames in places where none may be.
+/// Frames where none are allowed.
 fn frames_that_break_the_protocol_end_it(rig: &Rig) {
     type Wrong = fn(&mut Frames) -> bool;
     let wrongs: [(&str, Wrong); 9] = [
@@ -568,7 +568,7 @@ fn cookies_are_joined_before_they_are_judged(rig: &Rig) {
             [format!("a=b; sid={}; c=d", rig.secret("cookie"))],
             "{way:?}"
         );
-        // In two pieces it is none.
+        // In two pieces it is not one.
         let first = format!("sid={one}");
         let mut frames = rig.frames(way, GOOD);
         frames.get(1, GOOD, "/x", &[("cookie", &first), ("cookie", two)]);
@@ -614,7 +614,7 @@ fn trailers_over_http2_carry_no_fields_that_matter(rig: &Rig) {
     }
 }
 
-/// L08, RFC 8441: and an echo in it is found there too.
+/// L08, RFC 8441: a reflected secret is found there, too.
 fn a_websocket_may_come_over_http2(rig: &Rig) {
     rig.origins.on("/ws2", |seen| {
         use base64::Engine as _;

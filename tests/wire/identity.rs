@@ -1,4 +1,4 @@
-//! Groups A and B: one destination, in one canonical form, by whichever listener.
+//! Groups A and B: one destination, in one canonical form, on every listener.
 
 use std::time::Duration;
 
@@ -50,7 +50,8 @@ fn a_host_that_is_not_the_server_name_is_misdirected(rig: &Rig) {
         }
     }
     for way in [Way::ConnectClear, Way::SocksClear, Way::TransparentClear] {
-        // Capture knows the name by its synthetic address, so it is held to it in clear text too.
+        // Capture knows the name by its synthetic address, so the request must name it in clear
+        // text, too.
         refused(
             rig,
             way,
@@ -93,7 +94,7 @@ fn a_tunnel_and_its_server_name_agree(rig: &Rig) {
     assert_eq!(rig.record(Way::Tls)["reason"], "host_not_permitted");
 }
 
-/// A03: the address is X's own, where the sandbox could reach it if capture let it through.
+/// A03: the address is X's own, which the sandbox could reach if capture let it through.
 fn a_captured_address_is_never_dialled(rig: &Rig) {
     let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     probe.connect("192.0.2.1:9").unwrap();
@@ -110,7 +111,7 @@ fn a_captured_address_is_never_dialled(rig: &Rig) {
         "E by its name, not X by the address"
     );
     assert_eq!(rig.seen().len(), 1);
-    // Without a name to go by, the address itself is the host, and policy does not know it.
+    // Without a name, the address itself is the host, and policy does not know it.
     let mut wire = rig.inside(&x.to_string()).unwrap();
     let answer = wire.ask(format!("GET /x HTTP/1.1\r\nHost: {x}\r\n\r\n").as_bytes());
     assert_eq!(
@@ -189,7 +190,7 @@ fn an_absolute_target_agrees_with_host_and_connection(rig: &Rig) {
             "{way:?}: origin-form at the origin"
         );
     }
-    // Both together and still not the connection's.
+    // The two agree, but not with the connection.
     for way in Way::SECURE {
         let template = format!("GET https://{SECOND}/x HTTP/1.1\r\nHost: {SECOND}\r\n\r\n");
         refused(rig, way, OTHER, &template, 421, "authority_mismatch");
@@ -235,7 +236,7 @@ fn ports_are_part_of_the_destination(rig: &Rig) {
             "{way:?}"
         );
         rig.record(way);
-        // A port that no policy allows is denied, whichever protocol waits there.
+        // A port that no policy allows is denied, whatever protocol is there.
         let wire = rig.tunnel(way, GOOD, 22).unwrap();
         let mut wire = wire.secure(Some(GOOD), &["http/1.1"]).unwrap();
         let answer = wire.ask(format!("GET /x HTTP/1.1\r\nHost: {GOOD}:22\r\n\r\n").as_bytes());
@@ -315,7 +316,7 @@ fn without_a_server_name_there_is_no_tunnel(rig: &Rig) {
         assert!(wire.secure(None, &["http/1.1"]).is_err(), "{way:?}");
         assert_eq!(rig.record(way)["reason"], "no_sni", "{way:?}");
     }
-    // Names of the right length are put over the one in a good ClientHello.
+    // Names of the right length replace the one in a valid ClientHello.
     let hello = client_hello("aaaaaaaa.rig.test");
     for name in [
         &b"a\0aaaaaa.rig.test"[..],
@@ -363,7 +364,7 @@ fn client_hello(name: &str) -> Vec<u8> {
 /// A12, K09.
 fn a_split_client_hello_is_the_same_and_a_stalled_one_is_cut(rig: &Rig) {
     let hello = client_hello(EVIL);
-    // One record of TLS cut in two, each with a head of its own.
+    // One TLS record cut in two, each with its own header.
     let (head, content) = hello.split_at(5);
     let (one, two) = content.split_at(content.len() / 2);
     let record = |part: &[u8]| {
@@ -414,7 +415,7 @@ fn a_split_client_hello_is_the_same_and_a_stalled_one_is_cut(rig: &Rig) {
         assert!(over, "{way:?}: given up after handshake_timeout");
         assert_eq!(rig.record(way)["reason"], "timeout", "{way:?}");
     }
-    // A hello that never becomes one.
+    // A hello that is never completed.
     for way in Way::SECURE {
         let mut wire = rig.tunnel(way, GOOD, 443).unwrap();
         wire.send(&[&[22, 3, 1, 0x40, 0][..], &[1, 0, 0xff, 0xff], &[7; 0x3ffc]].concat());
@@ -427,7 +428,7 @@ fn a_split_client_hello_is_the_same_and_a_stalled_one_is_cut(rig: &Rig) {
     }
 }
 
-/// A13: there is no copying of bytes that nobody understood.
+/// A13: bytes that nobody understood are never copied.
 fn bytes_that_are_neither_tls_nor_http_go_nowhere(rig: &Rig) {
     for way in Way::SECURE {
         for bytes in [
@@ -452,7 +453,7 @@ fn bytes_that_are_neither_tls_nor_http_go_nowhere(rig: &Rig) {
                 "{way:?} {answer}"
             );
         }
-        // What is HTTP is judged as such, in clear text, where nothing is lent.
+        // HTTP is judged as such, in clear text, where nothing is injected.
         let mut wire = rig.tunnel(way, GOOD, 443).unwrap();
         let template = format!(
             "GET /x HTTP/1.1\r\nHost: {GOOD}:443\r\nAuthorization: Bearer {{PH:bearer}}\r\n\r\n"
@@ -680,8 +681,8 @@ fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
     ];
     for (method, host, path, fields, reason) in cases {
         for way in Way::ALL {
-            // Over HTTP in clear text credentials have their own row (C13): there nothing is
-            // managed.
+            // Over HTTP in clear text, credentials have their own row (C13): nothing is managed
+            // there.
             let plain = [
                 "x-role",
                 "x_evil",
@@ -789,7 +790,7 @@ fn a_ticket_is_good_for_its_own_name_alone(rig: &Rig) {
     }
 }
 
-/// B01, B02, B03: other spellings of an allowed host are that host, and the origin gets the
+/// B01, B02, B03: other spellings of an allowed host are that host, and the origin receives the
 /// canonical one.
 fn hosts_have_one_canonical_form(rig: &Rig) {
     for spelling in [
@@ -823,7 +824,7 @@ fn hosts_have_one_canonical_form(rig: &Rig) {
         }
     }
     rig.seen();
-    // A soft hyphen is mapped to nothing (UTS 46), so this is the same host, and is judged as such.
+    // A soft hyphen maps to nothing (UTS 46), so this is the same host, and is judged as such.
     for way in Way::SECURE {
         allowed(
             rig,
@@ -907,7 +908,7 @@ fn what_is_no_host_is_refused_everywhere(rig: &Rig) {
     assert!(rig.seen().is_empty());
 }
 
-/// B05, B06, B07, B08, C04, C05: though policy permits the canonical addresses.
+/// B05, B06, B07, B08, C04, C05: even though policy permits the canonical addresses.
 fn special_addresses_in_any_spelling_are_not_dialled(rig: &Rig) {
     for host in [
         "127.0.0.1",
@@ -992,7 +993,7 @@ fn special_addresses_in_any_spelling_are_not_dialled(rig: &Rig) {
             "{host} {answer:?} {record}"
         );
     }
-    // C06: the gateway's own listeners are no destination.
+    // C06: the gateway's own listeners are not a destination.
     for port in [rig.ports.proxy.port(), rig.ports.tls.port()] {
         let host = format!("127.0.0.1:{port}");
         let answer = rig.ask(

@@ -1,8 +1,8 @@
-//! The attack matrix: rows of the threat catalogue, spoken byte by byte to the real program on
-//! every listener.
+//! The attack matrix: rows of the threat catalogue, sent byte by byte to the real program on every
+//! listener.
 //!
-//! docs/threats.md tells which row is which test. The tests share one rig and run one after
-//! another, each followed by the invariants of `Rig::settle`.
+//! docs/threats.md maps rows to tests. The tests share one rig and run one after another, each
+//! followed by the invariants of `Rig::settle`.
 
 #[path = "../rig/mod.rs"]
 mod rig;

@@ -1,4 +1,4 @@
-//! Group F: path, query and method as they are judged are as they are forwarded.
+//! Group F: path, query and method are forwarded as they were judged.
 
 use crate::rig::way::Way;
 use crate::rig::{OTHER, Rig};
@@ -91,7 +91,7 @@ fn paths_with_two_readings_are_refused(rig: &Rig) {
     }
 }
 
-/// F01, F04: the origin gets the canonical bytes.
+/// F01, F04: the origin receives the canonical bytes.
 fn what_is_forwarded_is_what_was_judged(rig: &Rig) {
     for (path, forwarded) in [
         ("/a/../x", "/x"),
@@ -154,7 +154,7 @@ fn prefixes_end_with_segments(rig: &Rig) {
 
 /// F08.
 fn every_reading_of_a_query_is_judged(rig: &Rig) {
-    // A bare `;` goes on as `%3B`, so no origin reads a second parameter there that was not judged.
+    // A bare `;` is forwarded as `%3B`, so no origin reads a second parameter that was not judged.
     for way in Way::ALL {
         allowed(rig, way, OTHER, &get("/x?a=b;repo=bad"));
         assert_eq!(rig.seen().remove(0).target, "/x?a=b%3Brepo=bad", "{way:?}");

@@ -1,5 +1,5 @@
-//! Group I: no pause in the midst of an echo, whoever brought it about, shows a part of the secret;
-//! and what is no echo does not wait.
+//! Group I: no pause inside a reflected secret, whoever caused it, shows a part of the secret; and
+//! what is not a reflection does not wait.
 
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,7 @@ fn a_pause_behind_a_content_coding_shows_no_part(rig: &Rig) {
     }
 }
 
-/// I05 over HTTP/2, with trailers behind it.
+/// I05 over HTTP/2, with trailers after it.
 fn a_pause_of_an_http2_origin_shows_no_part(rig: &Rig) {
     rig.origins.on2("/pause", |seen| {
         let secret = got(seen)[0].clone();
@@ -113,8 +113,8 @@ fn a_pause_of_an_http2_origin_shows_no_part(rig: &Rig) {
     }
 }
 
-/// I05: the client stops the origin by flow control, in the midst of an echo, and what it then
-/// takes comes 100 ms later.
+/// I05: the client stops the origin by flow control, inside a reflected secret, and what it then
+/// reads arrives 100 ms later.
 fn a_client_that_does_not_read_cannot_make_an_echo_come_in_parts(rig: &Rig) {
     const ECHOES: usize = 60_000;
     let content = |secret: &str| format!("{secret}\n").repeat(ECHOES).into_bytes();
@@ -161,7 +161,7 @@ fn switched(key: &str) -> Step {
     Step::Bytes(format!("HTTP/1.1 101 Switching Protocols\r\n{fields}\r\n\r\n").into_bytes())
 }
 
-/// What came behind the head of an upgrade.
+/// What followed the head of an upgrade.
 fn websocket(rig: &Rig, way: Way, path: &str) -> Vec<u8> {
     let mut wire = rig.open(way, GOOD);
     let answer = wire.ask(&rig.fill(way, GOOD, &SWITCH.replace("{P}", path)));
@@ -222,7 +222,7 @@ fn what_a_broken_websocket_held_back_stays_back(rig: &Rig) {
     }
 }
 
-/// I05: events, JSON and messages with their length come at once; only a text that a letter ends
+/// I05: events, JSON and length-prefixed messages arrive at once; only a text that ends in a letter
 /// waits for what follows it.
 fn what_cannot_begin_an_echo_waits_for_nothing(rig: &Rig) {
     const SILENCE: Duration = Duration::from_millis(1500);
@@ -246,7 +246,7 @@ fn what_cannot_begin_an_echo_waits_for_nothing(rig: &Rig) {
     for (path, kind, piece, at_once) in cases {
         rig.origins.on(path, move |_| {
             let pause = Step::Pause(SILENCE.as_millis() as u64);
-            // A NUL behind a letter could be UTF-16; in messages it begins the next one.
+            // A NUL after a letter could be UTF-16; in messages it starts the next one.
             let last = if at_once { b"\0" } else { b"\n" };
             chunked(
                 &format!("Content-Type: {kind}\r\n"),

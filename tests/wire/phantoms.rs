@@ -29,7 +29,7 @@ fn get(fields: &str) -> String {
     format!("GET {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\n{fields}\r\n\r\n")
 }
 
-/// The ones that are allowed, for each of the refused ones below.
+/// The allowed cases, for each of the refused ones below.
 fn each_place_gets_its_secret(rig: &Rig) {
     for way in Way::SECURE {
         let basic = STANDARD.encode(format!("user:{}", rig.phantom(way, "basic")));
@@ -111,7 +111,7 @@ fn a_phantom_goes_only_to_the_hosts_of_its_credential(rig: &Rig) {
                 refused(rig, way, host, &template, 403, "phantom_out_of_scope");
             }
         }
-        // In free content a phantom is inert, and goes on as the bytes that it is (R9).
+        // In free content a phantom is inert, and is forwarded as plain bytes (R9).
         let phantom = rig.phantom(way, "bearer").to_owned();
         let template = format!(
             "POST {{T}}/x HTTP/1.1\r\nHost: {{H}}\r\nContent-Length: {}\r\n\r\n{phantom}",
@@ -199,8 +199,8 @@ fn a_disguised_phantom_is_never_swapped(rig: &Rig) {
                 let answer = rig.ask(way, GOOD, &template);
                 let record = rig.record(way);
                 let refused = answer.status == 403;
-                // Whatever is not recognised goes on as inert bytes; the count of canaries at E
-                // shows that nothing was swapped.
+                // Whatever is not recognised is forwarded as inert bytes; the count of canaries at
+                // E shows that nothing was swapped.
                 assert!(
                     refused || answer.status == 200,
                     "{way:?} {disguise} {record}"
@@ -216,7 +216,7 @@ fn a_disguised_phantom_is_never_swapped(rig: &Rig) {
             let record = rig.record(way);
             assert_eq!(answer.status, 403, "{way:?} {at} {disguise} {record}");
         }
-        // Split over writes it is what it was.
+        // Split over writes, it is the same.
         let request = rig.fill(way, GOOD, &get("Authorization: Bearer {PH:bearer}"));
         let mut wire = rig.open(way, GOOD);
         for byte in request {
@@ -318,7 +318,7 @@ fn a_phantom_beside_other_text_is_not_swapped(rig: &Rig) {
             let record = rig.record(way);
             assert_eq!(answer.status, 403, "{way:?} {value} {record}");
         }
-        // Nor is the beginning of one.
+        // Nor is the start of one.
         let part = &rig.phantom(way, "bearer")[..30].to_owned();
         refused(
             rig,
@@ -387,7 +387,7 @@ fn the_phantoms_of_another_session_are_refused(rig: &Rig) {
         let theirs = &rig.phantoms_b["bearer"];
         let answer = rig.ask(way, GOOD, &get(&format!("Authorization: Bearer {theirs}")));
         let record = rig.record(way);
-        // Another process knows nothing of B, so there its phantom is a foreign credential.
+        // Another process knows nothing of B, so its phantom is a foreign credential there.
         let expected = if way == Way::Transparent {
             "foreign_credential"
         } else {
@@ -399,7 +399,7 @@ fn the_phantoms_of_another_session_are_refused(rig: &Rig) {
             "{way:?}"
         );
     }
-    // And A's on B's listeners.
+    // And A's phantoms on B's listeners.
     let ours = &rig.served.phantoms["bearer"];
     let wire = rig
         .dial(rig.ports.tls_b)
@@ -457,7 +457,7 @@ fn foreign_credentials_do_not_reach_a_managed_host(rig: &Rig) {
             403,
             "foreign_credential",
         );
-        // At a host that is not managed it is the client's own affair.
+        // At a host that is not managed, the client decides.
         allowed(
             rig,
             way,
@@ -468,7 +468,7 @@ fn foreign_credentials_do_not_reach_a_managed_host(rig: &Rig) {
     }
 }
 
-/// R9, G10: content goes through byte for byte, whatever stands in it.
+/// R9, G10: content passes byte for byte, whatever it contains.
 fn content_is_never_touched(rig: &Rig) {
     for way in Way::SECURE {
         let content = format!(
@@ -495,12 +495,12 @@ fn a_managed_host_without_a_phantom_gets_no_credential(rig: &Rig) {
     }
 }
 
-/// H14: the phantom does not go out in the secret's place, nor the request without either.
+/// H14: neither the phantom goes out instead of the secret, nor the request without either.
 fn a_secret_that_cannot_be_had_stops_the_request(rig: &Rig) {
     let path = rig.dir.path().join("secrets/xkey");
     let away = rig.dir.path().join("secrets/away");
     std::fs::rename(&path, &away).unwrap();
-    // A file that is gone serves at most five seconds more.
+    // A deleted file serves for at most five more seconds.
     std::thread::sleep(std::time::Duration::from_millis(5200));
     for way in Way::SECURE {
         let answer = rig.ask(way, GOOD, &get("X-Api-Key: {PH:xkey}"));

@@ -1,5 +1,5 @@
 //! Group M: policies and configuration fail closed, at start, at a reload, and while requests are
-//! under way.
+//! in progress.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -147,7 +147,7 @@ fn a_refused_reload_keeps_what_holds(rig: &Rig) {
     let path = rig.dir.path().join("rig.cedar");
     fs::remove_file(&path).unwrap();
     assert!(!hang_up(rig), "a missing file");
-    // One file of the two is not enough: the other's permits would stand without these forbids.
+    // One file of the two is not enough: the other's permits would apply without these forbids.
     fs::write(&path, &good).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     assert!(!hang_up(rig), "a file that anybody may write");
@@ -176,7 +176,7 @@ fn a_refused_reload_keeps_what_holds(rig: &Rig) {
     rig.seen();
 }
 
-/// M04: two sets of policies take turns while requests run; each record agrees with the generation
+/// M04: two sets of policies alternate while requests run; each record agrees with the generation
 /// that it names.
 fn every_request_is_judged_under_one_generation(rig: &Rig) {
     let one = format!(
@@ -197,7 +197,7 @@ fn every_request_is_judged_under_one_generation(rig: &Rig) {
         .unwrap();
     drop(wire);
     let proxy = rig.ports.proxy;
-    // However busy the machine is, a record tells of the first generation.
+    // However busy the machine is, there is a record of the first generation.
     let first = "GET http://mixed.rig.test/one HTTP/1.1\r\nHost: mixed.rig.test\r\n\r\n";
     assert_eq!(rig.dial(proxy).ask(first.as_bytes()).status, 200);
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -231,7 +231,7 @@ fn every_request_is_judged_under_one_generation(rig: &Rig) {
         .filter(|record| record["generation"].is_u64())
         .collect();
     assert!(judged.len() > 50, "{} records", judged.len());
-    // The first of these generations is `one`, and they take turns.
+    // The first of these generations is `one`, and they alternate.
     let first = judged
         .iter()
         .map(|record| record["generation"].as_u64().unwrap())
@@ -262,7 +262,8 @@ fn every_request_is_judged_under_one_generation(rig: &Rig) {
     rig.ends_now();
 }
 
-/// L09: a stream of events, an upload, a WebSocket and an HTTP/2 stream, each with a secret lent.
+/// L09: a stream of events, an upload, a WebSocket and an HTTP/2 stream, each with an injected
+/// secret.
 fn what_is_under_way_is_cut_when_policy_changes(rig: &Rig) {
     rig.origins.on("/events", |_| {
         let mut steps = vec![Step::Bytes(
@@ -346,8 +347,7 @@ fn what_is_under_way_is_cut_when_policy_changes(rig: &Rig) {
         "{:?}",
         started.elapsed()
     );
-    // What comes later on those connections is nothing, and a new one is judged by the new
-    // policies.
+    // Nothing more arrives on those connections, and a new one is judged by the new policies.
     upload.send(b"5\r\nagain\r\n0\r\n\r\n");
     frames.frame(DATA, END_STREAM, 1, b"again");
     assert_eq!(
@@ -371,7 +371,7 @@ fn what_is_under_way_is_cut_when_policy_changes(rig: &Rig) {
     assert!(reload(rig, &policies()));
 }
 
-/// M09, O01: what looks like an order to the gateway is a request like any other.
+/// M09, O01: what looks like a command to the gateway is a request like any other.
 fn the_sandbox_cannot_reload(rig: &Rig) {
     for way in Way::SECURE {
         for path in [
@@ -402,8 +402,8 @@ fn the_sandbox_cannot_reload(rig: &Rig) {
     rig.seen();
 }
 
-/// Starts `gateway serve` with a configuration; gives its exit code if it ends by itself, and what
-/// it said.
+/// Starts `gateway serve` with a configuration; returns its exit code if it ends on its own, and
+/// its output.
 fn start(rig: &Rig, config: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let at = rig.dir.path().join("start");
     fs::create_dir_all(&at).unwrap();
@@ -436,7 +436,7 @@ fn start(rig: &Rig, config: &str, variables: &[(&str, &str)]) -> (Option<i32>, S
     }
 }
 
-/// M08, H09, B12, B13, D08: each of these would be open, or less than was meant.
+/// M08, H09, B12, B13, D08: each of these would be open, or enforce less than intended.
 fn a_doubtful_configuration_does_not_start(rig: &Rig) {
     let secret = |name: &str, content: &[u8], mode: u32| {
         let path = rig.dir.path().join("start").join(name);
@@ -586,7 +586,7 @@ fn a_doubtful_configuration_does_not_start(rig: &Rig) {
     }
 }
 
-/// C10, K08: proxies and key logs of the environment are not for the gateway. The rig's own
+/// C10, K08: proxies and key logs in the environment are not for the gateway. The rig's own
 /// gateways run without them, so that this one shows the difference by X, which is both proxies at
 /// once.
 fn the_environment_does_not_reroute(rig: &Rig) {

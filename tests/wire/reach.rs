@@ -69,7 +69,7 @@ fn refused_over_http2(rig: &Rig, way: Way, host: &str, bytes: &[u8], reason: &st
     assert!(rig.seen().is_empty(), "E got something over HTTP/2");
 }
 
-/// Refused on every way with TLS, over both protocols.
+/// Refused on every entry point with TLS, over both protocols.
 fn refused_everywhere(
     rig: &Rig,
     host: &str,
@@ -83,7 +83,8 @@ fn refused_everywhere(
     }
 }
 
-/// H17, M2: anonymous, signed in an old way, or by a stranger; at hosts of AWS and of the operator.
+/// H17, M2: anonymous, signed with an old scheme, or by a stranger; at hosts of AWS and of the
+/// operator.
 fn nothing_is_asked_of_a_signing_host_without_the_sessions_key(rig: &Rig) {
     let stranger = Key {
         id: "AKIAATTACKER00000000".into(),
@@ -151,7 +152,7 @@ fn nothing_is_asked_of_a_signing_host_without_the_sessions_key(rig: &Rig) {
             403,
             "sigv4_absent",
         ),
-        // At which AWS's customers answer.
+        // Where AWS's customers answer.
         (
             "theirs.s3-website.eu-central-1.amazonaws.com",
             "GET",
@@ -440,7 +441,7 @@ fn content_that_names_a_stranger_is_not_signed(rig: &Rig) {
             assert_eq!(judged.body, ask.body);
         }
     }
-    // What is data says nothing to the service.
+    // Data means nothing to the service.
     let message = format!(
         r#"{{"QueueUrl":"https://sqs.eu-central-1.amazonaws.com/{ACCOUNT}/q","MessageBody":"{STRANGER} arn:aws:iam::{STRANGER}:root"}}"#
     );
@@ -591,7 +592,8 @@ fn a_field_that_widens_needs_an_action_of_its_own(rig: &Rig) {
     }
 }
 
-/// M12, by policy alone: `granted` has no pins, and policy forbids what changes an object's list.
+/// M12, by policy alone: `granted` has no pins, and policy forbids what changes an object's access
+/// list.
 fn policy_is_told_all_that_is_asked_for(rig: &Rig) {
     let put = |fields: &[(&str, &str)], target: &str| {
         let (_, mut ask) = at(OBJECTS, "PUT", target, "", "content");
@@ -685,7 +687,7 @@ fn an_archive_is_not_unpacked_beyond_a_prefix(rig: &Rig) {
     }
 }
 
-/// H18: nothing is pinned; the account is that which the real key's id tells, 609629065308.
+/// H18: nothing is pinned; the account is the one encoded in the real key's id, 609629065308.
 fn a_bucket_is_the_keys_accounts_where_none_is_named(rig: &Rig) {
     let host = format!("{ACCOUNT}.s3-control.eu-central-1.amazonaws.com");
     let path = "/v20180820/accessgrantsinstance/dataaccess";

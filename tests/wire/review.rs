@@ -16,7 +16,8 @@ rows![
 const LENDING: &str =
     "GET {T}/x HTTP/1.1\r\nHost: {H}\r\nAuthorization: Bearer {PH:bearer}\r\n\r\n";
 
-/// H03, I03: the loan was earlier; the request that reads the echo carries no phantom.
+/// H03, I03: the injection was earlier; the request that reads the reflected secret carries no
+/// phantom.
 fn a_stored_secret_is_found_in_a_later_answer_whatever_is_asked_for(rig: &Rig) {
     let secret = rig.secret("bearer").to_owned();
     rig.origins.on("/stored", move |seen| {
@@ -54,14 +55,14 @@ fn a_stored_secret_is_found_in_a_later_answer_whatever_is_asked_for(rig: &Rig) {
     }
 }
 
-/// Whoever has an origin send beginnings of a secret must not learn which of them are right: not by
-/// their end, nor by time.
+/// Whoever makes an origin send prefixes of a secret must not learn which of them are right:
+/// neither by their end nor by time.
 fn a_guess_at_a_secret_comes_back_as_it_was_sent(rig: &Rig) {
     let secret = rig.secret("bearer").to_owned();
     for way in [Way::Connect, Way::Transparent] {
         assert_eq!(rig.ask(way, GOOD, LENDING).status, 200);
         rig.record(way);
-        // Less than six letters of what is drawn, behind `sk-live-`.
+        // Fewer than six drawn characters, after `sk-live-`.
         for length in [1, 9, 12] {
             let mut wrong = secret[..length].to_owned();
             let last = if wrong.pop() == Some('a') { 'b' } else { 'a' };
@@ -74,7 +75,7 @@ fn a_guess_at_a_secret_comes_back_as_it_was_sent(rig: &Rig) {
                 rig.record(way);
             }
         }
-        // So much is no guess.
+        // This much is not a guess.
         let most = secret[..secret.len() - 1].to_owned();
         rig.origins.on("/guess", move |_| ok("", most.as_bytes()));
         let answer = rig.ask(way, OTHER, "GET {T}/guess HTTP/1.1\r\nHost: {H}\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Group I: what an origin was ever shown, whole or in part, comes back as the phantom alone.
+//! Group I: what an origin was ever shown, whole or in part, comes back only as the phantom.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ rows![
     what_was_minted_is_shown_by_no_answer_that_fails,
 ];
 
-/// How many letters of a secret stand in a row in a text, at the most.
+/// The most consecutive characters of a secret that appear in a text.
 fn letters_in_a_row(secret: &str, text: &str) -> usize {
     (1..=secret.len())
         .rev()
@@ -35,7 +35,7 @@ fn letters_in_a_row(secret: &str, text: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// The canary behind the prefix that its phantom has, too.
+/// The canary without the prefix that its phantom shares.
 fn drawn<'s>(secret: &'s str, phantom: &str) -> &'s str {
     let same = secret
         .bytes()
@@ -78,7 +78,7 @@ fn an_echo_that_was_stored_before_any_loan_is_found(rig: &Rig) {
             "{record}"
         );
     }
-    // Session B was lent nothing at all, anywhere.
+    // Nothing was injected for session B, anywhere.
     let mut wire = rig
         .dial(rig.ports.tls_b)
         .secure(Some(SECOND), &["http/1.1"])
@@ -117,7 +117,7 @@ fn an_echo_that_is_cut_at_an_end_shows_nothing(rig: &Rig) {
         "text/plain",
     ] {
         let all = move |secret: &str| {
-            // Long enough that no guess is so long.
+            // Long enough that nobody guesses it.
             let cuts = [(0, 36), (0, secret.len() - 1), (10, secret.len()), (12, 44)];
             let texts = cuts.map(|(from, to)| secret[from..to.min(secret.len())].to_owned());
             texts.map(|text| message(kind, &text))
@@ -165,7 +165,7 @@ fn an_echo_that_is_cut_at_an_end_shows_nothing(rig: &Rig) {
     }
 }
 
-/// L08: a message that ends within an echo, and an echo over two messages.
+/// L08: a message that ends within a reflected secret, and one spread over two messages.
 fn an_echo_that_is_cut_in_a_websocket_shows_nothing(rig: &Rig) {
     rig.origins.on("/cut/ws", |seen| {
         let secret = got(seen)[0].clone();
@@ -196,7 +196,7 @@ fn an_echo_that_is_cut_in_a_websocket_shows_nothing(rig: &Rig) {
     }
 }
 
-/// I05: the connection ends within an echo.
+/// I05: the connection ends within a reflected secret.
 fn an_echo_of_which_a_stream_breaks_off_shows_nothing(rig: &Rig) {
     for (path, head) in [
         ("/broken/known", "Content-Length: 4000\r\n"),

@@ -165,7 +165,7 @@ fn openssl_accepts_what_the_name_constraints_permit() {
 
 #[test]
 fn openssl_refuses_what_the_name_constraints_do_not_permit() {
-    // Minted past our own check, as a fault in it would.
+    // Minted without our own check, as a bug in it would.
     for (list, refused) in [
         (
             &["api.github.com"][..],

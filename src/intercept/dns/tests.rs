@@ -1,4 +1,4 @@
-//! Answers to good, odd and hostile questions, on raw bytes where the shape is the point.
+//! Answers to good, odd and hostile queries, on raw bytes where the wire format matters.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ fn host_of(text: &str) -> Host {
     Host::parse(text.as_bytes()).unwrap()
 }
 
-/// `*.good.test`, `good.test` and an IP that policy allows.
+/// Policy allows `*.good.test`, `good.test` and an IP address.
 fn allowed(host: &Host) -> bool {
     host.domains().any(|domain| domain == "good.test") || host.ip().is_some()
 }
@@ -192,7 +192,7 @@ fn an_address_spelt_as_a_name_does_not_exist() {
 
 #[test]
 fn a_dot_inside_a_label_is_no_border() {
-    // One label `evil.good` and one label `good.test`: neither is a name of ours.
+    // One label `evil.good` and one label `good.test`: neither is one of our names.
     for question in [
         &b"\x09evil.good\x04test\0\0\x01\0\x01"[..],
         b"\x09good.test\0\0\x01\0\x01",

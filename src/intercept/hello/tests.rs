@@ -46,7 +46,7 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(5)
 }
 
-/// One handshake in memory: what the server made of it, and what the client did.
+/// One handshake in memory: the server's verdict, and the client's result.
 async fn meet(
     ca: &SessionCa,
     destination: Destination<'_>,
@@ -60,7 +60,7 @@ async fn meet(
     let name = ServerName::try_from(name.to_owned()).unwrap();
     tokio::join!(terminate(far, ca, destination, soon()), async {
         let mut stream = TlsConnector::from(config).connect(name, near).await?;
-        // Under TLS 1.3 the ticket comes behind the handshake.
+        // In TLS 1.3 the ticket follows the handshake.
         let mut nothing = [0; 1];
         let _ = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut nothing)).await;
         Ok(stream)
@@ -103,7 +103,7 @@ fn hello(sni: Option<&[u8]>, record: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends raw bytes and gives the verdict and the first bytes that come back.
+/// Sends raw bytes and returns the verdict and the first bytes that come back.
 async fn raw(
     ca: &SessionCa,
     destination: Destination<'_>,
@@ -127,7 +127,7 @@ async fn raw(
         let mut answer = vec![0; 7];
         let read = near.read(&mut answer).await.unwrap_or(0);
         answer.truncate(read);
-        // Kept open: the server must not depend on our leaving.
+        // Kept open: the server must not depend on our closing it.
         (answer, near)
     };
     let (ended, (answer, _near)) = tokio::join!(server, client);
@@ -391,7 +391,7 @@ fn kind(stream: &io::Result<tokio_rustls::client::TlsStream<DuplexStream>>) -> H
         .unwrap()
 }
 
-/// A client store that hands out what it has under any name: what an attacker would write.
+/// A client ticket store that returns what it has under any name: what an attacker would write.
 #[derive(Debug)]
 struct Careless(rustls::client::ClientSessionMemoryCache);
 

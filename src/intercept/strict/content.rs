@@ -3,18 +3,18 @@
 use super::head::{Lines, Malformed, has_control, split_field};
 use crate::message::fields::is_forbidden_trailer;
 
-/// How far the bytes of a chunked content were followed.
+/// The position within chunked content.
 #[derive(Debug, Clone)]
 pub(super) enum Chunked {
     /// In the hexadecimal size of a chunk.
     Size { digits: u8, size: u64 },
     /// After the carriage return that ends a size.
     SizeFeed { size: u64 },
-    /// In a chunk, with so many bytes to come.
+    /// In a chunk, with this many bytes left.
     Data { left: u64 },
     /// After a chunk's data.
     DataReturn,
-    /// After the carriage return behind a chunk's data.
+    /// After the carriage return that follows a chunk's data.
     DataFeed,
     /// After the last chunk.
     Trailers { lines: Lines, fields: usize },
@@ -29,11 +29,11 @@ impl Default for Chunked {
 }
 
 impl Chunked {
-    /// How many of the bytes are good and may be passed on now; then, what is wrong with those that
-    /// follow.
+    /// How many of the bytes are good and may be passed on now, and what is wrong with the next
+    /// ones.
     ///
-    /// Framing and data are passed on as they come. A trailer section is passed on whole or not at
-    /// all, so what is not counted as good must be shown again with more behind it.
+    /// Framing and data are passed on as they arrive. A trailer section is passed on whole or not
+    /// at all, so bytes that are not counted as good must be shown again with more after them.
     pub(super) fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), Malformed>) {
         let mut at = 0;
         while at < bytes.len() {
@@ -63,8 +63,8 @@ impl Chunked {
         (at, Ok(()))
     }
 
-    /// No extension, no white space, no sign or prefix: nobody who means well sends them, and
-    /// parsers differ on all.
+    /// No extension, white space, sign or prefix: no honest client sends them, and parsers differ
+    /// on all of them.
     fn framing_byte(&mut self, byte: u8) -> Result<usize, Malformed> {
         *self = match (&*self, byte) {
             (Chunked::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')

@@ -16,10 +16,10 @@ pub enum Malformed {
     /// The method is not a token, or is longer than 32 bytes.
     #[error("the method is not a token of at most 32 bytes")]
     Method,
-    /// A version that is neither HTTP/1.0 nor HTTP/1.1, or none.
+    /// A version other than HTTP/1.0 or HTTP/1.1, or none.
     #[error("the version is neither HTTP/1.0 nor HTTP/1.1")]
     Version,
-    /// A target with a byte that no target holds.
+    /// A target with a byte that no target may contain.
     #[error("the request target holds a character that it may not hold")]
     Target,
     /// A target whose form does not fit the method (RFC 9112 §3.2).
@@ -41,20 +41,20 @@ pub enum Malformed {
     /// More than 100 fields, or more than 32 KiB of them.
     #[error("the fields are more than 100 or longer than 32 KiB")]
     FieldsTooLarge,
-    /// Not exactly one `Host` that is not empty.
+    /// Not exactly one non-empty `Host`.
     #[error("there is not exactly one host")]
     HostCount,
-    /// `Content-Length` or `Transfer-Encoding` is doubled, mixed, or not exactly what RFC 9112 §6
-    /// has.
+    /// `Content-Length` or `Transfer-Encoding` is doubled, mixed, or not exactly as in RFC 9112 §6.
     #[error("the length of the content is not told in exactly one way")]
     Framing,
-    /// An expectation that is not one `100-continue` (RFC 9110 §10.1.1).
+    /// An expectation other than one `100-continue` (RFC 9110 §10.1.1).
     #[error("the expectation is not `100-continue`")]
     Expectation,
     /// Chunked coding that is not size, CRLF, data, CRLF; extensions are refused.
     #[error("the content is not in chunks")]
     Chunk,
-    /// A trailer section that is malformed, too long, or holds a field that no trailer may hold.
+    /// A trailer section that is malformed, too long, or contains a field that no trailer may
+    /// contain.
     #[error("the trailers are malformed or hold a field that no trailer may hold")]
     Trailer,
 }
@@ -91,33 +91,33 @@ impl Malformed {
     }
 }
 
-/// How the end of a request's content is told (RFC 9112 §6.3).
+/// What marks the end of a request's content (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     /// There is no content.
     #[default]
     None,
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     /// Until the last chunk.
     Chunked,
 }
 
-/// Whether a whole head stands in the bytes.
+/// Whether the bytes contain a whole head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status<T> {
-    /// It does.
+    /// They do.
     Complete(T),
-    /// What is there is well-formed so far; more must come.
+    /// The bytes are well-formed so far; more must arrive.
     Partial,
 }
 
-/// A well-formed request head, borrowed from the bytes it was read from.
+/// A well-formed request head, borrowed from the bytes it was parsed from.
 #[derive(Clone, Copy)]
 pub struct Head<'b> {
     /// The method token.
     pub method: &'b [u8],
-    /// The target in whichever form it stands.
+    /// The target, in any of its forms.
     pub target: &'b [u8],
     /// HTTP/1.0 or HTTP/1.1.
     pub version: Version,
@@ -125,10 +125,9 @@ pub struct Head<'b> {
     pub framing: Framing,
     /// The client waits for 100 before it sends content.
     pub expects_continue: bool,
-    /// What follows may be another protocol: CONNECT, or `Upgrade` to anything but `h2c` without
-    /// content.
+    /// Another protocol may follow: CONNECT, or `Upgrade` to anything but `h2c` without content.
     pub switches: bool,
-    /// The length of the head in bytes, with the empty line that ends it.
+    /// The length of the head in bytes, including the empty line that ends it.
     pub length: usize,
     lines: &'b [u8],
 }
@@ -136,7 +135,7 @@ pub struct Head<'b> {
 impl<'b> Head<'b> {
     /// The fields in order: names as written, values without white space around them.
     pub fn fields(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
-        // Every line was read before, so it ends in CRLF and has a colon.
+        // Every line was parsed before, so it ends in CRLF and has a colon.
         self.lines.split(|b| *b == b'\n').filter_map(|line| {
             let line = line.strip_suffix(b"\r")?;
             let colon = memchr::memchr(b':', line)?;
@@ -145,14 +144,14 @@ impl<'b> Head<'b> {
     }
 }
 
-/// Reads one request head from the beginning of `bytes`.
+/// Parses one request head from the start of `bytes`.
 ///
-/// Accepts what RFC 9112 says a client must send and nothing that it allows a server to forgive:
-/// CRLF alone ends a line, no empty line comes first, one `Host`, one `Content-Length` in plain
-/// digits or one `Transfer-Encoding: chunked`.
+/// Accepts what RFC 9112 says a client must send, and nothing that it lets a server tolerate: only
+/// CRLF ends a line, no empty line comes first, one `Host`, one `Content-Length` in plain digits or
+/// one `Transfer-Encoding: chunked`.
 ///
 /// # Errors
-/// By cause, see [`Malformed`]; as soon as the line that is at fault is complete.
+/// By cause, see [`Malformed`]; as soon as the faulty line is complete.
 pub fn parse_head(bytes: &[u8]) -> Result<Status<Head<'_>>, Malformed> {
     let mut reader = Reader::default();
     Ok(match reader.read(bytes)? {
@@ -161,14 +160,14 @@ pub fn parse_head(bytes: &[u8]) -> Result<Status<Head<'_>>, Malformed> {
     })
 }
 
-/// A head in the reading: may be given ever longer beginnings of the same bytes, and looks at each
-/// byte once.
+/// An incremental head parser: takes ever longer prefixes of the same bytes, and looks at each byte
+/// once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reader {
     lines: Lines,
-    /// How far no control was found.
+    /// The bytes before this offset contain no control.
     clean: usize,
-    /// Where the request line ends; zero until it was read.
+    /// Where the request line ends; zero until it was parsed.
     fields_start: usize,
     method_end: usize,
     target_end: usize,
@@ -215,7 +214,7 @@ impl Reader {
     pub(super) fn framing(&self) -> Framing {
         match self.length {
             _ if self.chunked => Framing::Chunked,
-            // No content and content of no bytes are told apart by nothing behind us.
+            // Nothing further on distinguishes no content from empty content.
             None | Some(0) => Framing::None,
             Some(length) => Framing::Length(length),
         }
@@ -314,8 +313,8 @@ impl Reader {
         Ok(())
     }
 
-    /// An upgrade to `h2c` is one that the gateway ignores, as RFC 9113 §3.1 lets it: the request
-    /// stays HTTP/1.1.
+    /// The gateway ignores an upgrade to `h2c`, as RFC 9113 §3.1 allows: the request stays
+    /// HTTP/1.1.
     fn upgrade(&mut self, value: &[u8]) -> Result<(), Malformed> {
         self.upgrade |= value
             .split(|b| *b == b',')
@@ -323,7 +322,7 @@ impl Reader {
         Ok(())
     }
 
-    /// RFC 9112 §6.2: once, plain digits without a leading zero or a list.
+    /// RFC 9112 §6.2: once, plain digits without a leading zero, not a list.
     fn content_length(&mut self, value: &[u8]) -> Result<(), Malformed> {
         let digits = spaces_trimmed(value);
         let plain = matches!(digits, [b'0'] | [b'1'..=b'9', ..]) && digits.len() <= 19;
@@ -341,7 +340,7 @@ impl Reader {
         Ok(())
     }
 
-    /// RFC 9112 §6.1: once, and `chunked` alone.
+    /// RFC 9112 §6.1: once, and only `chunked`.
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Malformed> {
         if self.chunked || !spaces_trimmed(value).eq_ignore_ascii_case(b"chunked") {
             return Err(Malformed::Framing);
@@ -350,9 +349,9 @@ impl Reader {
         Ok(())
     }
 
-    /// What only the whole head shows.
+    /// Checks that need the whole head.
     fn check(&self) -> Result<(), Malformed> {
-        // Python's http.client before 3.12, and with it requests and boto3, says CONNECT by
+        // Python's http.client before 3.12, and with it requests and boto3, sends CONNECT as
         // HTTP/1.0, which has no Host (RFC 9112 §3.2); the target names the authority.
         let may_lack = self.connect && self.http10;
         if !self.host && !may_lack {
@@ -383,7 +382,7 @@ impl Reader {
     }
 }
 
-/// Lines that end in CRLF, found in a beginning that grows.
+/// Finds lines that end in CRLF in a growing prefix.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lines {
     /// Where the next line starts.
@@ -411,8 +410,8 @@ impl Lines {
     }
 }
 
-/// RFC 9112 §5: name, colon, value; no white space before the colon and no folding. Controls are
-/// for [`has_control`].
+/// RFC 9112 §5: name, colon, value; no white space before the colon and no folding. [`has_control`]
+/// checks for controls.
 pub(super) fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     match line.iter().position(|b| !is_token_byte(*b)) {
         Some(colon @ 1..) if line[colon] == b':' => Ok((&line[..colon], &line[colon + 1..])),
@@ -420,13 +419,14 @@ pub(super) fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     }
 }
 
-/// A control other than tab, CR and LF. No early end: this form runs over many bytes at once.
+/// Finds a control other than tab, CR and LF. No early exit: this form processes many bytes at
+/// once.
 pub(super) fn has_control(bytes: &[u8]) -> bool {
     let control = |b: u8| ((b < 0x20) & (b != b'\t') & (b != b'\r') & (b != b'\n')) | (b == 0x7f);
     bytes.iter().fold(false, |found, &b| found | control(b))
 }
 
-/// The shape of the target; what it means is for `message::agree` and `message::RequestTarget`.
+/// Checks the form of the target; `message::agree` and `message::RequestTarget` interpret it.
 fn check_target(method: &[u8], target: &[u8]) -> Result<(), Malformed> {
     if target.is_empty() {
         return Err(Malformed::RequestLine);
@@ -445,7 +445,7 @@ fn check_target(method: &[u8], target: &[u8]) -> Result<(), Malformed> {
         [b'/', ..] if target.iter().all(|b| is_plain_target_byte(*b)) => return Ok(()),
         _ => {}
     }
-    // What `http` does not take, hyper would refuse on its own, without a record.
+    // hyper would refuse on its own, without a record, what `http` does not accept.
     let uri = Uri::try_from(target).map_err(|_| Malformed::Target)?;
     match uri.scheme_str() {
         _ if target[0] == b'/' => Ok(()),
@@ -462,7 +462,7 @@ fn trimmed(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// White space around a framing field's value may be spaces only: parsers differ on tabs there.
+/// Only spaces may surround a framing field's value: parsers differ on tabs there.
 fn spaces_trimmed(mut value: &[u8]) -> &[u8] {
     while let [b' ', rest @ ..] | [rest @ .., b' '] = value {
         value = rest;

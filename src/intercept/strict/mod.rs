@@ -1,9 +1,8 @@
-//! A strict reading of HTTP/1 in front of hyper: nothing of a request that is not well-formed
-//! reaches it.
+//! A strict HTTP/1 parser in front of hyper: only well-formed requests reach it.
 //!
-//! hyper and httparse forgive what RFC 9112 lets a server forgive (bare line feeds, two hosts,
-//! none, a length beside chunks). An origin may forgive differently, and between two readings a
-//! request can hide. So [`Strict`] stands between the socket and hyper, follows the framing of
+//! hyper and httparse tolerate what RFC 9112 lets a server tolerate (bare line feeds, two hosts,
+//! none, a length beside chunks). An origin may tolerate other things, and a request can hide
+//! between two readings. So [`Strict`] stands between the socket and hyper, follows the framing of
 //! every request on the connection, and lets through only bytes with one reading.
 
 mod content;
@@ -27,26 +26,26 @@ use head::Reader;
 /// A connection whose read side yields only well-formed HTTP/1 requests.
 ///
 /// When a *head* is malformed, hyper reads [a well-formed request](Violations::begin) in its place,
-/// so that the refusal takes the same way as every other: through the service, to the audit record,
-/// to the client. When *content* is malformed, reading fails, so that the content never ends
-/// cleanly. Either way nothing further is read from the connection as HTTP.
+/// so that the refusal takes the same path as every other: through the service, to the audit
+/// record, to the client. When *content* is malformed, reading fails, so the content never ends
+/// cleanly. Either way, nothing further is read from the connection as HTTP.
 ///
-/// After CONNECT, and after a request for an upgrade, bytes are held back until the service
-/// [says](Violations::upgraded) that the protocol was switched, or until an answer that does not
-/// switch is written; then they are HTTP again.
+/// After CONNECT, and after a request for an upgrade, bytes are withheld until the service
+/// [says](Violations::upgraded) that the protocol was switched, or until a response that does not
+/// switch is written. After such a response they are HTTP again.
 #[derive(Debug)]
 pub struct Strict<IO> {
     io: IO,
     /// Bytes that were read and not passed on.
     held: BytesMut,
-    /// How many of the held bytes are good.
+    /// How many of these bytes are good.
     good: usize,
     course: Course,
     shared: Arc<Shared>,
     waiting: Option<Waker>,
 }
 
-/// What the service and the connection know of each other.
+/// The state that the service and the connection share.
 #[derive(Debug, Clone)]
 pub struct Violations(Arc<Shared>);
 
@@ -67,7 +66,7 @@ struct Violation {
 }
 
 impl Violations {
-    /// Begins a request: the service calls this once for each request that hyper hands it, in
+    /// Starts a request: the service calls this once for each request that hyper passes to it, in
     /// order.
     ///
     /// # Errors
@@ -84,8 +83,8 @@ impl Violations {
         }
     }
 
-    /// What was wrong with the content of the last request on the connection, if reading it failed
-    /// for that.
+    /// What was wrong with the content of the last request on the connection, if that made reading
+    /// fail.
     pub fn in_content(&self) -> Option<Malformed> {
         self.0
             .violation
@@ -94,20 +93,20 @@ impl Violations {
             .map(|violation| violation.malformed)
     }
 
-    /// Whether a head has begun and not ended, so that its deadline runs.
+    /// Whether a head has started and not ended, so that its deadline runs.
     pub fn is_mid_head(&self) -> bool {
         self.0.mid_head.load(Ordering::Relaxed)
     }
 
-    /// Lets everything that follows through as it is; the service calls this before it returns 101,
-    /// or 2xx to CONNECT.
+    /// Passes everything that follows unchanged; the service calls this before it returns 101, or
+    /// 2xx to CONNECT.
     pub fn upgraded(&self) {
         self.0.upgraded.store(true, Ordering::Release);
     }
 }
 
 impl<IO> Strict<IO> {
-    /// Puts a strict reading on the read side of a connection from its first byte.
+    /// Wraps the read side of a connection from its first byte.
     pub fn new(io: IO) -> Strict<IO> {
         Strict {
             io,
@@ -119,7 +118,7 @@ impl<IO> Strict<IO> {
         }
     }
 
-    /// What the service needs in order to know of violations, and to tell of upgrades.
+    /// The handle with which the service learns of violations and reports upgrades.
     pub fn violations(&self) -> Violations {
         Violations(Arc::clone(&self.shared))
     }
@@ -129,7 +128,7 @@ impl<IO> Strict<IO> {
         &self.io
     }
 
-    /// Passes on held bytes, of which the first `good` may go.
+    /// Passes on buffered bytes, of which the first `good` may go.
     fn release(&mut self, good: usize, buf: &mut ReadBuf<'_>) {
         let length = good.min(buf.remaining());
         buf.put_slice(&self.held[..length]);
@@ -140,8 +139,8 @@ impl<IO> Strict<IO> {
         }
     }
 
-    /// An answer is being written: unless the service upgraded, what was held back behind the
-    /// request is HTTP.
+    /// A response is being written: unless the service upgraded, the bytes withheld after the
+    /// request are HTTP.
     fn answered(&mut self) {
         let begun = self.shared.begun.load(Ordering::Acquire);
         if begun < self.course.heads || self.shared.upgraded.load(Ordering::Acquire) {
@@ -161,7 +160,8 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // The stand-in for a malformed request must never be taken for the other protocol's bytes.
+        // The placeholder for a malformed request must never be taken for the other protocol's
+        // bytes.
         if matches!(self.course.phase, Phase::StandIn { .. } | Phase::Failed) {
             return Poll::Ready(Err(self.failure()));
         }
@@ -172,9 +172,9 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads straight into the reader's buffer, and keeps for later what may not be passed on yet.
+    /// Reads directly into the reader's buffer, and keeps for later what may not be passed on yet.
     ///
-    /// Says whether there is something for the reader: bytes, or the end.
+    /// Returns whether there is something for the reader: bytes, or the end.
     fn poll_through(
         &mut self,
         cx: &mut Context<'_>,
@@ -192,11 +192,11 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
         Poll::Ready(Ok(good > 0))
     }
 
-    /// Reads behind what is held until some of it may be passed on; says whether the connection
+    /// Reads more until some of the buffered bytes may be passed on; returns whether the connection
     /// ended.
     fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         self.held.reserve(READ);
-        // `read_buf` holds no state between polls, so making it anew each time loses nothing.
+        // `read_buf` has no state between polls, so creating it anew each time loses nothing.
         let Poll::Ready(read) = pin!(self.io.read_buf(&mut self.held)).poll(cx) else {
             let mid_head = matches!(self.course.phase, Phase::Head(_));
             self.shared.mid_head.store(mid_head, Ordering::Relaxed);
@@ -210,11 +210,11 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
         Poll::Ready(Ok(read == 0))
     }
 
-    /// Yields the stand-in, and then neither bytes nor an end: an end would make hyper drop the
+    /// Yields the placeholder, and then neither bytes nor an end: an end would make hyper drop the
     /// exchange unanswered.
     ///
-    /// What the client still sends is read and dropped, within a bound, so that its system does not
-    /// discard our answer.
+    /// Reads and drops what the client still sends, up to a bound, so that the client's system does
+    /// not discard our response.
     fn poll_stand_in(
         &mut self,
         cx: &mut Context<'_>,
@@ -324,7 +324,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Strict<IO> {
     }
 }
 
-/// How far the connection's bytes were followed.
+/// The position in the connection's bytes.
 #[derive(Debug, Default)]
 struct Course {
     phase: Phase,
@@ -338,8 +338,8 @@ enum Phase {
     Length(u64),
     Chunked(Chunked),
     Switching,
-    /// A head was malformed: so much of the stand-in was read, so many bytes were dropped behind
-    /// it.
+    /// A head was malformed: this much of the placeholder was read, this many bytes were dropped
+    /// after it.
     StandIn {
         sent: usize,
         drained: usize,
@@ -355,8 +355,7 @@ impl Default for Phase {
 }
 
 impl Course {
-    /// How many of the bytes may be passed on; the others must be shown again with more behind
-    /// them.
+    /// How many of the bytes may be passed on; the others must be shown again with more after them.
     fn follow(&mut self, bytes: &[u8], shared: &Shared) -> usize {
         let mut at = 0;
         loop {
@@ -406,7 +405,7 @@ impl Course {
         } else {
             self.heads
         };
-        // After the first violation nothing is followed any more, so the cell is empty here.
+        // Nothing is followed after the first violation, so the cell is empty here.
         let _ = shared.violation.set(Violation {
             request,
             malformed,

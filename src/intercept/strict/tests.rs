@@ -1,4 +1,4 @@
-//! Raw bytes against the strict reading, alone and in front of hyper; rows of the threat catalogue,
+//! Raw bytes against the strict parser, alone and in front of hyper; rows of the threat catalogue,
 //! group E.
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::*;
 
-/// A connection on which the client's bytes come in these pieces and then end.
+/// A connection on which the client's bytes arrive in these pieces and then end.
 struct Script {
     pieces: VecDeque<Vec<u8>>,
     written: Arc<Mutex<Vec<u8>>>,
@@ -132,7 +132,7 @@ fn with_fields(fields: &str) -> String {
     format!("POST /x HTTP/1.1\r\nHost: good\r\n{fields}\r\n\r\n")
 }
 
-/// Asserts that a request is refused at its head: behind a good request, only the stand-in takes
+/// Asserts that a request is refused at its head: after a good request, only the placeholder takes
 /// its place.
 #[track_caller]
 fn refused(bytes: &[u8], malformed: Malformed) {
@@ -678,7 +678,7 @@ fn bytes_behind_a_refused_upgrade_are_requests() {
     let violations = strict.violations();
     assert_eq!(passed(&mut strict, 4096), (UPGRADE.to_vec(), End::Pending));
     let mut cx = Context::from_waker(Waker::noop());
-    // An answer to an earlier request decides nothing.
+    // A response to an earlier request decides nothing.
     assert!(
         Pin::new(&mut strict)
             .poll_write(&mut cx, b"HTTP/1.1 200 OK\r\n\r\n")
@@ -762,7 +762,8 @@ struct Got {
     content: Vec<u8>,
 }
 
-/// What a service behind hyper gets of a connection, and what the client is answered.
+/// What a service behind hyper receives on a connection, and the responses that the client
+/// receives.
 fn served(script: Script) -> (Vec<Got>, String) {
     let written = Arc::clone(&script.written);
     let got = Arc::new(Mutex::new(Vec::new()));
@@ -810,7 +811,7 @@ fn served(script: Script) -> (Vec<Got>, String) {
     (requests, answers)
 }
 
-/// The complete requests of a connection up to the first fault, by a second, simpler reading of the
+/// The complete requests of a connection up to the first fault, by a second, simpler parser of the
 /// content.
 fn expected(mut bytes: &[u8]) -> Vec<Got> {
     let mut all = Vec::new();
@@ -860,7 +861,7 @@ fn unchunked(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
             } else {
                 bytes.windows(4).position(|w| w == b"\r\n\r\n")? + 2
             };
-            // Trailers are read like fields.
+            // Trailers are parsed like fields.
             let section = [b"GET / HTTP/1.1\r\nHost: good\r\n", &bytes[..end + 2]].concat();
             return parse_head(&section)
                 .is_ok()
@@ -871,7 +872,7 @@ fn unchunked(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// Requests of which most are well-formed and many nearly so.
+/// Requests, most of them well-formed and many nearly so.
 fn connection() -> impl Strategy<Value = Vec<u8>> {
     let line = prop::sample::select(vec![
         "GET / HTTP/1.1\r\n",
@@ -955,8 +956,7 @@ proptest! {
         prop_assert_eq!(&requests, &expected);
         let served = answers.matches("x-served: ").count();
         let continued = answers.matches("HTTP/1.1 100").count();
-        // Hyper answers nothing on its own: each answer is the service's, and so goes into the
-        // record.
+        // hyper answers nothing on its own: every response is the service's, and so has a record.
         prop_assert_eq!(answers.matches("HTTP/1.").count() - continued, served, "{}", answers);
         prop_assert!(served >= requests.len());
     }

@@ -1,5 +1,5 @@
-//! Takes the power to run programs from a repository that the command made, and the stand-ins from
-//! those it found.
+//! Disarms a repository that the command made, so that it can run no program, and removes the
+//! placeholders from existing ones.
 //!
 //! All of it goes through open directories and never through a link: another sandbox may still
 //! write there.
@@ -16,15 +16,15 @@ use rustix::io::Errno;
 use super::super::git::{APART, GUARDED};
 use super::settings::harmless;
 
-/// Sets aside whatever git would obey in the directory of a repository; what it stores stays.
+/// Sets aside whatever git would obey in a repository's directory; what it stores stays.
 ///
 /// # Errors
-/// The call that failed: the repository may then be armed as before.
+/// The call that failed: the repository may then be as before.
 pub fn disarm(project: &Path, git: &Path) -> io::Result<()> {
     disarm_directory(&open(project, git)?)
 }
 
-/// Does the same in a directory that git takes for a bare repository; fails if it holds other
+/// Does the same in a directory that git treats as a bare repository; fails if it contains other
 /// things, too.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ pub fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
 /// Renames an entry `.git`, so that git does not find it.
 ///
 /// # Errors
-/// What the kernel says; the entry is then as before.
+/// The kernel's error; the entry is then as before.
 pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL.into());
@@ -71,7 +71,7 @@ pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
 /// Removes a link.
 ///
 /// # Errors
-/// What the kernel says; the link is then as before.
+/// The kernel's error; the link is then as before.
 pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL.into());
@@ -84,13 +84,12 @@ pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
 }
 
-/// Brings what the command made in the place of a `.git` that was not there into that place,
-/// disarmed.
+/// Moves what the command made in place of a missing `.git` into that place, disarmed.
 ///
-/// Gives whether there was anything.
+/// Returns whether there was anything.
 ///
 /// # Errors
-/// The call that failed; what was not brought stays where git does not find it.
+/// The call that failed; what was not moved stays where git does not find it.
 pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
     let (outer, apart) = (open(project, git)?, open(project, &git.join(APART))?);
     let is_new = !names(&apart)?.is_empty();
@@ -108,16 +107,16 @@ pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
     Ok(is_new)
 }
 
-/// Whether the command made anything in the place of a `.git` that was not there.
+/// Whether the command made anything in place of a missing `.git`.
 pub fn is_apart(project: &Path, git: &Path) -> bool {
     open(project, &git.join(APART))
         .is_ok_and(|apart| names(&apart).is_ok_and(|names| !names.is_empty()))
 }
 
-/// Takes the stand-ins away from a repository's directory, and from those in it.
+/// Removes the placeholders from a repository's directory, and from those in it.
 ///
 /// # Errors
-/// What opening or listing the directory says.
+/// The error of opening or listing the directory.
 pub fn tidy(project: &Path, git: &Path) -> io::Result<()> {
     let directory = open(project, git)?;
     for folder in ["modules", "worktrees"] {
@@ -141,7 +140,7 @@ pub fn tidy(project: &Path, git: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Tidies each repository in a folder of them; names may have slashes.
+/// Removes them from each repository in a folder of repositories; names may have slashes.
 fn tidy_below(project: &Path, folder: &Path, depth: usize) {
     let Ok(directory) = open(project, folder) else {
         return;
@@ -153,7 +152,7 @@ fn tidy_below(project: &Path, folder: &Path, depth: usize) {
         let is_git = is_directory
             && rustix::fs::statat(&directory, head_of(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if is_git {
-            // What cannot be tidied stays, to no effect.
+            // A placeholder that cannot be removed stays, to no effect.
             let _ = tidy(project, &path);
         } else if is_directory && depth < 16 {
             tidy_below(project, &path, depth + 1);
@@ -208,7 +207,7 @@ fn make_folder(directory: &OwnedFd) -> io::Result<OwnedFd> {
     Err(Errno::EXIST.into())
 }
 
-/// Reads the beginning of a regular file; at most one byte more than `limit`.
+/// Reads the start of a regular file; at most one byte more than `limit`.
 fn read(directory: &OwnedFd, name: &str, limit: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, name, flags, Mode::empty())?;
@@ -237,7 +236,7 @@ fn open(project: &Path, path: &Path) -> io::Result<OwnedFd> {
     open_with(project, path, OFlags::DIRECTORY)
 }
 
-/// Opens a path in a project, through no link.
+/// Opens a path in a project without following links.
 fn open_with(project: &Path, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let top = rustix::fs::open(
         project,

@@ -1,10 +1,10 @@
-//! What the command leaves in the projects: a person's tools outside shall run nothing of it
+//! What the command leaves in the projects: a person's tools outside must not run any of it
 //! unawares.
 //!
-//! [`Watch`] looks before the command runs and again after it has ended. It disarms repositories
-//! that have come, takes away what `launch::git` put up, and tells which files that a tool runs by
-//! itself are new or changed. The gateway process does this, which also outlives a launcher that is
-//! killed.
+//! [`Watch`] surveys the projects before the command runs and again after it has ended. It disarms
+//! new repositories, removes what `launch::git` put up, and reports which files that a tool runs on
+//! its own are new or changed. The gateway process does this, because it outlives a launcher that
+//! is killed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -54,29 +54,29 @@ pub enum Found {
     Disarmed,
     /// A name `.git`, or a file that a tool runs, which was renamed to this.
     SetAside(OsString),
-    /// One of these that could not be, for this reason.
+    /// One of these that could not be set aside, and why.
     Armed(String),
-    /// A repository in a place where it stays out of git's sight until the last sandbox there has
+    /// A repository in a place that stays out of git's sight until the last sandbox there has
     /// ended.
     Apart,
-    /// A link among the files of a repository, through which git would have written elsewhere; it
-    /// is removed.
+    /// A removed link among the files of a repository, through which git would have written
+    /// elsewhere.
     Unlinked,
     /// A new or changed link that leads out of the project.
     LeadsOut,
-    /// A new file that this tool runs or obeys by itself.
+    /// A new file that this tool runs or obeys on its own.
     New(&'static str),
     /// A changed one.
     Changed(&'static str),
 }
 
-/// Tells others that a sandbox for this launch begins, before anything of it exists.
+/// Announces to others that a sandbox for this launch starts, before any of it exists.
 ///
 /// The file is for [`Watch::adopt`] in the process that outlives the sandbox, which inherits the
-/// locks. Whoever announces lets go of them when that process has been started.
+/// locks. The caller releases them when that process has been started.
 ///
 /// # Errors
-/// As [`super::summary`], that there can be no such file, or that a project is locked.
+/// As [`super::summary`]; that there can be no such file; or that a project is locked.
 pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<OwnedFd>), Error> {
     use super::error::{At, Step};
     let (_, layout) = super::plan(launch)?;
@@ -99,7 +99,7 @@ pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<
 }
 
 impl Watch {
-    /// Begins to look at what is there; `None` if the file is not one of [`announce`].
+    /// Starts to survey what exists; `None` if the file is not one of [`announce`].
     pub fn adopt(file: impl AsFd) -> Option<Self> {
         let record = Record::read(file)?;
         let locks = record.adopt_locks();
@@ -119,7 +119,7 @@ impl Watch {
         })
     }
 
-    /// Waits until all has been looked at. Before that the command may not run.
+    /// Waits until the survey is complete. Before that the command may not run.
     pub fn seen(&mut self) {
         let unseen = Before::Seen(Survey::default());
         self.before = match std::mem::replace(&mut self.before, unseen) {
@@ -128,7 +128,7 @@ impl Watch {
         };
     }
 
-    /// Looks again, when no process of the sandbox is left, and disarms and tidies.
+    /// Surveys again, when no process of the sandbox is left; disarms and removes placeholders.
     pub fn end(mut self) -> Aftermath {
         self.seen();
         let Self {
@@ -140,14 +140,14 @@ impl Watch {
             return Aftermath::default();
         };
         record.end(|alone| {
-            // The record tells of nested projects, the locks of other users and homes.
+            // The record covers nested projects, the locks cover other users and home directories.
             let alone = alone && record.has_locks_alone(&locks);
             Ending::new(&record, &before, alone).settle()
         })
     }
 }
 
-/// One ending, on its way.
+/// One ending, in progress.
 struct Ending<'a> {
     record: &'a Record,
     projects: Vec<PathBuf>,
@@ -180,7 +180,7 @@ impl<'a> Ending<'a> {
                     .repositories
                     .get(path)
                     .is_some_and(|before| repository.is_still(before));
-                // Another sandbox's place for a new one is that one's to bring out.
+                // Another sandbox's place for a new repository is for that sandbox to move out.
                 let is_place = git::is_set_apart(path)
                     && (!self.alone || self.own_place().as_ref() == Some(path));
                 if known || is_place {
@@ -204,7 +204,7 @@ impl<'a> Ending<'a> {
         Some(Path::new(directory).join(".git"))
     }
 
-    /// Brings the repository out that was made where there was none.
+    /// Moves out the repository that was made where there was none.
     fn bring_out(&mut self) {
         let Some(git) = self.own_place() else {
             return;
@@ -227,7 +227,7 @@ impl<'a> Ending<'a> {
         self.found.insert(git, found);
     }
 
-    /// Removes new links of git's that were not set aside with other things, and tells those that
+    /// Removes new links of git's that were not set aside with other things, and reports those that
     /// lead out.
     fn unlink(&mut self, now: &Survey) {
         for (path, mark) in &now.links {
@@ -242,7 +242,7 @@ impl<'a> Ending<'a> {
                 false => Found::LeadsOut,
                 true => match disarm::unlink(&project, path) {
                     Ok(()) => Found::Unlinked,
-                    // It went with what was set aside, or is a link no more.
+                    // It went with what was set aside, or is no longer a link.
                     Err(error)
                         if matches!(
                             error.kind(),
@@ -261,7 +261,7 @@ impl<'a> Ending<'a> {
     fn tidy(&mut self, path: &Path, kind: Kind) {
         let is_directory = matches!(kind, Kind::Directory | Kind::Bare);
         if let Some(project) = self.project_of(path).filter(|_| self.alone && is_directory) {
-            // What cannot be tidied stays, to no effect.
+            // A placeholder that cannot be removed stays, to no effect.
             let _ = disarm::tidy(&project, path);
         }
     }
@@ -293,8 +293,7 @@ impl<'a> Ending<'a> {
         self.found.insert(path.to_owned(), found);
     }
 
-    /// Tells which files that tools run are new or changed, and sets them aside where that was
-    /// wished.
+    /// Reports which files that tools run are new or changed, and sets them aside on request.
     fn compare(&mut self, now: &Survey) {
         for (path, (mark, tool)) in &now.files {
             let before: Option<&(Mark, _)> = self.before.files.get(path);
@@ -319,7 +318,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Sets aside what came where git's settings named something that was not there.
+    /// Sets aside what appeared where git's settings named something that did not exist.
     fn set_named_aside(&mut self) {
         for path in &self.before.absent {
             let Some(project) = self

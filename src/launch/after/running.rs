@@ -1,4 +1,5 @@
-//! Which sandboxes of this user run: one takes no stand-in away on which another's mounts lie.
+//! Tracks which sandboxes of this user run: none removes a placeholder on which another's mounts
+//! lie.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -13,25 +14,25 @@ use serde::{Deserialize, Serialize};
 
 use super::super::syscall;
 
-/// What one sandbox is about.
+/// What one sandbox covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Where the record stands; `None` where there is no place for one.
+    /// Where the record is stored; `None` if there is no place for it.
     folder: Option<OsString>,
     name: String,
     projects: Vec<OsString>,
-    /// The working directory, where it persists.
+    /// The working directory, if it persists.
     pub working_directory: Option<OsString>,
     /// The numbers of the open, locked projects; they are passed on with the record.
     locks: Vec<RawFd>,
     /// Whether git is guarded.
     pub guard_git: bool,
-    /// Whether files that tools run by themselves are guarded.
+    /// Whether files that tools run on their own are guarded.
     pub guard_tools: bool,
 }
 
 impl Record {
-    /// A record that stands nowhere yet.
+    /// A record that is not stored yet.
     pub fn new(
         projects: &[PathBuf],
         working_directory: Option<&Path>,
@@ -54,16 +55,16 @@ impl Record {
         self.projects.iter().map(PathBuf::from).collect()
     }
 
-    /// Locks the projects, together with every other sandbox in them, whosever it is.
+    /// Locks the projects, shared with every other sandbox in them, whoever owns it.
     ///
     /// The next program that is started inherits the locks.
     ///
     /// # Errors
-    /// `WouldBlock` if another keeps one for itself, for longer than an ending does.
+    /// `WouldBlock` if another process keeps an exclusive lock for longer than an ending takes.
     pub fn lock_projects(&mut self) -> io::Result<Vec<OwnedFd>> {
         let mut locks = Vec::new();
         for project in self.projects() {
-            // Who may not list a directory tidies nothing in it either.
+            // A user who may not list a directory removes nothing in it either.
             let Ok(file) = File::open(&project) else {
                 continue;
             };
@@ -81,7 +82,7 @@ impl Record {
         Ok(locks)
     }
 
-    /// Takes over the locks that were passed on.
+    /// Takes over the inherited locks.
     pub fn adopt_locks(&self) -> Vec<OwnedFd> {
         let locks = self.locks.iter().filter(|number| **number > 2);
         locks
@@ -89,7 +90,7 @@ impl Record {
             .collect()
     }
 
-    /// Whether no other sandbox keeps a lock on the projects; none begins in them while `locks` are
+    /// Whether no other sandbox has a lock on the projects; none starts in them while `locks` are
     /// open.
     pub fn has_locks_alone(&self, locks: &[OwnedFd]) -> bool {
         let alone =
@@ -97,13 +98,13 @@ impl Record {
         locks.len() == self.projects.len() && locks.iter().all(alone)
     }
 
-    /// Writes the record where others look for it, and locks it for as long as the file is open
+    /// Stores the record where others look for it, and locks it for as long as the file is open
     /// anywhere.
     ///
-    /// Without a folder the record is only passed on.
+    /// Without a folder, the record is only passed on.
     ///
     /// # Errors
-    /// What making or locking the file says.
+    /// The error of creating or locking the file.
     pub fn enter(mut self, folder: Option<&Path>) -> io::Result<OwnedFd> {
         let Some(folder) = folder else {
             let mut file = File::from(rustix::fs::memfd_create(
@@ -133,17 +134,17 @@ impl Record {
         Ok(file.into())
     }
 
-    /// Reads the record that [`Record::enter`] wrote; `None` if the file is none.
+    /// Reads the record that [`Record::enter`] wrote; `None` if the file is not one.
     pub fn read(file: impl AsFd) -> Option<Self> {
         let mut content = vec![0; RECORD_BYTES];
         let length = rustix::io::pread(file, &mut content[..], 0).ok()?;
         serde_json::from_slice(&content[..length]).ok()
     }
 
-    /// Ends the record, and does `last` meanwhile, told whether no other sandbox is about the same
+    /// Ends the record and meanwhile calls `last` with whether no other sandbox covers the same
     /// directories.
     ///
-    /// None begins before `last` is done.
+    /// None starts before `last` is done.
     pub fn end<T>(&self, last: impl FnOnce(bool) -> T) -> T {
         let Some(folder) = self.folder.as_ref().map(Path::new) else {
             return last(false);
@@ -153,7 +154,7 @@ impl Record {
         };
         let alone = self.is_alone(folder);
         let done = last(alone);
-        // One that stays is taken away by the next that looks.
+        // A record that stays is removed by the next one that looks.
         let _ = fs::remove_file(folder.join(&self.name));
         done
     }
@@ -211,7 +212,7 @@ fn lock_folder(folder: &Path) -> io::Result<File> {
 }
 
 const LOCK: &str = "lock";
-/// How long an ending may take that a start waits for.
+/// How long a start waits for an ending.
 const PATIENCE: Duration = Duration::from_secs(10);
 const RECORD_BYTES: usize = 1 << 20;
 

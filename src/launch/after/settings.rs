@@ -1,8 +1,8 @@
 //! Reads the settings of a repository that the command made, and keeps those that run nothing.
 
-/// Gives the settings that may stay: an allow list of keys, each with plain values.
+/// The settings that may stay: an allow list of keys, each with plain values.
 ///
-/// Reads a subset of git's syntax, one `key = value` on a line; what it does not read is not kept.
+/// Reads a subset of git's syntax, one `key = value` per line. Anything else is dropped.
 pub fn harmless(text: &str) -> String {
     let mut kept = String::new();
     let mut section = None;
@@ -68,7 +68,7 @@ impl Section {
     }
 }
 
-/// Nothing that ends a line, a value or a quotation, or that begins an option.
+/// Contains nothing that ends a line, a value or a quotation, or that starts an option.
 fn is_plain(text: &str) -> bool {
     let steers = |c: char| c.is_control() || matches!(c, '"' | '\\' | '#' | ';');
     !text.is_empty() && !text.starts_with('-') && !text.contains(steers)
@@ -88,7 +88,7 @@ fn is_plain_url(url: &str) -> bool {
         && !url.contains("::")
 }
 
-/// How content is stored: what a repository needs to be read at all.
+/// How content is stored: what is needed to read a repository at all.
 const CORE: &[&str] = &[
     "repositoryformatversion",
     "filemode",

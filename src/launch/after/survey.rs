@@ -1,5 +1,5 @@
-//! What lies in the projects at one moment: git repositories, and files that tools outside run by
-//! themselves.
+//! What the projects contain at one moment: git repositories, and files that tools outside run on
+//! their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -13,16 +13,17 @@ use super::tools;
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Repositories: the paths of `.git` entries, and of directories that git takes for a bare
+    /// Repositories: the paths of `.git` entries, and of directories that git treats as a bare
     /// repository.
     pub repositories: BTreeMap<PathBuf, Repository>,
-    /// Files that a tool runs by itself, with the tool's name.
+    /// Files that a tool runs on its own, with the tool's name.
     pub files: BTreeMap<PathBuf, (Mark, &'static str)>,
     /// Links in the directories of repositories, and others that lead out of the projects.
     pub links: BTreeMap<PathBuf, Mark>,
-    /// What git's settings name in the projects and is not there; [`super::Watch`] looks for it.
+    /// What git's settings name in the projects and does not exist; [`super::Watch`] fills this in.
     pub absent: BTreeSet<PathBuf>,
-    /// The first directory that was not searched, for its bound or because it cannot be read.
+    /// The first directory that was not searched, because of the bound or because it cannot be
+    /// read.
     pub missed: Option<PathBuf>,
     left: usize,
 }
@@ -44,12 +45,12 @@ pub enum Kind {
     File,
     /// By a link `.git`.
     Link,
-    /// By what the directory itself holds.
+    /// By its own contents.
     Bare,
 }
 
-/// What tells a changed file from an unchanged one. The workload cannot set `changed`, the time of
-/// the inode's last change.
+/// What distinguishes a changed file from an unchanged one. The workload cannot set `changed`, the
+/// time of the inode's last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     device: u64,
@@ -72,8 +73,8 @@ impl From<&Metadata> for Mark {
 }
 
 impl Repository {
-    /// Whether this is still the other: for directories the same object, for files and links an
-    /// unchanged one.
+    /// Whether this is still the other: for directories the same object, for files and links
+    /// unchanged.
     pub fn is_still(&self, other: &Self) -> bool {
         let same_object =
             (self.mark.device, self.mark.inode) == (other.mark.device, other.mark.inode);
@@ -132,7 +133,7 @@ impl Survey {
 
     fn entries(&mut self, directory: &Path) -> Option<Vec<(OsString, Entry)>> {
         let Ok(entries) = fs::read_dir(directory) else {
-            // Who may pass through it may still use the repository in it.
+            // A user who may enter it may still use the repository in it.
             if directory.is_dir() {
                 self.skipped(directory);
                 self.miss(directory);
@@ -181,8 +182,8 @@ impl Survey {
         }
     }
 
-    /// Finds the links through which git would write elsewhere. Objects are never written over:
-    /// only their folders count.
+    /// Finds the links through which git would write elsewhere. Objects are never overwritten: only
+    /// their folders count.
     fn links_of_git(&mut self, folder: &Path, depth: usize) {
         for (name, kind) in self.entries(folder).unwrap_or_default() {
             let path = folder.join(&name);
@@ -202,8 +203,8 @@ impl Survey {
         }
     }
 
-    /// Looks at the repository that a directory itself holds, where what lies below it is not
-    /// searched.
+    /// Checks for a repository that the directory itself is or contains directly, if what lies
+    /// below it is not searched.
     fn skipped(&mut self, directory: &Path) {
         let path = directory.join(".git");
         if let Ok(found) = fs::symlink_metadata(&path) {
@@ -251,7 +252,7 @@ impl From<Entry> for Kind {
     }
 }
 
-/// Whether a link names a place outside of `root`, as far as its own text tells.
+/// Whether a link names a place outside of `root`, judged by its text.
 fn leads_out(link: &Path, root: &Path) -> bool {
     let (Ok(target), Some(folder)) = (fs::read_link(link), link.parent()) else {
         return true;
@@ -266,7 +267,7 @@ fn leads_out(link: &Path, root: &Path) -> bool {
     !place.starts_with(root)
 }
 
-/// Whether git takes a directory with these entries for a repository (`is_git_directory` in git's
+/// Whether git treats a directory with these entries as a repository (`is_git_directory` in git's
 /// setup.c).
 fn is_bare(entries: &[(OsString, Entry)]) -> bool {
     let has = |wanted: &str| {
@@ -280,7 +281,7 @@ fn is_bare(entries: &[(OsString, Entry)]) -> bool {
 /// Directories of installed and built programs. Whoever runs something in them runs what the
 /// command made anyway.
 const SKIPPED: &[&str] = &["node_modules", "target", ".venv", "venv", "__pycache__"];
-/// What git reads from its directory and obeys, or continues when told to.
+/// What git reads from its directory and obeys, or continues on request.
 const GIT_FILES: &[&str] = &[
     "config",
     "config.worktree",

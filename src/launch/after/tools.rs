@@ -1,11 +1,11 @@
-//! Files that tools outside run, or obey, without being told to by name: one table.
+//! One table of the files that tools outside run, or obey, without being given their names.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::LazyLock;
 
-/// Gives the tool that reads a file of this name.
+/// The tool that reads a file of this name.
 pub fn file(name: &OsStr) -> Option<&'static str> {
     let name = name.as_bytes();
     let ending = || {
@@ -17,9 +17,9 @@ pub fn file(name: &OsStr) -> Option<&'static str> {
     whole().copied().or_else(|| Some(ending()?.1))
 }
 
-/// Gives the tool that reads everything in a folder of this name.
+/// The tool that reads everything in a folder of this name.
 pub fn folder(name: &OsStr) -> Option<&'static str> {
-    // Most folders are of no tool; those that are begin with a dot.
+    // Most folders belong to no tool; those that do start with a dot.
     if !name.as_bytes().starts_with(b".") {
         return None;
     }
@@ -196,7 +196,7 @@ const FILES: &[(&str, &str)] = &[
     (".rubocop.yml", "rubocop"),
     (".terraformrc", "terraform"),
     ("ansible.cfg", "ansible"),
-    // builders elsewhere
+    // build services
     (".gitlab-ci.yml", "GitLab CI"),
     ("Jenkinsfile", "Jenkins"),
     (".travis.yml", "Travis CI"),

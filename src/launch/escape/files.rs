@@ -74,7 +74,8 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-/// Calls `visit` for each entry below `root`, as deep and as many as a probe has time for.
+/// Calls `visit` for each entry below `root`, within the depth and number that a probe has time
+/// for.
 pub fn walk(root: &Path, visit: &mut dyn FnMut(&Path, FileType)) {
     let mut left = 20_000_usize;
     let mut stack = vec![(root.to_owned(), 0)];
@@ -116,7 +117,7 @@ fn canary_files(targets: &Targets) -> Verdict {
 fn hidden_paths(targets: &Targets) -> Verdict {
     let readable = |path: &&PathBuf| {
         let file = fs::read(path).is_ok_and(|content| !content.is_empty());
-        // What is made of the person's git settings is their name alone.
+        // The file made from the person's git settings contains only their name.
         let is_identity = path.ends_with(".gitconfig")
             && fs::read_to_string(path).is_ok_and(|text| {
                 text.lines()
@@ -138,7 +139,7 @@ fn hidden_paths(targets: &Targets) -> Verdict {
     }
 }
 
-/// Tries each planted place; the host's side sees whether anything came of it.
+/// Tries each planted place; the host's side sees whether anything got out.
 pub fn write_outside(targets: &Targets) -> Verdict {
     let mut attempts = Vec::new();
     for folder in &targets.folders {
@@ -358,7 +359,7 @@ fn git_hooks(_: &Targets) -> Verdict {
     verdict
 }
 
-/// How long a late socket is waited for: longer than the host's side takes to make it.
+/// How long a probe waits for a late socket: longer than the host's side takes to create it.
 const PATIENCE: Duration = Duration::from_millis(LATE.as_millis() as u64 * 3);
 const IDENTITY: [&str; 3] = ["[user]", "\tname = ", "\temail = "];
 const DEVICES: &[&str] = &[

@@ -1,7 +1,7 @@
-//! Probes of git: ways to have a person's own git, outside and afterwards, run a program of the
+//! Probes of git: ways to make a person's own git, outside and afterwards, run a program of the
 //! command's.
 //!
-//! The host's side plants one repository for each way and asks git about each when the sandbox has
+//! The host's side plants one repository for each way and runs git in each when the sandbox has
 //! ended.
 
 use std::fs::{self, OpenOptions};
@@ -60,23 +60,22 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-/// One way: what the host has before, and what is tried inside, both in the folder `top` of its
-/// own.
+/// One way: what the host has before, and what is tried inside, both in a folder `top` of its own.
 struct Way {
     name: &'static str,
     plant: fn(&Path) -> io::Result<()>,
     attempt: fn(&Path) -> Attempts,
-    /// Whether it is to be refused at once; else only git tells, afterwards.
+    /// Whether it must be refused at once; otherwise only git shows the result, afterwards.
     is_refused: bool,
 }
 
-/// What was tried, each with what came of it.
+/// What was tried, each with its result.
 type Attempts = Vec<(&'static str, io::Result<()>)>;
 
-/// Plants a repository for each way in a new folder of `project`, which is given back.
+/// Plants a repository for each way in a new folder of `project`, and returns the folder.
 ///
 /// # Errors
-/// What making one says.
+/// The error of creating one.
 pub fn plant(project: &Path, nonce: &str, owner: Option<u32>) -> io::Result<PathBuf> {
     let folder = project.join(format!("gateway-escape-{nonce}"));
     fs::create_dir(&folder)?;
@@ -91,7 +90,7 @@ pub fn plant(project: &Path, nonce: &str, owner: Option<u32>) -> io::Result<Path
     Ok(folder)
 }
 
-/// Asks git in each repository, and tells in which it ran what the probes had put there.
+/// Runs git in each repository, and returns those in which it ran what the probes had put there.
 pub fn breaches(folder: &Path) -> Vec<String> {
     let mark = folder.join(MARK);
     let mut found = Vec::new();
@@ -265,7 +264,7 @@ const WAYS: [Way; 9] = [
     },
 ];
 
-/// Makes what git takes for a repository.
+/// Creates what git treats as a repository.
 fn repository(git: &Path) -> io::Result<()> {
     for name in ["objects", "refs"] {
         fs::create_dir_all(git.join(name))?;
@@ -277,7 +276,7 @@ fn repository(git: &Path) -> io::Result<()> {
     )
 }
 
-/// Adds a setting by which git runs a program.
+/// Adds a setting that makes git run a program.
 fn arm(config: &Path) -> io::Result<()> {
     let mark = mark_of(config)?;
     append(
@@ -286,7 +285,7 @@ fn arm(config: &Path) -> io::Result<()> {
     )
 }
 
-/// Puts other settings in the place of these.
+/// Replaces the settings.
 fn replace(config: &Path) -> io::Result<()> {
     let new = config.with_file_name("new");
     arm(&new)?;

@@ -1,4 +1,4 @@
-//! Probes of what a process has from the one that started it: variables, standard streams, a
+//! Probes of what a process inherits from the one that started it: variables, standard streams, a
 //! process group, bounds.
 
 use std::collections::BTreeSet;
@@ -54,8 +54,8 @@ fn standard_files(targets: &Targets) -> Verdict {
     for fd in 0..3 {
         let path = format!("/proc/self/fd/{fd}");
         if fs::metadata(&path).is_ok_and(|found| found.is_file()) {
-            // Whether it is spoilt, the host's side sees. What another person's file refuses is
-            // their permission's work.
+            // The host's side sees whether it was overwritten. If another person's file refuses,
+            // its permissions did that.
             let _ = fs::write(&path, "forged");
             return Verdict::Escaped(format!("{fd} is a file"));
         }
@@ -64,7 +64,7 @@ fn standard_files(targets: &Targets) -> Verdict {
 }
 
 fn process_group(_: &Targets) -> Verdict {
-    // Whom this reaches outside, the host's side sees by their priority.
+    // The host's side sees by their priority which outside processes this reaches.
     let _ = attempt(
         libc::SYS_setpriority,
         [libc::PRIO_PGRP as usize, 0, 1, 0, 0, 0],
@@ -78,7 +78,7 @@ fn process_group(_: &Targets) -> Verdict {
 
 fn bounds(_: &Targets) -> Verdict {
     let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    // An overlay writes to a file system in memory, and tells that one's totals.
+    // An overlay writes to an in-memory file system, and reports that one's totals.
     let (mut seen, mut totals, mut room) = (BTreeSet::new(), BTreeSet::new(), 0_u64);
     for line in table.lines() {
         let mut words = line.split(' ').skip(1);

@@ -1,4 +1,4 @@
-//! Probes of the kernel's own doors: privileges, namespaces, other system call interfaces.
+//! Probes of the kernel's own interfaces: privileges, namespaces, other system call ABIs.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ pub const PROBES: &[Probe] = &[
         tries: "makes namespaces without a user namespace",
         run: new_namespaces,
     },
-    // Last: where it succeeds, this process is another one afterwards.
+    // Last: if it succeeds, this process is another one afterwards.
     Probe {
         name: "user-namespaces",
         tries: "makes a user namespace, and uncovers or sends from inside it",
@@ -137,8 +137,8 @@ fn other_abi(_: &Targets) -> Verdict {
     const SOCKET_I386: i64 = 359;
     let result: i64;
     // SAFETY: `int 0x80` makes a 32-bit system call with these three numbers and touches no memory;
-    // rbx, which the compiler keeps for itself, is put back. On a kernel without that interface it
-    // faults, and the probe dies with it.
+    // rbx, which the compiler reserves, is restored. On a kernel without that interface it faults,
+    // and the probe dies with it.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {family}",
@@ -240,7 +240,7 @@ fn user_namespaces(targets: &Targets) -> Verdict {
     if let Err(error) = attempt(libc::SYS_unshare, [all, 0, 0, 0, 0, 0]) {
         return all_refused([("unshare", Err::<(), _>(error))]);
     }
-    // Allowed, by `--allow-userns`: it must open nothing.
+    // Allowed by `--allow-userns`: it must open nothing.
     let home = std::env::var_os("HOME")
         .unwrap_or_default()
         .into_encoded_bytes();

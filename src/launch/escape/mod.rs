@@ -1,9 +1,9 @@
-//! A published list of escapes, tried from inside the sandbox by the program itself.
+//! A published list of escapes, which the program itself tries from inside the sandbox.
 //!
-//! Each probe does a thing that would be a way out and says whether it was. Some need something to
-//! aim at on the host: the host's side of `gateway doctor --escape` makes it by [`plant()`], and
-//! hands it in by the variable [`TARGETS_VARIABLE`]. A probe without its target is not applicable,
-//! never held.
+//! Each probe attempts something that would be a way out and reports whether it was. Some need a
+//! target on the host: the host's side of `gateway doctor --escape` creates it with [`plant()`],
+//! and passes it in the variable [`TARGETS_VARIABLE`]. A probe without its target is not
+//! applicable, never held.
 
 use std::io::{self, Write};
 
@@ -24,7 +24,7 @@ pub use stores::STORES;
 /// The variable that carries the [`Targets`] into the sandbox, as JSON.
 pub const TARGETS_VARIABLE: &str = "GATEWAY_ESCAPE_TARGETS";
 
-/// The first argument by which `main` knows that it is the prober.
+/// The first argument that tells `main` to act as the prober.
 pub const SUBCOMMAND: &str = "__escape";
 
 /// One way out, and how to try it.
@@ -37,19 +37,19 @@ pub struct Probe {
     run: fn(&Targets) -> Verdict,
 }
 
-/// What came of a probe.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", content = "detail", rename_all = "snake_case")]
 pub enum Verdict {
-    /// The sandbox held; how it was seen.
+    /// The sandbox held, and how that was seen.
     Held(String),
-    /// It did not; what got out.
+    /// It did not, and what got out.
     Escaped(String),
-    /// There was nothing to try here; why.
+    /// There was nothing to try here, and why.
     NotApplicable(String),
 }
 
-/// Gives every probe, in the order in which they are run.
+/// Every probe, in the order in which they run.
 pub fn probes() -> Vec<Probe> {
     [
         network::PROBES,
@@ -62,10 +62,10 @@ pub fn probes() -> Vec<Probe> {
     .concat()
 }
 
-/// Runs every probe, writes one line for each, as text or as JSON, and tells whether all held.
+/// Runs every probe, writes one line for each, as text or as JSON, and returns whether all held.
 ///
-/// To be called by a process inside the sandbox, as the command or below it, with one thread. What
-/// it cannot write it still judges.
+/// Must be called by a process inside the sandbox, as the command or below it, with one thread. A
+/// probe whose line cannot be written still counts.
 pub fn run(out: &mut dyn Write, json: bool) -> bool {
     let targets = match std::env::var(TARGETS_VARIABLE) {
         Err(_) => Targets::default(),
@@ -123,8 +123,8 @@ fn print(out: &mut dyn Write, json: bool, probe: &Probe, verdict: &Verdict) -> i
 /// large as the kernel may read or write there.
 fn attempt(number: i64, arguments: [usize; 6]) -> io::Result<i64> {
     let [a, b, c, d, e, f] = arguments;
-    // SAFETY: as the doc comment says; no call here hands out memory or descriptors that Rust
-    // values own.
+    // SAFETY: see the doc comment; no call here hands out memory or descriptors that Rust values
+    // own.
     let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -133,7 +133,7 @@ fn attempt(number: i64, arguments: [usize; 6]) -> io::Result<i64> {
     }
 }
 
-/// Held if every attempt failed; else escaped, by the first that did not.
+/// Held if every attempt failed; otherwise escaped, by the first that succeeded.
 fn all_refused<T>(
     attempts: impl IntoIterator<Item = (impl Into<String>, io::Result<T>)>,
 ) -> Verdict {

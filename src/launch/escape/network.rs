@@ -109,8 +109,8 @@ fn interfaces(_: &Targets) -> Verdict {
         .filter_map(|line| Some(line.split_once(':')?.0.trim()))
         .collect();
     match names.iter().find(|name| **name != "lo") {
-        // The kernel puts fallback tunnels without a way out into every namespace, where their
-        // modules are loaded.
+        // The kernel puts fallback tunnels without a way out into every namespace if their modules
+        // are loaded.
         Some(name) if !FALLBACK_TUNNELS.contains(name) => Verdict::Escaped((*name).into()),
         _ => Verdict::Held("only lo".into()),
     }
@@ -150,8 +150,7 @@ fn mptcp(_: &Targets) -> Verdict {
     judge_connections([("192.0.2.9:443", connected)])
 }
 
-/// A connection inside ends at the gateway's listener, and hence begins at the sandbox's own
-/// address.
+/// A connection inside ends at the gateway's listener, so it starts at the sandbox's own address.
 fn judge_connections<'a>(
     connections: impl IntoIterator<Item = (&'a str, io::Result<TcpStream>)>,
 ) -> Verdict {
@@ -200,8 +199,8 @@ fn udp_host(targets: &Targets) -> Verdict {
     if targets.udp.is_empty() {
         return Verdict::NotApplicable("no socket was planted".into());
     }
-    // Sent without an error is not received: the host's side tells by `Guard::breaches`. Its
-    // loopback is not ours.
+    // Sending without an error does not mean receiving: the host's side decides in
+    // `Guard::breaches`. Its loopback is not ours.
     let sent = targets.udp.iter().filter(|address| {
         !address.ip().is_loopback()
             && send_datagram(&address.to_string(), targets.nonce.as_bytes()).is_ok()

@@ -1,4 +1,4 @@
-//! The host's side of the probes: things to aim at, and watching whether any was hit.
+//! The host's side of the probes: creates targets, and watches whether any was hit.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ use crate::launch::hide;
 /// What the probes aim at. All of it is on the host, and none of it is a secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Targets {
-    /// What the planted things say, so that nothing else is taken for them.
+    /// The text of the planted things, so that nothing else is mistaken for them.
     pub nonce: String,
     /// Servers that greet with the nonce.
     pub tcp: Vec<SocketAddr>,
@@ -33,13 +33,13 @@ pub struct Targets {
     pub abstract_socket: Option<String>,
     /// Unix sockets by path.
     pub sockets: Vec<PathBuf>,
-    /// Unix sockets that are made a moment after the planting.
+    /// Unix sockets that are created a moment after the planting.
     pub late_sockets: Vec<PathBuf>,
-    /// Folders in which everybody may write, each with a file `planted` to which everybody may.
+    /// Folders that everybody may write to, each with a file `planted` that everybody may write.
     pub folders: Vec<PathBuf>,
-    /// Files that hold the nonce.
+    /// Files that contain the nonce.
     pub files: Vec<PathBuf>,
-    /// What of the customary credential stores the home really has, not planted.
+    /// The customary credential stores that the home directory really has; not planted.
     pub hidden: Vec<PathBuf>,
     /// A process with the nonce in its environment.
     pub pid: Option<u32>,
@@ -47,14 +47,14 @@ pub struct Targets {
     pub terminal: Option<PathBuf>,
     /// A folder of the project with repositories.
     pub repositories: Option<PathBuf>,
-    /// Variables that hold the nonce where the sandbox is started.
+    /// Variables that contain the nonce where the sandbox is started.
     pub variables: Vec<String>,
     /// Whether the standard input is a file, [`Guard::input`].
     pub input: bool,
 }
 
 impl Targets {
-    /// The variables with which the sandbox is to be started: secrets by their customary names.
+    /// The variables with which to start the sandbox: secrets under their customary names.
     pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables
             .iter()
@@ -62,7 +62,7 @@ impl Targets {
     }
 }
 
-/// Holds what was planted; takes it away when dropped.
+/// Owns what was planted; removes it when dropped.
 #[derive(Debug)]
 pub struct Guard {
     nonce: String,
@@ -102,7 +102,7 @@ impl Greeter {
                     return;
                 }
                 counted.fetch_add(1, Ordering::AcqRel);
-                // Whether the greeting arrives is for the probe to tell.
+                // The probe decides whether the greeting arrives.
                 let _ = stream.and_then(|mut stream| stream.write_all(nonce.as_bytes()));
             }
         });
@@ -126,12 +126,12 @@ impl Drop for Greeter {
     }
 }
 
-/// Plants things for the probes to aim at: sockets, a process, a terminal, files under `/tmp` and
-/// in the gateway's own state directory under `home`, a folder beside `project` in which everybody
-/// may write.
+/// Plants targets for the probes: sockets, a process, a terminal, files under `/tmp` and in the
+/// gateway's own state directory under `home`, and a folder beside `project` that everybody may
+/// write to.
 ///
 /// # Errors
-/// What making one of them says.
+/// The error of creating one of them.
 pub fn plant(home: Option<&Path>, project: &Path) -> io::Result<(Targets, Guard)> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -176,11 +176,11 @@ pub fn plant(home: Option<&Path>, project: &Path) -> io::Result<(Targets, Guard)
 }
 
 impl Guard {
-    /// Plants repositories in a project, for `owner` where that is another; the probes of git need
+    /// Plants repositories in a project, for `owner` if that is another user; the git probes need
     /// them.
     ///
     /// # Errors
-    /// What making one of them says.
+    /// The error of creating one of them.
     pub fn plant_repositories(
         &mut self,
         targets: &mut Targets,
@@ -193,15 +193,15 @@ impl Guard {
         Ok(())
     }
 
-    /// Opens the file that is to be the sandbox's standard input.
+    /// Opens the file that becomes the sandbox's standard input.
     ///
     /// # Errors
-    /// What opening it says.
+    /// The error of opening it.
     pub fn input(&self) -> io::Result<fs::File> {
         fs::File::open(self.input.as_deref().ok_or(io::ErrorKind::NotFound)?)
     }
 
-    /// Tells what was hit, as seen from the host; empty if the sandbox held.
+    /// What was hit, as seen from the host; empty if the sandbox held.
     pub fn breaches(&mut self) -> Vec<String> {
         let mut breaches = Vec::new();
         for server in &self.servers {
@@ -280,7 +280,7 @@ impl Guard {
     fn plant_network(&mut self, targets: &mut Targets) -> io::Result<()> {
         let mut addresses: Vec<IpAddr> =
             vec![[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()];
-        // The address by which the host would reach the world; asking sends nothing.
+        // The address from which the host would reach the world; asking sends nothing.
         let outward = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
             socket.connect("192.0.2.1:9")?;
             socket.local_addr()
@@ -354,7 +354,7 @@ impl Guard {
             .open(&path)?;
         self.paths.push(path.clone());
         file.write_all(self.nonce.as_bytes())?;
-        // Where the sandbox's user is another, they could write it if they could open it.
+        // If the sandbox's user is another, they could write it if they could open it.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
         self.input = Some(path);
         targets.input = true;
@@ -370,14 +370,14 @@ impl Guard {
     }
 
     /// Beside the project: a folder such as `/tmp`, with a file that everybody may read and change,
-    /// and a socket to come.
+    /// and a socket that is created later.
     fn plant_folder(&mut self, targets: &mut Targets, project: &Path) -> io::Result<()> {
         let Some(beside) = project.parent() else {
             return Ok(());
         };
         let folder = beside.join(format!("gateway-escape-{}", self.nonce));
         match fs::create_dir(&folder) {
-            // Then nobody whom the command could be may write there.
+            // Then no user that the command could have may write there.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
             made => made?,
         }
@@ -456,7 +456,7 @@ impl Drop for Guard {
     }
 }
 
-/// How long after the planting the late sockets are made.
+/// How long after the planting the late sockets are created.
 pub const LATE: Duration = Duration::from_millis(700);
 /// The file in each planted folder.
 pub const PLANTED: &str = "planted";
@@ -464,7 +464,7 @@ const LATE_SOCKET: &str = "late.sock";
 /// The variable that carries the nonce in the planted process.
 pub const CANARY_VARIABLE: &str = "GATEWAY_ESCAPE_CANARY";
 
-/// Where people keep secrets by custom, in each of the shapes that lists of forbidden names miss.
+/// Where people customarily keep secrets, in each of the forms that lists of forbidden names miss.
 const VARIABLES: &str = "
     GITHUB_TOKEN GH_TOKEN GITLAB_PRIVATE_TOKEN CI_JOB_JWT NPM_TOKEN AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN
     AZURE_STORAGE_CONNECTION_STRING APPLICATIONINSIGHTS_CONNECTION_STRING GOOGLE_API_KEY OPENAI_API_KEY

@@ -1,4 +1,4 @@
-//! Probes of other processes: their memory, their files, their keys, their terminals.
+//! Probes of other processes: their memory, files, keys and terminals.
 
 use std::fs;
 use std::io::Write;
@@ -163,7 +163,7 @@ fn canary_in_environments(targets: &Targets) -> Verdict {
     let own = std::process::id().to_string();
     let mut read = 0;
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        // The prober itself holds the canary's text, in the variable that told it what to look for.
+        // The prober itself has the canary's text, in the variable that says what to look for.
         if entry.file_name().to_str() == Some(&own) {
             continue;
         }

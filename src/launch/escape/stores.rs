@@ -1,7 +1,8 @@
-//! Where credentials lie in home directories by custom: what the probe of the home looks for.
+//! Where credentials customarily lie in home directories: what the home directory's probe looks
+//! for.
 
-/// Relative to the home. Longer than the list of what is hidden by name, since that is not what
-/// keeps them away.
+/// Relative to the home directory. Longer than the list of names to hide, because that list is not
+/// what keeps them away.
 pub const STORES: &[&str] = &[
     ".ssh/id_rsa",
     ".ssh/id_ed25519",

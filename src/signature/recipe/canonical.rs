@@ -1,5 +1,5 @@
-//! Canonical forms: which fields and parameters go into the text to sign, in which order, written
-//! how.
+//! Canonical forms: which fields and parameters go into the text to sign, in which order and
+//! format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::filter::uri;
 use super::template::Name;
 use crate::message::RequestHead;
 
-/// Names of fields: exact ones, families (`x-ms-*`), and the list that a value holds (`@signed`).
+/// Names of fields: exact ones, families (`x-ms-*`), and the list in a value (`@signed`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Selection {
     list: Option<Name>,
@@ -44,8 +44,8 @@ impl Selection {
         self.list
     }
 
-    /// The names: a list alone as it stands, because it is itself signed; anything else in order
-    /// and only what is there.
+    /// The names. A list alone is used as it is, because it is itself signed; otherwise the names
+    /// are sorted, and only those present.
     pub(super) fn of(&self, head: &RequestHead, listed: &str) -> Vec<String> {
         let listed = listed
             .split([';', ',', ' '])
@@ -82,7 +82,7 @@ pub(super) enum FieldStyle {
     Lines,
     /// The same, the value in lower case (Tencent TC3).
     LowerLines,
-    /// As [`FieldStyle::Lines`], in the order in which Azure Storage sorts names.
+    /// Like [`FieldStyle::Lines`], in the order in which Azure Storage sorts names.
     AzureLines,
     /// `name=value`, escaped, joined by `&` (Tencent COS).
     UriPairs,
@@ -128,8 +128,8 @@ impl FieldStyle {
     }
 }
 
-/// The service sorts as a dictionary does: hyphens count only between names that are equal without
-/// them, and `_` stands before digits (the tables of `azure-storage-blob`, which emulate it).
+/// The service sorts like a dictionary: hyphens count only between names that are equal without
+/// them, and `_` sorts before digits (the tables of `azure-storage-blob`, which emulate it).
 fn azure_order(name: &str) -> (String, String) {
     let weighed = name
         .chars()
@@ -138,8 +138,8 @@ fn azure_order(name: &str) -> (String, String) {
     (weighed.collect(), name.to_owned())
 }
 
-/// A field's value, several joined by a comma (RFC 9110 §5.3); `host` is the origin's, whichever
-/// version carries it.
+/// A field's value, several joined by a comma (RFC 9110 §5.3); `host` is the origin's in every
+/// version of HTTP.
 pub(super) fn field(head: &RequestHead, name: &str) -> Vec<u8> {
     if name == "host" {
         return host(head).into_bytes();
@@ -153,7 +153,7 @@ pub(super) fn field(head: &RequestHead, name: &str) -> Vec<u8> {
     values.join(&b',')
 }
 
-/// The origin's authority as a `Host` field has it.
+/// The origin's authority as in a `Host` field.
 pub(super) fn host(head: &RequestHead) -> String {
     let authority = &head.origin.authority;
     if authority.port == head.origin.scheme.default_port() {
@@ -163,8 +163,8 @@ pub(super) fn host(head: &RequestHead) -> String {
     }
 }
 
-/// Which parameters: of the query, of a form in the content, of the `Authorization` field; and
-/// which not.
+/// Which parameters to take (from the query, a form in the content, the `Authorization` field), and
+/// which to leave out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub(super) query: bool,
@@ -224,14 +224,14 @@ impl Parameters {
 pub(super) enum ParameterStyle {
     /// `name=value`, escaped, in order, joined by `&`.
     Uri,
-    /// The same, but a name without value stands alone (Alibaba OSS).
+    /// The same, but a name without a value is written alone (Alibaba OSS).
     UriBare,
     /// The same as [`ParameterStyle::Uri`], names in lower case (Tencent COS).
     UriLower,
     /// A line feed, the name in lower case, `:` and its values in order, joined by commas (Azure
     /// Storage).
     AzureLines,
-    /// Name and value with nothing between (Twilio); one that stands twice is written once.
+    /// Name and value with nothing in between (Twilio); duplicates are written once.
     Concatenated,
 }
 
@@ -296,7 +296,7 @@ impl ParameterStyle {
     }
 }
 
-/// The pairs of a query or a form, decoded as form data (`+` is a space); an empty piece is none.
+/// The pairs of a query or a form, decoded as form data (`+` is a space); empty pieces are skipped.
 pub(super) fn pairs(text: &[u8]) -> impl Iterator<Item = Pair> {
     text.split(|byte| *byte == b'&')
         .filter(|pair| !pair.is_empty())
@@ -307,7 +307,7 @@ pub(super) fn pairs(text: &[u8]) -> impl Iterator<Item = Pair> {
         })
 }
 
-/// Form data decoded.
+/// Decodes form data.
 pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
     let spaced: Vec<u8> = text
         .iter()

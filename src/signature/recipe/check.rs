@@ -1,12 +1,12 @@
-//! What must hold of a whole description: that it ends, signs with a secret, never sends one, and
-//! can be verified.
+//! Checks a whole description: it must terminate, sign with a secret, never send one, and be
+//! verifiable.
 
 use super::filter::Filter;
 use super::load::Loader;
 use super::template::{Name, Template, Term};
 use super::{Recipe, Role, ValueKind};
 
-/// The name of a step or value that rests on itself.
+/// The name of a step or value that depends on itself.
 pub(super) fn endless(recipe: &Recipe) -> Option<String> {
     fn visit(recipe: &Recipe, name: Name, path: &mut Vec<Name>, done: &mut Vec<Name>) -> bool {
         if done.contains(&name) {
@@ -46,7 +46,7 @@ pub(super) fn endless(recipe: &Recipe) -> Option<String> {
         .map(|(_, name)| name.clone())
 }
 
-/// What must hold of the whole: that it signs with a secret, never sends one, and can be verified.
+/// Checks that the recipe signs with a secret, never sends one, and can be verified.
 pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
     let is_secret =
         |name: Name| matches!(name, Name::Part(index) if recipe.parts[index].role == Role::Secret);
@@ -91,8 +91,8 @@ pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
     };
     let is_read =
         |wanted: Name| readable().any(|template| template.names().any(|name| name == wanted));
-    // What is inside of a value that was made need not be read: that value is taken as the client
-    // made it.
+    // What is inside a computed value need not be parsed: that value is taken as the client made
+    // it.
     let is_inside = |wanted: Name| {
         readable().any(|template| rests_on(recipe, template, &|name| name == wanted))
     };
@@ -130,7 +130,7 @@ pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
     }
 }
 
-/// Whether a template rests on a name, through steps and values; a public key is no secret.
+/// Whether a template depends on a name, through steps and values; a public key is not a secret.
 fn rests_on(recipe: &Recipe, template: &Template, wanted: &dyn Fn(Name) -> bool) -> bool {
     template.values().any(|(term, filters)| {
         let own = if matches!(term, Term::Jwk(_)) {

@@ -1,4 +1,4 @@
-//! Claims: what a client says that it signed, read from where it stands.
+//! Claims: what a client says it signed, read from the request.
 
 use super::scene::{Known, Scene};
 use super::template::{Name, Piece, Template};
@@ -11,7 +11,7 @@ pub(super) struct Used {
     pub(super) template: usize,
 }
 
-/// What a client says of its signature; nothing of it is verified yet.
+/// What a client says about its signature, before anything is verified.
 pub struct Claim {
     /// For each place, the slot and the template that the client used.
     pub(super) used: Vec<Option<Used>>,
@@ -24,8 +24,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The key's id, by which the credential is known; `None` where this service's requests have
-    /// none (webhooks) or where it stands in the content.
+    /// The key's id, which identifies the credential; `None` if this service's requests have none
+    /// (webhooks) or if it is in the content.
     #[must_use]
     pub fn key_id(&self) -> Option<&[u8]> {
         self.ids
@@ -33,8 +33,8 @@ impl Claim {
             .find_map(|index| self.parts[*index].as_deref())
     }
 
-    /// What the client says of a value that is kept (a region, a service), so that it can be held
-    /// against a pin before anything is signed.
+    /// The client's version of a kept value (a region, a service), so that it can be compared with
+    /// a pin before anything is signed.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         let index = self.names.iter().position(|known| known == name)?;
@@ -43,11 +43,11 @@ impl Claim {
 }
 
 impl Recipe {
-    /// Finds what a client signed by this recipe; `None` where the head has nothing of it.
+    /// Finds what a client signed by this recipe; `None` if the head has nothing of it.
     ///
     /// # Errors
-    /// [`Fault::Ambiguous`] and [`Fault::Malformed`]. What is missing shows in [`Recipe::verify`],
-    /// which sees the content.
+    /// [`Fault::Ambiguous`] and [`Fault::Malformed`]. [`Recipe::verify`], which sees the content,
+    /// reports what is missing.
     pub fn claim(&self, head: &RequestHead) -> Result<Option<Claim>, Fault> {
         let mut claim = Claim {
             used: vec![None; self.places.len()],
@@ -66,8 +66,8 @@ impl Recipe {
         Ok(found.then_some(claim))
     }
 
-    /// Reads the places that were not read yet: those of the head without content, those of the
-    /// content with it.
+    /// Reads the places that were not read yet: without content those in the head, with content
+    /// those in it.
     pub(super) fn gather(
         &self,
         claim: &mut Claim,
@@ -93,8 +93,8 @@ impl Recipe {
                         .enumerate()
                         .find_map(|(at, template)| Some((at, template.read(&text)?)));
                     let Some((at, read)) = read else {
-                        // Another scheme in `Authorization` is another credential's, and not a
-                        // broken one of ours.
+                        // Another scheme in `Authorization` belongs to another credential, and is
+                        // not a broken one of ours.
                         if content.is_none() && !begins_alike(place, &text) {
                             continue;
                         }
@@ -122,7 +122,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Reads the parts and values that stand inside of others.
+    /// Reads the parts and values inside others.
     fn read_inside(&self, claim: &mut Claim, head: &RequestHead) -> Result<(), Fault> {
         if claim.signature.is_none() {
             return Ok(());
@@ -162,7 +162,7 @@ impl Recipe {
     }
 }
 
-/// Whether a text begins as one of a place's templates does, up to the first space.
+/// Whether a text starts like one of a place's templates, up to the first space.
 fn begins_alike(place: &Placement, text: &[u8]) -> bool {
     let first = |text: &[u8]| {
         text.split(|byte| *byte == b' ')

@@ -1,5 +1,5 @@
 //! HTTP Message Signatures (RFC 9421): the components that a signature covers, its parameters, and
-//! the text that is signed.
+//! the text to sign.
 
 use http::HeaderName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -9,19 +9,19 @@ use super::canonical::{host, pairs};
 use super::moment::{Moment, Nonce, NonceForm};
 use crate::message::RequestHead;
 
-/// How the value of `Signature-Input` is made anew.
+/// How to rewrite the value of `Signature-Input`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Components {
-    /// What must be covered beside what the client covered: `@`names always, fields where the
+    /// What must be covered besides what the client covered: `@` names always, fields if the
     /// request has them.
     pub(super) wanted: Vec<String>,
     /// The `alg` that the client may name.
     pub(super) algorithm: String,
-    /// How far the end may lie ahead, in seconds.
+    /// How far in the future the expiry may lie, in seconds.
     pub(super) longest: u32,
 }
 
-/// What is new with a signature.
+/// The values that are new in each signature.
 pub(super) struct Fresh<'a> {
     pub(super) key_id: &'a [u8],
     pub(super) now: Moment,
@@ -29,8 +29,8 @@ pub(super) struct Fresh<'a> {
 }
 
 impl Components {
-    /// The value for our own signature: what the client covered and what must be covered; our time,
-    /// key and nonce.
+    /// The value for our own signature: what the client covered and what must be covered, with our
+    /// time, key and nonce.
     pub(super) fn renewed(
         &self,
         claimed: &str,
@@ -85,7 +85,7 @@ impl Components {
     }
 }
 
-/// A parameter's text, unquoted; empty where there is none.
+/// A parameter's text, unquoted; empty if it is absent, `None` if the value is malformed.
 pub(super) fn parameter(input: &[u8], name: &str) -> Option<Vec<u8>> {
     let input = Input::parse(std::str::from_utf8(input).ok()?)?;
     let value = input
@@ -99,7 +99,7 @@ pub(super) fn parameter(input: &[u8], name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The digits of a parameter that is a number; empty where there is none.
+/// The digits of a numeric parameter; empty if it is absent, `None` if the value is malformed.
 pub(super) fn number<'a>(input: &'a [u8], name: &str) -> Option<&'a str> {
     let input = Input::parse(std::str::from_utf8(input).ok()?)?;
     let mut found = input.parameters.iter().filter(|(known, _)| *known == name);
@@ -143,7 +143,7 @@ struct Input<'a> {
 }
 
 impl Item<'_> {
-    /// RFC 9421 §2.1 and §2.2. What is not known here is refused: a parameter changes what a
+    /// RFC 9421 §2.1 and §2.2. Refuses unknown parameters, because a parameter changes what a
     /// component means.
     fn value(&self, head: &RequestHead) -> Result<Vec<u8>, Fault> {
         let unfit = || Fault::Unfit(self.name.to_owned());
@@ -164,7 +164,7 @@ impl Item<'_> {
             "@request-target" => target.as_bytes().to_vec(),
             "@path" => head.target.path().as_bytes().to_vec(),
             "@query" => format!("?{}", head.target.query().unwrap_or_default()).into_bytes(),
-            // A signature over another signature would be one over the client's own, which goes.
+            // A signature over another signature would cover the client's own, which is removed.
             "signature" | "signature-input" => return Err(unfit()),
             "host" => host(head).into_bytes(),
             name => {
@@ -231,7 +231,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// RFC 9651 §3.1.2, and what follows them; a parameter that stands twice is refused.
+/// Parses parameters (RFC 9651 §3.1.2) and returns the rest; a repeated parameter is refused.
 fn parameters(mut rest: &str) -> Option<(Vec<(&str, &str)>, &str)> {
     let mut found: Vec<(&str, &str)> = Vec::new();
     while let Some(after) = rest.strip_prefix(';') {
@@ -259,12 +259,12 @@ fn parameters(mut rest: &str) -> Option<(Vec<(&str, &str)>, &str)> {
     Some((found, rest))
 }
 
-/// What stands between quotes; no escapes, which [`Input::parse`] refuses.
+/// The text between quotes. Contains no escapes, which [`Input::parse`] refuses.
 fn unquoted(value: &str) -> Option<&str> {
     value.strip_prefix('"')?.strip_suffix('"')
 }
 
-/// RFC 9651 §3.3.3; a text that would need an escape is refused, as it is when read.
+/// RFC 9651 §3.3.3; refuses a text that would need an escape, as parsing does.
 fn string(text: &str) -> Option<String> {
     let plain = text
         .bytes()
@@ -272,7 +272,7 @@ fn string(text: &str) -> Option<String> {
     plain.then(|| format!("\"{text}\""))
 }
 
-/// Each parameter that is covered is sought in the whole query, so their number is bounded;
+/// Each covered parameter is searched for in the whole query, so their number is bounded; real
 /// signatures cover a dozen.
 const MOST_ITEMS: usize = 64;
 

@@ -1,4 +1,4 @@
-//! Filters: what a template does to a value, one after another; and back, where a template is read.
+//! Filters: what a template does to a value, in order; and the reverse, when a template is parsed.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -9,11 +9,11 @@ use super::algorithm::{Hash, MacHash};
 use super::components::parameter;
 use super::template::Name;
 
-/// One step of a value's way.
+/// One transformation of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Filter {
     Hash(Hash),
-    /// The value is the text, what is named is the key: a step of a derivation.
+    /// The value is the text, the name refers to the key: a step of a derivation.
     Mac(MacHash, Name),
     Hex,
     Base64,
@@ -22,9 +22,9 @@ pub(super) enum Filter {
     Unhex,
     Unbase64,
     Unbase64Url,
-    /// All but `A-Z a-z 0-9 - . _ ~` escaped (RFC 3986 §2.3).
+    /// Escapes all except `A-Z a-z 0-9 - . _ ~` (RFC 3986 §2.3).
     Uri,
-    /// The same, with slashes left.
+    /// The same, but keeps slashes.
     UriPath,
     Unuri,
     Lower,
@@ -32,40 +32,40 @@ pub(super) enum Filter {
     Trim,
     /// A JSON string with its quotes.
     Json,
-    /// The text of a member of a JSON object: a string, a number as it is written, a list or object
-    /// as JSON without spaces; nothing where it has no such member.
+    /// The text of a member of a JSON object: a string, a number as written, a list or object as
+    /// JSON without spaces; empty if there is no such member.
     Member(Box<str>),
-    /// The text of a parameter of a `Signature-Input` (RFC 9421 §2.3); nothing where it has no such
+    /// The text of a parameter of a `Signature-Input` (RFC 9421 §2.3); empty if there is no such
     /// parameter.
     Parameter(Box<str>),
-    /// This text where the value is empty.
+    /// This text if the value is empty.
     Default(Box<str>),
-    /// Nothing where the value is this text.
+    /// Empty if the value is this text.
     Blank(Box<str>),
-    /// This text before the value, unless that is empty.
+    /// This text before the value, unless the value is empty.
     Before(Box<str>),
-    /// This text after the value, unless it ends so.
+    /// This text after the value, unless it already ends with it.
     Ending(Box<str>),
     /// The label of a host name, counted from 0.
     Label(usize),
-    /// So many first bytes.
+    /// The first bytes, up to this many.
     First(usize),
-    /// So many first segments of a path.
+    /// The first segments of a path, up to this many.
     Segments(usize),
-    /// What follows this text, or nothing.
+    /// What follows this text, otherwise empty.
     After(Box<str>),
-    /// Nothing, unless the method is one of these.
+    /// Empty unless the method is one of these.
     Only(Vec<Box<str>>),
-    /// Nothing, where what is named is empty.
+    /// Empty if the named value is empty.
     If(Name),
-    /// Nothing, where what is named is not empty.
+    /// Empty if the named value is not empty.
     Unless(Name),
-    /// Nothing, unless what is named is this text.
+    /// Empty unless the named value is this text.
     When(Name, Box<str>),
 }
 
 impl Filter {
-    /// Reads a filter; the error says what is wrong.
+    /// Parses a filter; the error says what is wrong.
     pub(super) fn parse(
         name: &str,
         arguments: &[String],
@@ -134,7 +134,7 @@ impl Filter {
         }
     }
 
-    /// What this filter needs of the scene.
+    /// The value on which this filter depends.
     pub(super) fn name(&self) -> Option<Name> {
         match self {
             Filter::Mac(_, name)
@@ -145,7 +145,7 @@ impl Filter {
         }
     }
 
-    /// Applies a filter that needs no other value; `None` where the value is not what it takes.
+    /// Applies a filter that needs no other value; `None` if the value does not fit it.
     pub(super) fn apply(&self, value: &[u8], method: &str) -> Option<Vec<u8>> {
         Some(match self {
             Filter::Hash(hash) => hash.of(value),
@@ -188,8 +188,8 @@ impl Filter {
         })
     }
 
-    /// Whether [`Filter::invert`] gives back what went in, so that a place written with it can be
-    /// read.
+    /// Whether [`Filter::invert`] restores the input, so that a place written with it can be
+    /// parsed.
     pub(super) fn is_invertible(&self) -> bool {
         matches!(
             self,
@@ -223,7 +223,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// All but the unreserved characters escaped (RFC 3986 §2.3).
+/// Escapes all except the unreserved characters (RFC 3986 §2.3).
 pub(super) fn uri(bytes: &[u8]) -> String {
     percent_encode(bytes, ESCAPED).to_string()
 }
@@ -260,8 +260,8 @@ fn member(object: &[u8], name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// A phantom of a key is drawn letter by letter, so the bits behind its last byte need not be zero;
-/// clients do not mind.
+/// A key's phantom is drawn character by character, so the bits after its last byte need not be
+/// zero; clients accept that.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     PAD.with_decode_allow_trailing_bits(true),

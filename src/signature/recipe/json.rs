@@ -1,15 +1,14 @@
-//! JSON: one member of an object, found and replaced where it stands, with every other byte left as
-//! it is.
+//! Finds one member of a JSON object and replaces it in place, leaving every other byte unchanged.
 
 use std::ops::Range;
 
-/// Where the value of a member of the outermost object stands: `Ok(None)` where there is no such
-/// member.
+/// The range of a member's value in the outermost object; `Ok(None)` if there is no such member.
 ///
 /// # Errors
-/// The text is no JSON object, or has the member twice, which two readers could read differently.
+/// The text is not a JSON object, or has the member twice, so two readers could read it
+/// differently.
 pub(super) fn find(text: &[u8], name: &str) -> Result<Option<Range<usize>>, Malformed> {
-    // What is JSON beyond doubt can be walked by its brackets and quotes.
+    // Text that is certainly JSON can be walked by its brackets and quotes.
     let _: serde_json::Map<String, serde_json::Value> =
         serde_json::from_slice(text).map_err(|_| Malformed)?;
     let (mut depth, mut at) = (0usize, 0);
@@ -51,7 +50,7 @@ pub(super) fn find(text: &[u8], name: &str) -> Result<Option<Range<usize>>, Malf
     Ok(found)
 }
 
-/// A JSON text that is no object, or ambiguous.
+/// A text that is not a JSON object, or is ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 

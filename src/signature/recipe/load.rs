@@ -1,5 +1,5 @@
-//! Reading a description: every mistake at once, and nothing accepted that could send a secret or
-//! cannot be verified.
+//! Loads a description: reports every mistake at once, and accepts nothing that could send a secret
+//! or cannot be verified.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,7 +14,7 @@ use super::place::Slot;
 use super::template::{Name, Template, Term};
 use super::{Part, Placement, Recipe, Role, Value, ValueKind, check};
 
-/// Something wrong in a description.
+/// A mistake in a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Where: `part.key`, `let.scope`, `place 2`.
@@ -42,7 +42,7 @@ struct RawRecipe {
     /// Schemes of `Authorization` whose credentials are bound to the signing key (DPoP's tokens).
     #[serde(default)]
     beside: Vec<String>,
-    /// Whether a request with the id and no signature is let through (Binance's public data).
+    /// Whether a request with the id and no signature passes (Binance's public data).
     #[serde(default)]
     unsigned: bool,
     part: BTreeMap<String, RawPart>,
@@ -58,7 +58,7 @@ struct RawRecipe {
 #[serde(deny_unknown_fields)]
 struct RawPart {
     role: String,
-    /// Where it is read from what stands in a place, rather than standing there itself.
+    /// The value from which it is parsed, if it does not stand alone.
     read: Option<String>,
     #[serde(default)]
     optional: bool,
@@ -79,7 +79,7 @@ struct RawValue {
     separator: Option<String>,
     parameters: Option<String>,
     kept: Option<Vec<String>>,
-    /// What may stand in a kept value beside letters, digits and `-._*`.
+    /// The characters that a kept value may contain besides letters, digits and `-._*`.
     letters: Option<String>,
     made: Option<String>,
     components: Option<String>,
@@ -104,7 +104,7 @@ struct RawPlace {
     optional: bool,
 }
 
-/// One template, or several between which clients choose; the first is the usual one.
+/// One template, or several that clients choose from; the first is the usual one.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Templates {
@@ -342,7 +342,7 @@ pub(super) fn load(text: &str) -> Result<Recipe, Vec<Mistake>> {
         unsigned: raw.unsigned,
         whole: false,
     };
-    // What follows walks the steps, so they must end.
+    // What follows walks the steps, so they must terminate.
     if let Some(name) = check::endless(&recipe) {
         loader.wrong(name, "this rests on itself");
         return Err(loader.mistakes);
@@ -399,8 +399,8 @@ fn parts(raw: &RawRecipe, algorithm: Algorithm, loader: &mut Loader) -> Vec<Part
         }
     });
     let parts: Vec<Part> = parts.collect();
-    // Its phantom is a key of the same form, which can be made of what is kept and not of what is
-    // made of it.
+    // Its phantom is a key of the same form, which can be derived from what is stored, and not from
+    // what is computed from it.
     if !matches!(algorithm, Algorithm::Hmac(_)) && !parts.iter().any(|part| part.key_of.is_some()) {
         loader.wrong(
             "sign.key",

@@ -1,10 +1,10 @@
 //! Recipes: how a service wants its requests signed, as data, and the engine that verifies and
-//! signs by it.
+//! signs by them.
 //!
 //! A recipe names its *parts* (key id, secret, passphrase), its *values* (time, nonce, list of
-//! signed fields), the *steps* from them to a key and a text, the algorithm, and the *places* in
-//! which parts, values and signature stand. A place is a template that is written when we sign and
-//! read backwards when a client has signed, so one description serves both ways.
+//! signed fields), the *steps* from them to a key and a text, the algorithm, and the *places* for
+//! parts, values and signature. A place is a template that is written when we sign and parsed when
+//! a client has signed, so one description serves both directions.
 //!
 //! `docs/signing-recipes.md` is the reference; `policies/signers` has the presets.
 
@@ -68,14 +68,14 @@ pub struct Recipe {
     whole: bool,
 }
 
-/// One of the texts that a credential of this kind consists of.
+/// One of the texts of a credential of this kind.
 #[derive(Debug, Clone)]
 pub struct Part {
     /// Its name in the recipe and in configuration.
     pub name: String,
-    /// What becomes of it.
+    /// How it is used.
     pub role: Role,
-    /// Whether a credential may be without it, as a session token.
+    /// Whether a credential may lack it, such as a session token.
     pub optional: bool,
     /// The shape in which the service issues it, where it is known.
     pub shape: Option<String>,
@@ -87,10 +87,10 @@ pub struct Part {
     read: Option<Template>,
 }
 
-/// What becomes of a part.
+/// How a part is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Sent, and by it the credential is known: a key's id.
+    /// Sent; identifies the credential: a key's id.
     Id,
     /// Sent beside the signature: a passphrase, a session token.
     Sent,
@@ -102,26 +102,26 @@ pub enum Role {
 struct Value {
     name: String,
     kind: ValueKind,
-    /// How it is read from another value in which it stands.
+    /// How to parse it from another value that contains it.
     read: Option<Template>,
 }
 
-/// Where a value comes from when we sign; when a client has signed, it is read from its place.
+/// Where a value comes from when we sign; when a client has signed, it is parsed from its place.
 #[derive(Debug, Clone)]
 enum ValueKind {
-    /// The gateway's clock, put back by so many seconds for services that take no time ahead of
+    /// The gateway's clock, set back by this many seconds for services that accept no time ahead of
     /// their own.
     Time {
         form: Form,
         back: u32,
     },
-    /// The client's end, but no later than so many seconds from now.
+    /// The client's expiry, but at most this many seconds from now.
     Expiry {
         form: Form,
         longest: u32,
     },
     Nonce(NonceForm),
-    /// What the client signed and what must be signed.
+    /// The fields that the client signed and those that must be signed.
     Fields {
         wanted: Selection,
         separator: String,
@@ -130,20 +130,20 @@ enum ValueKind {
     Parameters {
         lower: bool,
     },
-    /// The client's own: one of these, or where there are none a word, in which these letters may
-    /// be, too.
+    /// The client's own: one of these, or, if there are none, a word that may also contain these
+    /// characters.
     Kept {
         among: Vec<String>,
         letters: String,
     },
-    /// Made of the request.
+    /// Computed from the request.
     Made(Template),
     /// What a signature of RFC 9421 covers, with its parameters.
     Components(Components),
 }
 
 impl ValueKind {
-    /// Whether it is new with each signature and needs nothing of the client's.
+    /// Whether it is new in each signature and needs nothing from the client.
     fn is_new(&self) -> bool {
         matches!(
             self,
@@ -159,18 +159,18 @@ struct Placement {
     /// Alternatives, too.
     templates: Vec<Template>,
     optional: bool,
-    /// Whether it can be read back; else it is a value that follows from the request.
+    /// Whether it can be parsed; otherwise its value follows from the request.
     readable: bool,
     signature: bool,
 }
 
-/// What must be known of the content before the head can be signed.
+/// How much of the content must be known before the head can be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing: it may stream.
     Nothing,
-    /// All of it, because its hash or bytes are signed or a value stands in it; the signature goes
-    /// first on the wire.
+    /// All of it, because its hash or bytes are signed, or a value is in it. The signature precedes
+    /// it on the wire.
     Whole,
 }
 
@@ -193,10 +193,10 @@ impl<'a> Parts<'a> {
 }
 
 impl Recipe {
-    /// Reads a description.
+    /// Loads a description.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// Every mistake in it.
     pub fn load(text: &str) -> Result<Recipe, Vec<Mistake>> {
         load::load(text)
     }
@@ -207,7 +207,7 @@ impl Recipe {
         &self.name
     }
 
-    /// What people call it.
+    /// Its display name.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title
@@ -219,7 +219,7 @@ impl Recipe {
         &self.source
     }
 
-    /// The origins that use it; empty where they are the user's to name.
+    /// The origins that use it; empty if the user must name them.
     #[must_use]
     pub fn hosts(&self) -> &[OriginPattern] {
         &self.hosts
@@ -242,7 +242,7 @@ impl Recipe {
         kinds.unwrap_or(NonceKind::None)
     }
 
-    /// What it needs of the content, to verify and to sign.
+    /// How much of the content it needs, to verify and to sign.
     #[must_use]
     pub fn needs(&self) -> Needs {
         if self.whole {
@@ -252,8 +252,8 @@ impl Recipe {
         }
     }
 
-    /// The fields and query parameters in which a part stands, as `header:NAME` and `query:NAME`: a
-    /// phantom is in its right place there.
+    /// The fields and query parameters that contain a part, as `header:NAME` and `query:NAME`: a
+    /// phantom is allowed there.
     pub fn slots(&self) -> impl Iterator<Item = String> {
         let inside = |name: Name| {
             let mut read = self.parts.iter().filter_map(|part| part.read.as_ref());
@@ -296,8 +296,8 @@ impl Recipe {
             .any(|slot| matches!(slot, Slot::Query(parameter) if **parameter == *name))
     }
 
-    /// Whether a field holds a credential that may stand beside the signature as it is, since it is
-    /// bound to the signing key and worth nothing without.
+    /// Whether a field contains a credential that may stay beside the signature, because it is
+    /// bound to the signing key and worth nothing without it.
     #[must_use]
     pub fn goes_with(&self, name: &str, value: &[u8]) -> bool {
         let scheme = value.split(|byte| *byte == b' ').next().unwrap_or_default();
@@ -324,7 +324,7 @@ impl Recipe {
         Fault::Key(secret.map(|part| part.name.clone()).unwrap_or_default())
     }
 
-    /// Whether a template, or a step that it rests on, satisfies a condition.
+    /// Whether a template, or a step on which it depends, satisfies a condition.
     fn reaches(&self, template: &Template, condition: &dyn Fn(&Term) -> bool) -> bool {
         template.values().any(|(term, _)| condition(term))
             || template.names().any(|name| match name {

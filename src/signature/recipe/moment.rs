@@ -1,10 +1,10 @@
-//! Time and nonces: the forms in which services want them, written and read.
+//! Time and nonces in the formats of the services: writes and parses them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use time::{Date, Month, OffsetDateTime};
 
-/// Milliseconds since 1970: finer than that no service asks.
+/// Milliseconds since 1970: no service needs a finer unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment(pub(super) i64);
 
@@ -29,9 +29,9 @@ impl Moment {
     }
 }
 
-/// A form of time in the manner of strftime: `%Y %m %d %H %M %S`, `%L` (three digits of
-/// milliseconds), `%a` and `%b` (English names), `%s` (seconds since 1970) and `%Q` (milliseconds
-/// since 1970). All in UTC.
+/// A time format like strftime's: `%Y %m %d %H %M %S`, `%L` (three digits of milliseconds), `%a`
+/// and `%b` (English names), `%s` (seconds since 1970) and `%Q` (milliseconds since 1970). All in
+/// UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Form(Vec<Token>);
 
@@ -42,7 +42,7 @@ enum Token {
 }
 
 impl Form {
-    /// Reads a form; `None` where it has a field that we do not know.
+    /// Parses a format; `None` if it has an unknown field.
     pub(super) fn parse(text: &str) -> Option<Form> {
         let mut tokens = Vec::new();
         let mut chars = text.chars();
@@ -70,8 +70,7 @@ impl Form {
     pub(super) fn write(&self, moment: Moment) -> String {
         use std::fmt::Write as _;
         let seconds = moment.0.div_euclid(1000);
-        // A moment is made of a system's time or of text that a date was checked in, so it has a
-        // date.
+        // A moment comes from a system clock or from text whose date was checked, so it has a date.
         let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let mut out = String::new();
         for token in &self.0 {
@@ -174,12 +173,13 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// What nonces are made of; the caller's, because a pure room has neither randomness nor memory.
+/// The ingredients of nonces. The caller provides them, because this module has neither randomness
+/// nor state.
 #[derive(Clone, Copy)]
 pub struct Nonce {
     /// Fresh random bytes.
     pub random: [u8; 32],
-    /// A number above every one that was used before with this credential; only
+    /// A number greater than every one used before with this credential; only
     /// [`NonceKind::Increasing`] recipes read it.
     pub counter: u64,
 }
@@ -191,11 +191,11 @@ pub enum NonceKind {
     None,
     /// Any value that was not used before.
     Random,
-    /// A number that must rise from request to request of a credential, whoever sends them; the
-    /// unit is the recipe's.
+    /// A number that must increase with every request of a credential, whoever sends them; the
+    /// recipe chooses the unit.
     Increasing {
-        /// How many steps a second the client's own numbers rise by, so that ours are of their
-        /// size: 1,000 for milliseconds, 1,000,000 for microseconds.
+        /// How much the client's own numbers grow per second, so that ours have the same magnitude:
+        /// 1,000 for milliseconds, 1,000,000 for microseconds.
         a_second: u64,
     },
 }

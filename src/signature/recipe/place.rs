@@ -1,4 +1,4 @@
-//! Slots: where in a request a value stands, read, written and taken out.
+//! Slots: where in a request a value is; read, written and removed.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::message::{RequestHead, fields};
 
 /// A slot. Its text form: `header:NAME`, `query:NAME`, `form:NAME`, `json:NAME` (a member of the
 /// outermost object), `authorization:SCHEME:NAME` (a parameter of that field, RFC 9110 §11.6.2,
-/// quoted as OAuth 1.0a has it).
+/// quoted as in OAuth 1.0a).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Slot {
     Header(HeaderName),
@@ -57,15 +57,16 @@ impl Slot {
         })
     }
 
-    /// Whether it stands in the content.
+    /// Whether it is in the content.
     pub(super) fn is_in_content(&self) -> bool {
         matches!(self, Slot::Form(_) | Slot::Json(_))
     }
 
-    /// What stands there.
+    /// Reads its value.
     ///
     /// # Errors
-    /// [`Fault::Ambiguous`] where two stand, [`Fault::Malformed`] where the carrier cannot be read.
+    /// [`Fault::Ambiguous`] if there are two, [`Fault::Malformed`] if the surrounding text cannot
+    /// be parsed.
     pub(super) fn read(
         &self,
         head: &RequestHead,
@@ -101,7 +102,7 @@ impl Slot {
         }
     }
 
-    /// Puts a value there: where one stands it is replaced, else it is added at the end.
+    /// Writes a value: replaces an existing one, otherwise appends it.
     pub(super) fn write(
         &self,
         head: &mut RequestHead,
@@ -148,7 +149,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Takes out whatever stands there, however often.
+    /// Removes every value in it.
     pub(super) fn remove(
         &self,
         head: &mut RequestHead,
@@ -172,7 +173,7 @@ impl Slot {
                     set_content(head, content, edited);
                 }
             }
-            // A member of a JSON text is replaced where it stands and never alone: see `load`.
+            // A member of a JSON text is replaced in place and never removed: see `load`.
             Slot::Form(_) | Slot::Json(_) => {}
             Slot::Authorization { scheme, name } => {
                 let mut parameters = authorization(head, scheme)?;
@@ -192,12 +193,12 @@ impl Slot {
     }
 }
 
-/// The pairs of a query or form without the parameters of a name, the others byte for byte.
+/// The pairs of a query or form without the parameters of one name, the others byte for byte.
 pub(super) fn without(text: &[u8], name: &str) -> Vec<u8> {
     edited(text, name, None)
 }
 
-/// The parameters of `Authorization: SCHEME a="b", c="d"` (RFC 5849 §3.5.1), decoded; none under
+/// The parameters of `Authorization: SCHEME a="b", c="d"` (RFC 5849 §3.5.1), decoded; none for
 /// another scheme.
 pub(super) fn authorization(
     head: &RequestHead,

@@ -1,4 +1,4 @@
-//! The presets: one file of `policies/signers` each, read once.
+//! The presets: one file each in `policies/signers`, parsed once.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,7 +10,7 @@ macro_rules! signers {
     };
 }
 
-/// The preset of a name.
+/// The preset with a name.
 #[must_use]
 pub fn preset(name: &str) -> Option<Arc<Recipe>> {
     PRESETS.iter().find(|recipe| recipe.name() == name).cloned()
@@ -21,7 +21,7 @@ pub fn presets() -> impl Iterator<Item = &'static Recipe> {
     PRESETS.iter().map(|recipe| &**recipe)
 }
 
-/// Each preset's name and text; a test holds the files and the table together.
+/// Each preset's name and text; a test keeps the files and the table in step.
 pub(super) const SIGNERS: &[(&str, &str)] = signers![
     "akamai-edgegrid",
     "alibaba-acs3",
@@ -64,7 +64,7 @@ pub(super) const SIGNERS: &[(&str, &str)] = signers![
 static PRESETS: LazyLock<Vec<Arc<Recipe>>> = LazyLock::new(|| {
     SIGNERS
         .iter()
-        // The texts are part of the program and a test reads every one of them.
+        // The texts are part of the program, and a test parses every one of them.
         .map(|(_, text)| {
             Arc::new(
                 Recipe::load(text).expect("the presets are part of the program and each is tested"),

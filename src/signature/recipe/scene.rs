@@ -1,4 +1,4 @@
-//! Evaluation: what a template says of a request, its parts and its values.
+//! Evaluates templates over a request, its parts and its values.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -15,19 +15,19 @@ use super::template::{Name, Piece, Template, Term};
 use super::{Fault, Parts, Recipe, ValueKind};
 use crate::message::RequestHead;
 
-/// Bytes that may hold a secret or something derived from one.
+/// Bytes that may contain a secret or something derived from one.
 pub(super) type Text = Zeroizing<Vec<u8>>;
 
-/// What is known beside the request.
+/// What is known besides the request.
 pub(super) struct Known<'a> {
     pub(super) parts: &'a Parts<'a>,
-    /// By index; what is made of the request itself is `None` until it is asked for.
+    /// By index; values computed from the request are `None` until they are needed.
     pub(super) values: &'a [Option<Vec<u8>>],
-    /// What the client had of a list that is made anew.
+    /// The client's version of a list that is written anew.
     pub(super) claimed: &'a [Option<Vec<u8>>],
     pub(super) moment: Option<Moment>,
     pub(super) signature: Option<&'a [u8]>,
-    /// Whether values that are the gateway's own are made, or only read.
+    /// Whether the gateway's own values are created, or only read.
     pub(super) signing: bool,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Scene<'a> {
 
     /// Writes a template.
     pub(super) fn write(&self, template: &Template) -> Result<Text, Fault> {
-        // Joined in one step, so that no half of a secret is left behind where a buffer grew.
+        // Joined in one step, so that a growing buffer leaves no part of a secret behind.
         let pieces = template.0.iter().map(|piece| match piece {
             Piece::Text(text) => Ok(Zeroizing::new(text.as_bytes().to_vec())),
             Piece::Value(term, filters) => self.value(term, filters),
@@ -89,7 +89,7 @@ impl<'a> Scene<'a> {
                 Filter::When(name, text) if **self.named(*name)? != *text.as_bytes() => Vec::new(),
                 filter => {
                     let result = filter.apply(&value, self.head.method.as_str());
-                    // What is not in the form of its filter is a part's, or the client's.
+                    // A value that does not fit its filter is a part's, or the client's.
                     result.ok_or_else(|| match term {
                         Term::Name(Name::Part(part)) => {
                             Fault::Key(self.recipe.parts[*part].name.clone())
@@ -257,7 +257,7 @@ impl<'a> Scene<'a> {
                 );
             }
         }
-        // A list names parameters as they are escaped.
+        // A list contains the escaped names of parameters.
         found.retain(|(name, _)| match &listed {
             Some(listed) => wanted.takes(uri(name).as_bytes(), Some(listed)),
             None => wanted.takes(name, None),
@@ -275,12 +275,12 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Whether a parameter would read as another one, or as two, where each has a line of its own.
+/// Whether a parameter would read as another one, or as two, if each has its own line.
 fn is_not_of_a_line((name, value): &Pair) -> bool {
     name.contains(&b':') || name.iter().chain(value).any(u8::is_ascii_control)
 }
 
-/// RFC 7638 §3.2: the members that are required, in lexicographic order.
+/// RFC 7638 §3.2: the required members, in lexicographic order.
 fn jwk(algorithm: Algorithm, key: &[u8]) -> Option<Vec<u8>> {
     let public = algorithm.public(key).ok()?;
     let coded = |bytes: &[u8]| {

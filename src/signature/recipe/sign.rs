@@ -1,4 +1,4 @@
-//! Signing: everything of the client's signature goes, ours takes its place.
+//! Signs: removes everything of the client's signature and writes ours.
 
 use std::time::SystemTime;
 
@@ -16,23 +16,23 @@ use crate::message::{
     Authority, EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget,
 };
 
-/// A signed request's content where it was rewritten.
+/// A signed request's content, if it was rewritten.
 pub struct Signed {
-    /// `None`: the content is sent as it came.
+    /// `None`: the content is sent as it arrived.
     pub content: Option<Bytes>,
-    /// The signature, as bytes, where the request is signed.
+    /// The signature, as bytes, if the request is signed.
     pub signature: Option<Vec<u8>>,
 }
 
 impl Recipe {
-    /// Signs a verified request with the secrets, at this time, with this nonce; everything of the
-    /// client's signature goes.
+    /// Signs a verified request with the secrets, at this time, with this nonce, and removes
+    /// everything of the client's signature.
     ///
-    /// This must be the last change to the head and the content: whatever is changed after it may
-    /// be signed.
+    /// This must be the last change to the head and the content, because any part of them may be
+    /// signed.
     ///
     /// # Errors
-    /// By cause, see [`Fault`]. The head is then of no more use, and must not be sent.
+    /// By cause, see [`Fault`]. The head is then unusable and must not be sent.
     pub fn sign(
         &self,
         verified: Verified,
@@ -120,8 +120,7 @@ impl Recipe {
         })
     }
 
-    /// Whether a key can be made of parts, as it is when a request without anything special to it
-    /// is signed.
+    /// Checks that a key can be made from parts, as for a request with nothing special in it.
     ///
     /// # Errors
     /// [`Fault::Part`] and [`Fault::Key`].
@@ -165,12 +164,12 @@ impl Recipe {
                 .map(drop)
                 .map_err(|_| self.key_fault()),
             Err(fault @ (Fault::Part(_) | Fault::Key(_))) => Err(fault),
-            // Something of a real request is missing, and not of the parts.
+            // What is missing belongs to a real request, not to the parts.
             Err(_) => Ok(()),
         }
     }
 
-    /// The values that do not depend on the request as it will be signed.
+    /// The values that do not depend on the request to be signed.
     fn new_values(
         &self,
         claim: &Claim,
@@ -230,8 +229,8 @@ impl Recipe {
         back.unwrap_or_default()
     }
 
-    /// Whether a place is written: always, unless it is optional. Then a part decides by being
-    /// there, anything else by the client's having had it.
+    /// Whether a place is written: always, unless it is optional. An optional place with a part is
+    /// written if the part exists, any other if the client had it.
     fn is_written(&self, place: &Placement, used: bool, secrets: &Parts<'_>) -> bool {
         if !place.optional {
             return true;

@@ -1,5 +1,5 @@
-//! Templates: the text of a description in which `{…}` stands for a value, written out or, in a
-//! place, read back.
+//! Templates: the text of a description in which `{…}` is replaced by a value, or, in a place,
+//! parsed.
 //!
 //! `{term|filter|filter}`; `{{` and `}}` are braces. A term is a name, a source with arguments
 //! (`header(date)`) or a quoted literal (`'text'`).
@@ -10,7 +10,7 @@ use super::canonical::{FieldStyle, ParameterStyle, Parameters, Selection};
 use super::filter::Filter;
 use super::moment::Form;
 
-/// What a name in a template stands for; a number is its index in the recipe.
+/// What a name in a template refers to; a number is its index in the recipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
     Part(usize),
@@ -19,7 +19,7 @@ pub(super) enum Name {
     Signature,
 }
 
-/// Text and values in turn.
+/// Text and values, alternating.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Template(pub(super) Vec<Piece>);
 
@@ -35,29 +35,29 @@ pub(super) enum Term {
     Literal(Box<str>),
     Name(Name),
     Method,
-    /// As in a `Host` field: with the port, unless it is the scheme's own.
+    /// As in a `Host` field: with the port, unless it is the scheme's default.
     Host,
     Scheme,
     Path,
     /// Without its `?`, and without the signature.
     Query,
-    /// Path, and `?` and query where there is one.
+    /// Path, followed by `?` and query if there is one.
     Target,
     Content,
     Header(HeaderName),
     /// A parameter of the query, decoded.
     QueryParameter(Box<str>),
-    /// The moment that the request claims or gets, in another form.
+    /// The time that the request claims or gets, in another format.
     Time(Form),
     Fields(Selection, FieldStyle),
     /// The names of selected fields that the request has, joined.
     FieldNames(Selection, Box<str>),
     Parameters(Parameters, ParameterStyle),
-    /// The first label of the host, where the second begins with this: a bucket before its service.
+    /// The first label of the host, if the second starts with this: a bucket before its service.
     Bucket(Box<str>),
-    /// RFC 9421 §2.5: the signature base of the components that the value holds.
+    /// RFC 9421 §2.5: the signature base of the components in the value.
     SignatureBase(Name),
-    /// The public key that belongs to what is named, as a JSON Web Key in the order of RFC 7638.
+    /// The public key of the named part, as a JSON Web Key in the order of RFC 7638.
     Jwk(Name),
 }
 
@@ -73,7 +73,7 @@ impl Term {
 }
 
 impl Template {
-    /// Reads a template; each error says what is wrong.
+    /// Parses a template; each error says what is wrong.
     pub(super) fn parse(
         text: &str,
         resolve: &dyn Fn(&str) -> Option<Name>,
@@ -126,8 +126,8 @@ impl Template {
         })
     }
 
-    /// Whether what it writes can be read back: only names, whose filters can be undone, and text
-    /// between each two.
+    /// Whether its output can be parsed: only names, whose filters can be undone, and text between
+    /// each two.
     pub(super) fn is_readable(&self) -> bool {
         let simple = self.values().all(|(term, filters)| {
             matches!(
@@ -139,9 +139,9 @@ impl Template {
         simple && !self.0.windows(2).any(touching)
     }
 
-    /// Reads what stands in a place: the values by name, or `None` where it is not of this form.
+    /// Parses a place's text: the values by name, or `None` if it does not have this form.
     ///
-    /// A space after a comma or semicolon is free: clients differ in it, services do not mind.
+    /// A space after a comma or semicolon is optional: clients differ in it, services do not care.
     pub(super) fn read(&self, text: &[u8]) -> Option<Vec<(Name, Vec<u8>)>> {
         let mut found = Vec::new();
         let mut rest = text;
@@ -169,7 +169,7 @@ impl Template {
     }
 }
 
-/// How many bytes of the beginning are this text, with its free spaces.
+/// How many bytes at the start match this text, with its optional spaces.
 fn literal(bytes: &[u8], text: &[u8]) -> Option<usize> {
     let mut at = 0;
     let mut free = false;
@@ -193,7 +193,7 @@ fn literal(bytes: &[u8], text: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Where the brace stands that ends an expression, quotes skipped.
+/// The position of the brace that ends an expression, skipping quotes.
 fn closing(text: &str) -> Option<usize> {
     let mut quoted = false;
     text.char_indices().find_map(|(at, char)| {
@@ -286,7 +286,7 @@ fn quoted(text: &str) -> Option<&str> {
     text.trim().strip_prefix('\'')?.strip_suffix('\'')
 }
 
-/// Splits outside of quotes and parentheses.
+/// Splits outside quotes and parentheses.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let (mut quoted, mut depth) = (false, 0usize);
     text.split(|char| {

@@ -1,4 +1,4 @@
-//! Verification: whether the client signed with its phantoms.
+//! Verifies that the client signed with its phantoms.
 
 use std::time::SystemTime;
 
@@ -18,7 +18,7 @@ pub struct Verified {
     times: Times,
 }
 
-/// What the client says of time.
+/// What the client says about time.
 #[derive(Default)]
 struct Times {
     signed: Option<Moment>,
@@ -26,13 +26,13 @@ struct Times {
 }
 
 impl Verified {
-    /// When the client says that it signed, for recipes with a time.
+    /// When the client says it signed, for recipes with a time.
     #[must_use]
     pub fn time(&self) -> Option<SystemTime> {
         self.times.signed.and_then(Moment::system)
     }
 
-    /// Until when the client wants its signature to hold, where it says so.
+    /// When the client wants its signature to expire, if it says so.
     #[must_use]
     pub fn ends(&self) -> Option<SystemTime> {
         self.times.ends.and_then(Moment::system)
@@ -42,7 +42,7 @@ impl Verified {
 impl Recipe {
     /// Verifies that the client signed this request with its phantoms.
     ///
-    /// `content` is all of it where [`Recipe::needs`] says so, empty where there is none.
+    /// `content` is all of it if [`Recipe::needs`] says so, and empty if there is none.
     ///
     /// # Errors
     /// By cause, see [`Fault`].
@@ -84,8 +84,8 @@ impl Recipe {
             return Ok(Verified { claim, times });
         }
         let proven = self.proves(&claim, head, content, phantoms, times.signed);
-        // The client may have signed its target as it wrote it; what is signed again and sent is
-        // the canonical one.
+        // The client may have signed its target as written; the canonical one is signed again and
+        // sent.
         let sent = match &proven {
             Err(Fault::Mismatch | Fault::Forbidden(_)) => head.target.as_sent(),
             _ => None,
@@ -103,7 +103,7 @@ impl Recipe {
         Ok(Verified { claim, times })
     }
 
-    /// Whether the signature is the phantom's, over this very request.
+    /// Whether the signature was made with the phantom, over this very request.
     fn proves(
         &self,
         claim: &Claim,
@@ -130,7 +130,7 @@ impl Recipe {
         if !verified {
             return Err(Fault::Mismatch);
         }
-        // What is made of the request and can be read inside of what was signed must be of this
+        // Values computed from the request that can be parsed from the signed text must match this
         // request.
         for (value, claimed) in self.values.iter().zip(&claim.values) {
             if let (ValueKind::Made(made), Some(_), Some(claimed)) =
@@ -143,7 +143,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Checks what the client says of time and scope; gives its times.
+    /// Checks the client's values for time and scope; returns its times.
     fn check_values(&self, values: &[Option<Vec<u8>>]) -> Result<Times, Fault> {
         let mut times = Times::default();
         for (value, claimed) in self.values.iter().zip(values) {
@@ -174,9 +174,8 @@ impl Recipe {
     }
 }
 
-/// Whether a text of the client's own may stand in what is signed. A word has nothing that parts
-/// one thing from the next there, so that the text cannot name another resource than the request
-/// does.
+/// Whether a client's own text may appear in the signed text. A word contains no separator of the
+/// signed text, so that the text cannot name another resource than the request does.
 fn may_stay(text: &str, among: &[String], letters: &str) -> bool {
     let is_of_a_word = |letter: char| letter.is_ascii_alphanumeric() || "-._*".contains(letter);
     match among {

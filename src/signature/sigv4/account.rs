@@ -1,11 +1,11 @@
-//! The account of an access key, which the key's id tells.
+//! Decodes the account of an access key from the key's id.
 
-/// The account of AWS to which an access key belongs, if the id tells it.
+/// The AWS account to which an access key belongs, if the id encodes it.
 ///
-/// Behind the four letters of its kind an id is base32: one bit for its generation, then the
-/// account in forty. Ids of before 2019, of the older generation, and those of other stores do not
-/// tell. ("A bitwise analysis of AWS access key identifiers", WithSecure; `sts:GetAccessKeyInfo`
-/// gives the same.)
+/// After the four letters of its kind, an id is base32: one bit for its generation, then forty for
+/// the account. Ids of the older generation (before 2019) and those of other stores do not encode
+/// it. ("A bitwise analysis of AWS access key identifiers", WithSecure; `sts:GetAccessKeyInfo`
+/// returns the same.)
 #[must_use]
 pub fn account_of(access_key: &str) -> Option<String> {
     let (kind, id) = access_key.split_at_checked(4)?;
@@ -21,7 +21,7 @@ pub fn account_of(access_key: &str) -> Option<String> {
     (generation == 1 && account < 1_000_000_000_000).then(|| format!("{account:012}"))
 }
 
-/// The value of a digit of base32 (RFC 4648 §6).
+/// The value of a base32 digit (RFC 4648 §6).
 fn digit(byte: u8) -> Option<u8> {
     match byte {
         b'A'..=b'Z' => Some(byte - b'A'),

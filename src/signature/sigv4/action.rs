@@ -1,9 +1,9 @@
-//! Actions: which operation of which API a request asks for, in each of AWS's protocols.
+//! Determines which operation of which API a request asks for, in each of AWS's protocols.
 //!
-//! An action is named as the AWS CLI names it: `s3:GetObject`, `dynamodb:PutItem`,
-//! `bedrock-runtime:InvokeModel`. Where a request says its operation twice, or in a spelling that
-//! two readers could read differently, there is no action but a refusal (threat J10). An operation
-//! that is in no table is *unknown*: nothing can be granted to it by name.
+//! An action has the AWS CLI's name: `s3:GetObject`, `dynamodb:PutItem`,
+//! `bedrock-runtime:InvokeModel`. A request that names its operation twice, or in a spelling that
+//! two readers could read differently, is refused (threat J10). An operation in no table is
+//! *unknown*: it cannot be permitted by name.
 
 mod fields;
 mod minting;
@@ -21,31 +21,30 @@ use super::endpoint::{Endpoint, Style};
 use super::tables::Tables;
 use crate::message::RequestHead;
 
-/// What a request asks for.
+/// The operation that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
     api: &'static str,
     operation: Option<&'static str>,
-    /// Whether an API at the endpoint returns credentials by some operation.
+    /// Whether some API at the endpoint has operations that return credentials.
     beside_minting: bool,
-    /// What is asked for beside the operation, by name.
+    /// Further actions that the request asks for, by name.
     implied: Vec<&'static str>,
     s3: Option<Box<S3Call>>,
     accounts: Vec<String>,
 }
 
-/// An action, or what must be held before it is one.
+/// An action, or the form that must be buffered to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
-    /// The head says it.
+    /// The head determines it.
     Known(Action),
-    /// It stands in a form, which must be held (query protocol).
+    /// A form determines it, which must be buffered (query protocol).
     Form(PendingForm),
 }
 
 impl Reading {
-    /// Every action that is asked for, as far as the head tells: where it stands in a form,
-    /// `api:?`.
+    /// Every action that is asked for, as far as the head shows: `api:?` if a form determines it.
     pub fn names(&self) -> Vec<String> {
         match self {
             Reading::Known(action) => action.names().collect(),
@@ -54,20 +53,21 @@ impl Reading {
     }
 }
 
-/// Why a request has no one action.
+/// Why a request has no single action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ActionFault {
-    /// The operation is said twice: `X-Amz-Target`, `Action` in query or form, the path of
+    /// The operation is named twice: `X-Amz-Target`, `Action` in query or form, the path of
     /// rpc-v2-cbor.
     #[error("the request says its operation twice or in a spelling that has two readings")]
     Ambiguous,
-    /// The form in which the operation should stand is none.
+    /// The form that should name the operation is malformed.
     #[error("the form in which the operation should stand cannot be read")]
     Form,
-    /// Neither a bucket nor none: an empty or escaped first segment, or a name that no bucket has.
+    /// Neither a bucket nor none: an empty or escaped first segment, or a name that no bucket can
+    /// have.
     #[error("the path does not say one bucket")]
     Bucket,
-    /// A key, or the source of a copy, that is not UTF-8 behind its escapes.
+    /// A key, or the source of a copy, that is not UTF-8 after decoding.
     #[error("the object's key or the source of the copy cannot be read")]
     Key,
 }
@@ -80,10 +80,10 @@ impl ActionFault {
 }
 
 impl Action {
-    /// Reads the action of a request to an endpoint, by its head alone where that is possible.
+    /// Reads the action of a request to an endpoint, from its head alone if possible.
     ///
     /// # Errors
-    /// [`ActionFault`] where it could be read in two ways.
+    /// [`ActionFault`] if it could be read in two ways.
     pub fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Reading, ActionFault> {
         if endpoint.is_object_store() {
             return s3::read(endpoint, head).map(Reading::Known);
@@ -104,13 +104,13 @@ impl Action {
         rest::read(&rest, head).map(Reading::Known)
     }
 
-    /// `api:Operation`, or `api:?` where the operation is in no table.
+    /// `api:Operation`, or `api:?` if the operation is in no table.
     pub fn name(&self) -> impl fmt::Display + use<> {
         let (api, operation) = (self.api, self.operation.unwrap_or("?"));
         format!("{api}:{operation}")
     }
 
-    /// Every action that it asks for: its own, and what its fields ask for beside it.
+    /// Every action that it asks for: its own, and those that its fields add.
     pub fn names(&self) -> impl Iterator<Item = String> {
         let implied = self.implied.iter().map(|name| (*name).to_owned());
         std::iter::once(self.name().to_string()).chain(implied)
@@ -121,13 +121,13 @@ impl Action {
         self.operation.is_some()
     }
 
-    /// What of an object store is asked for.
+    /// The part of an object store that is asked for.
     pub(super) fn s3(&self) -> Option<&S3Call> {
         self.s3.as_deref()
     }
 
-    /// Whether the answer holds a credential, or may: an unknown operation beside others that do is
-    /// taken for one of them.
+    /// Whether the response contains a credential, or may: an unknown operation of an API that has
+    /// such operations counts as one.
     pub fn returns_credentials(&self) -> bool {
         match self.operation {
             Some(operation) => minting::returns_credentials(self.api, operation),
@@ -135,8 +135,8 @@ impl Action {
         }
     }
 
-    /// Whether the answer holds temporary credentials that [`super::Minted`] reads, so that the
-    /// client can be given others.
+    /// Whether the response contains temporary credentials that [`super::Minted`] can read, so that
+    /// the client can be given phantoms.
     pub fn mints(&self) -> bool {
         self.operation
             .is_some_and(|operation| minting::is_virtualised(self.api, operation))
@@ -148,7 +148,7 @@ impl Action {
             .is_some_and(|(api, operation)| minting::returns_credentials(api, operation))
     }
 
-    /// The accounts that stand in the path as such.
+    /// The accounts that the path names as such.
     pub(super) fn accounts(&self) -> &[String] {
         &self.accounts
     }
@@ -168,8 +168,8 @@ impl Action {
         }
     }
 
-    /// An operation of a service that no table has and that the operator named: no pin of actions
-    /// can allow it, and AWS's credentials it does not return.
+    /// An unknown operation of a service in no table that the operator named. No pin of actions can
+    /// allow it, and it does not return AWS's credentials.
     fn of_nobody() -> Action {
         Action {
             beside_minting: false,
@@ -177,13 +177,12 @@ impl Action {
         }
     }
 
-    /// An operation that no table has, at these APIs.
+    /// An operation of these APIs that is in no table.
     fn unknown(apis: &[&'static str]) -> Action {
         Action {
             api: apis.first().copied().unwrap_or("unknown"),
             operation: None,
-            // Of a service that is in no table nothing is known, and so not that it returns no
-            // credential.
+            // Nothing is known of a service in no table, so it might return credentials.
             beside_minting: apis.is_empty() || apis.iter().any(|api| minting::is_minting(api)),
             implied: Vec::new(),
             s3: None,
@@ -201,7 +200,7 @@ pub(super) fn names() -> impl Iterator<Item = String> {
     operations.chain(fields::PERMISSIONS.map(str::to_owned))
 }
 
-/// Whether the path of an object store begins with the bucket.
+/// Whether an object store's path starts with the bucket.
 fn bucket_in_path(endpoint: &Endpoint) -> bool {
     *endpoint.style() == Style::Path
 }

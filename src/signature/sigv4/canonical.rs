@@ -1,8 +1,7 @@
-//! The canonical request: the one text for a request that client, gateway and service each compute
-//! for themselves.
+//! The canonical request: the text that client, gateway and service each compute for a request.
 //!
 //! AWS General Reference, "Create a canonical request". A service decodes what it receives and
-//! encodes it again, so that is done here too, and not trusted to have been done by the client.
+//! encodes it again. So this module does the same, and does not trust the client to have done it.
 
 use std::borrow::Cow;
 
@@ -10,13 +9,12 @@ use http::{HeaderMap, HeaderName};
 
 use super::Fault;
 
-/// How a service turns a path into its canonical form.
+/// How a service makes a path canonical.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PathRule {
     /// Dot segments are resolved and doubled slashes joined.
     pub(super) normalise: bool,
-    /// The path, escaped as it stands, is escaped once more; otherwise it is decoded and escaped
-    /// once.
+    /// The path is escaped once more as written; otherwise it is decoded and escaped once.
     pub(super) double: bool,
 }
 
@@ -31,7 +29,7 @@ impl PathRule {
     };
 }
 
-/// What a canonical request is made of.
+/// The parts of a canonical request.
 pub(super) struct Request<'a> {
     pub(super) method: &'a str,
     pub(super) path: &'a str,
@@ -40,9 +38,9 @@ pub(super) struct Request<'a> {
     pub(super) query: &'a str,
     pub(super) host: &'a str,
     pub(super) fields: &'a HeaderMap,
-    /// Ascending; `host` stands for the argument.
+    /// Ascending; `host` refers to the argument.
     pub(super) signed: &'a [HeaderName],
-    /// `host` is called `:authority`, which stands before all others.
+    /// `host` is called `:authority`, which sorts before all others.
     pub(super) as_authority: bool,
     pub(super) payload: &'a str,
 }
@@ -80,7 +78,7 @@ impl Request<'_> {
     }
 }
 
-/// The list of names, as it stands in a signature.
+/// The list of names, as written in a signature.
 pub(super) fn signed_names<'a>(signed: impl IntoIterator<Item = &'a HeaderName>) -> String {
     let mut text = String::with_capacity(128);
     for name in signed {
@@ -92,7 +90,8 @@ pub(super) fn signed_names<'a>(signed: impl IntoIterator<Item = &'a HeaderName>)
     text
 }
 
-/// A query's pairs, each encoded once and sorted; `keep` says by the raw name which of them count.
+/// A query's pairs, each encoded once and sorted; `keep` decides by the raw name which of them
+/// count.
 pub(super) fn query(raw: &str, keep: impl Fn(&str) -> bool, more: &[(&str, &str)]) -> String {
     let mut pairs: Vec<(Cow<'_, str>, Cow<'_, str>)> = raw
         .split('&')
@@ -118,7 +117,7 @@ pub(super) fn query(raw: &str, keep: impl Fn(&str) -> bool, more: &[(&str, &str)
     text
 }
 
-/// Escapes everything but the unreserved characters of RFC 3986.
+/// Escapes everything except the unreserved characters of RFC 3986.
 pub(super) fn encoded(text: &str) -> Cow<'_, str> {
     if text.bytes().all(is_unreserved) {
         return Cow::Borrowed(text);
@@ -144,7 +143,7 @@ fn path(raw: &str, rule: PathRule, out: &mut Vec<u8>) {
     out.extend_from_slice(recoded(&path, part).as_bytes());
 }
 
-/// RFC 3986 §5.2.4, and empty segments are dropped except for a last one.
+/// RFC 3986 §5.2.4; drops empty segments except a last one.
 fn normalised(path: &str) -> Cow<'_, str> {
     if !path.contains("//") && !path.contains("/.") {
         return Cow::Borrowed(path);
@@ -175,13 +174,13 @@ fn normalised(path: &str) -> Cow<'_, str> {
 enum Part {
     /// Decoded and encoded; `+` is a space.
     Query,
-    /// Decoded and encoded; a slash stands for itself.
+    /// Decoded and encoded; a slash stays a slash.
     Path,
-    /// Encoded as it stands; a slash stands for itself.
+    /// Encoded as written; a slash stays a slash.
     Escaped,
 }
 
-/// A text as a service writes it after it has read it.
+/// A text as a service writes it after parsing it.
 fn recoded(raw: &str, part: Part) -> Cow<'_, str> {
     if is_recoded(raw.as_bytes(), part) {
         return Cow::Borrowed(raw);
@@ -213,7 +212,7 @@ fn recoded(raw: &str, part: Part) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a text is what a service would write, as most clients send it.
+/// Whether a text is already what a service would write, as from most clients.
 fn is_recoded(mut rest: &[u8], part: Part) -> bool {
     let is_itself = |byte: u8| is_unreserved(byte) || (byte == b'/' && part != Part::Query);
     loop {
@@ -258,7 +257,8 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// The values of a field, trimmed, runs of white space as one space, joined by commas.
+/// The values of a field, trimmed, with runs of white space collapsed to one space, joined by
+/// commas.
 fn values(fields: &HeaderMap, name: &HeaderName, out: &mut Vec<u8>) -> Result<(), Fault> {
     let mut values = fields.get_all(name).iter();
     let first = values.next().ok_or_else(|| Fault::Absent(name.clone()))?;
@@ -297,7 +297,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// The two folders of AWS's suite that have no key, and what S3 makes of an object's key.
+    /// The two folders of AWS's suite that have no key, and how S3 treats an object's key.
     #[test]
     fn a_path_is_encoded_once_for_s3_and_twice_for_others() {
         for (raw, once, twice) in [

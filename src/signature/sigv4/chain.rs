@@ -1,4 +1,4 @@
-//! Signatures that follow on one another: the head's, and then one for each piece of the content.
+//! A chain of signatures: first the head's, then one for each piece of the content.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use super::key::{Key, sha256};
 use super::payload::EMPTY;
 use super::{Algorithm, Claim, Fault, Payload, Stamp};
 
-/// One side of a signed exchange: its keys, its time and scope, and the signature that the next one
-/// follows on.
+/// One side of a signed exchange: its keys, its time and scope, and the signature on which the next
+/// one builds.
 pub struct Chain {
     algorithm: Algorithm,
     stamp: Stamp,
-    /// The head's day, and the next one where messages follow that have times of their own.
+    /// The head's day, and the next one if messages with their own times follow.
     days: Box<[Day]>,
     last: Box<str>,
 }
@@ -49,7 +49,7 @@ impl Chain {
         })
     }
 
-    /// The string to sign of a head.
+    /// The string to sign for a head.
     pub(super) fn head(&self, canonical: &[u8]) -> String {
         let hash = sha256(canonical);
         format!(
@@ -60,7 +60,7 @@ impl Chain {
         )
     }
 
-    /// The string to sign of a chunk with this hash.
+    /// The string to sign for a chunk with this hash.
     pub(super) fn chunk(&self, hash: &str) -> String {
         let (name, at) = (self.algorithm.name(), self.stamp.as_str());
         format!(
@@ -70,7 +70,7 @@ impl Chain {
         )
     }
 
-    /// The string to sign of a trailer with this hash.
+    /// The string to sign for a trailer with this hash.
     pub(super) fn trailer(&self, hash: &str) -> String {
         let (name, at) = (self.algorithm.name(), self.stamp.as_str());
         format!(
@@ -80,14 +80,14 @@ impl Chain {
         )
     }
 
-    /// Signs with the head's key and moves on.
+    /// Signs with the head's key and advances the chain.
     pub(super) fn sign(&mut self, text: &str) -> Result<&str, Fault> {
         let day = self.days.first().ok_or(Fault::Key)?;
         self.last = day.key.sign(text.as_bytes())?.into();
         Ok(&self.last)
     }
 
-    /// Moves on if the signature is the head's key's.
+    /// Advances the chain if the signature was made with the head's key.
     #[must_use]
     pub(super) fn verify(&mut self, text: &str, signature: &str) -> bool {
         let right = self
@@ -100,7 +100,7 @@ impl Chain {
         right
     }
 
-    /// Signs a message of this time and moves on.
+    /// Signs a message with this time and advances the chain.
     pub(super) fn sign_message(
         &mut self,
         at: Stamp,
@@ -112,7 +112,7 @@ impl Chain {
         Ok(&self.last)
     }
 
-    /// Moves on if the signature is right for a message of this time.
+    /// Advances the chain if the signature is right for a message with this time.
     pub(super) fn verify_message(
         &mut self,
         at: Stamp,
@@ -128,7 +128,7 @@ impl Chain {
         Ok(())
     }
 
-    /// The string to sign of a message: its own time, the hash of its head without the signature,
+    /// The string to sign for a message: its own time, the hash of its head without the signature,
     /// and that of its payload.
     fn message(&self, at: Stamp, head: &[u8], payload: &[u8]) -> Result<(&Day, String), Fault> {
         let day = self

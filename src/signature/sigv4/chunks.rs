@@ -1,11 +1,11 @@
-//! aws-chunked content, read strictly, each chunk verified with the client's key and signed again
-//! with ours.
+//! Parses aws-chunked content strictly; verifies each chunk with the client's key and signs it
+//! again with ours.
 //!
 //! Amazon S3 API Reference, "Signature calculations for the Authorization header: transferring
 //! payload in multiple chunks" and "… chunked upload with trailing headers". A chunk's signature
-//! stands before its data, so a signed chunk is held whole, as slices of what arrived, until it is
-//! verified; nothing of it is passed on before. Unsigned chunks pass as they come. A new signature
-//! is as long as the old one, so the content's length stays.
+//! precedes its data. So a signed chunk is buffered whole, as slices of what arrived, until it is
+//! verified; nothing of it is passed on before. Unsigned chunks pass as they arrive. A new
+//! signature is as long as the old one, so the content's length does not change.
 
 use std::fmt;
 
@@ -23,9 +23,9 @@ pub struct Rechain {
     client: Chain,
     ours: Chain,
     streaming: Streaming,
-    /// The longest chunk that is held, in bytes.
+    /// The longest chunk that is buffered, in bytes.
     longest: usize,
-    /// Bytes of content that are still to come.
+    /// How many bytes of content have not arrived yet.
     missing: u64,
     /// What `x-amz-trailer` announces.
     announced: Vec<HeaderName>,
@@ -36,8 +36,8 @@ pub struct Rechain {
     held: Held,
 }
 
-/// A chunk's data until it is verified: slices of what arrived, small ones joined, so that what is
-/// held is about as long as the chunk however it was cut.
+/// A chunk's data until it is verified: slices of what arrived, small ones joined, so that the
+/// buffer is about as long as the chunk however it was cut.
 #[derive(Default)]
 struct Held {
     pieces: Vec<Bytes>,
@@ -54,7 +54,7 @@ enum State {
     DataEnd,
     /// In the line end that ends content without a trailer.
     LastEnd,
-    /// In the trailer's lines, with what of it is read.
+    /// In the trailer's lines, with those read so far.
     Trailer(Trailer),
     /// Nothing may follow.
     End,
@@ -63,7 +63,7 @@ enum State {
 }
 
 struct Chunk {
-    /// As the client wrote it, so that the length stays.
+    /// As the client wrote it, so that the length does not change.
     size: Box<str>,
     left: u64,
     signature: Box<str>,
@@ -73,14 +73,14 @@ struct Chunk {
 struct Trailer {
     /// The fields in the form that is signed.
     canonical: Vec<u8>,
-    /// The fields as they came.
+    /// The fields as they arrived.
     raw: BytesMut,
     seen: Vec<HeaderName>,
     signature: Option<Box<str>>,
 }
 
 impl Rechain {
-    /// Reads from the head how long the content is and what its trailer holds.
+    /// Reads from the head how long the content is and what its trailer contains.
     pub(super) fn new(
         streaming: Streaming,
         client: Chain,
@@ -111,11 +111,11 @@ impl Rechain {
         })
     }
 
-    /// Takes content in any cut and adds what may be sent to `out`.
+    /// Takes content, however cut, and adds what may be sent to `out`.
     ///
     /// # Errors
-    /// [`Fault::PartMismatch`], [`Fault::Framing`] and [`Fault::PartTooLong`]; after one of them
-    /// nothing more is passed on, and the origin must see that the content is not complete.
+    /// [`Fault::PartMismatch`], [`Fault::Framing`] and [`Fault::PartTooLong`]. After one of them
+    /// nothing more is passed on, and the origin must see that the content is incomplete.
     pub fn push(&mut self, mut input: Bytes, out: &mut Vec<Bytes>) -> Result<(), Fault> {
         while !input.is_empty() {
             let state = std::mem::replace(&mut self.state, State::Broken);
@@ -124,13 +124,13 @@ impl Rechain {
         Ok(())
     }
 
-    /// How many bytes of a chunk are held until it is verified.
+    /// How many bytes of a chunk are buffered until it is verified.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held.length
     }
 
-    /// Says whether the content may end here.
+    /// Whether the content may end here.
     ///
     /// # Errors
     /// [`Fault::Framing`].
@@ -178,7 +178,7 @@ impl Rechain {
         })
     }
 
-    /// A line with its end, once that is there; never more than `most` bytes of it are kept.
+    /// A line with its end, once that has arrived; buffers at most `most` bytes of it.
     fn whole_line(&mut self, input: &mut Bytes, most: usize) -> Result<Option<Bytes>, Fault> {
         const TOO_LONG: Fault = Fault::Framing("a line is too long");
         let Some(end) = memchr::memchr(b'\n', input) else {
@@ -295,10 +295,10 @@ impl Rechain {
         Ok(())
     }
 
-    /// A line of the trailer; an empty one ends it.
+    /// Reads a line of the trailer; an empty one ends it.
     ///
     /// minio-go ends the fields with a bare line feed and writes an empty line before the
-    /// signature; both have one meaning, so both are taken.
+    /// signature. Both forms are unambiguous, so both are accepted.
     fn trailer(
         &mut self,
         mut trailer: Trailer,
@@ -423,9 +423,8 @@ fn empty(line: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// The names that `x-amz-trailer` announces. Only checksums may come after the content, as in
-/// HTTP's own trailers: a server that takes a trailer for a field must not see one that no policy
-/// saw.
+/// The names that `x-amz-trailer` announces. As in HTTP's own trailers, only checksums may follow
+/// the content: a server that treats a trailer as a field must not see one that no policy saw.
 fn announced(fields: &HeaderMap) -> Result<Vec<HeaderName>, Fault> {
     const MALFORMED: Fault = Fault::Malformed("x-amz-trailer");
     let values = fields.get_all("x-amz-trailer");
@@ -446,8 +445,8 @@ fn announced(fields: &HeaderMap) -> Result<Vec<HeaderName>, Fault> {
     Ok(announced)
 }
 
-/// An ECDSA signature has a changing length and is filled up with asterisks, so that the content's
-/// length can be known.
+/// Pads an ECDSA signature, whose length varies, with asterisks, so that the content's length is
+/// known in advance.
 fn padded(signature: &str, ecdsa: bool) -> String {
     if ecdsa {
         format!("{signature:*<LONGEST_ECDSA$}")
@@ -471,11 +470,11 @@ fn unpadded(signature: &str, ecdsa: bool) -> Result<&str, Fault> {
 const TRAILER: Fault = Fault::Framing("its trailer is malformed");
 const CHUNK_SIGNATURE: &str = ";chunk-signature=";
 const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
-/// What is shorter is copied rather than kept.
+/// Shorter pieces are copied rather than kept.
 const SMALL: usize = 4 * 1024;
 /// 16 digits, the extension's name, and an ECDSA signature.
 const LONGEST_LINE: usize = 16 + CHUNK_SIGNATURE.len() + LONGEST_ECDSA + 2;
 const LONGEST_TRAILER: usize = 8 * 1024;
 const MOST_TRAILERS: usize = 16;
-/// Hexadecimal digits of a P-256 signature in DER at its longest.
+/// Hexadecimal digits of the longest P-256 signature in DER.
 const LONGEST_ECDSA: usize = 144;

@@ -1,4 +1,4 @@
-//! What a client claims with its signature, before anything of it is proven.
+//! What a client claims with its signature, before any of it is proven.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::payload::CONTENT_SHA256;
 use super::{Fault, Payload, Stamp, Streaming};
 use crate::message::RequestHead;
 
-/// With what a request is signed.
+/// The signing algorithm of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// `AWS4-HMAC-SHA256`, for one region.
@@ -21,31 +21,30 @@ pub enum Algorithm {
     V4a,
 }
 
-/// Where the signature stands.
+/// Where the signature is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
     /// In `Authorization`.
     Fields,
-    /// In the query: a presigned URL, and for how long it lives.
+    /// In the query: a presigned URL, and its lifetime.
     Query {
         /// `X-Amz-Expires`, 1 second to 7 days.
         expires: Duration,
     },
 }
 
-/// For which regions the signature claims to be.
+/// The regions for which the signature claims to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Regions<'a> {
     /// The region of a SigV4 scope.
     One(&'a str),
-    /// SigV4a's `*`, as multi-region access points have it: all of them (J13).
+    /// SigV4a's `*`, which multi-region access points use: all of them (J13).
     Any,
     /// SigV4a's list, at least one.
     Set(&'a [Box<str>]),
 }
 
-/// A client's signature, read and checked for its form, and nothing more: it proves nothing before
-/// [`Claim::verify`].
+/// A client's signature, parsed and well-formed. It proves nothing before [`Claim::verify`].
 #[derive(Clone)]
 pub struct Claim {
     pub(super) algorithm: Algorithm,
@@ -65,7 +64,7 @@ pub struct Claim {
     pub(super) token: Option<SessionToken>,
     pub(super) payload: Payload,
     pub(super) signature: Box<str>,
-    /// Whether the endpoint takes paths as S3 does, whatever the service is called.
+    /// Whether the endpoint treats paths as S3 does, whatever the service is called.
     pub(super) exact: bool,
 }
 
@@ -78,7 +77,7 @@ pub(super) struct SessionToken {
 }
 
 impl Claim {
-    /// Reads the signature of a head that is meant for a signing origin; `None` if there is none.
+    /// Parses the signature of a head for a signing origin; `None` if there is none.
     ///
     /// # Errors
     /// [`Fault`] by cause: every form that is not one clear signature over the host and all
@@ -150,7 +149,8 @@ impl Claim {
             payload,
             fields,
         )?;
-        // "Authenticating Requests: Using Query Parameters": S3 takes presigned content unseen.
+        // S3 does not check the content of presigned requests ("Authenticating Requests: Using
+        // Query Parameters").
         if claim.is_s3() && claim.payload == Payload::Absent {
             claim.payload = Payload::Unsigned;
         }
@@ -210,13 +210,13 @@ impl Claim {
         })
     }
 
-    /// With what it is signed.
+    /// The signing algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Where it stands.
+    /// Where the signature is.
     #[must_use]
     pub fn location(&self) -> Location {
         self.location
@@ -234,7 +234,7 @@ impl Claim {
         self.token.as_ref().map(|token| &*token.value)
     }
 
-    /// The regions of the scope; the caller's pins judge them.
+    /// The regions of the scope, for the caller to check against its pins.
     #[must_use]
     pub fn regions(&self) -> Regions<'_> {
         match (self.algorithm, &*self.regions) {
@@ -250,7 +250,7 @@ impl Claim {
         &self.service
     }
 
-    /// The client's clock when it signed; how far it may be off is the caller's to judge.
+    /// The client's clock when it signed; the caller decides how far it may be off.
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         self.stamp
@@ -268,7 +268,7 @@ impl Claim {
         self.payload
     }
 
-    /// Whether the service takes paths as S3 does: encoded once, never normalised.
+    /// Whether the service treats paths as S3 does: encoded once, never normalised.
     #[must_use]
     pub fn is_s3(&self) -> bool {
         matches!(
@@ -277,13 +277,13 @@ impl Claim {
         )
     }
 
-    /// Says that the endpoint takes paths as S3 does: the canonical path is what stands in the
-    /// target, escaped once.
+    /// Declares that the endpoint treats paths as S3 does: the canonical path is the target's,
+    /// escaped once.
     pub fn take_path_exactly(&mut self) {
         self.exact = true;
     }
 
-    /// Whether there is a session token in a field that is not signed.
+    /// Whether a session token is in a field that is not signed.
     pub(super) fn leaves_token_out(&self) -> bool {
         let name = match &self.token {
             Some(token) if token.express => &EXPRESS_TOKEN,
@@ -293,7 +293,7 @@ impl Claim {
         self.location == Location::Fields && !self.signed.contains(name)
     }
 
-    /// The credential scope for a day: `20150830/us-east-1/s3/aws4_request`, for SigV4a without the
+    /// The credential scope for a day: `20150830/us-east-1/s3/aws4_request`; for SigV4a without the
     /// region.
     pub(super) fn scope(&self, day: &str) -> String {
         match self.algorithm {
@@ -323,7 +323,7 @@ impl fmt::Debug for Claim {
 }
 
 impl Algorithm {
-    /// As `Authorization` and `X-Amz-Algorithm` name it.
+    /// The name in `Authorization` and `X-Amz-Algorithm`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -340,7 +340,7 @@ impl Algorithm {
     }
 }
 
-/// The scheme of an `Authorization` field and what follows; `None` for schemes that are not AWS's.
+/// The scheme of an `Authorization` field and the rest; `None` for schemes that are not AWS's.
 fn scheme(text: &str) -> Result<Option<(Algorithm, &str)>, Fault> {
     let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
     if name.eq_ignore_ascii_case("bearer") && rest.trim_start().starts_with("k8s-aws-v1.") {
@@ -356,7 +356,7 @@ fn scheme(text: &str) -> Result<Option<(Algorithm, &str)>, Fault> {
     Algorithm::named(name).map(|algorithm| Some((algorithm, rest)))
 }
 
-/// `KEY/20150830/us-east-1/s3/aws4_request`, taken apart from its end.
+/// `KEY/20150830/us-east-1/s3/aws4_request`, parsed from its end.
 struct Scope<'a> {
     access_key: &'a str,
     day: &'a str,
@@ -426,8 +426,7 @@ fn region_set(algorithm: Algorithm, text: Option<&str>) -> Result<Box<[Box<str>]
     }
 }
 
-/// The names, among which `host` stands for `:authority`, and whether it does. Both are never
-/// there.
+/// The names, with `host` for `:authority`, and whether that was there. Both together are refused.
 fn signed_names(text: &str) -> Result<(Vec<HeaderName>, bool), Fault> {
     const MALFORMED: Fault = Fault::Malformed("SignedHeaders");
     let mut names: Vec<HeaderName> = Vec::with_capacity(8);
@@ -453,10 +452,10 @@ fn signed_names(text: &str) -> Result<(Vec<HeaderName>, bool), Fault> {
     Ok((names, rest.is_some()))
 }
 
-/// The host and every `x-amz-` field must be signed (J02).
+/// Checks that the host and every `x-amz-` field are signed (J02).
 ///
-/// The session token may be outside the signature (IoT wants it so); it is replaced in any case,
-/// and stays outside. Two names are left unsigned in presigned requests by AWS's own clients.
+/// The session token may be outside the signature (IoT requires that). It is replaced in any case,
+/// and stays outside. AWS's own clients leave two names unsigned in presigned requests.
 fn check_signed(
     signed: &[HeaderName],
     fields: &HeaderMap,
@@ -507,7 +506,7 @@ fn lifetime(text: &str) -> Result<Duration, Fault> {
     }
 }
 
-/// "Browser-Based Uploads Using POST": the signature is of a policy inside the form, which no head
+/// "Browser-Based Uploads Using POST": the signature covers a policy inside the form, which no head
 /// shows.
 fn is_form_upload(head: &RequestHead) -> bool {
     head.method == Method::POST
@@ -526,7 +525,7 @@ pub(super) static DATE: HeaderName = HeaderName::from_static("x-amz-date");
 pub(super) static TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 pub(super) static EXPRESS_TOKEN: HeaderName = HeaderName::from_static("x-amz-s3session-token");
 pub(super) static REGION_SET: HeaderName = HeaderName::from_static("x-amz-region-set");
-/// What a presigned request may not have besides.
+/// Fields that a presigned request may not have as well.
 static FIELDS: [HeaderName; 4] = [
     HeaderName::from_static("x-amz-date"),
     HeaderName::from_static("x-amz-security-token"),

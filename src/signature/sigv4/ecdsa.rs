@@ -11,18 +11,18 @@ use zeroize::Zeroizing;
 
 use super::Fault;
 
-/// A derived key pair. The library wipes the private half when it is dropped.
+/// A derived key pair. The library wipes the private half on drop.
 pub(super) struct Pair {
     private: EcdsaKeyPair,
     public: Box<[u8]>,
 }
 
 impl Pair {
-    /// NIST SP 800-108 in counter mode over HMAC-SHA256, until the number is a P-256 scalar; the
-    /// secret is never the key itself.
+    /// Derives the key: NIST SP 800-108 in counter mode over HMAC-SHA256, until the number is a
+    /// P-256 scalar. The secret is never the key itself.
     ///
-    /// AWS publishes no text of it; this follows `aws-c-auth` (`key_derivation.c`), and its outcome
-    /// is tested against AWS's own code.
+    /// AWS has not published a specification; this follows `aws-c-auth` (`key_derivation.c`), and
+    /// the result is tested against AWS's own code.
     pub(super) fn derive(access_key: &str, secret: &[u8]) -> Result<Pair, Fault> {
         let mut input = Zeroizing::new(Vec::with_capacity(5 + secret.len()));
         input.extend_from_slice(b"AWS4A");
@@ -75,7 +75,7 @@ impl Pair {
     }
 }
 
-/// Whether one big-endian number is above another, in time that does not depend on either.
+/// Whether one big-endian number is greater than another, in constant time.
 fn is_above(number: &[u8; 32], bound: &[u8; 32]) -> Choice {
     let (mut above, mut below) = (Choice::from(0), Choice::from(0));
     for (a, b) in number.iter().zip(bound) {
@@ -85,7 +85,7 @@ fn is_above(number: &[u8; 32], bound: &[u8; 32]) -> Choice {
     above
 }
 
-/// Adds one; the carry runs through all bytes whatever they are.
+/// Adds one; the carry always runs through all bytes.
 fn increment(number: &mut [u8; 32]) {
     let mut carry = Choice::from(1);
     for byte in number.iter_mut().rev() {
@@ -95,7 +95,7 @@ fn increment(number: &mut [u8; 32]) {
     }
 }
 
-/// The order of P-256 (NIST SP 800-186 §3.2.1.3) less two, big-endian.
+/// The order of P-256 (NIST SP 800-186 §3.2.1.3) minus two, big-endian.
 const ORDER_LESS_2: [u8; 32] = [
     0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xbc, 0xe6,
     0xfa, 0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x4f,
@@ -106,7 +106,7 @@ mod tests {
     use super::super::payload::hex;
     use super::*;
 
-    /// `aws-c-auth`: the public keys that its tests publish for two example credentials.
+    /// The public keys that the tests of `aws-c-auth` publish for two example credentials.
     #[test]
     fn the_derived_key_pairs_are_the_published_ones() {
         for (access_key, secret, public) in [

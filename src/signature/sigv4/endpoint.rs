@@ -1,29 +1,28 @@
-//! Endpoints: what a host of AWS is, and for which service and region a request to it may be
-//! signed.
+//! Endpoints: what an AWS host is, and for which service and region a request to it may be signed.
 //!
-//! A client chooses the scope of its signature freely, so the gateway never believes it: the host,
-//! on which every claim of the connection agreed, says the service and the region, by closed tables
-//! (threat J01). Hosts under AWS's suffixes at which customers answer (`execute-api`, function
-//! URLs, load balancers, search domains, websites) are not first-party: nothing is signed for them
-//! unless the operator names them.
+//! A client chooses the scope of its signature freely, so the gateway never believes it. The host,
+//! on which every claim of the connection agreed, determines the service and the region by closed
+//! tables (threat J01). Hosts under AWS's suffixes that serve customers' own code (`execute-api`,
+//! function URLs, load balancers, search domains, websites) are not first-party: nothing is signed
+//! for them unless the operator names them.
 
 use std::borrow::Cow;
 
 use super::tables::{Api, Partition, Row, Tables};
 use crate::message::Host;
 
-/// A place that takes signed requests.
+/// A place that accepts signed requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     signings: Vec<Signing>,
     apis: Apis,
     style: Style,
-    /// Whether paths are signed as they stand though it is no object store.
+    /// Whether paths are signed as written although it is not an object store.
     exact: bool,
     account: Option<Box<str>>,
 }
 
-/// One service and region for which a signature is taken at an endpoint.
+/// One service and region for which an endpoint accepts a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Signing {
     service: Cow<'static, str>,
@@ -33,25 +32,25 @@ struct Signing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Regions {
     One(Cow<'static, str>),
-    /// Any of a partition: the old global hosts of S3, at which the bucket says the region.
+    /// Any of a partition: the old global hosts of S3, where the bucket determines the region.
     Any(&'static str),
-    /// A set, which only SigV4a signs for: multi-region access points.
+    /// A set, which only SigV4a supports: multi-region access points.
     Set,
 }
 
 /// Which APIs answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Apis {
-    /// These, with commas between.
+    /// These, separated by commas.
     Listed(&'static str),
-    /// Whichever sign as the service: an endpoint of the operator's own.
+    /// All that sign as the service: an operator's own endpoint.
     OfService,
 }
 
-/// How an endpoint says which resource is meant.
+/// How a request to an endpoint names its resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Style {
-    /// No object store.
+    /// Not an object store.
     Service,
     /// An object store; the bucket is the first segment of the path.
     Path,
@@ -60,28 +59,28 @@ pub enum Style {
         /// The bucket.
         bucket: String,
     },
-    /// An access point of S3, of Outposts or of Object Lambda, or a multi-region one; the whole
-    /// path is the key and the bucket behind it is not known.
+    /// An access point of S3, of Outposts or of Object Lambda, or a multi-region one. The whole
+    /// path is the key, and the bucket behind it is unknown.
     AccessPoint {
         /// The labels of the host that name it.
         name: String,
     },
 }
 
-/// What the operator says of an endpoint that is not AWS's own.
+/// What the operator declares about an endpoint that is not AWS's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnStyle<'a> {
-    /// No object store.
+    /// Not an object store.
     Service,
-    /// No object store, but its paths are taken and signed as an object store's are.
+    /// Not an object store, but its paths are read and signed like an object store's.
     Exact,
     /// An object store with the bucket in the path.
     Path,
-    /// An object store, and this bucket was in the host.
+    /// An object store, with this bucket in the host.
     VirtualHost(&'a str),
 }
 
-/// Why a host is none of AWS's own endpoints.
+/// Why a host is not one of AWS's own endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotFirstParty {
     /// Under none of AWS's suffixes.
@@ -90,17 +89,18 @@ pub enum NotFirstParty {
     /// The host names a region that is in no table.
     #[error("the host names a region that is not known here")]
     Region,
-    /// A website of S3, which takes no signature.
+    /// A website of S3, which accepts no signature.
     #[error("the host is a website of S3, which takes no signature")]
     Website,
-    /// A host under AWS's suffixes at which customers answer, or a service that is in no table.
+    /// A host under AWS's suffixes that serves customers' own code, or a service that is in no
+    /// table.
     #[error(
         "the host is no endpoint of a service that AWS itself answers; name it with service and region to sign for it"
     )]
     Service,
 }
 
-/// Why a scope is not the endpoint's.
+/// Why a scope does not match the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeMismatch {
     /// Another service than the host's.
@@ -109,7 +109,7 @@ pub enum ScopeMismatch {
     /// Another region than the host's.
     #[error("the signature's scope names another region than the host")]
     Region,
-    /// A set of regions where one is wanted, or one where a set is.
+    /// A set of regions where one is required, or one where a set is.
     #[error(
         "the signature is for a set of regions where the host takes one, or the other way round"
     )]
@@ -117,9 +117,9 @@ pub enum ScopeMismatch {
 }
 
 impl Endpoint {
-    /// What AWS's own tables say of a host.
+    /// The endpoint of a host by AWS's own tables.
     ///
-    /// Sources: botocore's partitions and endpoint rules; for S3 "Methods for accessing a bucket"
+    /// Sources: botocore's partitions and endpoint rules; for S3, "Methods for accessing a bucket"
     /// and "Amazon S3 endpoints and quotas" of AWS's documentation.
     ///
     /// # Errors
@@ -181,12 +181,12 @@ impl Endpoint {
         }
     }
 
-    /// How it says which resource is meant.
+    /// How a request names its resource.
     pub fn style(&self) -> &Style {
         &self.style
     }
 
-    /// Whether the operator named it, and AWS does not answer.
+    /// Whether the operator named it, so that AWS does not answer there.
     pub fn is_own(&self) -> bool {
         self.apis == Apis::OfService
     }
@@ -196,21 +196,20 @@ impl Endpoint {
         self.account.as_deref()
     }
 
-    /// Whether it is an object store, whose target is signed as it was sent and whose keys may hold
+    /// Whether it is an object store, whose target is signed as sent and whose keys may contain
     /// anything.
     pub fn is_object_store(&self) -> bool {
         self.style != Style::Service
     }
 
-    /// Whether a path means what stands in it: it is not resolved, and is escaped once where it is
-    /// signed.
+    /// Whether a path is literal: not resolved, and escaped once for signing.
     pub fn takes_exact_paths(&self) -> bool {
         self.exact || self.is_object_store()
     }
 
-    /// Says whether a signature for this service and these regions is one for this endpoint.
+    /// Checks that a signature for this service and these regions is one for this endpoint.
     ///
-    /// `set` says that the signature is SigV4a's, whose scope has a set of regions and not one.
+    /// `set` means that the signature is SigV4a's, whose scope has a set of regions.
     ///
     /// # Errors
     /// [`ScopeMismatch`]: the client chose another scope than the host's.
@@ -236,7 +235,7 @@ impl Endpoint {
         Err(failure)
     }
 
-    /// The APIs that answer here, in the order in which they are asked for an operation.
+    /// The APIs that answer here, in the order in which they are searched for an operation.
     pub(super) fn apis(&self) -> Vec<&'static Api> {
         let tables = Tables::get();
         let service = self
@@ -247,7 +246,8 @@ impl Endpoint {
             Apis::Listed(ids) => ids.split(',').filter_map(|id| tables.api(id)).collect(),
             Apis::OfService => tables.apis().filter(|api| api.signing == service).collect(),
         };
-        // Where several have an operation of one name, the one that is named as it signs is meant.
+        // If several have an operation of one name, the API whose name is the signing name is
+        // meant.
         found.sort_by_key(|api| (api.id != service, api.id));
         found
     }
@@ -311,7 +311,7 @@ impl Regions {
     }
 }
 
-/// The domains below which AWS answers in these partitions; those of `aws` where none is named.
+/// The domains below which AWS answers in these partitions; by default those of `aws`.
 #[must_use]
 pub fn domains(partitions: &[String]) -> Vec<&'static str> {
     let wanted = |id: &str| match partitions {
@@ -332,7 +332,7 @@ pub fn domains(partitions: &[String]) -> Vec<&'static str> {
 
 type Found<'a> = Option<(&'a Partition, &'static str)>;
 
-/// The labels before the longest suffix of a partition, and the suffix.
+/// The labels before the longest partition suffix, and the suffix.
 fn before_suffix(host: &Host) -> Option<(Vec<&str>, &'static str)> {
     let partitions = &Tables::get().partitions;
     let suffixes = partitions.iter().flat_map(|p| [p.suffix, p.dual]);
@@ -356,7 +356,7 @@ fn regional(front: &[&str], region: &'static str, plain_suffix: bool) -> Option<
     (!rows.is_empty()).then(|| Endpoint::from_rows(rows, Some(region)))
 }
 
-/// `queue.amazonaws.com` and `REGION.queue.amazonaws.com`, at which SQS still answers ("Amazon SQS
+/// `queue.amazonaws.com` and `REGION.queue.amazonaws.com`, where SQS still answers ("Amazon SQS
 /// endpoints and quotas").
 fn legacy_queue<'a>(front: &[&str], of_suffix: impl Fn(&str) -> Found<'a>) -> Option<Endpoint> {
     let region = match front {
@@ -368,8 +368,8 @@ fn legacy_queue<'a>(front: &[&str], of_suffix: impl Fn(&str) -> Found<'a>) -> Op
     Some(Endpoint::listed("sqs", regions, "sqs", Style::Service))
 }
 
-/// The hosts of S3, read from the right: region, `dualstack`, the kind, and then what is a bucket's
-/// or an account's.
+/// Parses the hosts of S3 from the right: region, `dualstack`, the kind, and then the part of a
+/// bucket or an account.
 fn s3<'a>(
     front: &[&str],
     region: Found<'a>,
@@ -446,7 +446,7 @@ fn s3<'a>(
     }
 }
 
-/// `NAME-ACCOUNT` in front of an access point's host.
+/// `NAME-ACCOUNT` at the start of an access point's host.
 fn access_point(
     service: &'static str,
     regions: Regions,
@@ -462,8 +462,8 @@ fn access_point(
     Some(found.of_account(account))
 }
 
-/// `ALIAS.mrap.accesspoint.s3-global`: signed by SigV4a for a set of regions; its account is not in
-/// the host.
+/// `ALIAS.mrap.accesspoint.s3-global`: signed with SigV4a for a set of regions; the host does not
+/// name its account.
 fn multi_region(labels: &[&str]) -> Option<Endpoint> {
     match labels {
         [_, "accesspoint"] | [_, "mrap", "accesspoint"] => {
@@ -483,8 +483,8 @@ fn bucket_style(labels: &[&str]) -> Option<Style> {
     is_bucket(&bucket).then_some(Style::VirtualHost { bucket })
 }
 
-/// "General purpose bucket naming rules", with the upper case and underscores that the oldest
-/// buckets have.
+/// "General purpose bucket naming rules", plus the upper case and underscores of the oldest
+/// buckets.
 pub(super) fn is_bucket(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     (3..=255).contains(&name.len())

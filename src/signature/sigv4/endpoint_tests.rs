@@ -274,7 +274,7 @@ proptest! {
         }
     }
 
-    /// What a host is signed for is in the host: the region, except where there is none.
+    /// The host determines what it is signed for, including the region, if it has one.
     #[test]
     fn a_region_that_is_signed_for_stands_in_the_host(stem in "(s3|sts|dynamodb|ec2|[a-z-]{2,12})", region in "(us-east-1|eu-west-1|us-evil-1|cn-north-1|[a-z]{2}-[a-z]{4}-[0-9])") {
         let text = format!("{stem}.{region}.amazonaws.com");

@@ -1,10 +1,10 @@
-//! Event streams: signed messages, each verified with the client's key and signed again with ours.
+//! Event streams: verifies each signed message with the client's key and signs it again with ours.
 //!
 //! Amazon Transcribe Developer Guide, "Event stream encoding" and "Setting up an HTTP/2 stream". A
-//! message is its length, the length of its headers, a checksum of both, headers, payload and a
-//! checksum of all. The signed one has two headers, `:date` and `:chunk-signature`, and carries the
-//! service's own message as its payload; one without payload ends the stream. A message is held
-//! whole until it is verified. Its length stays.
+//! message consists of its length, the length of its headers, a checksum of both, headers, payload
+//! and a checksum of everything. A signed message has two headers, `:date` and `:chunk-signature`,
+//! and carries the service's own message as its payload; one without payload ends the stream. A
+//! message is buffered whole until it is verified. Its length does not change.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ use super::{Chain, Fault, Stamp};
 pub struct Events {
     client: Chain,
     ours: Chain,
-    /// The longest message that is held, in bytes.
+    /// The longest message that is buffered, in bytes.
     longest: usize,
     held: BytesMut,
     state: State,
@@ -52,12 +52,13 @@ impl Events {
         }
     }
 
-    /// Takes content in any cut and adds what may be sent to `out`; `now` is the gateway's clock.
+    /// Takes content, however cut, and adds what may be sent to `out`; `now` is the gateway's
+    /// clock.
     ///
     /// # Errors
-    /// [`Fault::PartMismatch`], [`Fault::Framing`], [`Fault::PartTooLong`], and [`Fault::Date`]
-    /// where either clock has left the head's day and the next; after one of them nothing more is
-    /// passed on.
+    /// [`Fault::PartMismatch`], [`Fault::Framing`], [`Fault::PartTooLong`], and [`Fault::Date`] if
+    /// either clock has left the head's day and the next. After one of them nothing more is passed
+    /// on.
     pub fn push(
         &mut self,
         input: &[u8],
@@ -73,13 +74,13 @@ impl Events {
         Ok(())
     }
 
-    /// How many bytes of a message are held until it is verified.
+    /// How many bytes of a message are buffered until it is verified.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Says whether the content may end here.
+    /// Whether the content may end here.
     ///
     /// # Errors
     /// [`Fault::Framing`].
@@ -103,7 +104,7 @@ impl Events {
             if ended {
                 return Err(Fault::Framing("bytes follow its end"));
             }
-            // No more is held than one message, whatever it says of its length.
+            // At most one message is buffered, whatever it says about its length.
             let missing = self.missing()?;
             let (here, rest) = input.split_at(missing.min(input.len()));
             self.held.extend_from_slice(here);
@@ -116,7 +117,7 @@ impl Events {
         Ok(ended)
     }
 
-    /// How many bytes the message that is held still needs, first to tell its length.
+    /// How many bytes the buffered message still needs, at first to know its length.
     fn missing(&self) -> Result<usize, Fault> {
         let Some(prelude) = self.held.first_chunk::<PRELUDE>() else {
             return Ok(PRELUDE - self.held.len());
@@ -135,7 +136,7 @@ impl Events {
         Ok(total - self.held.len())
     }
 
-    /// Verifies one message and writes it anew; whether it was the last.
+    /// Verifies one message and writes it anew; returns whether it was the last.
     fn message(
         &mut self,
         message: &Bytes,
@@ -220,7 +221,7 @@ impl Headers {
         let at = UNIX_EPOCH
             .checked_add(Duration::from_millis(since))
             .ok_or(Fault::Date)?;
-        // Beyond the year 9999 no date has a text, and the clock's type ends somewhere after it.
+        // Dates after the year 9999 have no text, and the clock's type ends somewhere after it.
         if since > LATEST {
             return Err(Fault::Date);
         }
@@ -242,7 +243,7 @@ fn date_header(date: i64) -> Vec<u8> {
     header
 }
 
-/// The big-endian number at an offset; zero where there is none, which fits no checksum and no
+/// The big-endian number at an offset; zero if there is none, which matches no checksum and no
 /// length.
 fn number(bytes: &[u8], at: usize) -> u32 {
     bytes

@@ -1,4 +1,4 @@
-//! Derived keys, which sign for one day, region and service, and hashing.
+//! Hashing, and derived keys, which sign for one day, region and service.
 
 use aws_sigv4::sign::v4::{calculate_signature, generate_signing_key};
 use subtle::ConstantTimeEq as _;
@@ -8,7 +8,7 @@ use super::ecdsa::Pair;
 use super::payload::hex;
 use super::{Algorithm, Claim, Fault, Stamp};
 
-/// A derived key. It is never printed, copied or compared, and wiped when it is dropped.
+/// A derived key. It is never printed, copied or compared, and wiped on drop.
 pub(super) enum Key {
     /// Boxed, so that moving it leaves no copy behind.
     Hmac(Box<Zeroizing<[u8; 32]>>),
@@ -16,7 +16,7 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// The key for a claim's algorithm, region and service, on the day of a time.
+    /// The key for an algorithm, region and service, on the day of a time.
     pub(super) fn derive(
         claim: &Claim,
         access_key: &str,
@@ -44,7 +44,8 @@ impl Key {
         }
     }
 
-    /// Whether a signature is this key's, in time that does not depend on where it differs.
+    /// Whether a signature was made with this key, in time that does not depend on where it
+    /// differs.
     pub(super) fn verifies(&self, text: &[u8], signature: &str) -> bool {
         match self {
             Key::Hmac(key) => {
@@ -58,7 +59,7 @@ impl Key {
     }
 }
 
-/// SHA-256 in pieces.
+/// Incremental SHA-256.
 pub(super) struct Hasher(aws_lc_rs::digest::Context);
 
 impl Hasher {

@@ -1,10 +1,10 @@
-//! Temporary credentials in a service's answer, and how they are replaced there by others of the
-//! same length.
+//! Finds temporary credentials in a service's response, and replaces them with others of the same
+//! length.
 //!
-//! STS, S3 and S3 Control answer with the same four members, as XML ("Credentials" of the AWS
-//! Security Token Service API Reference) or, where the client asks STS for it, as JSON. They are
-//! read strictly: an answer in which a member stands twice, is missing, or is escaped is not read,
-//! and so not given on.
+//! STS, S3 and S3 Control respond with the same four members, as XML ("Credentials" of the AWS
+//! Security Token Service API Reference) or, if the client asks STS for it, as JSON. They are
+//! parsed strictly: a response in which a member appears twice, is missing, or is escaped is not
+//! accepted, and so not forwarded.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,24 +14,24 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Temporary credentials as an answer has them. It has no `Debug`: it borrows secrets.
+/// Temporary credentials in a response. It has no `Debug`, because it borrows secrets.
 pub struct Minted<'c> {
     /// The access key id, the secret key and the session token.
     pub parts: [&'c str; 3],
-    /// Until when they serve.
+    /// When they expire.
     pub expires: SystemTime,
 }
 
-/// The answer is not one from which temporary credentials can be taken.
+/// No temporary credentials can be read from the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer does not hold temporary credentials in a form that can be read")]
 pub struct Illegible;
 
 impl<'c> Minted<'c> {
-    /// Reads the credentials of an answer's content, whose type the answer says.
+    /// Reads the credentials from a response's content with the given type.
     ///
     /// # Errors
-    /// [`Illegible`] unless each member stands there exactly once, as it is.
+    /// [`Illegible`] unless each member appears exactly once, unescaped.
     pub fn read(kind: &str, content: &'c [u8]) -> Result<Minted<'c>, Illegible> {
         let kind = kind.split(';').next().unwrap_or(kind).trim_end();
         let mut found = Found::default();
@@ -66,11 +66,10 @@ impl<'c> Minted<'c> {
     }
 }
 
-/// The content with each text in the place of its pair, wherever that stands; lengths stay as they
-/// are.
+/// The content with each text replaced by its pair, wherever it appears; lengths do not change.
 ///
 /// # Errors
-/// [`Illegible`] where a pair differs in length, or a text does not stand there at all.
+/// [`Illegible`] if a pair differs in length, or a text does not appear at all.
 pub fn replaced(content: &[u8], pairs: [(&str, &str); 3]) -> Result<Vec<u8>, Illegible> {
     let mut out = content.to_vec();
     for (real, instead) in pairs {
@@ -112,8 +111,8 @@ impl<'c> Found<'c> {
         }
     }
 
-    /// JSON has seconds since 1970, or milliseconds where the number is beyond all seconds of this
-    /// millennium.
+    /// JSON has seconds since 1970, or milliseconds if the number is larger than any seconds of
+    /// this millennium.
     fn number(&mut self, name: &str, number: f64) {
         if name.eq_ignore_ascii_case("expiration") && number.is_finite() && number > 0.0 {
             let seconds = if number > 32e9 {
@@ -131,7 +130,7 @@ impl<'c> Found<'c> {
         self.expires = time;
     }
 
-    /// Elements that hold nothing but text; what could hide another is not read.
+    /// Elements that contain only text; XML that could hide another is refused.
     fn xml(&mut self, text: &'c str) -> Result<(), Illegible> {
         if ["<!", "&#"].iter().any(|mark| text.contains(mark)) {
             return Err(Illegible);
@@ -153,7 +152,7 @@ impl<'c> Found<'c> {
     }
 }
 
-/// Looks through JSON, with the name under which a value stands.
+/// Visits JSON, with the name of the current value.
 struct Members<'s, 'c>(&'s mut Found<'c>, Option<String>);
 
 impl<'c> DeserializeSeed<'c> for Members<'_, 'c> {
@@ -201,7 +200,7 @@ impl<'c> Visitor<'c> for Members<'_, 'c> {
         Ok(())
     }
 
-    /// A text with escapes: it does not stand there as it is, so that it could not be replaced.
+    /// A text with escapes: it does not appear literally, so it could not be replaced.
     fn visit_str<E>(self, _: &str) -> Result<(), E> {
         let names = ["accesskeyid", "secretaccesskey", "sessiontoken"];
         let named = |name: &String| names.iter().any(|known| name.eq_ignore_ascii_case(known));
@@ -225,7 +224,7 @@ impl<'c> Visitor<'c> for Members<'_, 'c> {
     }
 }
 
-/// No access key id is shorter ("IAM identifiers"), and a shorter text could stand elsewhere by
+/// No access key id is shorter ("IAM identifiers"), and a shorter text could appear elsewhere by
 /// chance.
 const SHORTEST: usize = 16;
 

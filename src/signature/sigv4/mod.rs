@@ -1,9 +1,9 @@
-//! AWS Signature Version 4 and its kin: the client's claim read and verified with its phantom, and
-//! the request signed again.
+//! AWS Signature Version 4 and SigV4a: verifies the client's signature with its phantom, and signs
+//! the request again.
 //!
-//! A secret key is never sent, so it cannot be swapped for its phantom. [`Claim::read`] takes the
-//! client's signature apart, [`Claim::verify`] proves that it was made with the phantom key over
-//! this very head, and [`sign()`] removes every trace of it and signs with the real key. What
+//! A secret key is never sent, so it cannot be swapped for its phantom. [`Claim::read`] parses the
+//! client's signature, [`Claim::verify`] proves that it was made with the phantom key over this
+//! very head, and [`sign()`] removes every trace of it and signs with the real key. Content that
 //! streams in signed pieces is verified and signed piece by piece: [`Rechain`], [`Events`]. AWS
 //! General Reference, "Signature Version 4 signing process"; Amazon S3 API Reference,
 //! "Authenticating Requests (AWS Signature Version 4)".

@@ -1,10 +1,11 @@
-//! Whom a request names: accounts, grantees, buckets, and everybody (threat J06).
+//! Finds whom a request names: accounts, grantees, buckets, and everybody (threat J06).
 //!
-//! An account pin says whose resources a credential may be used on, and to whom they may be opened.
-//! A request says that in many places, and no list of them is complete. So every text is searched:
-//! any number of twelve digits may be an account, any ARN names one, wherever it stands, and
-//! however deep one form is written inside of another. A number that is no account is refused all
-//! the same. Only [`data`] is not searched: what a service keeps or passes on without reading it.
+//! An account pin says on whose resources a credential may be used, and to whom they may be opened.
+//! A request can say that in many places, and no list of them is complete. So every text is
+//! searched: any number of twelve digits may be an account, and any ARN names one, wherever it is
+//! and however deeply one encoding is nested in another. A number that is not an account is refused
+//! all the same. Only [`data`] is not searched: what a service stores or passes on without reading
+//! it.
 
 pub(super) mod data;
 mod json;
@@ -19,7 +20,7 @@ pub(super) use text::arn_account;
 
 use crate::message::RequestTarget;
 
-/// A request that says whom it names only to who can read it, and we cannot.
+/// Content that may name somebody in a way that we cannot parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is in a form in which the accounts and buckets that it names cannot be found")]
 pub struct Unreadable;
@@ -27,16 +28,16 @@ pub struct Unreadable;
 /// Whom a request may name.
 #[derive(Clone, Copy)]
 pub(super) struct Allowed<'a> {
-    /// Accounts of twelve digits, and canonical user ids; `None` is all.
+    /// Accounts of twelve digits, and canonical user ids; `None` allows all.
     pub accounts: Option<&'a dyn Fn(&str) -> bool>,
-    /// Buckets; `None` is all.
+    /// Buckets; `None` allows all.
     pub buckets: Option<&'a dyn Fn(&str) -> bool>,
-    /// Of a request to an object store, to which canonical user ids and e-mail addresses are
-    /// grantees: the buckets to which what is in its bucket may go.
+    /// For a request to an object store, where canonical user ids and e-mail addresses are
+    /// grantees: the buckets that may receive the content of its bucket.
     pub store: Option<&'a dyn Fn(&str) -> bool>,
 }
 
-/// What was named and is not allowed.
+/// Something that was named and is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Named {
     /// An account, or a number that may be one.
@@ -49,10 +50,10 @@ pub(super) enum Named {
     Everybody,
 }
 
-/// How content is written.
+/// The format of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As its content type says; `forms` says that the service takes forms.
+    /// As its content type says; `forms` means that the service accepts forms.
     Typed { forms: bool },
     /// XML, whatever its type is called.
     Xml,
@@ -63,7 +64,7 @@ pub(super) enum Form {
 /// The first in path or query; without data it is an object store, whose paths are keys.
 ///
 /// # Errors
-/// [`Unreadable`] where one form stands inside of another more often than is looked through.
+/// [`Unreadable`] if encodings are nested more deeply than is searched.
 pub(super) fn in_target(
     target: &RequestTarget,
     data: Option<Data>,
@@ -72,14 +73,14 @@ pub(super) fn in_target(
     let length = target.path().len() + target.query().map_or(0, str::len);
     let mut watch = Watch::new(allowed, data.unwrap_or(Data::Nothing), length);
     if data == Some(Data::Whole) {
-        // Its content is what is passed on; where it goes is searched.
+        // The content is passed on unread; its destination is searched.
         watch.data = Data::Nothing;
     }
     for segment in target.segments().filter(|_| data.is_some()) {
         watch.value("", &percent_decode_str(segment).decode_utf8_lossy());
     }
     for (name, value) in target.query_pairs() {
-        // Of a store's parameters only those that stand for fields are no keys.
+        // Of a store's parameters, only those that replace fields are not keys.
         if data.is_some() || is_plain(&name.to_ascii_lowercase()) {
             watch.inner(&name);
             watch.value(&name, &value);
@@ -88,7 +89,7 @@ pub(super) fn in_target(
     watch.ended()
 }
 
-/// The first in AWS's own fields. What a client keeps with an object says nothing to S3.
+/// The first in AWS's own fields. What a client stores with an object means nothing to S3.
 ///
 /// # Errors
 /// As [`in_target`].
@@ -104,10 +105,10 @@ pub(super) fn in_fields(
     watch.ended()
 }
 
-/// The first in content, but for what is data in it.
+/// The first in content, except in the part that is data.
 ///
 /// # Errors
-/// [`Unreadable`] for content of a type, or in a state, that cannot be looked through.
+/// [`Unreadable`] for content of a type, or in a state, that cannot be searched.
 pub(super) fn in_content(
     kind: Option<&str>,
     content: &[u8],
@@ -125,8 +126,8 @@ pub(super) fn in_content(
     }
     let mut watch = Watch::new(allowed, data, content.len());
     let content = std::str::from_utf8(content).map_err(|_| Unreadable)?;
-    // The type is the client's word, and a service may take JSON whatever it is called: what is
-    // read must be of the type.
+    // The client chooses the type, and a service may accept JSON under any type, so what is parsed
+    // must match the type.
     match form {
         Form::Xml => xml::search(content, &mut watch)?,
         Form::Json => json::search(content, &mut watch)?,
@@ -151,17 +152,17 @@ pub(super) fn in_content(
     watch.ended()
 }
 
-/// Looks at texts, and keeps the first that it finds.
+/// Searches texts, and keeps the first finding.
 pub(super) struct Watch<'a> {
     allowed: Allowed<'a>,
     data: Data,
-    /// How deep one form stands inside of another.
+    /// How deeply the current encoding is nested.
     depth: usize,
-    /// How many bytes may still be looked at: the forms in a form each hold the text again, and
+    /// How many bytes may still be searched: nested encodings each contain the text again, and
     /// branch.
     left: usize,
     found: Option<Named>,
-    /// Whether something could not be looked at, which refuses the request as what is found does.
+    /// Whether something could not be searched, which refuses the request like a finding.
     lost: bool,
 }
 
@@ -186,7 +187,7 @@ impl<'a> Watch<'a> {
         Ok(self.found)
     }
 
-    /// Whether it is refused whatever else it says.
+    /// Whether the request is refused whatever else it says.
     fn is_over(&self) -> bool {
         self.lost || self.found.is_some()
     }
@@ -195,17 +196,16 @@ impl<'a> Watch<'a> {
         self.found.get_or_insert(named);
     }
 
-    /// Says that everybody is let in, which an account pin forbids.
+    /// Records that everybody is let in, which an account pin forbids.
     fn everybody(&mut self) {
         if self.allowed.accounts.is_some() {
             self.note(Named::Everybody);
         }
     }
 
-    /// A value under a name, decoded once: what it says as it stands, and what is written inside of
-    /// it.
+    /// Searches a named value, decoded once: its literal text, and what is encoded in it.
     fn value(&mut self, name: &str, value: &str) {
-        // One name stands over many values, and a longer one is none that says anything.
+        // A name covers many values, and a longer one has no meaning to a service.
         let name = if name.len() > LONGEST_NAME { "" } else { name };
         if self.is_over() || self.data.holds(name) {
             return;
@@ -218,8 +218,8 @@ impl<'a> Watch<'a> {
         self.inner(value);
     }
 
-    /// The bucket that gets another one's logs, inventory, copies or restored objects; it may be
-    /// written as an ARN.
+    /// The bucket that receives another one's logs, inventory, copies or restored objects; it may
+    /// be an ARN.
     fn destination(&mut self, name: &str, value: &str) {
         if let (Some(buckets), None) = (self.allowed.buckets, self.allowed.store)
             && let Some(bucket) = text::bucket_by_name(name, value)
@@ -236,7 +236,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// A text, and what is written inside of it: JSON in a string, escapes in a form's value.
+    /// Searches a text, and what is encoded in it: JSON in a string, escapes in a form's value.
     fn inner(&mut self, value: &str) {
         if self.is_over() {
             return;
@@ -258,7 +258,7 @@ impl<'a> Watch<'a> {
         }
         self.depth += 1;
         if nested && json::search(value, self).is_err() && text::speaks_of_principals(value) {
-            // A service may be more lenient with it than we are.
+            // A service may parse it more leniently than we do.
             self.lost = true;
         }
         if escaped {
@@ -270,7 +270,8 @@ impl<'a> Watch<'a> {
         self.depth -= 1;
     }
 
-    /// Where the name says that an account follows, a number of fewer digits has lost its zeros.
+    /// If the name says that an account follows, a number of fewer digits has lost its leading
+    /// zeros.
     fn account_by_name(&mut self, name: &str, value: &str) {
         let value = value.trim();
         let digits = !value.is_empty()
@@ -283,7 +284,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// A text as it stands.
+    /// Searches a literal text.
     fn text(&mut self, text: &str) {
         if let Some(accounts) = self.allowed.accounts {
             let mut named = text::arns(text).filter_map(|arn| arn_account(arn));
@@ -312,8 +313,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Whether a field, or a parameter in its place, is AWS's own and holds no key of an object and no
-/// part of the signature.
+/// Whether a field, or a parameter in its place, is AWS's own and contains neither an object's key
+/// nor a part of the signature.
 fn is_plain(name: &str) -> bool {
     name.starts_with("x-amz-")
         && !name.starts_with("x-amz-meta-")
@@ -334,14 +335,14 @@ fn decoded(text: &str) -> String {
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
-/// No client writes a form in a form in a form more often.
+/// No client nests forms more deeply.
 const DEEPEST: usize = 6;
-/// How often a text is looked at, in the forms in which it stands: a policy of a template in a form
-/// is looked at five times.
+/// How often a text is searched, across the encodings that contain it: a policy in a template in a
+/// form is searched five times.
 const MOST_READINGS: usize = 8;
-/// Short texts may stand in more.
+/// Short texts may appear in more.
 const LEAST_LOOKED_AT: usize = 64 << 10;
-/// Those of forms have the names above them in front.
+/// Names of form members are prefixed with the names above them.
 const LONGEST_NAME: usize = 256;
 
 #[cfg(test)]

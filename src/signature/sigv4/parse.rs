@@ -1,5 +1,5 @@
-//! Where the parts of a signature stand: the `Authorization` field, and the `X-Amz-` parameters of
-//! a query.
+//! Finds the parts of a signature: the `Authorization` field, and the `X-Amz-` parameters of a
+//! query.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use super::Fault;
 use super::claim::Algorithm;
 
-/// The texts of a signature, wherever they stood.
+/// The texts of a signature, wherever they were.
 pub(super) struct Parts<'a> {
     pub(super) algorithm: Algorithm,
     pub(super) credential: Cow<'a, str>,
@@ -17,7 +17,7 @@ pub(super) struct Parts<'a> {
     pub(super) signature: Cow<'a, str>,
 }
 
-/// The parameters of a presigned request that are of the signature and not of the request.
+/// The parameters of a presigned request that belong to the signature and not to the request.
 #[derive(Default)]
 pub(super) struct Presigned<'a> {
     pub(super) algorithm: Option<Cow<'a, str>>,
@@ -33,7 +33,7 @@ pub(super) struct Presigned<'a> {
 }
 
 impl<'a> Presigned<'a> {
-    /// Collects them from a raw query. A name in another case than AWS writes is refused, because
+    /// Collects them from a raw query. Refuses a name in another case than AWS writes it, because
     /// servers differ there.
     pub(super) fn read(query: &'a str) -> Result<Self, Fault> {
         let mut found = Presigned::default();
@@ -58,7 +58,7 @@ impl<'a> Presigned<'a> {
         Ok(found)
     }
 
-    /// Whether any part of a signature is there; the payload's hash alone is none.
+    /// Whether any part of a signature is present; the payload's hash alone does not count.
     pub(super) fn is_any(&self) -> bool {
         self.algorithm.is_some()
             || self.credential.is_some()
@@ -110,8 +110,8 @@ impl<'a> Presigned<'a> {
     }
 }
 
-/// Takes `Credential=…, SignedHeaders=…, Signature=…` apart, what stands behind the algorithm in
-/// `Authorization`.
+/// Parses `Credential=…, SignedHeaders=…, Signature=…`, the rest of `Authorization` after the
+/// algorithm.
 pub(super) fn authorization(algorithm: Algorithm, text: &str) -> Result<Parts<'_>, Fault> {
     let (mut credential, mut signed, mut signature) = (None, None, None);
     for piece in text.split(',') {
@@ -137,7 +137,7 @@ pub(super) fn authorization(algorithm: Algorithm, text: &str) -> Result<Parts<'_
     })
 }
 
-/// The one value of a field.
+/// The single value of a field.
 pub(super) fn one<'a>(
     fields: &'a HeaderMap,
     name: &HeaderName,
@@ -153,8 +153,8 @@ pub(super) fn one<'a>(
     value.to_str().map(Some).map_err(|_| Fault::Malformed(said))
 }
 
-/// Whether a pair of a query may be of the signature once its name is decoded; spares the rest the
-/// decoding.
+/// Whether a pair of a query may belong to the signature once its name is decoded; saves decoding
+/// the rest.
 fn is_candidate(pair: &str) -> bool {
     let name = pair.split_once('=').map_or(pair, |(name, _)| name);
     name.contains('%')
@@ -163,7 +163,7 @@ fn is_candidate(pair: &str) -> bool {
             .is_some_and(|start| start.eq_ignore_ascii_case("x-amz-"))
 }
 
-/// Whether the name of a query's parameter is one of the signature, which a new signature replaces.
+/// Whether a query parameter belongs to the signature, so that a new signature replaces it.
 pub(super) fn is_replaced(name: &str) -> bool {
     is_candidate(name)
         && percent_decode_str(name)
@@ -171,7 +171,7 @@ pub(super) fn is_replaced(name: &str) -> bool {
             .is_ok_and(|name| REPLACED.contains(&name.as_ref()))
 }
 
-/// A `+` in a query is a space, here as in every server's reading.
+/// A `+` in a query is a space, here as for every server.
 fn decoded<'a>(text: &'a str, said: &'static str) -> Result<Cow<'a, str>, Fault> {
     if !text.contains(['%', '+']) {
         return Ok(Cow::Borrowed(text));

@@ -1,4 +1,4 @@
-//! How a request says what its content is.
+//! How a request describes its content.
 
 use http::{HeaderMap, HeaderName};
 
@@ -11,8 +11,8 @@ pub enum Payload {
     Hash([u8; 32]),
     /// `UNSIGNED-PAYLOAD`: nothing of it.
     Unsigned,
-    /// The head does not say, and the signature covers the content's hash: it must be held to be
-    /// verified.
+    /// The head does not say, and the signature covers the content's hash: it must be buffered for
+    /// verification.
     Absent,
     /// aws-chunked content.
     Streaming(Streaming),

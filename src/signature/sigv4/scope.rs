@@ -1,9 +1,9 @@
 //! Scope: what a signing credential may be used for, whatever the client asks (threats J01, J03,
 //! J06).
 //!
-//! An empty list of pins pins nothing. What a pin cannot be compared with is refused: an unknown
+//! An empty list of pins pins nothing. What cannot be compared with a pin is refused: an unknown
 //! operation under pinned actions, an access point under pinned buckets, content that cannot be
-//! read under pinned accounts.
+//! parsed under pinned accounts.
 
 mod outside;
 mod pins;
@@ -36,21 +36,21 @@ pub struct Asked<'a> {
 pub struct Scope {
     pins: Pins,
     buckets: Vec<BucketPin>,
-    /// `pins.accounts` of one account, as the field that is sent.
+    /// The single account of `pins.accounts`, as the field that is sent.
     owner: Option<HeaderValue>,
-    /// Whether buckets of any account are meant, by `*`.
+    /// Whether `*` allows buckets of any account.
     any_account: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct BucketPin {
     bucket: String,
-    /// Empty where the whole bucket is meant.
+    /// Empty for the whole bucket.
     prefix: String,
 }
 
 impl Scope {
-    /// Checks pins, all of them.
+    /// Checks all pins.
     ///
     /// # Errors
     /// Every mistake in them.
@@ -83,8 +83,8 @@ impl Scope {
         })
     }
 
-    /// Whether the host and the scope of the signature are within the pins. No content and no
-    /// action is needed for it.
+    /// Checks the host and the scope of the signature against the pins. Needs no content and no
+    /// action.
     ///
     /// # Errors
     /// [`OutOfScope`]: the scope is not the host's (J01), or it is not pinned.
@@ -123,7 +123,7 @@ impl Scope {
         }
     }
 
-    /// Whether the action, and what it is done to as far as the head says, is within the pins.
+    /// Checks the action, and its target as far as the head shows it, against the pins.
     ///
     /// # Errors
     /// [`OutOfScope`], with the pin that does not allow it.
@@ -158,7 +158,7 @@ impl Scope {
         self.permits_head(endpoint, head, action)
     }
 
-    /// Whether what path, query and fields name is within the pins.
+    /// Checks what path, query and fields name against the pins.
     fn permits_head(
         &self,
         endpoint: &Endpoint,
@@ -176,7 +176,7 @@ impl Scope {
         })
     }
 
-    /// Calls with what may be named, where that is bounded at all.
+    /// Calls with what may be named, if that is limited at all.
     fn searching(
         &self,
         endpoint: &Endpoint,
@@ -201,19 +201,19 @@ impl Scope {
         })
     }
 
-    /// Whether pins say whom a request may name. Buckets are S3's, and no other store's service has
-    /// to do with them.
+    /// Whether pins limit whom a request may name. Bucket pins apply at AWS and at object stores, not
+    /// at an operator's other services.
     fn bounds_names(&self, endpoint: &Endpoint) -> bool {
         let buckets = endpoint.is_object_store() || !endpoint.is_own();
         !self.pins.accounts.is_empty() || buckets && !self.buckets.is_empty()
     }
 
-    /// Whether anything is pinned with which a field could be at odds.
+    /// Whether anything is pinned that a field could contradict.
     fn is_pinned(&self) -> bool {
         !self.is_for_any_resource() || !self.pins.actions.is_empty()
     }
 
-    /// Whether every field and parameter is one whose meaning is known, where anything is pinned.
+    /// Checks that the meaning of every field and parameter is known, if anything is pinned.
     fn permits_known(
         &self,
         endpoint: &Endpoint,
@@ -232,13 +232,13 @@ impl Scope {
         known.then_some(()).ok_or(OutOfScope::Field)
     }
 
-    /// Whether a request that is not signed may be made at an endpoint for which the credential
-    /// signs: not if its answer is a credential (`AssumeRoleWithWebIdentity`,
-    /// `GetRoleCredentials`), unless it is named.
+    /// Whether an unsigned request may be made at an endpoint for which the credential signs. It
+    /// may not if its response is a credential (`AssumeRoleWithWebIdentity`, `GetRoleCredentials`),
+    /// unless that is named.
     ///
     /// # Errors
-    /// [`OutOfScope::ReturnsCredentials`], or [`OutOfScope::UnknownAction`] where content that is
-    /// not held would say.
+    /// [`OutOfScope::ReturnsCredentials`], or [`OutOfScope::UnknownAction`] if only content that is
+    /// not buffered would show it.
     pub fn permits_unsigned(&self, reading: &Reading) -> Result<(), OutOfScope> {
         match reading {
             Reading::Form(form) if form.may_return_credentials() => Err(OutOfScope::UnknownAction),
@@ -253,7 +253,8 @@ impl Scope {
         }
     }
 
-    /// Whether [`Scope::permits_content`] has something to say, so that the content must be held.
+    /// Whether [`Scope::permits_content`] has anything to check, so that the content must be
+    /// buffered.
     pub fn needs_content(
         &self,
         endpoint: &Endpoint,
@@ -270,11 +271,11 @@ impl Scope {
             && head.method != Method::HEAD
     }
 
-    /// Whether what the content names is within the pins.
+    /// Checks what the content names against the pins.
     ///
     /// # Errors
-    /// [`OutOfScope`] for an account, a grantee or a bucket that is none of the pinned ones, and
-    /// for everybody; [`OutOfScope::Unreadable`] where they cannot be found.
+    /// [`OutOfScope`] for an account, a grantee or a bucket that is not pinned, and for everybody;
+    /// [`OutOfScope::Unreadable`] if they cannot be found.
     pub fn permits_content(
         &self,
         endpoint: &Endpoint,
@@ -299,7 +300,7 @@ impl Scope {
             (None, _) => Form::Typed {
                 forms: apis.any(|api| api.speaks("query") || api.speaks("ec2")),
             },
-            // SDKs give no type to S3, which goes by the operation.
+            // SDKs send no type to S3, which goes by the operation.
             (Some(_), Some("PutBucketPolicy")) => Form::Json,
             (Some(_), _) => Form::Xml,
         };
@@ -310,7 +311,7 @@ impl Scope {
                 Err(OutOfScope::named(found, Where::Content))
             })
         })?;
-        // What no text says: that a guard against the public falls.
+        // What no text names: removing a guard against public access.
         let text = std::str::from_utf8(content).map_err(|_| named::Unreadable)?;
         let falls = action.operation() == Some("PutPublicAccessBlock")
             && !self.pins.accounts.is_empty()
@@ -323,11 +324,11 @@ impl Scope {
     }
 
     /// The fields that must be added and signed so that S3 itself refuses a bucket of another
-    /// account: of the pinned one, else, unless buckets are pinned or `accounts` is `*`, of the
-    /// account of the key, where that is known.
+    /// account. They name the pinned account. Without one, they name the key's account, if it is
+    /// known, unless buckets are pinned or `accounts` is `*`.
     ///
     /// # Errors
-    /// [`OutOfScope::Account`] where the client says that it means another account than the key's.
+    /// [`OutOfScope::Account`] if the client names another account than the key's.
     pub fn additions(
         &self,
         endpoint: &Endpoint,
@@ -351,7 +352,8 @@ impl Scope {
         let Some(owner) = self.owner.clone().or(of_key) else {
             return Ok(Vec::new());
         };
-        // By default also where no table has it: S3 leaves a field alone that it does not know.
+        // By default even if the operation is in no table: S3 ignores a field that it does not
+        // know.
         let is_anyones = !OWN_ONLY.contains(&action.operation().unwrap_or_default());
         let takes = call.takes_owner || by_default.is_some() && is_anyones;
         let mut fields = Vec::new();
@@ -372,7 +374,7 @@ impl Scope {
         Ok(fields)
     }
 
-    /// Whether buckets of the key's own account are meant, because nothing says which.
+    /// Whether buckets of the key's own account are meant, because nothing else is specified.
     pub fn is_for_own_account(&self) -> bool {
         self.is_for_any_resource() && !self.any_account
     }
@@ -427,8 +429,8 @@ impl Scope {
                 self.covers_key(bucket, prefix, false, false)?;
             }
             (None, _, Some("HeadBucket" | "GetBucketLocation")) => self.covers_bucket(bucket)?,
-            // Which objects are deleted, and what a bucket's settings do to others, is not in the
-            // head.
+            // The head does not show which objects are deleted, or what a bucket's settings do to
+            // others.
             (None, ..) if self.pins_of(bucket).any(|pin| pin.prefix.is_empty()) => {}
             (None, ..) => {
                 self.covers_bucket(bucket)?;
@@ -456,8 +458,8 @@ impl Scope {
         known.then_some(()).ok_or(OutOfScope::Bucket)
     }
 
-    /// A key with dot segments is another one to a store that resolves them, and a bare `+` may be
-    /// a space.
+    /// A store that resolves dot segments reads such a key as another one, and a bare `+` may be a
+    /// space.
     fn covers_key(
         &self,
         bucket: &str,
@@ -478,8 +480,8 @@ impl Scope {
         covered.then_some(()).ok_or(OutOfScope::Bucket)
     }
 
-    /// With pinned accounts, S3 is told whose bucket it must be; where it takes no such field, only
-    /// what makes or lists one's own buckets is left.
+    /// With pinned accounts, S3 is told whose bucket it must be. If the operation takes no such
+    /// field, only operations that create or list one's own buckets are allowed.
     fn permits_owner(
         &self,
         endpoint: &Endpoint,
@@ -497,7 +499,7 @@ impl Scope {
         };
         let own_only = OWN_ONLY.contains(&action.operation().unwrap_or_default());
         match (endpoint.is_own(), call.takes_owner) {
-            // Nobody else's store can be relied upon to look at the field.
+            // Other stores cannot be relied upon to check the field.
             (true, _) => return Err(OutOfScope::BucketOwner),
             (false, true) => says(&call.owner)?,
             (false, false) if own_only => {}
@@ -519,9 +521,9 @@ impl Scope {
     }
 }
 
-/// Operations of S3 that make or list one's own buckets.
+/// Operations of S3 that create or list one's own buckets.
 const OWN_ONLY: [&str; 3] = ["ListBuckets", "ListDirectoryBuckets", "CreateBucket"];
-/// Actions that open something by themselves: what kept the public out goes.
+/// Actions that open something on their own, by removing what kept the public out.
 const OPENING: [&str; 4] = [
     "ec2:DisableImageBlockPublicAccess",
     "ec2:DisableSnapshotBlockPublicAccess",
@@ -535,7 +537,7 @@ const PUBLIC_ACCESS: [&str; 4] = [
     "IgnorePublicAcls",
     "RestrictPublicBuckets",
 ];
-/// Operations that list what has a prefix.
+/// Operations that list keys with a prefix.
 const LISTINGS: [&str; 4] = [
     "ListObjects",
     "ListObjectsV2",

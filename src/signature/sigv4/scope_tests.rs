@@ -157,7 +157,7 @@ fn a_signature_is_for_the_hosts_service_and_region_and_for_pinned_ones() {
         )
         .is_err()
     );
-    // The old global host takes any region, and so the pin decides.
+    // The old global host accepts any region, so the pin decides.
     assert_eq!(
         place(eu(), "b-1.s3.amazonaws.com", "s3", &["eu-west-1"], false),
         Ok(())
@@ -419,7 +419,7 @@ fn buckets_and_prefixes_hold_for_keys_listings_and_sources() {
         ),
     ] {
         // The canonical target resolves dot segments; the verbatim one of S3 does not, and its keys
-        // are looked at as they are.
+        // are checked as they are.
         let verdict = judge(pins(), method, S3, target, fields, "");
         assert_eq!(verdict, expected, "{method} {target} {fields:?}");
     }
@@ -484,7 +484,7 @@ fn a_pinned_account_is_told_to_s3() {
         ),
         ""
     );
-    // In a request that is no URL of its own, a parameter binds S3 to nothing.
+    // In a request that is not a presigned URL, a parameter has no effect on S3.
     assert_eq!(
         additions(
             "GET",
@@ -505,7 +505,7 @@ fn a_pinned_account_is_told_to_s3() {
         put(&[OWN], &[("x-amz-expected-bucket-owner", "999999999999")]),
         "sigv4_resource"
     );
-    // With two accounts the client must say which.
+    // With two accounts the client must choose one.
     assert_eq!(put(&[OWN, "444455556666"], &[]), "sigv4_resource");
     assert_eq!(
         put(
@@ -514,8 +514,7 @@ fn a_pinned_account_is_told_to_s3() {
         ),
         "ok"
     );
-    // The key with which it is encrypted may not be a stranger's; what is kept with the object may
-    // say anything.
+    // The encryption key may not be a stranger's; metadata stored with the object may say anything.
     let strange = "arn:aws:kms:us-east-1:999999999999:key/k";
     let key = "x-amz-server-side-encryption-aws-kms-key-id";
     assert_eq!(put(&[OWN], &[(key, strange)]), "sigv4_resource");
@@ -550,8 +549,7 @@ fn a_pinned_account_is_told_to_s3() {
     assert_eq!(refused, Err(OutOfScope::BucketOwner));
 }
 
-/// A service that is in no table has no action that a pin could name, and AWS's own hosts do not
-/// have it.
+/// A service in no table has no action that a pin could name, and AWS's own hosts do not serve it.
 #[test]
 fn an_own_service_that_no_table_has_is_signed_for_unless_actions_are_pinned() {
     let own = Endpoint::own("store", "here", OwnStyle::Service);
@@ -689,7 +687,7 @@ fn a_strangers_resource_is_refused_wherever_it_is_named() {
 const STRANGER: &str = "999999999999";
 const KEY: &str = "777788889999";
 
-/// M12: what S3 itself asks a further permission for, a pin does, too.
+/// M12: a pin requires what S3 itself requires a further permission for.
 #[test]
 fn a_field_that_asks_for_more_needs_its_own_action() {
     let put = |pins: &[&str], target: &str, fields: &[(&str, &str)]| {
@@ -729,7 +727,7 @@ fn a_field_that_asks_for_more_needs_its_own_action() {
             "kms:GenerateDataKey",
         ),
     ] {
-        // One with a name that no table has is refused in any case.
+        // A name in no table is refused in any case.
         let refused = if field.ends_with("anything") {
             "sigv4_resource"
         } else {
@@ -841,7 +839,7 @@ fn a_field_that_asks_for_more_needs_its_own_action() {
     }
 }
 
-/// M13: a store may have a field of its own that unpacks, copies or deletes beside the key that was
+/// M13: a store may have a vendor field that unpacks, copies or deletes beside the key that was
 /// judged.
 #[test]
 fn beside_pins_only_known_fields_are_taken() {
@@ -942,7 +940,7 @@ fn beside_pins_only_known_fields_are_taken() {
     }
 }
 
-/// H3: with pinned accounts a bucket's settings are looked at, and objects are not.
+/// H3: with pinned accounts a bucket's settings are searched, and objects are not.
 #[test]
 fn what_opens_a_bucket_to_a_stranger_is_refused() {
     let id = "79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be";
@@ -1118,8 +1116,7 @@ fn what_opens_a_bucket_to_a_stranger_is_refused() {
     );
 }
 
-/// Row 18: where nothing says which buckets are meant, they are those of the account that the key
-/// is of.
+/// Row 18: if nothing says which buckets are meant, they are those of the key's account.
 #[test]
 fn a_bucket_is_the_key_owners_where_none_is_named() {
     let added = |pins: Pins,
@@ -1151,7 +1148,7 @@ fn a_bucket_is_the_key_owners_where_none_is_named() {
     };
     assert_eq!(usual("PUT", "/bucket/key", &[]), own);
     assert_eq!(usual("GET", "/bucket", &[]), own);
-    // Where S3's model has no such field, and where the operation is in no table, it does no harm.
+    // It does no harm where S3's model has no such field, and where the operation is in no table.
     assert_eq!(usual("PUT", "/bucket/key?newthing=1", &[]), own);
     assert_eq!(usual("GET", "/", &[]), "");
     assert_eq!(usual("PUT", "/bucket", &[]), "");
@@ -1181,7 +1178,8 @@ fn a_bucket_is_the_key_owners_where_none_is_named() {
         added(Pins::default(), &point, "GET", "/key", &[], Some(KEY)).unwrap(),
         own
     );
-    // Who names buckets, or any account, means it; and a key that does not tell is not guessed at.
+    // An operator who names buckets, or any account, means it; and a key that does not encode its
+    // account is not guessed at.
     for pins in [buckets(&["bucket"]), accounts(&["*"])] {
         assert_eq!(
             added(
@@ -1215,8 +1213,8 @@ fn a_bucket_is_the_key_owners_where_none_is_named() {
     assert!(Scope::new(accounts(&["*", OWN])).is_err());
 }
 
-/// What was tried beside the known ways: each names a stranger, everybody or a bucket that is not
-/// pinned, unless `change` has it name what is.
+/// Variants of the known ways: each names a stranger, everybody or a bucket that is not pinned,
+/// unless `change` makes it name what is.
 fn tried(change: &dyn Fn(&str) -> String) -> Vec<String> {
     let pins = || Pins {
         buckets: texts(&["mine"]),
@@ -1544,8 +1542,7 @@ fn no_sibling_of_a_known_way_is_signed() {
     let signed = |(at, verdict): (usize, &String)| (verdict != "sigv4_resource").then_some(at);
     let signed: Vec<usize> = refused.iter().enumerate().filter_map(signed).collect();
     assert!(signed.is_empty(), "of those that were tried: {signed:?}");
-    // The same for what is pinned is signed, but for the last four: behind those no bucket is
-    // known.
+    // The same for pinned resources is signed, except the last four, whose bucket is unknown.
     let known = |text: &str| {
         let pairs = [
             (STRANGER, OWN),
@@ -1581,7 +1578,7 @@ proptest! {
         }).collect();
         let text = format!("/mine/{raw}");
         if let Ok(target) = RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep) {
-            // As the canonical target has it, which is what is sent.
+            // In the form of the canonical target, which is what is sent.
             let sent = percent_encoding::percent_decode_str(&target.path()[1..]).decode_utf8().unwrap().into_owned();
             let verdict = judge_target(target);
             let inside = sent.strip_prefix("mine/").is_some_and(|key| key.starts_with("in/"));

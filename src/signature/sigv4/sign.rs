@@ -1,4 +1,4 @@
-//! The request signed again: every trace of the client's signature goes, and ours takes its place.
+//! Signs the request again: removes every trace of the client's signature and writes ours.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ use super::verify::hosts;
 use super::{Chain, Claim, Events, Fault, Location, Payload, Rechain, Stamp, Verified, parse};
 use crate::message::RequestHead;
 
-/// With what the request is signed again.
+/// What the request is signed again with.
 pub struct With<'a> {
     /// The real access key id.
     pub access_key: &'a str,
@@ -25,11 +25,11 @@ pub struct With<'a> {
     pub now: SystemTime,
     /// The longest life of a presigned request, at least one second.
     pub longest_life: Duration,
-    /// The hash of the content, where it was held.
+    /// The hash of the content, if it was buffered.
     pub content: Option<&'a [u8; 32]>,
 }
 
-/// A signed head's two chains, on which the pieces of the content follow.
+/// The two chains of a signed head, which the pieces of the content continue.
 pub struct Signed {
     signature: String,
     payload: Payload,
@@ -44,11 +44,11 @@ impl Signed {
         &self.signature
     }
 
-    /// What verifies aws-chunked content and signs it again, where the content is that; no chunk
-    /// may be longer than `longest`.
+    /// The transformation that verifies aws-chunked content and signs it again, if the content is
+    /// that. No chunk may be longer than `longest`.
     ///
     /// # Errors
-    /// [`Fault`] where the head announces no or a wrong length or trailer.
+    /// [`Fault`] if the head announces no length or trailer, or a wrong one.
     pub fn rechain(self, head: &RequestHead, longest: usize) -> Result<Option<Rechain>, Fault> {
         match self.payload {
             Payload::Streaming(streaming) => {
@@ -58,19 +58,18 @@ impl Signed {
         }
     }
 
-    /// What verifies signed messages and signs them again, where the content is that; none may be
-    /// longer than `longest`.
+    /// The transformation that verifies signed messages and signs them again, if the content
+    /// consists of them. None may be longer than `longest`.
     #[must_use]
     pub fn events(self, longest: usize) -> Option<Events> {
         (self.payload == Payload::Events).then(|| Events::new(self.client, self.ours, longest))
     }
 }
 
-/// Signs a verified request again, in the place where the client's signature stood.
+/// Signs a verified request again, in the place of the client's signature.
 ///
-/// Signed are the client's fields as far as they are still there, the host and every `x-amz-`
-/// field; what the caller added to the head before is signed with them if it is named so. The head
-/// is changed only if this succeeds.
+/// Covers the client's fields that are still present, the host and every `x-amz-` field, including
+/// those that the caller has added. Changes the head only on success.
 ///
 /// # Errors
 /// [`Fault::Key`] for parts that cannot be sent or derived from, [`Fault::TooLong`] for a target
@@ -101,8 +100,8 @@ pub fn sign(
     })
 }
 
-/// Removes what the client's signature left in the fields. `Date` goes too: a service would take it
-/// for the signing time.
+/// Removes what the client's signature left in the fields, including `Date`: a service would take
+/// it for the signing time.
 fn strip(head: &mut RequestHead, claim: &Claim) {
     for name in [&DATE, &TOKEN, &EXPRESS_TOKEN, &http::header::DATE] {
         head.fields.remove(name);
@@ -212,8 +211,8 @@ fn sign_head(
     ours.sign(&to_sign).map(str::to_owned)
 }
 
-/// The client's names that are still there, the host, and every `x-amz-` field: ascending, each
-/// once (J02). A session token that the client left out stays out, as services want it to which it
+/// The client's names that are still present, the host, and every `x-amz-` field: ascending, each
+/// once (J02). A session token that the client left out stays out, as required by services where it
 /// is added after signing (IoT).
 fn signed_fields(head: &RequestHead, claim: &Claim) -> Vec<HeaderName> {
     let there = |name: &&HeaderName| **name == HOST || head.fields.contains_key(*name);

@@ -1,4 +1,4 @@
-//! Signing times: `20150830T123600Z`, read strictly and written from a clock.
+//! Signing times: `20150830T123600Z`, parsed strictly and written from a clock.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -7,7 +7,7 @@ use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 
 use super::Fault;
 
-/// A moment to the second, with its text as `X-Amz-Date` has it.
+/// A time to the second, with its text as in `X-Amz-Date`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     text: [u8; 16],
@@ -15,7 +15,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Reads `YYYYMMDD'T'HHMMSS'Z'` and nothing else.
+    /// Parses `YYYYMMDD'T'HHMMSS'Z'` and nothing else.
     ///
     /// # Errors
     /// [`Fault::Malformed`].
@@ -23,7 +23,7 @@ impl Stamp {
         read(text).ok_or(Fault::Malformed("X-Amz-Date"))
     }
 
-    /// The moment on a clock, its fraction of a second cut off.
+    /// The time of a clock, truncated to the second.
     ///
     /// # Errors
     /// [`Fault::Malformed`] beyond the year 9999.
@@ -47,19 +47,19 @@ impl Stamp {
         Stamp::at(later.ok_or(Fault::Malformed("X-Amz-Date"))?)
     }
 
-    /// As `X-Amz-Date` has it.
+    /// As in `X-Amz-Date`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.text).unwrap_or_default()
     }
 
-    /// The day, `YYYYMMDD`, as a credential scope has it.
+    /// The day, `YYYYMMDD`, as in a credential scope.
     #[must_use]
     pub fn day(&self) -> &str {
         self.as_str().get(..8).unwrap_or_default()
     }
 
-    /// The moment.
+    /// The time.
     #[must_use]
     pub fn time(&self) -> SystemTime {
         self.time

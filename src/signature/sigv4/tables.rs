@@ -1,6 +1,6 @@
-//! What AWS publishes of itself: partitions, endpoints and operations, as data.
+//! AWS's published partitions, endpoints and operations, as data.
 //!
-//! `policies/aws/generate.py` takes both files from botocore's service models; a test reads every
+//! `policies/aws/generate.py` derives both files from botocore's service models; a test reads every
 //! line of them.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ pub(super) struct Partition {
     pub id: &'static str,
     /// The suffix of ordinary hosts, `amazonaws.com`.
     pub suffix: &'static str,
-    /// The suffix of hosts that have IPv6 addresses as well, `api.aws`.
+    /// The suffix of hosts that also have IPv6 addresses, `api.aws`.
     pub dual: &'static str,
     pub regions: Vec<&'static str>,
 }
@@ -21,22 +21,22 @@ pub(super) struct Partition {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
     pub signing: &'static str,
-    /// The region that is signed for, where the host does not say it.
+    /// The region to sign for, if the host does not name it.
     pub region: Option<&'static str>,
-    /// Names of APIs, with commas between.
+    /// Names of APIs, separated by commas.
     pub apis: &'static str,
 }
 
-/// One API: a name as the AWS CLI has it, and its operations.
+/// One API: its name in the AWS CLI, and its operations.
 #[derive(Debug)]
 pub(super) struct Api {
     pub id: &'static str,
     pub signing: &'static str,
-    /// `rest`, or of `json`, `query`, `ec2` and `rpc-v2-cbor` those that it speaks.
+    /// Either `rest`, or those of `json`, `query`, `ec2` and `rpc-v2-cbor` that it supports.
     protocols: &'static str,
-    /// What stands before the operation in `X-Amz-Target`, and in the path of rpc-v2-cbor.
+    /// The text before the operation in `X-Amz-Target`, and in the path of rpc-v2-cbor.
     pub target: &'static str,
-    /// A line each: the name, and for REST the method and the template of the target.
+    /// One line each: the name, and for REST the method and the template of the target.
     block: &'static str,
     operations: OnceLock<Vec<Operation>>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Api {
 #[derive(Debug)]
 pub(super) struct Operation {
     pub name: &'static str,
-    /// How it is asked for, at an API that speaks REST.
+    /// How it is requested, at a REST API.
     pub route: Option<Route>,
 }
 
@@ -66,13 +66,13 @@ impl Api {
         self.protocols.split(',').any(|known| known == protocol)
     }
 
-    /// The operations, sorted by name; read when they are first asked for.
+    /// The operations, sorted by name; parsed on first use.
     pub fn operations(&self) -> &[Operation] {
         self.operations
             .get_or_init(|| self.block.lines().map(Operation::read).collect())
     }
 
-    /// The operation of exactly this name.
+    /// The operation with exactly this name.
     pub fn operation(&self, name: &str) -> Option<&Operation> {
         let operations = self.operations();
         let at = operations
@@ -116,7 +116,7 @@ impl Route {
     }
 }
 
-/// The segments of a path without the slash at its end, which servers take or leave.
+/// The segments of a path without the trailing slash, which servers accept or ignore.
 pub(super) fn segments(path: &str) -> Vec<&str> {
     let inner = path.strip_prefix('/').unwrap_or(path);
     let inner = inner.strip_suffix('/').unwrap_or(inner);
@@ -136,8 +136,8 @@ impl Tables {
         &TABLES
     }
 
-    /// What answers at `stem.region.suffix`; a stem with `-fips` at the end of a label is the one
-    /// without.
+    /// What answers at `stem.region.suffix`; a stem with `-fips` at the end of a label means the
+    /// one without it.
     pub fn regional(&self, stem: &str) -> &[Row] {
         if let Some(rows) = self.regional.get(stem) {
             return rows;
@@ -148,7 +148,7 @@ impl Tables {
         self.regional.get(plain.as_str()).map_or(&[], Vec::as_slice)
     }
 
-    /// What answers at this very host.
+    /// What answers at exactly this host.
     pub fn exact(&self, host: &str) -> &[Row] {
         self.exact.get(host).map_or(&[], Vec::as_slice)
     }
@@ -261,7 +261,7 @@ mod tests {
             operations
         );
         for api in tables.apis() {
-            // What is sought by halving must be sorted.
+            // Binary search needs sorted data.
             assert!(
                 api.operations()
                     .is_sorted_by_key(|operation| operation.name)

@@ -1,4 +1,4 @@
-//! The proof that a claim was made with the key that the client was given.
+//! Proves that a signature was made with the key that the client was given.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use super::payload::{CONTENT_SHA256, UNSIGNED, hex};
 use super::{Chain, Claim, Fault, Location, Payload};
 use crate::message::{Origin, RequestHead};
 
-/// A claim that holds: signed with the given key, over this head and, where it covers content, over
+/// A verified signature: made with the given key, over this head and, if it covers content, over
 /// that hash.
 pub struct Verified {
     pub(super) chain: Chain,
-    /// Whether the session token is in the query and outside the signature, as IoT wants it.
+    /// Whether the session token is in the query and outside the signature, as IoT requires.
     pub(super) token_apart: bool,
 }
 
 impl Claim {
     /// Proves that the head was signed with `secret`.
     ///
-    /// `content` is the hash of the content where it is known; it is required for
-    /// [`Payload::Absent`], and must be what was signed for [`Payload::Hash`]. The client's clock
-    /// is in [`Claim::stamp`] and not judged here.
+    /// `content` is the hash of the content, if known. It is required for [`Payload::Absent`], and
+    /// must be the signed one for [`Payload::Hash`]. The client's clock is in [`Claim::stamp`] and
+    /// not checked here.
     ///
     /// # Errors
     /// [`Fault::Mismatch`], [`Fault::HashNeeded`], [`Fault::Content`], [`Fault::Absent`] and
@@ -33,8 +33,8 @@ impl Claim {
     ) -> Result<Verified, Fault> {
         let payload = self.payload_text(head, content)?;
         let mut chain = Chain::new(self, &self.access_key, secret, self.stamp)?;
-        // A token outside the signature is only in the query, and a port that need not be said may
-        // have been.
+        // A token outside the signature is only in the query, and an optional port may have been
+        // written.
         let in_query = matches!(self.location, Location::Query { .. });
         for host in hosts(&head.origin) {
             for token_apart in [false, true] {
@@ -120,7 +120,7 @@ impl Claim {
     }
 }
 
-/// What may have stood in `Host`, the form that the gateway writes first.
+/// The possible values of `Host`; the first is the one that the gateway writes.
 pub(super) fn hosts(origin: &Origin) -> [String; 2] {
     let authority = &origin.authority;
     let bare = authority.host.to_uri();

@@ -1,9 +1,8 @@
-//! Fields of S3, and parameters in their place, that ask for more than the operation says.
+//! S3 fields, and parameters in their place, that ask for more than the operation says.
 //!
-//! S3 itself asks for further permissions for them ("Required permissions for Amazon S3 API
-//! operations"), and so do pins and policy. Where anything is pinned, no other field is taken than
-//! one that is known: a store may have one of its own that unpacks, copies or deletes beside the
-//! key that was judged.
+//! S3 itself requires further permissions for them ("Required permissions for Amazon S3 API
+//! operations"), and so do pins and policy. If anything is pinned, only known fields are accepted:
+//! a store may have a vendor field that unpacks, copies or deletes beside the key that was judged.
 
 use std::borrow::Cow;
 
@@ -12,8 +11,8 @@ use http::Method;
 use super::s3::{CopySource, Level};
 use crate::message::RequestHead;
 
-/// What a request asks for beside its operation, by the names that the AWS CLI or IAM has; each
-/// once, in order.
+/// What a request asks for besides its operation, by the names of the AWS CLI or IAM; each once, in
+/// order.
 pub(super) fn implied<'a>(
     head: &'a RequestHead,
     query: impl Iterator<Item = &'a Cow<'a, str>>,
@@ -24,7 +23,7 @@ pub(super) fn implied<'a>(
     let parameters = query.map(|name| Cow::Owned(name.to_ascii_lowercase()));
     for name in fields.chain(parameters) {
         found.extend(of_field(&name, level));
-        // A version is deleted for good, where a delete leaves a marker.
+        // This deletes a version for good; a plain delete leaves a marker.
         found.extend(match (&*name, &head.method) {
             ("versionid", &Method::DELETE) => Some("s3:DeleteObjectVersion"),
             ("versionid", &Method::GET | &Method::HEAD) => Some("s3:GetObjectVersion"),
@@ -59,10 +58,10 @@ fn of_field(name: &str, level: Level) -> Option<&'static str> {
     })
 }
 
-/// Whether a field is one of S3's, or at another's store one that says nothing to it.
+/// Whether a field is one of S3's, or one that means nothing to another's store.
 pub(in super::super) fn is_known(name: &str, own: bool) -> bool {
     if let Some(kept) = name.strip_prefix("x-amz-meta-") {
-        // Of AWS's Snowball, and MinIO's and RustFS's: an archive is unpacked under keys of its
+        // From AWS's Snowball, and MinIO's and RustFS's: an archive is unpacked under keys of its
         // own.
         return !kept.contains("snowball");
     }
@@ -72,8 +71,8 @@ pub(in super::super) fn is_known(name: &str, own: bool) -> bool {
     }
 }
 
-/// Whether a parameter, in lower case, is one that a field of S3 has in presigned requests, one of
-/// the signature, or none of either kind.
+/// Whether a parameter, in lower case, is one that replaces a field of S3 in presigned requests,
+/// one of the signature, or neither.
 pub(in super::super) fn is_known_parameter(name: &str, own: bool) -> bool {
     match name.starts_with("x-") {
         true if SIGNATURE.contains(&name) || name == "x-id" => true,
@@ -83,7 +82,7 @@ pub(in super::super) fn is_known_parameter(name: &str, own: bool) -> bool {
     }
 }
 
-/// What IAM asks for and the AWS CLI has no operation for.
+/// Permissions that IAM requires and for which the AWS CLI has no operation.
 pub(in super::super) const PERMISSIONS: [&str; 3] = [
     "s3:BypassGovernanceRetention",
     "s3:DeleteObjectVersion",
@@ -192,7 +191,7 @@ const FIELDS: &[&str] = &[
     "x-amz-write-offset-bytes",
 ];
 
-/// Fields of HTTP and of clients, which stores take or leave. Sorted.
+/// Fields of HTTP and of clients, which stores accept or ignore. Sorted.
 const PLAIN: &[&str] = &[
     "accept",
     "accept-charset",

@@ -1,19 +1,19 @@
-//! Operations whose answer is a credential (threat J03): denied unless configuration names them.
+//! Operations whose response is a credential (threat J03): denied unless configuration names them.
 //!
 //! Chosen by hand from all operations of botocore's models whose output has a member for a key, a
-//! token, a password, a private key or a signed URL of the console's kind. What returns a
-//! customer's data, of whatever kind (`s3:GetObject`, `kms:Decrypt`), is not here: pins say who may
+//! token, a password, a private key or a signed URL such as the console's. Operations that return a
+//! customer's data of whatever kind (`s3:GetObject`, `kms:Decrypt`) are not here: pins say who may
 //! read what.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// Whether the answer of this operation holds a credential.
+/// Whether the response of this operation contains a credential.
 pub(super) fn returns_credentials(api: &str, operation: &str) -> bool {
     MINTING.contains(&(api, operation))
 }
 
-/// Whether the credentials of its answer stay in the gateway, and the client is given phantoms for
+/// Whether the credentials in its response stay in the gateway, and the client gets phantoms for
 /// them.
 pub(super) fn is_virtualised(api: &str, operation: &str) -> bool {
     matches!(

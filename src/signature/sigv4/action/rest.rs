@@ -1,4 +1,4 @@
-//! Operations by method and path, as the service models have them (`http` trait of Smithy).
+//! Operations by method and path, as in the service models (`http` trait of Smithy).
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,10 +9,10 @@ use super::super::tables::{Api, Route, segments};
 use super::{Action, ActionFault};
 use crate::message::RequestHead;
 
-/// How well a template fits: the segment where it is least particular decides, then the query.
+/// How well a template matches: first by the least specific segment, then by the query.
 type Fit = (Vec<u8>, usize);
 
-/// Reads the operation: of all routes that match, the most particular one.
+/// Reads the operation: the most specific of all matching routes.
 ///
 /// # Errors
 /// [`ActionFault::Ambiguous`] if two operations match equally well in one API.
@@ -35,8 +35,8 @@ pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Action, 
             };
             match best.as_ref().map(|(known, ..)| fit.cmp(known)) {
                 Some(Ordering::Less) => {}
-                // The first API is the one that is named as it signs; another with the same path is
-                // its twin.
+                // The first API is the one whose name is the signing name; another with the same
+                // path is its twin.
                 Some(Ordering::Equal) => {
                     twice |= best
                         .as_ref()
@@ -103,14 +103,13 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Writes the rank of each segment of the route: a literal before a label before one that takes
-/// several.
+/// Writes the rank of each segment of the route: a literal before a label before a greedy label.
 fn fit(route: &[&str], path: &[&str], ranks: &mut Vec<u8>) -> Option<()> {
     let Some((label, labels)) = route.split_first() else {
         return path.is_empty().then_some(());
     };
     if *label == "{+}" {
-        // What follows a greedy label is literal in every model, so it is matched from the right.
+        // In every model, only literals follow a greedy label, so match from the right.
         let taken = path
             .len()
             .checked_sub(labels.len())
@@ -127,7 +126,7 @@ fn fit(route: &[&str], path: &[&str], ranks: &mut Vec<u8>) -> Option<()> {
     fit(labels, segments, ranks)
 }
 
-/// A literal, or its escaped spelling: what a server decodes is what is compared.
+/// Matches a literal or its escaped spelling, because servers compare decoded text.
 fn same(literal: &str, segment: &str) -> bool {
     literal == segment
         || (segment.contains('%')

@@ -12,30 +12,31 @@ use super::super::tables::Api;
 use super::{Action, ActionFault, Reading, minting};
 use crate::message::RequestHead;
 
-/// A request of the query protocol whose form must be held before its action is known.
+/// A request of the query protocol whose form must be buffered before its action is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingForm {
     apis: Vec<&'static str>,
     in_query: Said,
-    /// Without a content type an empty content is the only one that means something.
+    /// Without a content type, only empty content has a meaning.
     typed: bool,
 }
 
 impl PendingForm {
-    /// Whether an API that it could be for returns credentials by some operation.
+    /// Whether some API that it could be for has operations that return credentials.
     pub(in crate::signature::sigv4) fn may_return_credentials(&self) -> bool {
         self.apis.iter().any(|api| minting::is_minting(api))
     }
 
-    /// What is known before the form is read.
+    /// What is known before the form is parsed.
     pub(in crate::signature::sigv4) fn unread(&self) -> Action {
         Action::unknown(&self.apis)
     }
 
-    /// The action, with the whole content.
+    /// The action, from the whole content.
     ///
     /// # Errors
-    /// [`ActionFault`] if the form cannot be read, or says another action beside one in the query.
+    /// [`ActionFault`] if the form cannot be parsed, or names an action in addition to one in the
+    /// query.
     pub fn finish(self, content: &[u8]) -> Result<Action, ActionFault> {
         if !self.typed && !content.is_empty() {
             return Err(ActionFault::Ambiguous);
@@ -48,7 +49,7 @@ impl PendingForm {
     }
 }
 
-/// What a query or a form says of its operation.
+/// What a query or a form says about its operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Said {
     action: Option<String>,
@@ -56,7 +57,7 @@ struct Said {
 }
 
 impl Said {
-    /// A second action, and one in another case, is a refusal; so is a second version.
+    /// Refuses a second action, and one in another case; also a second version.
     fn by<N: AsRef<str>>(pairs: impl Iterator<Item = (N, String)>) -> Result<Said, ActionFault> {
         let mut said = Said::default();
         for (name, value) in pairs {
@@ -74,7 +75,7 @@ impl Said {
         Ok(said)
     }
 
-    /// Both together, where neither says again what the other one says.
+    /// Combines both, unless they repeat each other.
     fn with(self, other: Said) -> Result<Said, ActionFault> {
         let either = |one: Option<String>, two: Option<String>| match (one, two) {
             (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
@@ -97,10 +98,10 @@ pub(super) fn is_indicated(head: &RequestHead) -> bool {
             .any(|(name, _)| name.eq_ignore_ascii_case(TARGET))
 }
 
-/// Reads the operation where only APIs of this kind answer.
+/// Reads the operation if only APIs of this kind answer.
 pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Reading, ActionFault> {
     let ids: Vec<&'static str> = apis.iter().map(|api| api.id).collect();
-    // A query that says `x-amz-target` is none that an SDK writes.
+    // No SDK writes a query with `x-amz-target`.
     let in_query = |name: &str| {
         head.target
             .query_pairs()
@@ -142,7 +143,7 @@ fn json(
     target: &str,
     kind: Option<&str>,
 ) -> Result<Action, ActionFault> {
-    // A form beside a target would be the query protocol's, and content of no type could be one.
+    // A form beside a target would belong to the query protocol, and untyped content could be one.
     let takes_forms = apis
         .iter()
         .any(|api| api.speaks("query") || api.speaks("ec2"));
@@ -169,7 +170,7 @@ fn query(
 ) -> Result<Reading, ActionFault> {
     let typed = kind == Some("application/x-www-form-urlencoded");
     if head.method == Method::GET || head.method == Method::HEAD {
-        // Its content is not looked at, so it must not say that there is an action in it.
+        // Its content is not parsed, so it must not claim to contain an action.
         if kind.is_some() {
             return Err(ActionFault::Ambiguous);
         }
@@ -231,7 +232,7 @@ fn cbor_path(head: &RequestHead) -> Result<Option<(&str, &str)>, ActionFault> {
     }
 }
 
-/// The one value of a field.
+/// The single value of a field.
 fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionFault> {
     let mut values = fields.get_all(name).iter();
     let first = values.next();
@@ -243,7 +244,7 @@ fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionF
         .transpose()
 }
 
-/// The media type in lower case as far as it is that already; one in another case has two readings.
+/// The media type, which must be in lower case already; another case has two readings.
 fn content_type(fields: &HeaderMap) -> Result<Option<&str>, ActionFault> {
     let Some(value) = one(fields, header::CONTENT_TYPE.as_str())? else {
         return Ok(None);
@@ -256,7 +257,7 @@ fn content_type(fields: &HeaderMap) -> Result<Option<&str>, ActionFault> {
     if kind.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return Err(ActionFault::Ambiguous);
     }
-    // A server that goes by another charset reads other names than we do.
+    // A server that uses another charset reads other names than we do.
     let mut charsets = value
         .split(';')
         .skip(1)
@@ -285,7 +286,7 @@ fn decoded((name, value): (&str, &str)) -> (String, String) {
     (decode(name), decode(value))
 }
 
-/// APIs that answer at one host, have operations of one name and are not the same: the version says
+/// APIs that answer at one host and have different operations of one name: the version decides
 /// which is meant.
 const VERSIONS: [(&str, &str); 2] = [("elb", "2012-06-01"), ("elbv2", "2015-12-01")];
 const TARGET: &str = "x-amz-target";

@@ -1,7 +1,8 @@
-//! Operations of S3, which are told apart by method, path, sub-resource and the source of a copy.
+//! Operations of S3, which are distinguished by method, path, sub-resource and the source of a
+//! copy.
 //!
-//! Sources: "Actions" of the Amazon S3 API Reference, and botocore's model of it. A key is what the
-//! path says, decoded once: S3 neither resolves dot segments nor joins slashes.
+//! Sources: "Actions" of the Amazon S3 API Reference, and botocore's model of it. A key is the
+//! path, decoded once: S3 neither resolves dot segments nor joins slashes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,22 +16,22 @@ use super::super::tables::{Api, Operation, Tables};
 use super::{Action, ActionFault, bucket_in_path, fields};
 use crate::message::RequestHead;
 
-/// Which part of an object store is meant.
+/// The part of an object store that is meant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct S3Call {
-    /// The bucket; none for the service itself, and at access points, behind which it is not known.
+    /// The bucket; `None` for the service itself, and at access points, whose bucket is unknown.
     pub bucket: Option<String>,
     /// The object's key, decoded once.
     pub key: Option<String>,
-    /// Whether a bare `+` stands in the key, which S3 has been seen to read as a space.
+    /// Whether the key contains a bare `+`, which S3 has been seen to read as a space.
     pub key_has_plus: bool,
-    /// What is copied from, where this is a copy or a renaming.
+    /// The source, if this is a copy or a renaming.
     pub source: Option<CopySource>,
-    /// The prefix that a listing is restricted to.
+    /// The prefix to which a listing is restricted.
     pub prefix: Option<String>,
-    /// The account that the client says the bucket belongs to.
+    /// The account to which the client says the bucket belongs.
     pub owner: Option<String>,
-    /// The account that the client says the source's bucket belongs to.
+    /// The account to which the client says the source's bucket belongs.
     pub source_owner: Option<String>,
     /// Whether the operation takes `x-amz-expected-bucket-owner`.
     pub takes_owner: bool,
@@ -38,7 +39,7 @@ pub struct S3Call {
     pub strange: bool,
 }
 
-/// From where an object is copied.
+/// The source of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopySource {
     /// `bucket/key`.
@@ -95,16 +96,16 @@ pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, Ac
     })
 }
 
-/// Whether a request is none of S3's: MinIO answers STS at the root, and its own administration
+/// Whether a request is not one of S3's: MinIO answers STS at the root, and its own administration
 /// below this name on every host.
 fn is_foreign(endpoint: &Endpoint, level: Level, head: &RequestHead, first: Option<&str>) -> bool {
     level == Level::Service && head.method == Method::POST
         || endpoint.is_own() && first == Some("minio")
 }
 
-/// Whether an operation that is in no table may return credentials. S3 leaves parameters alone that
-/// it does not know: with one of them `session` still makes a session. At other stores, MinIO takes
-/// a form for STS at every path, and Ceph's gateway gives away the keys of its users below `admin`.
+/// Whether an operation in no table may return credentials. S3 ignores parameters that it does not
+/// know, so `session` with one of them still creates a session. Among other stores, MinIO accepts a
+/// form for STS at every path, and Ceph's gateway returns the keys of its users below `admin`.
 fn may_mint(
     endpoint: &Endpoint,
     head: &RequestHead,
@@ -169,14 +170,14 @@ impl<'a> Names<'a> {
         self.0.iter().any(|(known, _)| known == name)
     }
 
-    /// Whether there is a parameter of this name, in whatever case.
+    /// Whether there is a parameter with this name, in any case.
     fn has_folded(&self, name: &str) -> bool {
         self.0
             .iter()
             .any(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 
-    /// The value of a parameter that may stand once, in whatever case.
+    /// The value of a parameter that may appear once, in any case.
     fn one(&self, name: &str) -> Result<Option<String>, ActionFault> {
         let mut values = self
             .0
@@ -189,8 +190,8 @@ impl<'a> Names<'a> {
         Ok(first.map(|(_, value)| value.to_string()))
     }
 
-    /// The sub-resources that choose the operation, each at most once; whether there is a parameter
-    /// that is not known.
+    /// The sub-resources that choose the operation, each at most once, and whether there is an
+    /// unknown parameter.
     fn selectors(&self) -> Result<(Vec<&str>, bool), ActionFault> {
         let mut found = Vec::new();
         let mut strange = false;
@@ -210,7 +211,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The operation, as the table has it.
+/// The operation, by the table.
 fn operation(
     level: Level,
     method: &Method,
@@ -222,7 +223,7 @@ fn operation(
         (Level::Object, "PUT", []) if copies => "CopyObject",
         (Level::Object, "PUT", ["partNumber", "uploadId"]) if copies => "UploadPartCopy",
         (Level::Object, "PUT", ["renameObject"]) if copies => "RenameObject",
-        // A source where nothing is copied has two readings.
+        // A source without a copy has two readings.
         _ if copies => return Err(ActionFault::Ambiguous),
         (Level::Object, "PUT", []) => "PutObject",
         (Level::Object, "PUT", ["partNumber", "uploadId"]) => "UploadPart",
@@ -231,7 +232,7 @@ fn operation(
         (Level::Object, "DELETE", []) => "DeleteObject",
         (Level::Object, "GET", ["uploadId"]) => "ListParts",
         (Level::Object, "POST", ["uploadId"]) => "CompleteMultipartUpload",
-        // The model has it without `uploadId`, and without that it is none.
+        // The model has it without `uploadId`, and without that it means nothing.
         (Level::Object, "POST", []) => return Ok(None),
         (Level::Object, "DELETE", ["uploadId"]) => "AbortMultipartUpload",
         (Level::Bucket, "GET", []) => "ListObjects",
@@ -257,7 +258,7 @@ fn operation(
         (Level::Object, "POST", ["select", "select-type"]) => "SelectObjectContent",
         (_, _, []) => return Ok(by_table(level, method, None).filter(|_| !strange)),
         (_, _, [one]) => return Ok(by_table(level, method, Some(one)).filter(|_| !strange)),
-        // Two sub-resources: which of them counts is the server's secret.
+        // Two sub-resources: only the server knows which of them counts.
         _ => return Err(ActionFault::Ambiguous),
     };
     let found = table().and_then(|api| api.operation(name));
@@ -284,8 +285,7 @@ fn table() -> Option<&'static Api> {
     Tables::get().api("s3")
 }
 
-/// The source of a copy: a field, or the parameter that S3 takes instead of it in presigned
-/// requests.
+/// The source of a copy: a field, or the parameter that S3 accepts instead in presigned requests.
 fn source(head: &RequestHead) -> Result<Option<CopySource>, ActionFault> {
     let names = Names::read(head)?;
     let copied = said(head, &names, SOURCE)?;
@@ -302,7 +302,7 @@ fn source(head: &RequestHead) -> Result<Option<CopySource>, ActionFault> {
     }
 }
 
-/// `bucket/key?versionId=…` with or without a slash in front, escaped once; or an ARN.
+/// `bucket/key?versionId=…` with or without a leading slash, escaped once; or an ARN.
 fn copy_source(text: &str) -> Result<CopySource, ActionFault> {
     let text = text.split('?').next().unwrap_or(text);
     let plain = decoded(text)?;
@@ -311,7 +311,7 @@ fn copy_source(text: &str) -> Result<CopySource, ActionFault> {
         return Ok(CopySource::Arn(plain.to_owned()));
     }
     let (bucket, key) = plain.split_once('/').ok_or(ActionFault::Key)?;
-    // A bare `+` is a space to some and itself to others; `%2B` has one reading.
+    // Some read a bare `+` as a space, others literally; `%2B` has one reading.
     if !is_bucket(bucket) || key.is_empty() || text.contains('+') {
         return Err(ActionFault::Key);
     }
@@ -321,7 +321,7 @@ fn copy_source(text: &str) -> Result<CopySource, ActionFault> {
     })
 }
 
-/// What a field says, or the parameter of that name; both, or one twice, is a refusal.
+/// A field's value, or that of the parameter with that name; both, or one twice, is refused.
 fn said(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<String>, ActionFault> {
     let in_field = one(&head.fields, name)?;
     match (in_field, names.one(name)?) {
@@ -331,8 +331,8 @@ fn said(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<Stri
     }
 }
 
-/// What a request says of an owner where S3 takes it: a field, or in a presigned request the
-/// parameter in its place. Elsewhere a parameter binds S3 to nothing.
+/// The owner that a request names where S3 reads it: a field, or in a presigned request the
+/// parameter in its place. Elsewhere a parameter has no effect on S3.
 fn owner(head: &RequestHead, names: &Names<'_>, name: &str) -> Result<Option<String>, ActionFault> {
     let said = said(head, names, name)?;
     let is_taken = head.fields.contains_key(name) || names.has("X-Amz-Signature");
@@ -345,7 +345,7 @@ fn one<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ActionF
     if values.next().is_some() {
         return Err(ActionFault::Ambiguous);
     }
-    // `HeaderValue::to_str` takes visible ASCII only; keys of copies are escaped by every SDK.
+    // `HeaderValue::to_str` accepts only visible ASCII; every SDK escapes the keys of copies.
     first
         .map(|value| value.to_str().map_err(|_| ActionFault::Key))
         .transpose()
@@ -356,7 +356,7 @@ fn decoded(text: &str) -> Result<String, ActionFault> {
     plain.map(Cow::into_owned).map_err(|_| ActionFault::Key)
 }
 
-/// A name that chooses an operation, as some template of the table has it.
+/// A name that chooses an operation, as in some template of the table.
 fn is_selector(name: &str) -> bool {
     SELECTORS.contains(name)
 }

@@ -39,7 +39,7 @@ fn read(
     Action::read(&endpoint, &head)
 }
 
-/// The name of the action, with the form if it stands there, or the refusal.
+/// The name of the action, with the form if it determines it, or the refusal.
 fn named(host: &str, method: &str, target: &str, fields: &[(&str, &str)], form: &str) -> String {
     match read(host, method, target, fields) {
         Err(fault) => format!("!{fault:?}"),
@@ -205,8 +205,8 @@ fn a_form_or_query_names_the_operation_of_the_query_protocol() {
             expected
         );
     }
-    // STS speaks no JSON, so a target names nothing there; nor does a GET with content say all that
-    // it asks for.
+    // STS has no JSON protocol, so a target names nothing there; nor does a GET with content show
+    // everything that it asks for.
     let target = ("x-amz-target", "-.GetCallerIdentity");
     assert_eq!(named(STS, "POST", "/", &[target, JSON], ""), "sts:?");
     let get = named(STS, "GET", "/?Action=GetCallerIdentity", &[FORM], "");
@@ -590,8 +590,8 @@ fn a_store_of_ones_own_does_not_lend_its_administration() {
     assert!(action("PUT", "/bucket/minio/admin").is_known());
 }
 
-/// Each operation of each REST API, asked for by its own template, is that operation or its twin in
-/// an older API of one host.
+/// Each operation of each REST API, requested by its own template, is read as that operation or its
+/// twin in an older API of one host.
 #[test]
 fn every_rest_template_reads_as_its_own_operation() {
     let mut wrong = Vec::new();
@@ -630,8 +630,8 @@ fn every_rest_template_reads_as_its_own_operation() {
 }
 
 proptest! {
-    /// Whatever a request to STS looks like, it is refused, or it is read as `AssumeRole` wherever
-    /// exactly that is said.
+    /// Whatever a request to STS looks like, it is refused, or it is read as `AssumeRole` if
+    /// exactly that is named.
     #[test]
     fn no_spelling_hides_an_action(in_query in "(|Action=AssumeRole|action=AssumeRole|Action=GetCallerIdentity|%41ction=AssumeRole)", in_form in "(|Action=AssumeRole|ACTION=AssumeRole|Action=GetCallerIdentity|A%63tion=AssumeRole)", typed: bool) {
         let fields: &[_] = if typed { &[FORM] } else { &[] };

@@ -1,18 +1,18 @@
-//! Which content is data: what a service keeps or passes on, and does not read.
+//! Which content is data: what a service stores or passes on, and does not read.
 
-/// What of a content is data, and is not searched.
+/// The part of a content that is data, and is not searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
     /// Nothing of it.
     Nothing,
-    /// What stands under these names, with spaces between.
+    /// The members with these names, separated by spaces.
     Under(&'static str),
     /// All of it.
     Whole,
 }
 
 impl Data {
-    /// What is data in the content of an operation. In one that is in no table, nothing is.
+    /// The data in the content of an operation. In an operation in no table, nothing is data.
     pub fn of(api: &str, operation: Option<&str>) -> Data {
         let Some(operation) = operation else {
             return Data::Nothing;
@@ -26,8 +26,8 @@ impl Data {
         }
     }
 
-    /// Whether what stands under a name is data; a form's name has the names above it in front,
-    /// with dots between.
+    /// Whether the member with a name is data. A form member's name is prefixed with the names
+    /// above it, separated by dots.
     pub(super) fn holds(self, name: &str) -> bool {
         match self {
             Data::Nothing => false,
@@ -39,8 +39,8 @@ impl Data {
     }
 }
 
-/// Chosen by hand from all operations of botocore's models: those by which data goes in, and the
-/// members that hold it. Where nothing stands beside the name, all of the content does. Sorted.
+/// Chosen by hand from all operations of botocore's models: those that carry data in, and the
+/// members that contain it. Without members, all of the content is data. Sorted.
 const LISTED: &[(&str, &str)] = &[
     ("bedrock-agent-runtime:InvokeAgent", ""),
     ("bedrock-agent-runtime:Retrieve", ""),

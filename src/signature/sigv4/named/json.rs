@@ -6,11 +6,10 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::{Unreadable, Watch};
 
-/// Looks at every string and number with the name that it stands under; a name that stands twice
-/// hides nothing.
+/// Searches every string and number together with its name; a repeated name hides nothing.
 ///
 /// # Errors
-/// [`Unreadable`] for what is no JSON.
+/// [`Unreadable`] for what is not JSON.
 pub(super) fn search(content: &str, watch: &mut Watch<'_>) -> Result<(), Unreadable> {
     let mut json = serde_json::Deserializer::from_str(content);
     let seed = Seed {
@@ -22,17 +21,17 @@ pub(super) fn search(content: &str, watch: &mut Watch<'_>) -> Result<(), Unreada
     json.end().map_err(|_| Unreadable)
 }
 
-/// What a value says that its statement must know.
+/// What a value means for its statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Says {
     /// `Deny`.
     Deny,
-    /// As a principal: everybody, or whoever signs in at a provider that is no one's own.
+    /// As a principal: everybody, or whoever signs in at a public identity provider.
     Everybody,
     Nothing,
 }
 
-/// What a value is as a part of a principal.
+/// The role of a value within a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Principal {
     /// `Principal`, or `AWS` and `Service` in it.
@@ -121,8 +120,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
         }
     }
 
-    /// A statement that denies may speak of everybody; any other object that does, lets everybody
-    /// in.
+    /// A statement that denies may name everybody; any other object that does lets everybody in.
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Says, A::Error> {
         let (mut everybody, mut effects, mut denials) = (false, 0, 0);
         while let Some(name) = members.next_key::<String>()? {
@@ -157,8 +155,8 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
     }
 }
 
-/// `Principal`, `NotPrincipal`, `principals`, `GranteePrincipal`, …; not the keys of conditions
-/// (`aws:PrincipalArn`).
+/// Matches `Principal`, `NotPrincipal`, `principals`, `GranteePrincipal`, …; not the keys of
+/// conditions (`aws:PrincipalArn`).
 fn is_principal(name: &str) -> bool {
     name.to_ascii_lowercase().contains("principal") && !name.contains(':')
 }

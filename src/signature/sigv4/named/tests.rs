@@ -1,4 +1,4 @@
-//! What is found in paths, queries, fields and contents, and what is not.
+//! What the search finds in paths, queries, fields and contents, and what it does not.
 
 use super::*;
 use crate::message::EncodedSlash;
@@ -113,7 +113,7 @@ fn a_strangers_account_in_content_is_found_however_it_is_written() {
         r#"{"anything":"in the middle (999999999999) of a text"}"#,
         r#"{"anything":["x",{"y":"x999999999999"}]}"#,
         r#"{"AttributeValue":"9999\u00399999999"}"#,
-        // One form inside of another.
+        // One encoding inside another.
         r#"{"Policy":"{\"Statement\":[{\"Principal\":{\"AWS\":\"arn:aws:iam::999999999999:root\"}}]}"}"#,
         r#"{"Policy":"{\"Statement\":[{\"Principal\":{\"AWS\":\"9999\\u00399999999\"}}]}"}"#,
         r#"{"Policy":"%7B%22AWS%22%3A%22arn%3Aaws%3Aiam%3A%3A999999999999%3Aroot%22%7D"}"#,
@@ -261,7 +261,7 @@ fn buckets_that_get_something_are_found() {
         assert_eq!(elsewhere(text), "bucket theirs");
         assert_eq!(elsewhere(&text.replace("theirs", "mine")), "");
     }
-    // Of accounts nothing is pinned there.
+    // No accounts are pinned there.
     assert_eq!(elsewhere(r#"{"Principal":"*","x":"999999999999"}"#), "");
 }
 
@@ -373,7 +373,7 @@ fn a_text_in_many_forms_is_looked_at_a_few_times_and_refused() {
         )),
         "unreadable"
     );
-    // What a template says in a form, escaped as its tools do, is none of it.
+    // What a template says in a form, escaped as its tools do, names nobody.
     let policy = format!(
         r#"{{"Effect":"Deny","Text":"\\u003c{}%20"}}"#,
         "a".repeat(1 << 20)
@@ -412,8 +412,8 @@ fn content_that_cannot_be_read_is_not_taken_for_harmless() {
     assert_eq!(json("{} {}"), "unreadable");
     assert_eq!(typed(None, b"x", true), "unreadable");
     assert_eq!(typed(None, b"", true), "");
-    // A service that takes JSON by whatever name must not be told of it in a name that reads
-    // otherwise here.
+    // A service that parses JSON under any type must not receive it under a name that we read
+    // differently.
     let text = r#"{"FunctionArn":"\u0061rn:aws:lambda:us-east-1:999999999999:function:f"}"#;
     let form = Some("application/x-www-form-urlencoded");
     assert_eq!(typed(form, text.as_bytes(), false), "unreadable");
@@ -429,6 +429,6 @@ fn content_that_cannot_be_read_is_not_taken_for_harmless() {
     ] {
         assert_eq!(content("application/xml", text), "unreadable", "{text}");
     }
-    // A policy that a more lenient reader may take, and one form in another too often.
+    // A policy that a more lenient parser may accept, and encodings nested too deeply.
     assert_eq!(json(r#"{"Policy":"{'Principal':'*'}"}"#), "unreadable");
 }

@@ -1,30 +1,30 @@
-//! What a text names, as it stands: ARNs, numbers of twelve digits, grantees, buckets.
+//! What a literal text names: ARNs, numbers of twelve digits, grantees, buckets.
 
 use percent_encoding::percent_decode_str;
 
-/// The account of an ARN, unless it names none: that of AWS itself, of a bucket, or any (`*`),
-/// which opens nothing where it stands in a resource and is a principal that AWS does not take.
+/// The account of an ARN, unless it names none: that of AWS itself, of a bucket, or any (`*`). The
+/// last opens nothing in a resource, and AWS does not accept it as a principal.
 pub(in super::super) fn arn_account(text: &str) -> Option<&str> {
     let mut parts = text.strip_prefix("arn:")?.splitn(5, ':');
-    // Partition, service and region stand before the account.
+    // Partition, service and region precede the account.
     let account = parts.nth(3)?;
     (!matches!(account, "" | "aws" | "*") && !account.starts_with("${")).then_some(account)
 }
 
-/// Every ARN, from its beginning as far as its account may reach.
+/// Every ARN, from its start as far as its account may reach.
 pub(super) fn arns(text: &str) -> impl Iterator<Item = &str> {
     let end = |c: char| matches!(c, '<' | '"' | '\'' | ' ' | '\n' | '\r' | '\t' | ',');
     text.match_indices("arn:").map(move |(at, _)| {
-        // To look further each time would take the square of the text's length.
+        // Searching further each time would take quadratic time.
         let near = text.floor_char_boundary(at + ACCOUNT_WITHIN);
         let rest = &text[at..near];
         rest.split(end).next().unwrap_or(rest)
     })
 }
 
-/// Every number of twelve digits, as accounts have them. Digits inside of a UUID, a hash or an id
-/// in hexadecimal are none: no service reads an account there, and one in some dozen such would be
-/// refused.
+/// Every number of twelve digits, like those of accounts. Digits inside a UUID, a hash or a
+/// hexadecimal id do not count: no service reads an account there, and one in some dozen of them
+/// would be refused.
 pub(super) fn numbers(text: &str) -> impl Iterator<Item = &str> {
     runs(text, |byte| byte.is_ascii_digit())
         .filter(|(_, run)| run.len() == 12)
@@ -32,27 +32,27 @@ pub(super) fn numbers(text: &str) -> impl Iterator<Item = &str> {
         .map(|(_, run)| run)
 }
 
-/// Every canonical user id: 64 digits in hexadecimal.
+/// Every canonical user id: 64 hexadecimal digits.
 pub(super) fn grantees(text: &str) -> impl Iterator<Item = &str> {
     runs(text, |byte| byte.is_ascii_alphanumeric())
         .map(|(_, run)| run)
         .filter(|run| run.len() == 64 && run.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Whether an object store would read a grantee's e-mail address out of it.
+/// Whether an object store would read a grantee's e-mail address in it.
 pub(super) fn holds_address(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("emailaddress") || text.contains("amazoncustomerbyemail")
 }
 
-/// Whether it names a group that holds all, or all of AWS's customers ("Access control list (ACL)
+/// Whether it names a group of everybody, or of all AWS customers ("Access control list (ACL)
 /// overview").
 pub(super) fn is_group_of_all(text: &str) -> bool {
     text.to_ascii_lowercase()
         .contains("acs.amazonaws.com/groups/global")
 }
 
-/// Every bucket in an ARN or a URI; one with a pattern in it is named as it stands.
+/// Every bucket in an ARN or a URI; a pattern is returned as it is.
 pub(super) fn buckets(text: &str) -> impl Iterator<Item = &str> {
     let in_arns = text
         .match_indices(":s3:::")
@@ -70,7 +70,7 @@ pub(super) fn buckets(text: &str) -> impl Iterator<Item = &str> {
         .map(move |rest| rest.split(part).next().unwrap_or(rest))
 }
 
-/// Whether a value under this name lets everybody in: `UserGroup.1=all` of snapshots and images,
+/// Whether a value with this name lets everybody in: `UserGroup.1=all` of snapshots and images,
 /// `ValuesToAdd` of databases, `AWSAccountId.1=*` of queues and topics, `FunctionUrlAuthType`.
 pub(super) fn lets_everybody_in(name: &str, value: &str) -> bool {
     let value = value.trim().to_ascii_lowercase();
@@ -81,8 +81,8 @@ pub(super) fn lets_everybody_in(name: &str, value: &str) -> bool {
         "all" => group() || holds(&["valuestoadd", "account", "userid", "principal"]),
         "*" => holds(&["account", "principal"]) && !name.contains(':'),
         "none" => matches!(&*name, "authtype" | "functionurlauthtype"),
-        // Canned lists of S3; those that are not here let in the owner of the bucket, or a service
-        // of AWS.
+        // Canned lists of S3. Those not listed here let in the owner of the bucket, or a service of
+        // AWS.
         "public-read" | "public-read-write" | "authenticated-read" | "aws-exec-read" => {
             name.ends_with("acl")
         }
@@ -90,7 +90,7 @@ pub(super) fn lets_everybody_in(name: &str, value: &str) -> bool {
     }
 }
 
-/// The bucket that a value names under this name, to another service than S3: `S3BucketName` of
+/// The bucket that a value with this name refers to, for a service other than S3: `S3BucketName` of
 /// trails and exports.
 pub(super) fn bucket_by_name<'v>(name: &str, value: &'v str) -> Option<&'v str> {
     let name = name.to_ascii_lowercase();
@@ -100,7 +100,7 @@ pub(super) fn bucket_by_name<'v>(name: &str, value: &'v str) -> Option<&'v str> 
     (named && !value.is_empty()).then(|| value.split('/').next().unwrap_or(value))
 }
 
-/// Every number of twelve digits in three groups with hyphens between, as people write accounts.
+/// Every number of twelve digits in three groups separated by hyphens, as people write accounts.
 pub(super) fn hyphenated(text: &str) -> impl Iterator<Item = String> {
     runs(text, |byte| byte.is_ascii_alphanumeric() || byte == b'-')
         .map(|(_, run)| run)
@@ -114,13 +114,12 @@ pub(super) fn hyphenated(text: &str) -> impl Iterator<Item = String> {
         .map(|run| run.replace('-', ""))
 }
 
-/// Whether a text that is no JSON may be a policy to a reader who is more lenient.
+/// Whether a more lenient parser may read a text that is not JSON as a policy.
 pub(super) fn speaks_of_principals(text: &str) -> bool {
     text.to_ascii_lowercase().contains("principal")
 }
 
-/// What stands behind percent escapes, JSON's escapes and XML's references; as far as it can be
-/// read.
+/// Decodes percent escapes, JSON's escapes and XML's references, as far as possible.
 pub(super) fn unescaped(text: &str) -> String {
     let plain = percent_decode_str(text).decode_utf8_lossy();
     let plain = pieces(&plain, "\\u", |rest| {
@@ -131,7 +130,7 @@ pub(super) fn unescaped(text: &str) -> String {
         ))
     });
     pieces(&plain, "&#", |rest| {
-        // No further than a number goes, so that no two are looked for in the same text.
+        // No further than a number can reach, so that no text is searched twice.
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric())?;
         let (number, after) = (&rest[..end], rest[end..].strip_prefix(';')?);
         let code = match number.strip_prefix(['x', 'X']) {
@@ -142,7 +141,7 @@ pub(super) fn unescaped(text: &str) -> String {
     })
 }
 
-/// Replaces each mark with the character that `read` finds behind it.
+/// Replaces each mark with the character that `read` finds after it.
 fn pieces(text: &str, mark: &str, read: impl Fn(&str) -> Option<(char, &str)>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -164,7 +163,7 @@ fn pieces(text: &str, mark: &str, read: impl Fn(&str) -> Option<(char, &str)>) -
     out
 }
 
-/// Each longest run of bytes of a kind, which are all ASCII, and where it begins.
+/// Each longest run of bytes of a kind, all of them ASCII, and where it starts.
 fn runs(text: &str, kind: impl Fn(u8) -> bool) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -180,12 +179,12 @@ fn runs(text: &str, kind: impl Fn(u8) -> bool) -> impl Iterator<Item = (usize, &
     })
 }
 
-/// Whether the digits from `at` on are a part of something longer in hexadecimal, or the end of a
+/// Whether the digits from `at` on are part of something longer in hexadecimal, or the end of a
 /// UUID.
 fn is_inside_of_id(bytes: &[u8], at: usize) -> bool {
     let word = |byte: &u8| byte.is_ascii_alphanumeric();
-    // No further than an id is long: to look through a long word for each of its numbers would take
-    // the square of its length.
+    // No further than an id is long: searching a long word for each of its numbers would take
+    // quadratic time.
     let before = bytes[..at]
         .iter()
         .rev()
@@ -214,11 +213,11 @@ fn is_inside_of_id(bytes: &[u8], at: usize) -> bool {
     hexadecimal && (word.len() >= SHORTEST_ID || ends_uuid())
 }
 
-/// Longer is nothing before the account of an ARN.
+/// The text of an ARN before its account is never longer.
 const ACCOUNT_WITHIN: usize = 160;
-/// Ids in hexadecimal of services are as long, or longer.
+/// Hexadecimal ids of services have at least this length.
 const SHORTEST_ID: usize = 16;
-/// The longest, a hash of 512 bits.
+/// The longest: a hash of 512 bits.
 const LONGEST_ID: usize = 128;
-/// What stands before the last group of a UUID.
+/// The part of a UUID before its last group.
 const UUID_BEFORE: &[u8; 24] = b"xxxxxxxx-xxxx-xxxx-xxxx-";

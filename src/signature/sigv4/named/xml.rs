@@ -2,11 +2,11 @@
 
 use super::{Unreadable, Watch};
 
-/// Looks at the text of every element under the element's name, and at what stands in the tags.
+/// Searches the text of every element together with the element's name, and the contents of tags.
 ///
 /// # Errors
-/// [`Unreadable`] for XML in which a text need not be what stands there: with entities of its own,
-/// CDATA, comments, other instructions than the declaration, or another encoding than UTF-8.
+/// [`Unreadable`] for XML whose text need not be literal: with its own entities, CDATA, comments,
+/// processing instructions other than the declaration, or an encoding other than UTF-8.
 pub(super) fn search(content: &str, watch: &mut Watch<'_>) -> Result<(), Unreadable> {
     let content = without_declaration(content.trim_ascii_start())?;
     if !content.starts_with('<') || content.contains("<!") || content.contains("<?") {
@@ -26,7 +26,7 @@ pub(super) fn search(content: &str, watch: &mut Watch<'_>) -> Result<(), Unreada
     Ok(())
 }
 
-/// Whether each of these elements stands there once, and says `true`.
+/// Whether each of these elements appears once, and says `true`.
 pub(in super::super) fn all_true(content: &str, names: &[&str]) -> bool {
     names.iter().all(|name| {
         let (open, close) = (format!("<{name}>"), format!("</{name}>"));
@@ -37,7 +37,7 @@ pub(in super::super) fn all_true(content: &str, names: &[&str]) -> bool {
     })
 }
 
-/// The text behind `<?xml …?>`, whose encoding must be the one in which it was read.
+/// The text after `<?xml …?>`, whose encoding must be the one in which it was parsed.
 fn without_declaration(content: &str) -> Result<&str, Unreadable> {
     let Some(rest) = content.strip_prefix("<?xml") else {
         return Ok(content);
@@ -54,7 +54,7 @@ fn without_declaration(content: &str) -> Result<&str, Unreadable> {
     }
 }
 
-/// Characters instead of references.
+/// Replaces references with characters.
 fn plain(text: &str) -> Result<String, Unreadable> {
     let mut pieces = text.split('&');
     let mut out = pieces.next().unwrap_or("").to_owned();

@@ -1,11 +1,11 @@
-//! Why a request is outside of a credential's scope, by cause.
+//! Why a request is outside a credential's scope, by cause.
 
 use std::fmt;
 
 use super::super::endpoint::ScopeMismatch;
 use super::super::named::{Named, Unreadable};
 
-/// Why a request is outside of a credential's scope.
+/// Why a request is outside a credential's scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfScope {
     /// The scope of the signature is not the endpoint's.
@@ -31,13 +31,13 @@ pub enum OutOfScope {
         "the operation is not known here, so nothing can allow it at a service that returns credentials, or where actions are pinned"
     )]
     UnknownAction,
-    /// The answer would be a credential.
+    /// The response would be a credential.
     #[error("the action `{0}` returns credentials; `credential_actions` must name it")]
     ReturnsCredentials(String),
     /// The bucket or key is not pinned.
     #[error("the bucket, or the key in it, is none that the credential is for")]
     Bucket,
-    /// Which bucket or which keys are meant stands where it is not judged.
+    /// The part of the request that determines the bucket or keys is not checked.
     #[error("which bucket or keys are meant cannot be told from the head, and buckets are pinned")]
     BucketHidden,
     /// The account is not pinned.
@@ -46,12 +46,12 @@ pub enum OutOfScope {
          taken if `accounts` lists it"
     )]
     Account {
-        /// The account, or what may be one.
+        /// The account, or a number that may be one.
         account: String,
-        /// Where it stands.
+        /// Where it is.
         place: Where,
     },
-    /// A canonical user id or an e-mail address, as those to whom something is opened have.
+    /// A canonical user id or an e-mail address, which identify grantees.
     #[error(
         "{0} opens something to a canonical user id or an e-mail address that `accounts` does not list"
     )]
@@ -59,15 +59,15 @@ pub enum OutOfScope {
     /// It opens something to everybody, or to whoever signs in, and accounts are pinned.
     #[error("{0} opens something to everybody, and accounts are pinned")]
     Everybody(Where),
-    /// Another bucket than the pinned ones is named.
+    /// A bucket other than the pinned ones is named.
     #[error("the bucket `{bucket}` in {place} is none that the credential is for")]
     NamedBucket {
         /// The bucket, or a pattern of buckets.
         bucket: String,
-        /// Where it stands.
+        /// Where it is.
         place: Where,
     },
-    /// A field or parameter that no table has, beside pins.
+    /// A field or parameter in no table, although something is pinned.
     #[error(
         "a field or parameter of this request is none of S3's, so what it asks for cannot be compared with the pins"
     )]
@@ -77,17 +77,17 @@ pub enum OutOfScope {
         "the request is not signed with the credential, and its host is not among the origins of `unsigned`"
     )]
     NotSigned,
-    /// It cannot be ensured whose bucket it is.
+    /// Ownership of the bucket cannot be ensured.
     #[error(
         "whose bucket it is cannot be ensured for this request; with several accounts it says so in x-amz-expected-bucket-owner"
     )]
     BucketOwner,
-    /// Content that cannot be looked through.
+    /// Content that cannot be searched.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
 
-/// Where in a request something stands.
+/// The part of a request that contains something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Where {
     /// The host.

@@ -1,43 +1,42 @@
-//! The pins as they are written, and what is wrong with them.
+//! The pins as written, and what is wrong with them.
 
 use super::super::action::{Action, names};
 use super::super::endpoint::{is_account, is_bucket};
 use super::super::tables::Tables;
 
-/// The pins as configuration has them.
+/// The pins as configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
     /// `aws`, `aws-cn`, `aws-us-gov`, …
     pub partitions: Vec<String>,
     /// Regions; `*` allows the set of all regions, which only SigV4a can ask for.
     pub regions: Vec<String>,
-    /// Services by the name that they sign as (`bedrock`) or that the AWS CLI has for them
-    /// (`bedrock-runtime`).
+    /// Services by their signing name (`bedrock`) or by the AWS CLI's name (`bedrock-runtime`).
     pub services: Vec<String>,
-    /// Services that the operator's own endpoints name, which `services` may name though they are
-    /// in no table.
+    /// Services of the operator's own endpoints. `services` may name them although they are in no
+    /// table.
     pub own_services: Vec<String>,
-    /// Accounts of twelve digits and canonical user ids, whose resources alone may be named, and to
-    /// whom alone they may be opened; `*` alone is all of them.
+    /// Accounts of twelve digits and canonical user ids. A request may name only their resources,
+    /// and open resources only to them; `*` alone means all of them.
     pub accounts: Vec<String>,
     /// Buckets, `name` or `name/prefix`.
     pub buckets: Vec<String>,
-    /// Actions, `s3:GetObject`, with `*` for any characters.
+    /// Actions, `s3:GetObject`; `*` matches any characters.
     pub actions: Vec<String>,
-    /// Actions that return credentials and are allowed all the same, each by its whole name.
+    /// Actions that return credentials and are allowed nevertheless, each by its full name.
     pub credential_actions: Vec<String>,
 }
 
-/// A pin that is none.
+/// An invalid pin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PinMistake {
     /// No such partition.
     #[error("there is no partition `{0}`")]
     Partition(String),
-    /// Not the spelling of a region.
+    /// Not spelled like a region.
     #[error("`{0}` is no region")]
     Region(String),
-    /// No service signs so, or is called so.
+    /// No service has this name or signing name.
     #[error("there is no service `{0}`")]
     Service(String),
     /// Neither twelve digits nor a canonical user id.
@@ -45,7 +44,7 @@ pub enum PinMistake {
         "`{0}` is no account: it has twelve digits, or 64 in hexadecimal as a canonical user id; `*` stands alone"
     )]
     Account(String),
-    /// No name of a bucket.
+    /// Not the name of a bucket.
     #[error("`{0}` is no bucket, and no bucket with a prefix")]
     Bucket(String),
     /// No action matches.
@@ -53,7 +52,7 @@ pub enum PinMistake {
         "no action is called `{0}`; actions are named as by the AWS CLI: `s3:GetObject`, `lambda:Invoke`"
     )]
     Action(String),
-    /// An action that returns no credential, or no action.
+    /// An action that returns no credential, or not an action.
     #[error("`{0}` is no action that returns credentials")]
     CredentialAction(String),
 }
@@ -62,8 +61,7 @@ pub enum PinMistake {
 pub(super) fn mistakes(pins: &Pins) -> Vec<PinMistake> {
     let tables = Tables::get();
     let partition = |id: &str| tables.partitions.iter().any(|partition| partition.id == id);
-    // An operator's own endpoint has the region that they gave it, so only the spelling is looked
-    // at.
+    // The operator chose the region of their own endpoint, so only its spelling is checked.
     let region = |text: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         text == "*" || (!text.is_empty() && text.bytes().all(plain))
@@ -100,7 +98,7 @@ pub(super) fn mistakes(pins: &Pins) -> Vec<PinMistake> {
     found
 }
 
-/// As "Finding an AWS account canonical user ID" has them.
+/// The format of "Finding an AWS account canonical user ID".
 fn is_canonical_id(text: &str) -> bool {
     text.len() == 64
         && text
@@ -108,7 +106,7 @@ fn is_canonical_id(text: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A pattern whose `*` stands for any characters.
+/// Matches a pattern in which `*` matches any characters.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else {
         return pattern == name;

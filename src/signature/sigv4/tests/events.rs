@@ -128,7 +128,7 @@ fn messages_are_signed_again_in_any_cut_and_over_midnight() {
     }
 }
 
-/// One message, so that all times are one: the stream comes out as AWS's code made it.
+/// With one message, all times are the same: the stream comes out as AWS's code made it.
 #[test]
 fn signed_with_the_same_key_and_time_it_comes_out_as_it_went_in() {
     let noon = "20260101T120000Z";

@@ -1,5 +1,5 @@
-//! What SigV4 is checked against: AWS's published numbers, its own Rust signer as a client, and the
-//! reject list.
+//! What SigV4 is tested against: AWS's published numbers, its own Rust signer as a client, and the
+//! list of refusals.
 
 mod differential;
 mod events;
@@ -20,7 +20,7 @@ const S3_SECRET: &[u8] = b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 /// The secret key of AWS's signing test suite.
 const SUITE_SECRET: &[u8] = b"wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 
-/// A head from its texts, `Host` apart.
+/// A head from its parts, with `Host` given separately.
 fn head(method: &str, host: &str, target: &str, fields: &[(&str, &str)]) -> RequestHead {
     let mut map = HeaderMap::new();
     for (name, value) in fields {
@@ -39,7 +39,7 @@ fn head(method: &str, host: &str, target: &str, fields: &[(&str, &str)]) -> Requ
     }
 }
 
-/// Reads the claim that must be there and proves it.
+/// Parses the signature that must be there and proves it.
 fn proven(
     head: &RequestHead,
     secret: &[u8],

@@ -1,4 +1,4 @@
-//! The examples of the Amazon S3 API Reference, with the numbers that stand there.
+//! The examples of the Amazon S3 API Reference, with their published numbers.
 
 use super::super::key::sha256;
 use super::super::payload::unhex;
@@ -79,7 +79,7 @@ fn the_s3_header_examples_verify_and_sign_again() {
         let (claim, _) = again(&mut head, S3_SECRET, None, &real(now)).unwrap();
         assert_eq!(claim.access_key(), "AKIAIOSFODNN7EXAMPLE");
         assert!(matches!(claim.payload(), Payload::Hash(_)));
-        // Every trace of the client's signature is gone, and the new one holds.
+        // Every trace of the client's signature is gone, and the new one verifies.
         assert!(!head.fields.contains_key("date"));
         assert_eq!(field(&head, "x-amz-security-token"), "real/session+token==");
         assert!(!field(&head, "authorization").contains("AKIAIOSFODNN7EXAMPLE"));
@@ -122,7 +122,7 @@ fn the_s3_presigned_example_verifies_and_its_life_is_clamped() {
     proven(&head, real(now).secret, None).unwrap();
 }
 
-/// "Signature Calculations: Transferring Payload in Multiple Chunks", the example: its seed.
+/// "Signature Calculations: Transferring Payload in Multiple Chunks", the example's seed.
 pub(super) fn chunked_head(trailer: bool) -> RequestHead {
     let mut fields = vec![
         ("content-encoding", "aws-chunked"),
@@ -205,7 +205,7 @@ fn the_seeds_of_the_chunked_examples_verify() {
     }
 }
 
-/// S3 Express: the session's token has a field of its own, before and after.
+/// S3 Express: the session token has its own field, before and after.
 #[test]
 fn a_session_of_s3_express_keeps_its_own_token_field() {
     let host = "bucket--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com";
@@ -242,7 +242,7 @@ fn a_session_of_s3_express_keeps_its_own_token_field() {
     proven(&head, with.secret, None).unwrap();
 }
 
-/// What the caller adds before signing is signed, and what it takes away is not missed (J02, J06).
+/// What the caller adds before signing is signed, and what it removes is not missed (J02, J06).
 #[test]
 fn the_names_that_are_signed_follow_the_head() {
     let mut head = head(
@@ -279,7 +279,7 @@ fn the_names_that_are_signed_follow_the_head() {
     assert_eq!(names, expected);
 }
 
-/// IoT appends the token of a presigned request behind its signature; so it is again afterwards.
+/// IoT appends the token of a presigned request after its signature; so does the gateway.
 #[test]
 fn a_token_that_was_outside_of_the_signature_stays_there() {
     let query = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1\
@@ -321,7 +321,7 @@ fn a_token_that_was_outside_of_the_signature_stays_there() {
     proven(&head, with.secret, Some(&hash)).unwrap();
 }
 
-/// As `@smithy/signature-v4` 5 signs a request of HTTP/2.
+/// As `@smithy/signature-v4` 5 signs an HTTP/2 request.
 #[test]
 fn a_host_that_is_signed_as_authority_is_signed_again_as_host() {
     let signed = ":authority;content-type;x-amz-content-sha256;x-amz-date";

@@ -1,4 +1,4 @@
-//! The reject list: each form that is not one clear signature, beside the form that is.
+//! The list of refusals: each form that is not one clear signature, beside the form that is.
 
 use super::*;
 
@@ -326,7 +326,7 @@ fn the_announced_framing_is_the_signed_one() {
         fault_of(&value, &fields("STREAMING-AWS4-HMAC-SHA256-PAYLOAD")),
         None
     );
-    // The algorithm of the chunks is the head's.
+    // The chunks use the head's algorithm.
     assert_eq!(
         fault_of(&value, &fields("STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD")),
         Some(Fault::Payload)

@@ -11,7 +11,8 @@ use super::*;
 
 const LONGEST: usize = 64 * 1024;
 
-/// Verifies and signs again with other keys; gives the new head and what re-signs its content.
+/// Verifies and signs again with other keys; returns the new head and the transformation for its
+/// content.
 fn opened(
     mut head: RequestHead,
     secret: &[u8],
@@ -22,7 +23,7 @@ fn opened(
     Ok((head, rechain))
 }
 
-/// What comes out of content that is cut at these places, and how it ended.
+/// The output for content that is cut at these places, and how it ended.
 fn through(rechain: &mut Rechain, content: &[u8], cuts: &[usize]) -> (Vec<u8>, Result<(), Fault>) {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (content.len() + 1)).collect();
     cuts.extend([0, content.len()]);
@@ -51,8 +52,8 @@ fn same() -> With<'static> {
     }
 }
 
-/// Signed with the same key at the same time, the published example comes out as it went in: all
-/// four signatures are ours too.
+/// Signed with the same key at the same time, the published example comes out unchanged: all four
+/// signatures are also ours.
 #[test]
 fn the_chunked_examples_come_out_as_published() {
     for trailer in [false, true] {
@@ -76,7 +77,7 @@ fn signed_with_another_key_it_has_the_same_length_and_verifies() {
         assert!(out.len() == content.len() && out != content);
         let (_, mut judge) = opened(head.clone(), with.secret, &same()).unwrap();
         assert_eq!(through(&mut judge, &out, &[]).1, Ok(()));
-        // The client's own signatures do not hold any more.
+        // The client's own signatures no longer verify.
         let (_, mut judge) = opened(head, with.secret, &same()).unwrap();
         assert_eq!(
             through(&mut judge, &content, &[]).1,
@@ -97,7 +98,7 @@ proptest! {
         prop_assert!(out == content);
     }
 
-    /// One changed byte anywhere is found, and what ends the content is not passed on.
+    /// Any changed byte is found, and the end of the content is not passed on.
     #[test]
     fn no_changed_byte_passes(at: usize, bit in 0..8_u8, trailer: bool) {
         let mut content = chunked_content(trailer);
@@ -105,7 +106,7 @@ proptest! {
         content[at] ^= 1 << bit;
         let (_, mut rechain) = opened(chunked_head(trailer), S3_SECRET, &same()).unwrap();
         let (out, end) = through(&mut rechain, &content, &[]);
-        // The names of a trailer mean the same in either case.
+        // The names in a trailer are case-insensitive.
         let original = chunked_content(trailer);
         let is_name = ["x-amz-checksum-crc32c", "x-amz-trailer-signature"].iter().any(|name| {
             memchr::memmem::find(&original, name.as_bytes()).is_some_and(|start| (start..start + name.len()).contains(&at))
@@ -129,7 +130,7 @@ proptest! {
     }
 }
 
-/// A stream that a client of ours composes: the chunks, and the trailer as it is written.
+/// A stream that a test client composes: the chunks, and the trailer as written.
 struct Composed {
     head: RequestHead,
     content: Vec<u8>,
@@ -270,7 +271,7 @@ fn each_kind_verifies_and_keeps_its_length_and_data() {
     }
 }
 
-/// minio-go: a bare line feed ends the fields, and an empty line stands before the signature.
+/// minio-go: a bare line feed ends the fields, and an empty line precedes the signature.
 #[test]
 fn the_trailer_of_minio_go_is_taken_as_it_is() {
     let kind = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
@@ -379,7 +380,7 @@ fn chunks_lines_and_lengths_have_bounds() {
         through(&mut rechain, &content, &[]),
         (Vec::new(), Err(Fault::PartTooLong(LONGEST)))
     );
-    // An unsigned chunk is not held, so it may have any length.
+    // An unsigned chunk is not buffered, so it may have any length.
     let Composed { head, content } = composed(KINDS[0], "", &[&long], "");
     let (_, mut rechain) = opened(head, S3_SECRET, &same()).unwrap();
     assert_eq!(through(&mut rechain, &content, &[]).1, Ok(()));
@@ -387,7 +388,7 @@ fn chunks_lines_and_lengths_have_bounds() {
     let mut out = Vec::new();
     let end = (0..1000).try_for_each(|_| rechain.push(Bytes::from_static(b"0"), &mut out));
     assert!(matches!(end, Err(Fault::Framing(_))) && out.is_empty());
-    // After a fault nothing is read any more, not even what would be right.
+    // After a fault nothing more is accepted, not even what would be right.
     assert!(
         rechain
             .push(Bytes::from(chunked_content(false)), &mut out)

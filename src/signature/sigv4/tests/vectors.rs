@@ -1,7 +1,7 @@
 //! AWS's signing test suite (awslabs `aws-c-auth`, `tests/aws-signing-test-suite`), v4 and v4a.
 //!
-//! The suite comes with the source of the crate `aws-sigv4`, so it is wherever this builds;
-//! `GATEWAY_SIGV4_VECTORS` names another copy.
+//! The suite is part of the source of the crate `aws-sigv4`, so it is available wherever this
+//! builds; `GATEWAY_SIGV4_VECTORS` names another copy.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ struct Vector {
     context: Value,
 }
 
-/// A request as its file has it: nothing decoded, folded lines joined.
+/// A request as in its file: nothing decoded, folded lines joined.
 struct Wire {
     method: String,
     target: String,
@@ -84,7 +84,7 @@ fn signing_a_vector_again_with_the_same_key_and_time_gives_it_again() {
             assert!(proof.is_ok() || unlike.last().is_some_and(|u| u.starts_with(&vector.name)));
         }
     }
-    // Paths that the strict reading of targets changes or refuses before a signature is looked at.
+    // Paths that the strict target parser changes or refuses before a signature is checked.
     let odd = |name: &String| {
         name.contains("unnormalized") || name.contains("utf8") || name.contains("space")
     };
@@ -194,7 +194,7 @@ impl Vector {
             .unwrap_or_default()
     }
 
-    /// Any claim with the vector's scope.
+    /// A signature claim with the vector's scope.
     fn claim(&self, algorithm: Algorithm) -> Claim {
         let (name, region) = match algorithm {
             Algorithm::V4 => ("AWS4-HMAC-SHA256", "us-east-1/"),
@@ -230,7 +230,7 @@ impl Wire {
         (map, host.to_str().unwrap().to_owned())
     }
 
-    /// The names that are signed, the signature, and whether a token in the query is outside of it.
+    /// The signed names, the signature, and whether a token in the query is outside it.
     fn parts(&self, form: &str, vector: &Vector) -> (Vec<HeaderName>, String, bool) {
         let authorization = field_of(&self.fields, "authorization").unwrap_or_default();
         let text = if form == "header" {
@@ -250,7 +250,7 @@ impl Wire {
         (names.collect(), part("Signature="), apart)
     }
 
-    /// The head as the gateway would have it, `None` where the strict reading refuses the target.
+    /// The head as the gateway would have it; `None` if the strict parser refuses the target.
     fn head(&self) -> Option<RequestHead> {
         RequestTarget::parse(self.target.as_bytes(), EncodedSlash::Keep).ok()?;
         let fields: Vec<_> = self.fields.iter().map(|(n, v)| (&**n, &**v)).collect();
@@ -272,7 +272,7 @@ fn vectors(kind: &str) -> Vec<Vector> {
     let entries = std::fs::read_dir(&root)
         .unwrap()
         .map(|entry| entry.unwrap().path());
-    // Two folders show the encoding of a path and no more.
+    // Two folders show only the encoding of a path.
     let mut folders: Vec<PathBuf> = entries
         .filter(|folder| folder.join("context.json").is_file())
         .collect();
