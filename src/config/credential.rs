@@ -14,8 +14,8 @@ use crate::signature::sigv4;
 
 use super::keys;
 use super::mistake::Doubt;
+use super::network;
 use super::page::Section;
-use super::pattern;
 use super::reference::{self, variable};
 use super::signing::{self, SIGV4_VARIABLES, Signing, Way};
 
@@ -222,7 +222,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
     let preset = section
         .parsed("preset", known_preset)
         .map(Spanned::into_inner);
-    let origins = values(section.each("origins", pattern::origin));
+    let origins = values(section.each("origins", network::origin));
     let places = values(section.each("places", place));
     let when = section
         .choice(
@@ -617,9 +617,8 @@ fn no_origins(section: &Section<'_, '_>, read: &Credential) {
                 remedy,
             );
         }
-        // A package registry's hosts come from the user's own configuration of its client.
-        Some(known) if known.origins.is_empty() && known.your_host.is_some() => {
-            let example = known.your_host.as_deref().unwrap_or_default();
+        Some(known) if known.origins.is_empty() => {
+            let example = known.your_host.as_deref().unwrap_or("registry.example.com");
             let remedy = format!("add `origins`, such as `[\"https://{example}\"]`");
             section.missing(
                 "origins",

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use crate::message::{OriginPattern, Scheme};
 use crate::names::CredentialName;
+use crate::policy::Source;
 use crate::session::Reference;
 
+use super::bind;
 use super::credential::{Credential, sandbox_variable};
 use super::literal::{looks_secret, shown};
 use super::mistake::{Doubt, Mistake, Position, Severity};
+use super::network;
 use super::page::{literal_doubt, resolve_path};
-use super::pattern;
 use super::reference::{self, variables};
 use super::{Allowed, Config, Refused, cross, state};
 
@@ -157,6 +159,9 @@ impl Flags {
                 config.credentials.extend(credential);
             }
         }
+        for (_, what, doubt) in bind::mistakes(&config.credentials) {
+            line.refuse("--secret", what, doubt);
+        }
         if self.aws.is_none() && !self.buckets.is_empty() {
             let doubt = Doubt::new(
                 "it is about the credentials that `--aws` names",
@@ -178,25 +183,20 @@ impl Flags {
 
     fn reach(&self, config: &mut Config, line: &mut Line) {
         for text in &self.allow {
-            let read = pattern::host_and_port(text, Scheme::Https.default_port());
+            let read = network::host_and_port(text, Scheme::Https.default_port());
             if let Some((host, port)) = line.value("--allow", text, read) {
                 config.allow.push(Allowed { host, port });
             }
         }
-        let mut named = Vec::new();
         for text in &self.policies {
             let path = resolve_path(text, &line.directory, config.home.as_deref());
-            named.extend(line.value("--policy", text, path));
+            let read = path.and_then(|path| {
+                Source::read(&path)?;
+                Ok(path)
+            });
+            let file = line.value("--policy", text, read);
+            config.policy.files.extend(file);
         }
-        let policies = super::Policy { files: named };
-        for refused in policies.sources().err().unwrap_or_default() {
-            let what = format!(
-                "the policy file {} is refused",
-                shown(&refused.path.display().to_string())
-            );
-            line.refuse("--policy", what, Doubt::new(refused.why, refused.remedy));
-        }
-        config.policy.files.extend(policies.files);
         for text in &self.groups {
             if let Some(name) = line.value("--group", text, super::listener::name(text)) {
                 config.groups.push(name.as_str().to_owned());
@@ -379,15 +379,16 @@ fn secret(
     credential.env = vec![variable_name];
     credential.preset = known(name);
     let Some(host) = host else {
-        if credential.preset.is_none() {
+        let known = credential.known();
+        if known.is_none_or(|known| known.origins.is_empty()) {
             return Err(Doubt::new(
-                "no preset knows that variable, so nothing says which host its secret is for",
+                "no preset knows that variable and its host, so nothing says where its secret may go",
                 format!("write `{name}@HOST`"),
             ));
         }
         return Ok((credential, None));
     };
-    let (host, port) = pattern::host_and_port(host, Scheme::Https.default_port())?;
+    let (host, port) = network::host_and_port(host, Scheme::Https.default_port())?;
     credential.origins.push(OriginPattern {
         scheme: Scheme::Https,
         hosts: host.clone(),
@@ -417,7 +418,7 @@ mod tests {
         assert_eq!(credential.preset.as_deref(), Some("github"));
         assert_eq!(credential.origins[0].to_string(), "https://api.github.com");
         assert_eq!(config.allow.len(), 1);
-        assert!(config.allows(&credential.origins[0].hosts.host().clone(), 443));
+        assert_eq!(config.allow[0].host, credential.origins[0].hosts);
         assert!(config.presets.is_empty());
     }
 
