@@ -64,7 +64,7 @@ impl Assembly {
                 .map_err(|problems| refused("the policies", problems))?,
             credentials: Credentials::new(bindings, &stores).with_holding(config.limits.holding()),
             log: log(&config)?,
-            limits: config.limits,
+            limits: config.limits.clone(),
             origin_settings: Arc::new(origins(&config, rules)?),
             refused: Tally::default(),
             open: Arc::default(),
@@ -179,8 +179,11 @@ fn refused(what: &str, problems: impl std::fmt::Display) -> Failure {
 
 /// The policies of the files, and those that the flags stand for.
 fn sources(config: &Config, flags: &str) -> Result<Vec<Source>, Failure> {
-    let read = config.policy.sources();
-    let mut sources = read.map_err(|problems| refused("the policies", problems))?;
+    let mut sources = config.policy.sources().map_err(|problems| {
+        Failure::usage("the policies cannot be read")
+            .because(problems.to_string())
+            .next("gateway policy check")
+    })?;
     if !flags.is_empty() {
         sources.push(Source::new("flags", flags));
     }

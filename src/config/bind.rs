@@ -129,31 +129,19 @@ pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Doubt)
     let mut found = Vec::new();
     let mut bindings = Vec::new();
     let mut owners = Vec::new();
+    let what = |index: usize| format!("the credential `{}` is refused", credentials[index].name);
     for (index, credential) in credentials.iter().enumerate() {
         match credential.bindings() {
             Ok(bound) => {
-                owners.extend(bound.iter().map(|one| (one.credential.clone(), index)));
                 bindings.extend(bound.into_iter().filter(|one| !one.origins.is_empty()));
+                owners.resize(bindings.len(), index);
             }
-            Err(doubt) => found.push((
-                index,
-                format!("the credential `{}` is refused", credential.name),
-                doubt,
-            )),
+            Err(doubt) => found.push((index, what(index), doubt)),
         }
     }
-    for mistake in Bindings::mistakes(&bindings) {
-        // The last of that name: of two of one name, the later is the one too many.
-        let owner = owners
-            .iter()
-            .rfind(|(name, _)| name == mistake.credential());
-        let index = owner.map_or(0, |(_, index)| *index);
-        let what = format!("the credential `{}` is refused", mistake.credential());
-        found.push((
-            index,
-            what,
-            Doubt::new(mistake.to_string(), mistake.remedy()),
-        ));
+    for (at, mistake) in Bindings::mistakes(&bindings) {
+        let doubt = Doubt::new(mistake.to_string(), mistake.remedy());
+        found.push((owners[at], what(owners[at]), doubt));
     }
     found
 }

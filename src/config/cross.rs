@@ -52,19 +52,6 @@ fn repeated<'a, K: Eq + Hash, T: 'a>(
 }
 
 fn duplicates(page: &Page<'_>, config: &Config, spans: &Spans) {
-    let credentials = config.credentials.iter().zip(&spans.credentials);
-    let variables = |credential: &super::Credential| credential.env.clone();
-    repeated(credentials, variables, |variable, span| {
-        let doubt = Doubt::new(
-            "a variable holds one phantom",
-            "name another variable in `env`",
-        );
-        page.error(
-            span,
-            format!("the phantoms of two credentials would stand in `{variable}`"),
-            doubt,
-        );
-    });
     let listeners = config.listeners.iter().zip(&spans.listeners);
     repeated(
         listeners,

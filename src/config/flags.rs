@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
+
 use crate::message::{OriginPattern, Scheme};
 use crate::names::CredentialName;
 use crate::policy::Source;
@@ -17,39 +19,57 @@ use super::page::{literal_doubt, resolve_path};
 use super::reference::{self, variables};
 use super::{Allowed, Config, Refused, cross, state};
 
-/// Holds the flags of `exec` and `serve` as they were typed.
-#[derive(Clone, Default)]
+/// The flags by which a configuration is named or made.
+#[derive(Args, Clone, Default)]
 pub struct Flags {
-    /// `--config FILE`.
-    pub config: Option<PathBuf>,
-    /// `--secret NAME[@HOST[:PORT]][=REFERENCE]`.
+    /// Lend a secret to a host: its phantom stands in NAME; REFERENCE is env:NAME, file:/PATH or
+    /// keyring:SERVICE/NAME
+    #[arg(long = "secret", value_name = "NAME[@HOST[:PORT]][=REFERENCE]")]
     pub secrets: Vec<String>,
-    /// `--preset NAME`.
+    /// Allow a service's hosts and lend its known variables (see `gateway presets`)
+    #[arg(long = "preset", value_name = "NAME")]
     pub presets: Vec<String>,
-    /// `--aws[=PROFILE]`; empty is the environment.
+    /// Sign requests to AWS with your credentials: those of the environment, or of a profile of the
+    /// AWS CLI
+    #[arg(long, value_name = "PROFILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub aws: Option<String>,
-    /// `--bucket NAME[/PREFIX]`.
+    /// Let the credentials of --aws reach these buckets of S3 alone, or what has a prefix in one
+    #[arg(long = "bucket", value_name = "NAME[/PREFIX]")]
     pub buckets: Vec<String>,
-    /// `--allow HOST[:PORT]`.
+    /// Allow a host, or `*.DOMAIN`; port 443 unless named
+    #[arg(long, value_name = "HOST[:PORT]")]
     pub allow: Vec<String>,
-    /// `--policy FILE`.
+    /// Add a Cedar policy file, or a pattern such as `policies/*.cedar`
+    #[arg(long = "policy", value_name = "FILE")]
     pub policies: Vec<String>,
-    /// `--see PATH`.
-    pub see: Vec<String>,
-    /// `--see-home NAME_OR_PATH`.
-    pub see_home: Vec<String>,
-    /// `--hide PATH`.
-    pub hide: Vec<String>,
-    /// `--pass-env NAME`.
-    pub pass_env: Vec<String>,
-    /// `--write PATH`.
-    pub write: Vec<String>,
-    /// `--audit FILE`.
-    pub audit: Option<String>,
-    /// `--user NAME`.
-    pub user: Option<String>,
-    /// `--group NAME`.
+    /// Read settings from a file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Put the session in a group that policies name
+    #[arg(long = "group", value_name = "NAME")]
     pub groups: Vec<String>,
+    /// Write the audit log to this file
+    #[arg(long, value_name = "FILE")]
+    pub audit: Option<String>,
+    /// Show a path of the host to the workload, to be read
+    #[arg(long, value_name = "PATH")]
+    pub see: Vec<String>,
+    /// Show more of the home to the workload, changes dropped: a set such as `claude`, or a path
+    /// below the home
+    #[arg(long, value_name = "NAME_OR_PATH")]
+    pub see_home: Vec<String>,
+    /// Hide a path from the workload
+    #[arg(long, value_name = "PATH")]
+    pub hide: Vec<String>,
+    /// Let the workload change a path for good
+    #[arg(long, value_name = "PATH")]
+    pub write: Vec<String>,
+    /// Pass a variable to the workload beside the harmless ones; `PREFIX*` passes several
+    #[arg(long, value_name = "NAME")]
+    pub pass_env: Vec<String>,
+    /// Run the workload as this user, where the launcher is root
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
 }
 
 /// Collects what is wrong with flags.
@@ -59,6 +79,19 @@ struct Line {
 }
 
 impl Flags {
+    /// Whether they say nothing of what is wanted.
+    #[must_use]
+    pub fn say_nothing(&self) -> bool {
+        let lists = [
+            &self.secrets,
+            &self.presets,
+            &self.allow,
+            &self.policies,
+            &self.buckets,
+        ];
+        self.config.is_none() && self.aws.is_none() && lists.iter().all(|given| given.is_empty())
+    }
+
     /// Reads the file that the flags name, if they name one, and adds the flags to it.
     ///
     /// `known` gives the preset of a variable, such as `github` for `GITHUB_TOKEN`.
@@ -107,25 +140,6 @@ impl Flags {
             else {
                 continue;
             };
-            let taken = config.credentials.iter().any(|other| {
-                other.name == credential.name
-                    || other
-                        .env
-                        .iter()
-                        .any(|variable| credential.env.contains(variable))
-            });
-            if taken {
-                let doubt = Doubt::new(
-                    "its name or variable belongs to another credential",
-                    "give each credential once, by flag or by file",
-                );
-                line.refuse(
-                    "--secret",
-                    format!("`{}` is given twice", credential.name),
-                    doubt,
-                );
-                continue;
-            }
             config.allow.extend(allowed);
             if credential.origins.is_empty() {
                 config.presets.extend(credential.preset.clone());
@@ -135,29 +149,7 @@ impl Flags {
         if let Some(profile) = &self.aws {
             let read = aws(profile).and_then(|credential| pinned(credential, &self.buckets));
             let credential = line.take("--aws", "the credentials of AWS cannot be named", read);
-            let taken = credential.as_ref().is_some_and(|credential| {
-                let known = |other: &Credential| {
-                    other.name == credential.name
-                        || other
-                            .env
-                            .iter()
-                            .any(|variable| credential.env.contains(variable))
-                };
-                config.credentials.iter().any(known)
-            });
-            if taken {
-                let doubt = Doubt::new(
-                    "another credential is called `aws`, or has its variables",
-                    "leave one of the two out",
-                );
-                line.refuse(
-                    "--aws",
-                    String::from("the credentials of AWS are given twice"),
-                    doubt,
-                );
-            } else {
-                config.credentials.extend(credential);
-            }
+            config.credentials.extend(credential);
         }
         for (_, what, doubt) in bind::mistakes(&config.credentials) {
             line.refuse("--secret", what, doubt);

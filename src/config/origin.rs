@@ -51,6 +51,7 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
         files.push(file);
         ClientIdentity { chain, key }
     });
+    let cleartext = section.truth("cleartext").unwrap_or(false);
     let origin = Origin {
         rule: OriginRule {
             roots: roots.concat(),
@@ -63,7 +64,7 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
             underscores: section.truth("underscores").unwrap_or(false),
             matches: matches?.into_inner(),
         },
-        cleartext: section.truth("cleartext").unwrap_or(false),
+        cleartext,
         files,
     };
     contradictions(section, &origin);

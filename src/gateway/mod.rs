@@ -34,7 +34,7 @@ pub use serve::{Door, Doorway};
 pub use tally::{Counted, Tally};
 
 /// The bounds of the data path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Connections of one session at a time.
     pub connections_per_session: usize,

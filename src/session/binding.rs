@@ -75,6 +75,9 @@ pub enum BindingMalformed {
     /// Two bindings name one credential.
     #[error("credential `{0}` is bound twice")]
     Twice(CredentialName),
+    /// Its variable holds the phantom of another.
+    #[error("the phantoms of `{1}` and `{0}` would both stand in `{2}`")]
+    Variable(CredentialName, CredentialName, String),
     /// It has no origin or no place.
     #[error("credential `{0}` needs at least one origin and one place")]
     Empty(CredentialName),
@@ -101,26 +104,12 @@ pub enum BindingMalformed {
 }
 
 impl BindingMalformed {
-    /// The credential that is to be changed; of two, the later one.
-    #[must_use]
-    pub fn credential(&self) -> &CredentialName {
-        match self {
-            Self::Twice(name)
-            | Self::Empty(name)
-            | Self::Places(name)
-            | Self::Cleartext(name)
-            | Self::BasicUser(name)
-            | Self::Clash(_, name, _)
-            | Self::Part(name)
-            | Self::Path(name) => name,
-        }
-    }
-
     /// What to write instead.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Twice(_) => "give each credential its own name",
+            Self::Variable(..) => "name another variable in `env`",
             Self::Empty(_) => "name the origins and places that it is for",
             Self::Places(_) => "name fewer places",
             Self::Cleartext(_) => "write `https://`",
@@ -160,7 +149,7 @@ impl Bindings {
     /// # Errors
     /// [`BindingMalformed`] by cause.
     pub fn new(bindings: Vec<Binding>) -> Result<Self, BindingMalformed> {
-        if let Some(mistake) = Self::mistakes(&bindings).into_iter().next() {
+        if let Some((_, mistake)) = Self::mistakes(&bindings).into_iter().next() {
             return Err(mistake);
         }
         let all: Vec<Arc<Bound>> = bindings
@@ -199,32 +188,35 @@ impl Bindings {
         })
     }
 
-    /// Everything for which a configuration's bindings would be refused.
+    /// Everything for which a configuration's bindings would be refused, each with the place of the
+    /// binding that is to be changed; of two, it is the later one.
     #[must_use]
-    pub fn mistakes(bindings: &[Binding]) -> Vec<BindingMalformed> {
+    pub fn mistakes(bindings: &[Binding]) -> Vec<(usize, BindingMalformed)> {
         let mut found = Vec::new();
         let mut names = HashSet::new();
         for (at, binding) in bindings.iter().enumerate() {
+            let mut add = |mistake: Option<BindingMalformed>| {
+                found.extend(mistake.map(|mistake| (at, mistake)));
+            };
             let name = || binding.credential.clone();
-            found.extend(check(binding).err());
+            add(check(binding).err());
             if !names.insert(&binding.credential) {
-                found.push(BindingMalformed::Twice(name()));
+                add(Some(BindingMalformed::Twice(name())));
                 continue;
             }
-            found.extend(bindings[..at].iter().find_map(|other| {
+            add(bindings[..at].iter().find_map(|other| {
                 let place = clash(other, binding)?;
                 let earlier = other.credential.clone();
                 Some(BindingMalformed::Clash(earlier, name(), place))
             }));
-            let mut parts = binding.signing().into_iter().flat_map(|way| &way.parts);
-            let kept = |part: &CredentialName, other: &Binding| {
-                other.credential == *part && matches!(other.role, Role::Part(_))
-            };
-            let alone = |part: &CredentialName| {
-                bindings.iter().filter(|other| kept(part, other)).count() == 1
-            };
-            if !parts.all(|part| alone(&part.credential)) {
-                found.push(BindingMalformed::Part(name()));
+            add(bindings[..at].iter().find_map(|other| {
+                let shared = |name: &&String| other.variables.contains(name);
+                let variable = binding.variables.iter().find(shared)?.clone();
+                let earlier = other.credential.clone();
+                Some(BindingMalformed::Variable(name(), earlier, variable))
+            }));
+            if !has_parts(binding, bindings) {
+                add(Some(BindingMalformed::Part(name())));
             }
         }
         found
@@ -453,6 +445,17 @@ fn check(binding: &Binding) -> Result<(), BindingMalformed> {
         return Err(BindingMalformed::BasicUser(name()));
     }
     Ok(())
+}
+
+/// Whether each part of a signing credential is bound once.
+fn has_parts(binding: &Binding, all: &[Binding]) -> bool {
+    let mut parts = binding.signing().into_iter().flat_map(|way| &way.parts);
+    parts.all(|part| {
+        let kept = |other: &&Binding| {
+            other.credential == part.credential && matches!(other.role, Role::Part(_))
+        };
+        all.iter().filter(kept).count() == 1
+    })
 }
 
 /// Where one of two is always put in, and the other may stand in the same request.
