@@ -149,7 +149,7 @@ fn a_whole_file_is_read_as_it_is_written() {
         config.listeners[1].kind,
         ListenerKind::Tls { port: 8443 }
     ));
-    assert_eq!(config.credentials[0].ttl().unwrap().as_secs(), 300);
+    assert_eq!(config.credentials[0].from.ttl().unwrap().as_secs(), 300);
     assert_eq!(config.credentials[0].places.len(), 4);
     assert_eq!(config.credentials[1].when, When::Always);
     assert_eq!(config.origins[0].rule.protocol, OriginProtocol::Http2);

@@ -1,7 +1,5 @@
 //! `[[credential]]`: what secret may go where, and what the workload holds instead.
 
-use std::time::Duration;
-
 use http::Method;
 use toml::Spanned;
 
@@ -168,18 +166,11 @@ impl Credential {
         }
         origins
     }
-
-    /// How long a secret from a command is kept.
-    #[must_use]
-    pub fn ttl(&self) -> Option<Duration> {
-        self.from.ttl()
-    }
 }
 
 /// The places that hold for a credential that names none: where clients put a key that they know
 /// nothing more about.
-#[must_use]
-pub fn common_places() -> Vec<Place> {
+fn common_places() -> Vec<Place> {
     COMMON_PLACES
         .iter()
         .filter_map(|place| place.parse().ok())
@@ -187,7 +178,7 @@ pub fn common_places() -> Vec<Place> {
 }
 
 /// The places of [`common_places`] in their own notation.
-pub const COMMON_PLACES: &[&str] = &[
+const COMMON_PLACES: &[&str] = &[
     "header:authorization:Bearer",
     "header:authorization:token",
     "header:x-api-key",

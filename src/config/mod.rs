@@ -7,7 +7,7 @@
 mod bind;
 mod credential;
 mod cross;
-pub mod flags;
+mod flags;
 pub mod keys;
 mod listener;
 pub mod literal;
@@ -24,14 +24,13 @@ mod units;
 
 use std::path::{Path, PathBuf};
 
-pub use credential::{COMMON_PLACES, Credential, common_places, sandbox_variable};
+pub use credential::{Credential, sandbox_variable};
 pub use flags::Flags;
 pub use listener::{Authentication, Listener, ListenerKind};
 pub use mistake::{Doubt, Mistake, Position, Severity};
 pub use origin::Origin;
 pub use settings::{Audit, Ca, Phantoms, Runtime, Sandbox};
-pub use signing::{Part as SigningPart, Signing, Way as SigningWay};
-pub use units::{duration, show_duration};
+pub use signing::Signing;
 
 use crate::gateway::Limits;
 use crate::message::HostPattern;
