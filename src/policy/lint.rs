@@ -167,8 +167,8 @@ impl Findings {
         }
     }
 
-    // A permit for `com` or `co.uk` is a permit for every name that anyone may register. A forbid for
-    // it is welcome.
+    // A permit for `com` or `co.uk` is one for every name that anyone may register. A forbid for it
+    // is welcome.
     fn wide_domain(&mut self, entity: &EntityUID, sense: Sense) {
         if !self.permits || sense == Sense::Restrains || !is_kind(entity, "Domain") {
             return;
