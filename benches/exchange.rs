@@ -16,9 +16,9 @@ use gateway::audit::{Log, Sync};
 use gateway::credential::{Credentials, Stores};
 use gateway::gateway::{Door, Doorway, Ids, Limits, Shared, Tally, Worker};
 use gateway::intercept::{CaSettings, SessionCa};
-use gateway::message::{Host, HostPattern, Scheme};
+use gateway::message::Host;
 use gateway::names::SessionId;
-use gateway::origin::{OriginProtocol, OriginRule, OriginSettings};
+use gateway::origin::{OriginRule, OriginSettings};
 use gateway::policy::{Policies, Source, quick};
 use gateway::session::phantom::Phantoms;
 use gateway::session::{Bindings, Session, Sessions};
@@ -52,19 +52,9 @@ async fn origin() -> SocketAddr {
 
 /// A gateway in front of the origin: one policy, no credential, every other part as in service.
 async fn gateway(origin: SocketAddr) -> SocketAddr {
-    let host = Host::parse(HOST.as_bytes()).unwrap();
     let rule = OriginRule {
-        scheme: Some(Scheme::Http),
-        host: HostPattern::Exact(host),
-        port: Some(80),
-        roots: Vec::new(),
-        only_roots: false,
-        identity: None,
-        exceptions: Vec::new(),
         connect: Some(origin),
-        protocol: OriginProtocol::Auto,
-        encoded_slash: false,
-        underscores: false,
+        ..OriginRule::of(format!("http://{HOST}").parse().unwrap())
     };
     let bindings = Arc::new(Bindings::new(Vec::new()).unwrap());
     let session = SessionId::new("bench").unwrap();
@@ -78,10 +68,7 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         credentials: Credentials::new(bindings.clone(), &Stores::new([])),
         log: Log::memory(Sync::Batch).unwrap().0,
         limits: Limits::default(),
-        origin_settings: Arc::new(OriginSettings {
-            rules: vec![rule],
-            ..OriginSettings::default()
-        }),
+        origin_settings: Arc::new(OriginSettings::default().with_rules(vec![rule]).unwrap()),
         ids: Ids::new().unwrap(),
         refused: Tally::default(),
         open: Arc::default(),

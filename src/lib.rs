@@ -9,8 +9,10 @@
 // Ground floor: pure, no I/O.
 pub mod body;
 pub mod enroll;
+pub mod files;
 pub mod message;
 pub mod names;
+pub mod prefixes;
 pub mod signature;
 
 // The path of one request.

@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Each room and the rooms that it may use. One that stands in no list is used by nobody.
-const ROOMS: [(&str, &[&str]); 16] = [
+const ROOMS: [(&str, &[&str]); 18] = [
     ("names", &[]),
+    ("prefixes", &[]),
+    ("files", &[]),
     ("message", &["names"]),
     ("body", &["names", "message"]),
     ("enroll", &[]),
@@ -23,16 +25,26 @@ const ROOMS: [(&str, &[&str]); 16] = [
             "body",
             "audit",
             "intercept",
+            "prefixes",
         ],
     ),
     (
         "policy",
-        &["names", "message", "body", "audit", "intercept", "session"],
+        &[
+            "names",
+            "files",
+            "message",
+            "body",
+            "audit",
+            "intercept",
+            "session",
+        ],
     ),
     (
         "credential",
         &[
             "names",
+            "files",
             "signature",
             "message",
             "body",
@@ -73,6 +85,8 @@ const ROOMS: [(&str, &[&str]); 16] = [
         "config",
         &[
             "names",
+            "files",
+            "prefixes",
             "signature",
             "message",
             "body",
@@ -103,7 +117,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
             "launch",
         ],
     ),
-    ("launch", &["names", "enroll"]),
+    ("launch", &["names", "prefixes", "enroll"]),
     ("main", &["cli"]),
 ];
 

@@ -8,8 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use gateway::config::{Config, HttpVersion, ListenerKind, Severity, Size, Sync, keys};
-use gateway::message::HostPattern;
+use gateway::audit::Sync;
+use gateway::body::Limit;
+use gateway::config::{Config, ListenerKind, Severity, keys};
+use gateway::origin::OriginProtocol;
 use gateway::session::When;
 
 const CANARY: &str = "ghp_CANARY456789abcdefghijABCDEFGHIJ012345";
@@ -130,8 +132,8 @@ fn a_whole_file_is_read_as_it_is_written() {
     .unwrap();
     assert_eq!(config.ca.certificate, Some(at("ca-{session}.pem")));
     assert_eq!(
-        (config.audit.sync, config.audit.rotate),
-        (Sync::Always, Size::mib(1024))
+        (config.audit.sync, config.audit.rotate_bytes),
+        (Sync::Always, 1 << 30)
     );
     assert_eq!(config.policy.sources().unwrap().len(), 2);
     assert_eq!(config.runtime.threads.get(), 2);
@@ -147,19 +149,10 @@ fn a_whole_file_is_read_as_it_is_written() {
         config.listeners[1].kind,
         ListenerKind::Tls { port: 8443 }
     ));
-    assert_eq!(config.credentials[0].ttl().unwrap().as_secs(), 300);
+    assert_eq!(config.credentials[0].from.ttl().unwrap().as_secs(), 300);
     assert_eq!(config.credentials[0].places.len(), 4);
     assert_eq!(config.credentials[1].when, When::Always);
-    let authority = gateway::message::Authority::parse(b"one.corp.test", Some(443)).unwrap();
-    let origin = gateway::message::Origin {
-        scheme: gateway::message::Scheme::Https,
-        authority,
-    };
-    assert!(matches!(
-        config.origin_rule(&origin).unwrap().matches.hosts,
-        HostPattern::Exact(_)
-    ));
-    assert_eq!(config.origins[0].http, HttpVersion::Http2);
+    assert_eq!(config.origins[0].rule.protocol, OriginProtocol::Http2);
     assert!(
         config.own_files().contains(&at("policies/a.cedar"))
             && config.secret_files().contains(&at("key.pem"))
@@ -264,18 +257,18 @@ fn settings_of_a_listener_that_contradict_each_other_are_refused() {
 fn weak_credentials_are_refused() {
     refused(
         concat!(
-            "[[credential]]\nname = \"A\"\norigins = [\"http://api.test\", \"https://*.com\", \"https://*.co.uk\", \"api.test\"]\n",
+            "[[credential]]\nname = \"A\"\norigins = [\"http://api.test\", \"https://*.com\", \"https://*.co.uk\", \"ftp://api.test\"]\n",
             "[[credential]]\nname = \"A\"\norigins = [\"http://127.0.0.1:80\"]\nplaces = [\"header:host\", \"header:x-key\"]\nwhen = \"always\"\nenv = [\"LD_PRELOAD\", \"https_proxy\", \"B\"]\n",
             "[[credential]]\nname = \"no-variable\"\norigins = []\n",
             "[[credential]]\nname = \"C\"\nfrom = \"env:C\"\npath = \"/a/../b\"\nmethods = [\"TRACE\", \"get\"]\n",
         ),
         &[
-            "1:1: the credential `A` would travel to http://api.test in clear text | everyone on the way could read the secret",
+            "1:1: the credential `A` is refused | credential `A` would travel in clear text; `http` is for loopback addresses alone",
             "3:31: `origins` of [[credential]] is `https://*.com` | `*.com` covers domains that anyone can register",
             "3:48: `origins` of [[credential]] is `https://*.co.uk`",
-            "3:67: `origins` of [[credential]] is `api.test` | an origin starts with its scheme",
-            "4:1: a second credential is called `A`",
+            "3:67: `origins` of [[credential]] is `ftp://api.test` | the scheme of an origin is https or http",
             "4:1: the credential `A` would travel to http://127.0.0.1 in clear text | even on loopback",
+            "4:1: the credential `A` is refused | credential `A` is bound twice",
             "7:11: `places` of [[credential]] is `header:host`",
             "9:8: `env` of [[credential]] is `LD_PRELOAD`",
             "9:22: `env` of [[credential]] is `https_proxy`",
@@ -299,7 +292,9 @@ fn a_credential_that_is_put_in_always_shares_no_place() {
     let both = credential("A", "always") + &credential("B", "phantom");
     refused(
         &both,
-        &["6:1: `A` and `B` share a place, and one is put there always"],
+        &[
+            "6:1: the credential `B` is refused | credentials `A` and `B` share `x-key`, and one is always put there",
+        ],
     );
     assert!(read(&(credential("A", "phantom") + &credential("B", "phantom"))).is_ok());
     refused(
@@ -363,7 +358,7 @@ fn the_bounds_of_the_sandbox_are_read_and_within_reason() {
     let config =
         read("[sandbox]\nmemory_files = \"2GiB\"\nprocesses = 512\npass_env = [\"MY_*\"]\n")
             .unwrap();
-    assert_eq!(config.sandbox.memory_files, Some(Size::mib(2048)));
+    assert_eq!(config.sandbox.memory_files, Some(Limit::mib(2048)));
     assert_eq!(config.sandbox.processes, Some(512));
     assert_eq!(config.sandbox.pass_env, ["MY_*"]);
     refused(

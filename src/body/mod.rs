@@ -19,7 +19,7 @@ pub use content::{Content, Gate, Meter, TrailerFilter};
 pub use decode::{DecodeBody, DecodeFault};
 pub use form::{FormFault, FormKind};
 pub use hold::{Held, HoldBudget, HoldFault, Share};
-pub use limit::{Limit, LimitSyntax};
+pub use limit::Limit;
 pub use recode::{ContentFault, Recode, RecodeFault};
 #[cfg(test)]
 pub(crate) use script::Script;

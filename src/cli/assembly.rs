@@ -5,22 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-
 use super::expand::Expanded;
 use super::failure::Failure;
 use crate::audit::{self, Log};
-use crate::body::{HoldBudget, Limit};
-use crate::config::{self, Config, HttpVersion};
-use crate::credential::{Credentials, Holding, Stores};
-use crate::gateway::{Ids, Limits, Shared, Tally, chain};
+use crate::config::{self, Config};
+use crate::credential::{Credentials, Stores};
+use crate::gateway::{Ids, Shared, Tally, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::message::{Host, HostPattern};
 use crate::names::SessionId;
-use crate::origin::resolve::ResolverSettings;
-use crate::origin::vet::AddressRange;
-use crate::origin::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
+use crate::origin::{OriginRule, OriginSettings};
 use crate::policy::{HostScope, Policies, Source, quick};
 use crate::session::phantom::{PhantomKey, Phantoms};
 use crate::session::{Binding, Bindings, Role, Session, Sessions};
@@ -51,7 +45,7 @@ impl Assembly {
     pub fn with_origins(
         config: Config,
         expanded: Expanded,
-        mut rules: Vec<OriginRule>,
+        rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
         let Expanded {
             bindings, allowed, ..
@@ -68,14 +62,10 @@ impl Assembly {
             sessions: Sessions::default(),
             policies: Policies::load(&sources(&config, &flags)?)
                 .map_err(|problems| refused("the policies", problems))?,
-            credentials: Credentials::new(bindings, &stores).with_holding(holding(&config)),
+            credentials: Credentials::new(bindings, &stores).with_holding(config.limits.holding()),
             log: log(&config)?,
-            limits: limits(&config),
-            origin_settings: Arc::new({
-                let mut settings = origins(&config)?;
-                rules.append(&mut settings.rules);
-                OriginSettings { rules, ..settings }
-            }),
+            limits: config.limits.clone(),
+            origin_settings: Arc::new(origins(&config, rules)?),
             refused: Tally::default(),
             open: Arc::default(),
             ids: Ids::new().map_err(no_randomness)?,
@@ -189,14 +179,11 @@ fn refused(what: &str, problems: impl std::fmt::Display) -> Failure {
 
 /// The policies of the files, and those that the flags stand for.
 fn sources(config: &Config, flags: &str) -> Result<Vec<Source>, Failure> {
-    let read = config.policy.sources().map_err(|unreadable| {
-        let all: Vec<String> = unreadable.iter().map(ToString::to_string).collect();
-        Failure::usage("the policies cannot be read").because(all.join("; "))
+    let mut sources = config.policy.sources().map_err(|problems| {
+        Failure::usage("the policies cannot be read")
+            .because(problems.to_string())
+            .next("gateway policy check")
     })?;
-    let mut sources: Vec<Source> = read
-        .into_iter()
-        .map(|file| Source::new(file.path.display().to_string(), file.text))
-        .collect();
     if !flags.is_empty() {
         sources.push(Source::new("flags", flags));
     }
@@ -245,16 +232,10 @@ fn log(config: &Config) -> Result<Log, Failure> {
         None => default_log()?,
     };
     let settings = audit::Settings {
-        sync: match config.audit.sync {
-            config::Sync::Batch => audit::Sync::Batch,
-            config::Sync::Always => audit::Sync::Always,
-        },
-        rotate_bytes: config.audit.rotate.as_u64(),
-        allowance: audit::Allowance {
-            burst: config.audit.session_burst.as_u64(),
-            per_second: config.audit.session_rate.as_u64(),
-        },
-        ..audit::Settings::at(&path)
+        path: path.clone(),
+        sync: config.audit.sync,
+        rotate_bytes: config.audit.rotate_bytes,
+        allowance: config.audit.allowance,
     };
     Log::open(&settings).map_err(|error| {
         Failure::new(format!(
@@ -287,107 +268,12 @@ fn default_log() -> Result<PathBuf, Failure> {
     Ok(directory.join(name))
 }
 
-fn holding(config: &Config) -> Holding {
-    Holding {
-        limit: Limit::bytes(config.limits.hold.as_u64()),
-        budget: HoldBudget::new(Limit::bytes(config.limits.hold_all.as_u64())),
-        decoding: HoldBudget::new(Limit::bytes(config.limits.decoding_all.as_u64())),
-    }
-}
-
-fn limits(config: &Config) -> Limits {
-    let limits = &config.limits;
-    Limits {
-        connections_per_session: limits.connections_per_session,
-        connections: limits.connections,
-        exchanges_per_session: limits.exchanges_per_session,
-        streams_per_connection: limits.streams_per_connection,
-        handshake_timeout: limits.handshake_timeout,
-        idle_timeout: limits.idle_timeout,
-        head_timeout: limits.head_timeout,
-        progress_timeout: limits.progress_timeout,
-    }
-}
-
-/// The origin side's settings.
-///
-/// # Errors
-/// A [`Failure`] for a file of roots or an identity that cannot be read.
-pub fn origins(config: &Config) -> Result<OriginSettings, Failure> {
-    // The first rule that covers an origin holds, and the one of the very host, else of the longest
-    // domain, must be it.
-    let mut ordered: Vec<&config::OriginRule> = config.origins.iter().collect();
-    ordered.sort_by_key(|rule| match &rule.matches.hosts {
-        HostPattern::Exact(_) => (0, 0),
-        HostPattern::Below(domain) => (1, usize::MAX - domain.as_str().len()),
-    });
-    let rules = ordered
-        .into_iter()
-        .map(origin)
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(OriginSettings {
-        rules,
-        resolver: ResolverSettings {
-            servers: config.resolver.servers.clone(),
-            hosts_file: config.resolver.hosts_file,
-        },
-        connect_timeout: config.limits.connect_timeout,
-        handshake_timeout: config.limits.handshake_timeout,
-        idle_timeout: config.limits.idle_timeout,
-        ..OriginSettings::default()
-    })
-}
-
-fn origin(rule: &config::OriginRule) -> Result<OriginRule, Failure> {
-    let mut roots = Vec::new();
-    for path in &rule.roots {
-        roots.extend(certificates(path)?);
-    }
-    let identity = match &rule.identity {
-        None => None,
-        Some(identity) => {
-            let Some(key) = identity.key.path() else {
-                return Err(Failure::usage("`client_key` is not a file")
-                    .because("the key of a client certificate is read from a PEM file")
-                    .next("write `client_key = \"file:/path/key.pem\"`"));
-            };
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
-            Some(Arc::new(ClientIdentity {
-                chain: certificates(&identity.certificate)?,
-                key,
-            }))
-        }
-    };
-    let exceptions = rule
-        .addresses
-        .iter()
-        .filter_map(|network| AddressRange::new(network.address(), network.prefix()));
-    Ok(OriginRule {
-        scheme: Some(rule.matches.scheme),
-        host: rule.matches.hosts.clone(),
-        port: Some(rule.matches.port),
-        roots,
-        only_roots: rule.only_roots,
-        identity,
-        exceptions: exceptions.collect(),
-        connect: rule.connect,
-        protocol: match rule.http {
-            HttpVersion::Auto => OriginProtocol::Auto,
-            HttpVersion::Http1 => OriginProtocol::Http1,
-            HttpVersion::Http2 => OriginProtocol::Http2,
-        },
-        encoded_slash: rule.encoded_slash,
-        underscores: rule.underscores,
-    })
-}
-
-fn certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| unreadable(path, &error))?;
-    found
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| unreadable(path, &error))
-}
-
-fn unreadable(path: &std::path::Path, error: &dyn std::error::Error) -> Failure {
-    Failure::new(format!("`{}` cannot be read", path.display())).because(chain(error))
+/// The origin side's settings, with rules beside those of the configuration.
+fn origins(config: &Config, mut rules: Vec<OriginRule>) -> Result<OriginSettings, Failure> {
+    rules.extend(config.origins.iter().map(|origin| origin.rule.clone()));
+    let mut settings = config.limits.origins();
+    settings.resolver = config.resolver.clone();
+    settings
+        .with_rules(rules)
+        .map_err(|error| Failure::new(error.to_string()).because(chain(&error)))
 }

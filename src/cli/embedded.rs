@@ -19,9 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use super::failure::Failure;
-use crate::message::HostPattern;
-use crate::message::{Host, Scheme};
-use crate::origin::{OriginProtocol, OriginRule};
+use crate::message::{Host, HostPattern, OriginPattern, Scheme};
+use crate::origin::OriginRule;
 
 /// Answers a request by its head.
 pub type Answer = Arc<dyn Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync>;
@@ -65,18 +64,16 @@ impl Embedded {
     /// How the gateway reaches and verifies it: as any origin with a private root.
     #[must_use]
     pub fn rule(&self) -> OriginRule {
+        let matches = OriginPattern {
+            scheme: Scheme::Https,
+            hosts: HostPattern::Exact(self.host.clone()),
+            port: Scheme::Https.default_port(),
+        };
         OriginRule {
-            scheme: Some(Scheme::Https),
-            host: HostPattern::Exact(self.host.clone()),
-            port: Some(Scheme::Https.default_port()),
             roots: vec![self.root.clone()],
             only_roots: true,
-            identity: None,
-            exceptions: Vec::new(),
             connect: Some(self.address),
-            protocol: OriginProtocol::Auto,
-            encoded_slash: false,
-            underscores: false,
+            ..OriginRule::of(matches)
         }
     }
 }

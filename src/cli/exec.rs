@@ -20,7 +20,8 @@ use super::flags::RunFlags;
 use super::report;
 use super::screen::{Screen, safe};
 use super::serving;
-use crate::config::{Config, Size, state};
+use crate::body::Limit;
+use crate::config::{Config, state};
 use crate::credential::preset;
 use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::gateway::{Door, Doorway, chain};
@@ -90,8 +91,7 @@ impl Exec {
         let screen = Screen::new(false, super::Color::Auto);
         let runtime = serving::runtime()?;
         let assembly = self.config().and_then(|config| {
-            let mut expanded = Expanded::of(&config, self.virtualises_known())?;
-            runtime.block_on(expanded.discover(super::assembly::origins(&config)?, &screen));
+            let expanded = Expanded::of(&config, self.virtualises_known())?;
             Assembly::new(config, expanded)
         });
         serve_on(
@@ -135,7 +135,7 @@ impl Exec {
                 allow: config.sandbox.pass_env.clone(),
             },
             bounds: Bounds {
-                memory_files: config.sandbox.memory_files.map(Size::as_u64),
+                memory_files: config.sandbox.memory_files.map(Limit::as_bytes),
                 processes: config.sandbox.processes,
             },
             user: config.sandbox.user.as_deref().map(user).transpose()?,

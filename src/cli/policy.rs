@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::config::Config;
-use crate::policy::{Policies, Problem, Problems, Source};
+use crate::policy::{Policies, Problem, Problems, Settings, Source};
 
 use super::failure::{Code, Failure};
 use super::screen::{Paint, Screen, safe};
@@ -47,33 +47,12 @@ impl Policy {
 /// The sources of named files and folders, or else those of the configuration; all problems at
 /// once.
 fn sources(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<Source>, Problems> {
-    let mut sources = Vec::new();
-    let mut problems = Vec::new();
-    for path in named {
-        match Source::read(path) {
-            Ok(read) => sources.extend(read),
-            Err(Problems(found)) => problems.extend(found),
+    match config {
+        Some(config) if named.is_empty() => config.policy.sources(),
+        _ => {
+            let files = named.to_vec();
+            Settings { files }.sources()
         }
-    }
-    if let (true, Some(config)) = (named.is_empty(), config) {
-        match config.policy.sources() {
-            Ok(read) => sources.extend(
-                read.into_iter()
-                    .map(|source| Source::new(source.path.display().to_string(), source.text)),
-            ),
-            Err(refused) => problems.extend(refused.into_iter().map(|refused| Problem {
-                file: refused.path.display().to_string(),
-                line: 0,
-                column: 0,
-                reason: refused.why,
-                help: Some(refused.remedy),
-            })),
-        }
-    }
-    if problems.is_empty() {
-        Ok(sources)
-    } else {
-        Err(Problems(problems))
     }
 }
 

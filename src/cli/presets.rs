@@ -92,7 +92,7 @@ fn print(screen: &Screen, preset: &Preset) {
         ));
     }
     if preset.registry.is_some() {
-        screen.line("  hosts from your own configuration of the package manager");
+        screen.line("  the hosts that your own configuration of the package manager names; for downloads elsewhere, --allow HOST");
     }
     for credential in &preset.credentials {
         screen.line(format!("  credential {}", credential.name));

@@ -42,7 +42,7 @@ impl Serve {
                 .because("the configuration has no `[[listener]]`")
                 .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\""));
         }
-        let mut expanded = Expanded::of(&config, false)?;
+        let expanded = Expanded::of(&config, false)?;
         for binding in &expanded.bindings {
             if let Some(which) = unnamed_buckets(binding) {
                 screen.note(format!(
@@ -52,7 +52,6 @@ impl Serve {
             }
         }
         let runtime = serving::runtime()?;
-        runtime.block_on(expanded.discover(super::assembly::origins(&config)?, screen));
         serving::harden()?;
         let assembly = Arc::new(Assembly::new(config, expanded)?);
         let ended = runtime.block_on(serve(&assembly, screen, self.run.quiet));

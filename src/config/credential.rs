@@ -1,7 +1,5 @@
 //! `[[credential]]`: what secret may go where, and what the workload holds instead.
 
-use std::time::Duration;
-
 use http::Method;
 use toml::Spanned;
 
@@ -14,8 +12,8 @@ use crate::signature::sigv4;
 
 use super::keys;
 use super::mistake::Doubt;
+use super::network;
 use super::page::Section;
-use super::pattern;
 use super::reference::{self, variable};
 use super::signing::{self, SIGV4_VARIABLES, Signing, Way};
 
@@ -168,18 +166,11 @@ impl Credential {
         }
         origins
     }
-
-    /// How long a secret from a command is kept.
-    #[must_use]
-    pub fn ttl(&self) -> Option<Duration> {
-        self.from.ttl()
-    }
 }
 
 /// The places that hold for a credential that names none: where clients put a key that they know
 /// nothing more about.
-#[must_use]
-pub fn common_places() -> Vec<Place> {
+fn common_places() -> Vec<Place> {
     COMMON_PLACES
         .iter()
         .filter_map(|place| place.parse().ok())
@@ -187,7 +178,7 @@ pub fn common_places() -> Vec<Place> {
 }
 
 /// The places of [`common_places`] in their own notation.
-pub const COMMON_PLACES: &[&str] = &[
+const COMMON_PLACES: &[&str] = &[
     "header:authorization:Bearer",
     "header:authorization:token",
     "header:x-api-key",
@@ -222,7 +213,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
     let preset = section
         .parsed("preset", known_preset)
         .map(Spanned::into_inner);
-    let origins = values(section.each("origins", pattern::origin));
+    let origins = values(section.each("origins", network::origin));
     let places = values(section.each("places", place));
     let when = section
         .choice(
@@ -617,9 +608,8 @@ fn no_origins(section: &Section<'_, '_>, read: &Credential) {
                 remedy,
             );
         }
-        // A package registry's hosts come from the user's own configuration of its client.
-        Some(known) if known.origins.is_empty() && known.your_host.is_some() => {
-            let example = known.your_host.as_deref().unwrap_or_default();
+        Some(known) if known.origins.is_empty() => {
+            let example = known.your_host.as_deref().unwrap_or("registry.example.com");
             let remedy = format!("add `origins`, such as `[\"https://{example}\"]`");
             section.missing(
                 "origins",

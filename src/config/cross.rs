@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::message::Scheme;
 
 use super::Config;
+use super::bind;
 use super::listener::ListenerKind;
 use super::mistake::Doubt;
 use super::page::Page;
@@ -29,7 +30,7 @@ pub(super) fn check(page: &Page<'_>, config: &Config, spans: &Spans) {
     duplicates(page, config, spans);
     sessions(page, config, spans);
     cleartext(page, config, spans);
-    same_place(page, config, spans);
+    bindings(page, config, spans);
     sandbox(page, config, spans);
     unreachable(page, config, spans);
 }
@@ -51,31 +52,6 @@ fn repeated<'a, K: Eq + Hash, T: 'a>(
 }
 
 fn duplicates(page: &Page<'_>, config: &Config, spans: &Spans) {
-    let credentials = || config.credentials.iter().zip(&spans.credentials);
-    let names = |credential: &super::Credential| vec![credential.name.clone()];
-    repeated(credentials(), names, |name, span| {
-        let doubt = Doubt::new(
-            "policies could not tell the two apart",
-            "give each its own name",
-        );
-        page.error(
-            span,
-            format!("a second credential is called `{name}`"),
-            doubt,
-        );
-    });
-    let variables = |credential: &super::Credential| credential.env.clone();
-    repeated(credentials(), variables, |variable, span| {
-        let doubt = Doubt::new(
-            "a variable holds one phantom",
-            "name another variable in `env`",
-        );
-        page.error(
-            span,
-            format!("the phantoms of two credentials would stand in `{variable}`"),
-            doubt,
-        );
-    });
     let listeners = config.listeners.iter().zip(&spans.listeners);
     repeated(
         listeners,
@@ -92,7 +68,7 @@ fn duplicates(page: &Page<'_>, config: &Config, spans: &Spans) {
     let origins = config.origins.iter().zip(&spans.origins);
     repeated(
         origins,
-        |rule| vec![rule.matches.clone()],
+        |origin| vec![origin.rule.matches.clone()],
         |matches, span| {
             let doubt = Doubt::new(
                 "one of the two would not hold",
@@ -153,73 +129,30 @@ fn cleartext(page: &Page<'_>, config: &Config, spans: &Spans) {
         {
             let declared = config.origins.iter().any(|rule| {
                 rule.cleartext
-                    && rule.matches.hosts == origin.hosts
-                    && rule.matches.port == origin.port
+                    && rule.rule.matches.hosts == origin.hosts
+                    && rule.rule.matches.port == origin.port
             });
-            if declared {
+            // Beyond loopback the session refuses it, declared or not.
+            if declared || !origin.is_loopback() {
                 continue;
             }
-            let (why, remedy) = if origin.is_loopback() {
-                let remedy = format!(
-                    "declare it: [[origin]] with `match = \"{origin}\"` and `cleartext = true`"
-                );
-                (
-                    "even on loopback, clear text is a decision of its own",
-                    remedy,
-                )
-            } else {
-                (
-                    "everyone on the way could read the secret",
-                    String::from("write `https://`"),
-                )
-            };
             let what = format!(
                 "the credential `{}` would travel to {origin} in clear text",
                 credential.name
             );
+            let remedy = format!(
+                "declare it: [[origin]] with `match = \"{origin}\"` and `cleartext = true`"
+            );
+            let why = "even on loopback, clear text is a decision of its own";
             page.error(span, what, Doubt::new(why, remedy));
         }
     }
 }
 
-/// Refuses two credentials that would both be put into one place of one request.
-fn same_place(page: &Page<'_>, config: &Config, spans: &Spans) {
-    for (index, (later, span)) in config
-        .credentials
-        .iter()
-        .zip(&spans.credentials)
-        .enumerate()
-    {
-        for earlier in &config.credentials[..index] {
-            let unasked = [later, earlier]
-                .iter()
-                .any(|credential| credential.when == When::Always);
-            let place = later
-                .places
-                .iter()
-                .any(|place| earlier.places.contains(place));
-            let origin = later
-                .origins
-                .iter()
-                .any(|left| earlier.origins.iter().any(|right| left.overlaps(right)));
-            let disjoint_methods = !later.methods.is_empty()
-                && !earlier.methods.is_empty()
-                && !later
-                    .methods
-                    .iter()
-                    .any(|method| earlier.methods.contains(method));
-            if unasked && place && origin && !disjoint_methods && later.path == earlier.path {
-                let what = format!(
-                    "`{}` and `{}` share a place, and one is put there always",
-                    earlier.name, later.name
-                );
-                let doubt = Doubt::new(
-                    "one would overwrite the other",
-                    "narrow their `origins`, `methods` or `path`, or write `when = \"phantom\"`",
-                );
-                page.error(span, what, doubt);
-            }
-        }
+/// Refuses what the session would refuse to bind.
+fn bindings(page: &Page<'_>, config: &Config, spans: &Spans) {
+    for (index, what, doubt) in bind::mistakes(&config.credentials) {
+        page.error(&spans.credentials[index], what, doubt);
     }
 }
 
@@ -314,11 +247,11 @@ pub(super) fn secrets(config: &Config) -> Vec<PathBuf> {
     let keys = config
         .origins
         .iter()
-        .filter_map(|rule| rule.identity.as_ref().map(|identity| &identity.key));
+        .filter_map(|origin| Some(origin.rule.identity.as_ref()?.key.clone()));
     secrets
         .chain(passwords)
-        .chain(keys)
         .filter_map(|reference| reference.path().map(Path::to_owned))
+        .chain(keys)
         .collect()
 }
 
@@ -327,7 +260,7 @@ pub(super) fn own(config: &Config) -> Vec<PathBuf> {
     let roots = config
         .origins
         .iter()
-        .flat_map(|rule| rule.files().map(Path::to_owned));
+        .flat_map(|origin| origin.files.iter().cloned());
     let single = [
         &config.file,
         &config.audit.path,

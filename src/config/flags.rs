@@ -3,51 +3,73 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
+
 use crate::message::{OriginPattern, Scheme};
 use crate::names::CredentialName;
+use crate::policy::Source;
 use crate::session::Reference;
 
+use super::bind;
 use super::credential::{Credential, sandbox_variable};
 use super::literal::{looks_secret, shown};
 use super::mistake::{Doubt, Mistake, Position, Severity};
+use super::network;
 use super::page::{literal_doubt, resolve_path};
-use super::pattern;
 use super::reference::{self, variables};
 use super::{Allowed, Config, Refused, cross, state};
 
-/// Holds the flags of `exec` and `serve` as they were typed.
-#[derive(Clone, Default)]
+/// The flags by which a configuration is named or made.
+#[derive(Args, Clone, Default)]
 pub struct Flags {
-    /// `--config FILE`.
-    pub config: Option<PathBuf>,
-    /// `--secret NAME[@HOST[:PORT]][=REFERENCE]`.
+    /// Lend a secret to a host: its phantom stands in NAME; REFERENCE is env:NAME, file:/PATH or
+    /// keyring:SERVICE/NAME
+    #[arg(long = "secret", value_name = "NAME[@HOST[:PORT]][=REFERENCE]")]
     pub secrets: Vec<String>,
-    /// `--preset NAME`.
+    /// Allow a service's hosts and lend its known variables (see `gateway presets`)
+    #[arg(long = "preset", value_name = "NAME")]
     pub presets: Vec<String>,
-    /// `--aws[=PROFILE]`; empty is the environment.
+    /// Sign requests to AWS with your credentials: those of the environment, or of a profile of the
+    /// AWS CLI
+    #[arg(long, value_name = "PROFILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub aws: Option<String>,
-    /// `--bucket NAME[/PREFIX]`.
+    /// Let the credentials of --aws reach these buckets of S3 alone, or what has a prefix in one
+    #[arg(long = "bucket", value_name = "NAME[/PREFIX]")]
     pub buckets: Vec<String>,
-    /// `--allow HOST[:PORT]`.
+    /// Allow a host, or `*.DOMAIN`; port 443 unless named
+    #[arg(long, value_name = "HOST[:PORT]")]
     pub allow: Vec<String>,
-    /// `--policy FILE`.
+    /// Add a Cedar policy file, or a pattern such as `policies/*.cedar`
+    #[arg(long = "policy", value_name = "FILE")]
     pub policies: Vec<String>,
-    /// `--see PATH`.
-    pub see: Vec<String>,
-    /// `--see-home NAME_OR_PATH`.
-    pub see_home: Vec<String>,
-    /// `--hide PATH`.
-    pub hide: Vec<String>,
-    /// `--pass-env NAME`.
-    pub pass_env: Vec<String>,
-    /// `--write PATH`.
-    pub write: Vec<String>,
-    /// `--audit FILE`.
-    pub audit: Option<String>,
-    /// `--user NAME`.
-    pub user: Option<String>,
-    /// `--group NAME`.
+    /// Read settings from a file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Put the session in a group that policies name
+    #[arg(long = "group", value_name = "NAME")]
     pub groups: Vec<String>,
+    /// Write the audit log to this file
+    #[arg(long, value_name = "FILE")]
+    pub audit: Option<String>,
+    /// Show a path of the host to the workload, to be read
+    #[arg(long, value_name = "PATH")]
+    pub see: Vec<String>,
+    /// Show more of the home to the workload, changes dropped: a set such as `claude`, or a path
+    /// below the home
+    #[arg(long, value_name = "NAME_OR_PATH")]
+    pub see_home: Vec<String>,
+    /// Hide a path from the workload
+    #[arg(long, value_name = "PATH")]
+    pub hide: Vec<String>,
+    /// Let the workload change a path for good
+    #[arg(long, value_name = "PATH")]
+    pub write: Vec<String>,
+    /// Pass a variable to the workload beside the harmless ones; `PREFIX*` passes several
+    #[arg(long, value_name = "NAME")]
+    pub pass_env: Vec<String>,
+    /// Run the workload as this user, where the launcher is root
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
 }
 
 /// Collects what is wrong with flags.
@@ -57,6 +79,19 @@ struct Line {
 }
 
 impl Flags {
+    /// Whether they say nothing of what is wanted.
+    #[must_use]
+    pub fn say_nothing(&self) -> bool {
+        let lists = [
+            &self.secrets,
+            &self.presets,
+            &self.allow,
+            &self.policies,
+            &self.buckets,
+        ];
+        self.config.is_none() && self.aws.is_none() && lists.iter().all(|given| given.is_empty())
+    }
+
     /// Reads the file that the flags name, if they name one, and adds the flags to it.
     ///
     /// `known` gives the preset of a variable, such as `github` for `GITHUB_TOKEN`.
@@ -105,25 +140,6 @@ impl Flags {
             else {
                 continue;
             };
-            let taken = config.credentials.iter().any(|other| {
-                other.name == credential.name
-                    || other
-                        .env
-                        .iter()
-                        .any(|variable| credential.env.contains(variable))
-            });
-            if taken {
-                let doubt = Doubt::new(
-                    "its name or variable belongs to another credential",
-                    "give each credential once, by flag or by file",
-                );
-                line.refuse(
-                    "--secret",
-                    format!("`{}` is given twice", credential.name),
-                    doubt,
-                );
-                continue;
-            }
             config.allow.extend(allowed);
             if credential.origins.is_empty() {
                 config.presets.extend(credential.preset.clone());
@@ -133,29 +149,10 @@ impl Flags {
         if let Some(profile) = &self.aws {
             let read = aws(profile).and_then(|credential| pinned(credential, &self.buckets));
             let credential = line.take("--aws", "the credentials of AWS cannot be named", read);
-            let taken = credential.as_ref().is_some_and(|credential| {
-                let known = |other: &Credential| {
-                    other.name == credential.name
-                        || other
-                            .env
-                            .iter()
-                            .any(|variable| credential.env.contains(variable))
-                };
-                config.credentials.iter().any(known)
-            });
-            if taken {
-                let doubt = Doubt::new(
-                    "another credential is called `aws`, or has its variables",
-                    "leave one of the two out",
-                );
-                line.refuse(
-                    "--aws",
-                    String::from("the credentials of AWS are given twice"),
-                    doubt,
-                );
-            } else {
-                config.credentials.extend(credential);
-            }
+            config.credentials.extend(credential);
+        }
+        for (_, what, doubt) in bind::mistakes(&config.credentials) {
+            line.refuse("--secret", what, doubt);
         }
         if self.aws.is_none() && !self.buckets.is_empty() {
             let doubt = Doubt::new(
@@ -178,25 +175,20 @@ impl Flags {
 
     fn reach(&self, config: &mut Config, line: &mut Line) {
         for text in &self.allow {
-            let read = pattern::host_and_port(text, Scheme::Https.default_port());
+            let read = network::host_and_port(text, Scheme::Https.default_port());
             if let Some((host, port)) = line.value("--allow", text, read) {
                 config.allow.push(Allowed { host, port });
             }
         }
-        let mut named = Vec::new();
         for text in &self.policies {
             let path = resolve_path(text, &line.directory, config.home.as_deref());
-            named.extend(line.value("--policy", text, path));
+            let read = path.and_then(|path| {
+                Source::read(&path)?;
+                Ok(path)
+            });
+            let file = line.value("--policy", text, read);
+            config.policy.files.extend(file);
         }
-        let policies = super::Policy { files: named };
-        for refused in policies.sources().err().unwrap_or_default() {
-            let what = format!(
-                "the policy file {} is refused",
-                shown(&refused.path.display().to_string())
-            );
-            line.refuse("--policy", what, Doubt::new(refused.why, refused.remedy));
-        }
-        config.policy.files.extend(policies.files);
         for text in &self.groups {
             if let Some(name) = line.value("--group", text, super::listener::name(text)) {
                 config.groups.push(name.as_str().to_owned());
@@ -379,15 +371,16 @@ fn secret(
     credential.env = vec![variable_name];
     credential.preset = known(name);
     let Some(host) = host else {
-        if credential.preset.is_none() {
+        let known = credential.known();
+        if known.is_none_or(|known| known.origins.is_empty()) {
             return Err(Doubt::new(
-                "no preset knows that variable, so nothing says which host its secret is for",
+                "no preset knows that variable and its host, so nothing says where its secret may go",
                 format!("write `{name}@HOST`"),
             ));
         }
         return Ok((credential, None));
     };
-    let (host, port) = pattern::host_and_port(host, Scheme::Https.default_port())?;
+    let (host, port) = network::host_and_port(host, Scheme::Https.default_port())?;
     credential.origins.push(OriginPattern {
         scheme: Scheme::Https,
         hosts: host.clone(),
@@ -417,7 +410,7 @@ mod tests {
         assert_eq!(credential.preset.as_deref(), Some("github"));
         assert_eq!(credential.origins[0].to_string(), "https://api.github.com");
         assert_eq!(config.allow.len(), 1);
-        assert!(config.allows(&credential.origins[0].hosts.host().clone(), 443));
+        assert_eq!(config.allow[0].host, credential.origins[0].hosts);
         assert!(config.presets.is_empty());
     }
 

@@ -48,38 +48,14 @@ pub fn heading(section: &str) -> String {
 /// Finds the candidate that a misspelt word most likely meant.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word: String = word.chars().take(MAX_WORD).collect();
     let word = word.to_ascii_lowercase().replace('-', "_");
     let allowed = (word.chars().count() / 3).clamp(1, 3);
     candidates
-        .map(|candidate| (distance(&word, candidate), candidate))
+        .map(|candidate| (strsim::osa_distance(&word, candidate), candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
-}
-
-/// The optimal string alignment distance: insertions, deletions, substitutions and swaps of
-/// neighbours.
-fn distance(left: &str, right: &str) -> usize {
-    let left: Vec<char> = left.chars().take(MAX_WORD).collect();
-    let right: Vec<char> = right.chars().take(MAX_WORD).collect();
-    let mut before = Vec::new();
-    let mut above: Vec<usize> = (0..=right.len()).collect();
-    for (row, from) in left.iter().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, to) in right.iter().enumerate() {
-            let substituted = above[column] + usize::from(from != to);
-            let mut best = substituted
-                .min(above[column + 1] + 1)
-                .min(current[column] + 1);
-            if row > 0 && column > 0 && *from == right[column - 1] && left[row - 1] == *to {
-                let swapped: &Vec<usize> = &before;
-                best = best.min(swapped[column - 1] + 1);
-            }
-            current.push(best);
-        }
-        before = std::mem::replace(&mut above, current);
-    }
-    above[right.len()]
 }
 
 const MAX_WORD: usize = 64;

@@ -1,5 +1,7 @@
 //! Tells a literal secret from a reference, so that no message ever repeats one.
 
+use crate::prefixes;
+
 /// Tells whether a text looks like a real credential rather than a name, a path or a reference.
 ///
 /// It errs toward yes: the price of a wrong yes is a message that does not repeat the text.
@@ -19,14 +21,9 @@ pub fn known_prefix(text: &str) -> bool {
         .or_else(|| text.strip_prefix("Basic "))
         .unwrap_or(text);
     unquoted.starts_with("-----BEGIN ") && unquoted.contains("PRIVATE KEY")
-        || PREFIXES.iter().any(|prefix| {
-            unquoted.strip_prefix(prefix).is_some_and(|rest| {
-                rest.len() >= 12
-                    && rest
-                        .bytes()
-                        .take(12)
-                        .all(|byte| is_secret_char(char::from(byte)))
-            })
+        || prefixes::matches(unquoted.as_bytes()).any(|found| {
+            let beginning = found.rest.first_chunk::<12>();
+            beginning.is_some_and(|rest| rest.iter().all(|byte| is_secret_char(char::from(*byte))))
         })
 }
 
@@ -71,80 +68,6 @@ fn is_secret_char(c: char) -> bool {
 fn is_bidi(c: char) -> bool {
     matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{61C}')
 }
-
-/// The prefixes of the services that mark their credentials.
-const PREFIXES: &[&str] = &[
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "glpat-",
-    "gldt-",
-    "glptt-",
-    "glcbt-",
-    "sk-",
-    "sk_live_",
-    "sk_test_",
-    "rk_live_",
-    "rk_test_",
-    "pk_live_",
-    "AKIA",
-    "ASIA",
-    "AIza",
-    "ya29.",
-    "xoxb-",
-    "xoxp-",
-    "xapp-",
-    "xoxe.",
-    "npm_",
-    "pypi-",
-    "hf_",
-    "gsk_",
-    "xai-",
-    "r8_",
-    "SG.",
-    "key-",
-    "re_",
-    "ntn_",
-    "secret_",
-    "lin_api_",
-    "ATATT3",
-    "ATBB",
-    "figd_",
-    "dop_v1_",
-    "doo_v1_",
-    "dor_v1_",
-    "hvs.",
-    "hvb.",
-    "dp.pt.",
-    "ops_",
-    "sntryu_",
-    "sntrys_",
-    "glsa_",
-    "shpat_",
-    "shpss_",
-    "pat-na1-",
-    "dckr_pat_",
-    "rubygems_",
-    "sbp_",
-    "sb_secret_",
-    "dapi",
-    "fm2_",
-    "fo1_",
-    "HRKU-",
-    "vcp_",
-    "nfp_",
-    "LTAI",
-    "AKID",
-    "ABSK",
-    "cfut_",
-    "cfat_",
-    "pplx-",
-    "fw_",
-    "eyJ",
-];
 
 #[cfg(test)]
 mod tests {

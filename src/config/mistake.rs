@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::policy::Problems;
+
 /// Tells whether a finding stops the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -55,6 +57,17 @@ impl Doubt {
             why: why.into(),
             remedy: remedy.into(),
         }
+    }
+}
+
+impl From<Problems> for Doubt {
+    fn from(Problems(problems): Problems) -> Self {
+        let whys = problems
+            .iter()
+            .map(|problem| format!("`{}`: {}", problem.file, problem.reason));
+        let whys: Vec<String> = whys.collect();
+        let remedy = problems.into_iter().find_map(|problem| problem.help);
+        Self::new(whys.join("; "), remedy.unwrap_or_default())
     }
 }
 

@@ -4,9 +4,10 @@
 //! mistakes are reported at once, each with its place, the reason and the remedy; a configuration
 //! with one mistake is not taken at all.
 
+mod bind;
 mod credential;
 mod cross;
-pub mod flags;
+mod flags;
 pub mod keys;
 mod listener;
 pub mod literal;
@@ -14,8 +15,6 @@ mod mistake;
 mod network;
 mod origin;
 mod page;
-mod pattern;
-mod policy;
 mod read;
 mod reference;
 mod settings;
@@ -25,18 +24,18 @@ mod units;
 
 use std::path::{Path, PathBuf};
 
-pub use credential::{COMMON_PLACES, Credential, common_places, sandbox_variable};
+pub use credential::{Credential, sandbox_variable};
 pub use flags::Flags;
 pub use listener::{Authentication, Listener, ListenerKind};
 pub use mistake::{Doubt, Mistake, Position, Severity};
-pub use network::Network;
-pub use origin::{ClientIdentity, HttpVersion, OriginRule};
-pub use policy::{Policy, PolicySource, PolicyUnreadable};
-pub use settings::{Audit, Ca, Limits, Phantoms, Resolver, Runtime, Sandbox, Sync};
-pub use signing::{Part as SigningPart, Signing, Way as SigningWay};
-pub use units::{Size, duration, show_duration};
+pub use origin::Origin;
+pub use settings::{Audit, Ca, Phantoms, Runtime, Sandbox};
+pub use signing::Signing;
 
-use crate::message::{Host, HostPattern, Origin};
+use crate::gateway::Limits;
+use crate::message::HostPattern;
+use crate::origin::resolve::ResolverSettings;
+use crate::policy;
 
 /// Holds every setting, valid as a whole.
 ///
@@ -51,17 +50,17 @@ pub struct Config {
     /// The audit log.
     pub audit: Audit,
     /// The policy files.
-    pub policy: Policy,
+    pub policy: policy::Settings,
     /// The threads.
     pub runtime: Runtime,
     /// The resolver.
-    pub resolver: Resolver,
+    pub resolver: ResolverSettings,
     /// Where `gateway serve` listens.
     pub listeners: Vec<Listener>,
     /// The credentials.
     pub credentials: Vec<Credential>,
     /// How origins are reached.
-    pub origins: Vec<OriginRule>,
+    pub origins: Vec<Origin>,
     /// The sandbox of `gateway exec`.
     pub sandbox: Sandbox,
     /// The bounds of the data path.
@@ -106,27 +105,6 @@ fn shown(mistakes: &[Mistake]) -> String {
 }
 
 impl Config {
-    /// The rule for an origin: the one of its very host, else the one of the longest domain above
-    /// it.
-    #[must_use]
-    pub fn origin_rule(&self, origin: &Origin) -> Option<&OriginRule> {
-        self.origins
-            .iter()
-            .filter(|rule| rule.matches.matches(origin))
-            .max_by_key(|rule| match &rule.matches.hosts {
-                HostPattern::Exact(_) => usize::MAX,
-                HostPattern::Below(domain) => domain.as_str().len(),
-            })
-    }
-
-    /// Whether some flag allows a host and port.
-    #[must_use]
-    pub fn allows(&self, host: &Host, port: u16) -> bool {
-        self.allow
-            .iter()
-            .any(|allowed| allowed.port == port && allowed.host.matches(host))
-    }
-
     /// The folder of the audit log, links followed: that of the file that is named, else that of
     /// the user's logs.
     #[must_use]

@@ -1,130 +1,107 @@
-//! Networks that the operator exempts from the address floor, and the ones that nobody may exempt.
+//! Hosts, origins and networks that the operator names, and those that nobody may name.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
 
 use super::mistake::Doubt;
+use crate::message::{HostPattern, OriginPattern, PatternMalformed};
+use crate::origin::vet::metadata_within;
 
-/// Names a range of addresses: an address and the number of its leading bits that count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
+/// Reads `api.example.com`, `*.example.com`, or an address, with its port.
+///
+/// # Errors
+/// A [`Doubt`] where it is no such pattern, or an address that no origin has.
+pub fn host_and_port(text: &str, default_port: u16) -> Result<(HostPattern, u16), Doubt> {
+    let (hosts, port) = HostPattern::with_port(text, default_port)?;
+    named(&hosts)?;
+    Ok((hosts, port))
 }
 
-impl Network {
-    /// The network of exactly one address.
-    #[must_use]
-    pub fn single(address: IpAddr) -> Self {
-        let prefix = if address.is_ipv4() { 32 } else { 128 };
-        Self { address, prefix }
-    }
+/// Reads `https://host[:port]`; the host may start with `*.`.
+///
+/// # Errors
+/// A [`Doubt`] where it is no such pattern, or an address that no origin has.
+pub fn origin(text: &str) -> Result<OriginPattern, Doubt> {
+    let pattern: OriginPattern = text.parse()?;
+    named(&pattern.hosts)?;
+    Ok(pattern)
+}
 
-    /// The first address.
-    #[must_use]
-    pub fn address(&self) -> IpAddr {
-        self.address
-    }
+fn named(hosts: &HostPattern) -> Result<(), Doubt> {
+    hosts.host().ip().map_or(Ok(()), reachable)
+}
 
-    /// The number of leading bits that count.
-    #[must_use]
-    pub fn prefix(&self) -> u8 {
-        self.prefix
-    }
-
-    /// Whether an address lies within; an IPv4 address mapped into IPv6 counts as IPv4.
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let mask = u32::MAX
-                    .checked_shl(32 - u32::from(self.prefix))
-                    .unwrap_or(0);
-                network.to_bits() == address.to_bits() & mask
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let mask = u128::MAX
-                    .checked_shl(128 - u32::from(self.prefix))
-                    .unwrap_or(0);
-                network.to_bits() == address.to_bits() & mask
-            }
-            _ => false,
-        }
-    }
-
-    /// Reads `address/prefix`, or one address.
-    ///
-    /// # Errors
-    /// A [`Doubt`] where it is none, has bits set behind its prefix, is wider than any exception
-    /// should be, or reaches a cloud's metadata service.
-    pub fn exception(text: &str) -> Result<Self, Doubt> {
-        let network = Self::parse(text)?;
-        let narrowest_wide = if network.address.is_ipv4() { 8 } else { 32 };
-        if network.prefix < narrowest_wide {
-            return Err(Doubt::new(
-                "an exception that wide lifts the floor that keeps the workload from the operator's own network",
-                "name the network that the origin lies in, such as `10.1.0.0/16`",
-            ));
-        }
-        if let Some(metadata) = METADATA.iter().find(|address| network.contains(**address)) {
-            return Err(Doubt::new(
-                format!(
-                    "it reaches {metadata}, a cloud's metadata service, which hands out the machine's own credentials"
-                ),
-                "name a narrower network that leaves it out",
-            ));
-        }
-        reachable(network.address)?;
-        Ok(network)
-    }
-
-    fn parse(text: &str) -> Result<Self, Doubt> {
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| {
-            Doubt::new(
-                "it is no address and prefix",
-                "write for example `10.1.0.0/16` or `fd12:3456::/48`",
-            )
-        })?;
-        if address.to_canonical() != address {
-            return Err(Doubt::new(
-                "an IPv4 network is written as IPv4",
-                "write it without `::ffff:`",
-            ));
-        }
-        let whole = Self::single(address);
-        let Some(prefix) = prefix else {
-            return Ok(whole);
-        };
-        let digits = prefix.len() <= 3 && prefix.bytes().all(|byte| byte.is_ascii_digit());
-        let prefix = prefix
-            .parse::<u8>()
-            .ok()
-            .filter(|bits| digits && *bits <= whole.prefix)
-            .ok_or_else(|| {
-                Doubt::new(
-                    "the prefix is no number of bits of that address",
-                    "write 0 to 32, or 0 to 128 for IPv6",
-                )
-            })?;
-        let network = Self { address, prefix };
-        if !network.contains(address) {
-            return Err(Doubt::new(
-                "bits are set behind the prefix",
-                "write the network's first address, or one address without a prefix",
-            ));
-        }
-        Ok(network)
+impl From<PatternMalformed> for Doubt {
+    fn from(malformed: PatternMalformed) -> Self {
+        Self::new(malformed.to_string(), malformed.remedy())
     }
 }
 
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
+/// Reads a network as `address/prefix`, or one address: an exception to the address floor.
+///
+/// # Errors
+/// A [`Doubt`] where it is none, has bits set behind its prefix, is wider than any exception
+/// should be, or reaches a cloud's metadata service.
+pub fn exception(text: &str) -> Result<IpNet, Doubt> {
+    let network = network(text)?;
+    let narrowest_wide = match network {
+        IpNet::V4(_) => 8,
+        IpNet::V6(_) => 32,
+    };
+    if network.prefix_len() < narrowest_wide {
+        return Err(Doubt::new(
+            "an exception that wide lifts the floor that keeps the workload from the operator's own network",
+            "name the network that the origin lies in, such as `10.1.0.0/16`",
+        ));
     }
+    if let Some(metadata) = metadata_within(&network) {
+        return Err(Doubt::new(
+            format!(
+                "it reaches {metadata}, a cloud's metadata service, which hands out the machine's own credentials"
+            ),
+            "name a narrower network that leaves it out",
+        ));
+    }
+    reachable(network.addr())?;
+    Ok(network)
+}
+
+fn network(text: &str) -> Result<IpNet, Doubt> {
+    // The standard library reads the address: it takes no leading zeros.
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| {
+        Doubt::new(
+            "it is no address and prefix",
+            "write for example `10.1.0.0/16` or `fd12:3456::/48`",
+        )
+    })?;
+    if address.to_canonical() != address {
+        return Err(Doubt::new(
+            "an IPv4 network is written as IPv4",
+            "write it without `::ffff:`",
+        ));
+    }
+    let network = match prefix {
+        None => Ok(IpNet::from(address)),
+        Some(_) => text.parse::<IpNet>(),
+    };
+    let network = network.map_err(|_| {
+        Doubt::new(
+            "the prefix is no number of bits of that address",
+            "write 0 to 32, or 0 to 128 for IPv6",
+        )
+    })?;
+    if network.trunc() != network {
+        return Err(Doubt::new(
+            "bits are set behind the prefix",
+            "write the network's first address, or one address without a prefix",
+        ));
+    }
+    Ok(network)
 }
 
 /// Refuses addresses that no origin has: unspecified, multicast, broadcast, metadata.
@@ -139,7 +116,7 @@ pub fn reachable(address: IpAddr) -> Result<(), Doubt> {
         "a multicast address"
     } else if address == IpAddr::V4(Ipv4Addr::BROADCAST) {
         "the broadcast address"
-    } else if METADATA.contains(&address) {
+    } else if metadata_within(&IpNet::from(address)).is_some() {
         "a cloud's metadata service, which hands out the machine's own credentials"
     } else {
         return Ok(());
@@ -149,21 +126,6 @@ pub fn reachable(address: IpAddr) -> Result<(), Doubt> {
         "write the address of the origin",
     ))
 }
-
-/// The metadata services of the clouds: AWS, GCP, Azure and others, ECS, EKS, Alibaba, Azure's wire
-/// server, Oracle.
-const METADATA: &[IpAddr] = &[
-    IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
-    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
-    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 23)),
-    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
-    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
-    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
-];
 
 #[cfg(test)]
 mod tests {
@@ -179,7 +141,7 @@ mod tests {
             "::1",
             "fd12:3456:789a::/48",
         ] {
-            assert!(Network::exception(text).is_ok(), "{text}");
+            assert!(exception(text).is_ok(), "{text}");
         }
     }
 
@@ -191,6 +153,7 @@ mod tests {
             "0.0.0.0/7",
             "fc00::/7",
             "169.254.169.254",
+            "169.254.42.42",
             "169.254.0.0/16",
             "100.64.0.0/10",
             "168.63.129.16/32",
@@ -202,7 +165,7 @@ mod tests {
             "0.0.0.0",
             "::",
         ] {
-            assert!(Network::exception(text).is_err(), "{text}");
+            assert!(exception(text).is_err(), "{text}");
         }
     }
 
@@ -218,16 +181,7 @@ mod tests {
             "localhost",
             "",
         ] {
-            assert!(Network::exception(text).is_err(), "{text}");
+            assert!(exception(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn membership_counts_the_leading_bits() {
-        let network = Network::exception("10.1.0.0/16").unwrap();
-        assert!(network.contains("10.1.255.255".parse().unwrap()));
-        assert!(network.contains("::ffff:10.1.2.3".parse().unwrap()));
-        assert!(!network.contains("10.2.0.0".parse().unwrap()));
-        assert!(!network.contains("::1".parse().unwrap()));
     }
 }

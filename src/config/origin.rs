@@ -8,62 +8,29 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use toml::Spanned;
 
-use crate::message::{OriginPattern, Scheme};
-use crate::session::Reference;
+use crate::message::Scheme;
+use crate::origin::{ClientIdentity, OriginProtocol, OriginRule};
 
 use super::mistake::Doubt;
-use super::network::{self, Network};
+use super::network;
 use super::page::Section;
-use super::pattern;
 use super::reference;
 
 /// Says how the origins of a pattern are reached and verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OriginRule {
-    /// The origins that it is about.
-    pub matches: OriginPattern,
-    /// Files with further roots.
-    pub roots: Vec<PathBuf>,
-    /// Whether those roots replace the system's.
-    pub only_roots: bool,
-    /// The client certificate that these origins ask for.
-    pub identity: Option<ClientIdentity>,
-    /// Networks that the address floor does not keep these origins from.
-    pub addresses: Vec<Network>,
-    /// The address that is connected to instead of asking DNS; it is an exception to the floor by
-    /// itself.
-    pub connect: Option<SocketAddr>,
-    /// The HTTP version that these origins speak.
-    pub http: HttpVersion,
-    /// Whether `%2F` in a path is kept instead of refused.
-    pub encoded_slash: bool,
-    /// Whether `_` and `.` may stand in the names of fields.
-    pub underscores: bool,
+pub struct Origin {
+    /// The rule.
+    pub rule: OriginRule,
+    /// The files of its certificates, which the workload must not change.
+    pub files: Vec<PathBuf>,
     /// Whether these origins may be spoken to without TLS.
     pub cleartext: bool,
 }
 
-/// Holds a client certificate and where its key is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientIdentity {
-    /// The file of the certificate chain.
-    pub certificate: PathBuf,
-    /// Where the key is kept.
-    pub key: Reference,
-}
+/// Certificates, and the file that they were read from.
+type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
 
-/// Names the HTTP version that an origin speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpVersion {
-    /// What ALPN agrees on.
-    Auto,
-    /// HTTP/1.1 alone.
-    Http1,
-    /// HTTP/2 alone.
-    Http2,
-}
-
-pub(super) fn origin(section: &Section<'_, '_>) -> Option<OriginRule> {
+pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
     if !section.has("match") {
         section.missing(
             "match",
@@ -71,46 +38,55 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<OriginRule> {
             "add `match = \"https://*.corp.test\"`",
         );
     }
-    let matches = section.parsed("match", pattern::origin);
+    let matches = section.parsed("match", network::origin);
     let roots = section.each("roots", |text| certificates(section.page.path(text)?));
-    let addresses = section.each("addresses", Network::exception);
-    let connect = section.parsed("connect", |text| {
-        let address = text.parse::<SocketAddr>().map_err(|_| {
-            Doubt::new(
-                "it is no address and port; names are not looked up",
-                "write for example `127.0.0.1:8443`",
-            )
-        })?;
-        network::reachable(address.ip())?;
-        if address.port() == 0 {
-            return Err(Doubt::new("port 0 is none", "write the port of the origin"));
-        }
-        Ok(address)
-    });
+    let (mut files, roots): (Vec<_>, Vec<_>) = roots.into_iter().map(Spanned::into_inner).unzip();
+    let addresses = section.each("addresses", network::exception);
     let versions = [
-        ("auto", HttpVersion::Auto),
-        ("1.1", HttpVersion::Http1),
-        ("2", HttpVersion::Http2),
+        ("auto", OriginProtocol::Auto),
+        ("1.1", OriginProtocol::Http1),
+        ("2", OriginProtocol::Http2),
     ];
-    let rule = OriginRule {
-        roots: roots.into_iter().map(Spanned::into_inner).collect(),
-        only_roots: section.truth("only_roots").unwrap_or(false),
-        identity: identity(section),
-        addresses: addresses.into_iter().map(Spanned::into_inner).collect(),
-        connect: connect.map(Spanned::into_inner),
-        http: section
-            .choice("http", &versions)
-            .unwrap_or(HttpVersion::Auto),
-        encoded_slash: section.truth("encoded_slash").unwrap_or(false),
-        underscores: section.truth("underscores").unwrap_or(false),
-        cleartext: section.truth("cleartext").unwrap_or(false),
-        matches: matches?.into_inner(),
+    let identity = identity(section).map(|((file, chain), key)| {
+        files.push(file);
+        ClientIdentity { chain, key }
+    });
+    let cleartext = section.truth("cleartext").unwrap_or(false);
+    let origin = Origin {
+        rule: OriginRule {
+            roots: roots.concat(),
+            only_roots: section.truth("only_roots").unwrap_or(false),
+            identity,
+            addresses: addresses.into_iter().map(Spanned::into_inner).collect(),
+            connect: section.parsed("connect", connect).map(Spanned::into_inner),
+            protocol: section.choice("http", &versions).unwrap_or_default(),
+            encoded_slash: section.truth("encoded_slash").unwrap_or(false),
+            underscores: section.truth("underscores").unwrap_or(false),
+            matches: matches?.into_inner(),
+        },
+        cleartext,
+        files,
     };
-    contradictions(section, &rule);
-    Some(rule)
+    contradictions(section, &origin);
+    Some(origin)
 }
 
-fn identity(section: &Section<'_, '_>) -> Option<ClientIdentity> {
+fn connect(text: &str) -> Result<SocketAddr, Doubt> {
+    let address = text.parse::<SocketAddr>().map_err(|_| {
+        Doubt::new(
+            "it is no address and port; names are not looked up",
+            "write for example `127.0.0.1:8443`",
+        )
+    })?;
+    network::reachable(address.ip())?;
+    if address.port() == 0 {
+        return Err(Doubt::new("port 0 is none", "write the port of the origin"));
+    }
+    Ok(address)
+}
+
+/// The certificates of a client identity, and the file of its key.
+fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
     let certificate = section.parsed("client_certificate", |text| {
         certificates(section.page.path(text)?)
     });
@@ -128,33 +104,42 @@ fn identity(section: &Section<'_, '_>) -> Option<ClientIdentity> {
             );
         }
     }
-    Some(ClientIdentity {
-        certificate: certificate?.into_inner(),
-        key: key?,
-    })
+    let key = key?;
+    let file = key.path().map(Path::to_owned);
+    if file.is_none() {
+        let doubt = Doubt::new(
+            "the key of a client certificate is read from a PEM file",
+            "write `client_key = \"file:/path/key.pem\"`",
+        );
+        section.error("client_key", "`client_key` is not a file", doubt);
+    }
+    Some((certificate?.into_inner(), file?))
 }
 
-/// Checks that a file holds at least one certificate and nothing that is none.
-fn certificates(path: PathBuf) -> Result<PathBuf, Doubt> {
+/// Reads a file of at least one certificate and nothing that is none.
+fn certificates(path: PathBuf) -> Result<Certificates, Doubt> {
     let read = std::fs::read(&path).map_err(|error| {
         Doubt::new(
             format!("the file cannot be read: {error}"),
             "create it, or correct the path",
         )
     })?;
-    let count = CertificateDer::pem_slice_iter(&read)
-        .try_fold(0_usize, |count, certificate| certificate.map(|_| count + 1))
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&read)
+        .collect::<Result<_, _>>()
         .map_err(|_| Doubt::new("the file is damaged PEM", "write the certificates as PEM"))?;
-    if count == 0 {
+    if found.is_empty() {
         return Err(Doubt::new(
             "the file holds no certificate",
             "write the certificates as PEM",
         ));
     }
-    Ok(path)
+    Ok((path, found))
 }
 
-fn contradictions(section: &Section<'_, '_>, rule: &OriginRule) {
+fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
+    let Origin {
+        rule, cleartext, ..
+    } = origin;
     let error = |key: &'static str, what: &str, why: &str, remedy: &str| {
         section.error(key, what, Doubt::new(why, remedy))
     };
@@ -175,7 +160,7 @@ fn contradictions(section: &Section<'_, '_>, rule: &OriginRule) {
         );
     }
     if rule.matches.scheme == Scheme::Https {
-        if rule.cleartext {
+        if *cleartext {
             error(
                 "cleartext",
                 "`cleartext` contradicts `match`",
@@ -189,7 +174,7 @@ fn contradictions(section: &Section<'_, '_>, rule: &OriginRule) {
         || rule
             .connect
             .is_some_and(|address| address.ip().to_canonical().is_loopback());
-    if rule.cleartext && !local {
+    if *cleartext && !local {
         error(
             "cleartext",
             "`cleartext` is for an origin beyond loopback",
@@ -210,23 +195,12 @@ fn contradictions(section: &Section<'_, '_>, rule: &OriginRule) {
             );
         }
     }
-    if rule.http == HttpVersion::Http2 {
+    if rule.protocol == OriginProtocol::Http2 {
         error(
             "http",
             "`http = \"2\"` contradicts `match`",
             "HTTP/2 is spoken over TLS only",
             "write `http = \"1.1\"`, or `https://`",
         );
-    }
-}
-
-impl OriginRule {
-    /// The paths that the rule reads, which the workload must not change.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let identity = self
-            .identity
-            .iter()
-            .map(|identity| identity.certificate.as_path());
-        self.roots.iter().map(PathBuf::as_path).chain(identity)
     }
 }

@@ -1,19 +1,19 @@
 //! From a file's text to a [`Config`], or to everything that is wrong with it.
 
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::files;
+
 use super::cross::{self, Spans};
 use super::keys::{self, PARTS};
 use super::literal::shown;
 use super::mistake::{Doubt, Mistake, Position, Severity};
 use super::page::{Page, Section};
-use super::{Config, Refused, credential, listener, origin, policy, settings, state};
+use super::{Config, Refused, credential, listener, origin, settings, state};
 
 impl Config {
     /// Reads and checks a file.
@@ -22,13 +22,13 @@ impl Config {
     /// [`Refused`] with every mistake of the file, or with the reason why it cannot be read.
     pub fn load(path: &Path) -> Result<Self, Refused> {
         let file: Arc<str> = path.display().to_string().into();
-        let text = text_of(path).map_err(|doubt| Refused {
+        let text = files::read(path, LARGEST_MIB).map_err(|unfit| Refused {
             mistakes: vec![Mistake {
                 position: Position::whole(&file),
                 severity: Severity::Error,
                 what: String::from("the configuration cannot be read"),
-                why: doubt.why,
-                remedy: doubt.remedy,
+                why: unfit.to_string(),
+                remedy: unfit.remedy(path),
             }],
         })?;
         Self::from_str(&text, path)
@@ -88,32 +88,6 @@ impl Config {
     }
 }
 
-fn text_of(path: &Path) -> Result<String, Doubt> {
-    let cannot = |error: std::io::Error| {
-        Doubt::new(error.to_string(), "create the file, or correct the path")
-    };
-    let file = std::fs::File::open(path).map_err(cannot)?;
-    let metadata = file.metadata().map_err(cannot)?;
-    if metadata.permissions().mode() & 0o002 != 0 && metadata.is_file() {
-        let why = "everyone on this machine can change the file, the workload too";
-        return Err(Doubt::new(
-            why,
-            format!("run `chmod o-w {}`", path.display()),
-        ));
-    }
-    let mut bytes = Vec::new();
-    file.take(LARGEST + 1)
-        .read_to_end(&mut bytes)
-        .map_err(cannot)?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(Doubt::new(
-            "the file is larger than 1MiB",
-            "a configuration is smaller; correct the path",
-        ));
-    }
-    String::from_utf8(bytes).map_err(|_| Doubt::new("the file is no UTF-8", "write it as UTF-8"))
-}
-
 fn top_level<'t>(
     page: &Page<'t>,
     config: &mut Config,
@@ -167,7 +141,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             spans.ca = section.span.clone();
         }
         "audit" => config.audit = settings::audit(section),
-        "policy" => config.policy = policy::policy(section),
+        "policy" => config.policy = settings::policy(section),
         "runtime" => config.runtime = settings::runtime(section),
         "resolver" => config.resolver = settings::resolver(section),
         "limits" => config.limits = settings::limits(section),
@@ -235,4 +209,4 @@ fn unknown(page: &Page<'_>, key: &Spanned<toml::de::DeString<'_>>) {
     );
 }
 
-const LARGEST: u64 = 1 << 20;
+const LARGEST_MIB: u64 = 1;

@@ -7,12 +7,17 @@ use std::time::Duration;
 
 use toml::Spanned;
 
+use crate::audit::{self, Allowance};
+use crate::body::Limit;
+use crate::gateway::Limits;
 use crate::names::SessionId;
+use crate::origin::resolve::ResolverSettings;
+use crate::policy::{self, Source};
 
 use super::mistake::Doubt;
 use super::page::Section;
 use super::reference::variables;
-use super::units::{self, Size};
+use super::units;
 
 /// Settings of the session CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,37 +29,17 @@ pub struct Ca {
     pub lifetime: Duration,
 }
 
-/// When a record reaches the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sync {
-    /// Written before the answer is released, made durable against power loss in batches.
-    Batch,
-    /// Made durable against power loss before the answer is released.
-    Always,
-}
-
 /// Settings of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
     /// The log; without it, a file in the user's state directory.
     pub path: Option<PathBuf>,
     /// When a record reaches the disk.
-    pub sync: Sync,
-    /// The size at which a new file continues the chain.
-    pub rotate: Size,
-    /// What one session may write at once.
-    pub session_burst: Size,
-    /// What one session may write a second, beyond that.
-    pub session_rate: Size,
-}
-
-/// Settings of the resolver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolver {
-    /// The name servers to ask; the system's where empty.
-    pub servers: Vec<SocketAddr>,
-    /// Whether the host's own `/etc/hosts` answers first.
-    pub hosts_file: bool,
+    pub sync: audit::Sync,
+    /// The size in bytes at which a new file continues the chain.
+    pub rotate_bytes: u64,
+    /// What one session may write.
+    pub allowance: Allowance,
 }
 
 /// Settings of the threads.
@@ -82,42 +67,11 @@ pub struct Sandbox {
     /// Paths outside the project that the workload may change for good.
     pub write: Vec<PathBuf>,
     /// All files in memory together; half of the machine's memory unless set.
-    pub memory_files: Option<Size>,
+    pub memory_files: Option<Limit>,
     /// Processes and threads at a time, unless the launcher's own bound holds.
     pub processes: Option<u64>,
     /// The user that the workload runs as where the launcher is root.
     pub user: Option<String>,
-}
-
-/// The bounds of the data path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections that one session holds open at once.
-    pub connections_per_session: usize,
-    /// Connections that all sessions hold open at once.
-    pub connections: usize,
-    /// The time from the first byte of a head to its end.
-    pub head_timeout: Duration,
-    /// The time for a TLS handshake, on either side.
-    pub handshake_timeout: Duration,
-    /// The time to connect to an origin, resolution included.
-    pub connect_timeout: Duration,
-    /// The time that a connection stays open between two exchanges.
-    pub idle_timeout: Duration,
-    /// The time that a stream lives without a byte in either direction.
-    pub progress_timeout: Duration,
-    /// Exchanges of one session under way at a time, on all its connections.
-    pub exchanges_per_session: usize,
-    /// HTTP/2 streams that one connection carries at once.
-    pub streams_per_connection: u32,
-    /// Leaf certificates that one session keeps.
-    pub leaves: usize,
-    /// Content of one request that is held, where a signature covers it and does not tell its hash.
-    pub hold: Size,
-    /// Content of all requests that is held.
-    pub hold_all: Size,
-    /// What undoing the content codings of all answers takes.
-    pub decoding_all: Size,
 }
 
 /// Where `gateway serve` writes what the workload holds.
@@ -177,21 +131,17 @@ impl Default for Ca {
 
 impl Default for Audit {
     fn default() -> Self {
+        let audit::Settings {
+            sync,
+            rotate_bytes,
+            allowance,
+            ..
+        } = audit::Settings::at(Path::new(""));
         Self {
             path: None,
-            sync: Sync::Batch,
-            rotate: Size::mib(256),
-            session_burst: Size::mib(256),
-            session_rate: Size::kib(256),
-        }
-    }
-}
-
-impl Default for Resolver {
-    fn default() -> Self {
-        Self {
-            servers: Vec::new(),
-            hosts_file: true,
+            sync,
+            rotate_bytes,
+            allowance,
         }
     }
 }
@@ -200,26 +150,6 @@ impl Default for Runtime {
     fn default() -> Self {
         Self {
             threads: NonZeroUsize::MIN,
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections_per_session: 1024,
-            connections: 10_000,
-            exchanges_per_session: 1024,
-            head_timeout: Duration::from_secs(10),
-            handshake_timeout: Duration::from_secs(10),
-            connect_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(60),
-            progress_timeout: Duration::from_secs(300),
-            streams_per_connection: 128,
-            leaves: 1024,
-            hold: Size::mib(16),
-            hold_all: Size::mib(64),
-            decoding_all: Size::mib(128),
         }
     }
 }
@@ -237,36 +167,48 @@ pub(super) fn ca(section: &Section<'_, '_>) -> Ca {
 
 pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
     let default = Audit::default();
-    let sync = section.choice("sync", &[("batch", Sync::Batch), ("always", Sync::Always)]);
-    let rotate = section.parsed("rotate", |text| {
-        let size = Size::parse(text)?;
-        if size < Size::mib(1) {
-            return Err(Doubt::new(
-                "files of less than 1MiB would be many",
-                "write 1MiB or more",
-            ));
-        }
-        Ok(size)
-    });
-    let least = |key, least: Size| {
+    let sync = section.choice(
+        "sync",
+        &[
+            ("batch", audit::Sync::Batch),
+            ("always", audit::Sync::Always),
+        ],
+    );
+    let least = |key, least: Limit, why: &'static str| {
         let size = section.parsed(key, |text| {
-            let size = Size::parse(text)?;
+            let size = units::size(text)?;
             if size < least {
-                return Err(Doubt::new(
-                    "a session could not be served on so little",
-                    "write 64KiB or more for `session_burst`, 1KiB or more for `session_rate`",
-                ));
+                return Err(Doubt::new(why, format!("write {least} or more")));
             }
             Ok(size)
         });
-        size.map(Spanned::into_inner)
+        size.map(|size| size.into_inner().as_bytes())
     };
+    let (many, little) = (
+        "files of less than 1MiB would be many",
+        "a session could not be served on so little",
+    );
     Audit {
-        session_burst: least("session_burst", Size::kib(64)).unwrap_or(default.session_burst),
-        session_rate: least("session_rate", Size::kib(1)).unwrap_or(default.session_rate),
         path: path(section, "path"),
         sync: sync.unwrap_or(default.sync),
-        rotate: rotate.map_or(default.rotate, Spanned::into_inner),
+        rotate_bytes: least("rotate", Limit::mib(1), many).unwrap_or(default.rotate_bytes),
+        allowance: Allowance {
+            burst: least("session_burst", Limit::kib(64), little)
+                .unwrap_or(default.allowance.burst),
+            per_second: least("session_rate", Limit::kib(1), little)
+                .unwrap_or(default.allowance.per_second),
+        },
+    }
+}
+
+pub(super) fn policy(section: &Section<'_, '_>) -> policy::Settings {
+    let files = section.each("files", |text| {
+        let path = section.page.path(text)?;
+        Source::read(&path)?;
+        Ok(path)
+    });
+    policy::Settings {
+        files: files.into_iter().map(Spanned::into_inner).collect(),
     }
 }
 
@@ -279,7 +221,7 @@ pub(super) fn runtime(section: &Section<'_, '_>) -> Runtime {
         .map_or_else(Runtime::default, |threads| Runtime { threads })
 }
 
-pub(super) fn resolver(section: &Section<'_, '_>) -> Resolver {
+pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
     let servers = section.each("servers", |text| {
         let server = text
             .parse::<SocketAddr>()
@@ -306,9 +248,11 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> Resolver {
             ),
         );
     }
-    Resolver {
+    ResolverSettings {
         servers: servers.into_iter().map(Spanned::into_inner).collect(),
-        hosts_file: section.truth("hosts_file").unwrap_or(true),
+        hosts_file: section
+            .truth("hosts_file")
+            .unwrap_or(ResolverSettings::default().hosts_file),
     }
 }
 
@@ -339,9 +283,9 @@ pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
     }
 }
 
-fn memory_files(section: &Section<'_, '_>) -> Option<Size> {
-    let size = section.parsed("memory_files", Size::parse)?.into_inner();
-    if (Size::mib(64)..=Size::mib(1 << 20)).contains(&size) {
+fn memory_files(section: &Section<'_, '_>) -> Option<Limit> {
+    let size = section.parsed("memory_files", units::size)?.into_inner();
+    if (Limit::mib(64)..=Limit::mib(1 << 20)).contains(&size) {
         return Some(size);
     }
     section.error(
@@ -388,7 +332,7 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
         ("hold_all", &mut limits.hold_all),
         ("decoding_all", &mut limits.decoding_all),
     ] {
-        if let Some(size) = section.parsed(key, Size::parse) {
+        if let Some(size) = section.parsed(key, units::size) {
             *place = size.into_inner();
         }
     }

@@ -12,8 +12,8 @@ use crate::signature::sigv4::{PinMistake, Pins, Scope};
 use super::credential::sandbox_variable;
 use super::keys;
 use super::mistake::Doubt;
+use super::network;
 use super::page::Section;
-use super::pattern;
 use super::reference;
 
 /// A credential that signs requests instead of being put into them.
@@ -218,7 +218,7 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
     }
     let parts = parts(section, &way);
     let endpoints = endpoints(section);
-    let unsigned = section.each("unsigned", pattern::origin);
+    let unsigned = section.each("unsigned", network::origin);
     let own_services = endpoints.iter().map(|endpoint| endpoint.service.clone());
     let pins = pins(section, own_services.collect());
     let partitions = pins.partitions.clone();
@@ -433,7 +433,7 @@ fn scope(section: &Section<'_, '_>, pins: Pins) -> Scope {
 
 fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
     let read = |section: &Section<'_, '_>| {
-        let origin = section.parsed("origin", pattern::origin);
+        let origin = section.parsed("origin", network::origin);
         let service = section.parsed("service", label);
         let region = section.parsed("region", label);
         for key in ["origin", "service", "region"] {

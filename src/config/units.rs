@@ -1,82 +1,41 @@
 //! Numbers with units: sizes in binary multiples of a byte, and durations.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::mistake::Doubt;
+use crate::body::Limit;
 
-/// Counts bytes; written as `100B`, `32KiB`, `256MiB`, `2GiB`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Size(u64);
-
-impl Size {
-    /// A size of so many bytes.
-    #[must_use]
-    pub const fn bytes(count: u64) -> Self {
-        Self(count)
-    }
-
-    /// A size of so many times 1,024 bytes.
-    #[must_use]
-    pub const fn kib(count: u64) -> Self {
-        Self(count << 10)
-    }
-
-    /// A size of so many times 1,048,576 bytes.
-    #[must_use]
-    pub const fn mib(count: u64) -> Self {
-        Self(count << 20)
-    }
-
-    /// The number of bytes.
-    #[must_use]
-    pub const fn as_u64(self) -> u64 {
-        self.0
-    }
-
-    /// Reads a size from its text.
-    ///
-    /// # Errors
-    /// A [`Doubt`] where the number or the unit is missing, is another one, or is too large.
-    pub fn parse(text: &str) -> Result<Self, Doubt> {
-        let (number, unit) = split(text)?;
-        let shift = match unit {
-            "B" => 0,
-            "KiB" => 10,
-            "MiB" => 20,
-            "GiB" => 30,
-            "" => {
-                return Err(Doubt::new(
-                    "a size needs its unit",
-                    "write for example `32KiB` or `256MiB`",
-                ));
-            }
-            _ => {
-                return Err(Doubt::new(
-                    "the unit of a size is B, KiB, MiB or GiB",
-                    "write for example `256MiB`",
-                ));
-            }
-        };
-        number.checked_mul(1 << shift).map(Self).ok_or_else(|| {
-            Doubt::new(
-                "the size is larger than can be counted",
-                "write a smaller size",
-            )
-        })
-    }
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
-            let factor = 1 << shift;
-            if self.0 != 0 && self.0.is_multiple_of(factor) {
-                return write!(f, "{}{unit}", self.0 / factor);
-            }
+/// Reads a size, written as `100B`, `32KiB`, `256MiB` or `2GiB`.
+///
+/// # Errors
+/// A [`Doubt`] where the number or the unit is missing, is another one, or is too large.
+pub fn size(text: &str) -> Result<Limit, Doubt> {
+    let (number, unit) = split(text)?;
+    let shift = match unit {
+        "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "" => {
+            return Err(Doubt::new(
+                "a size needs its unit",
+                "write for example `32KiB` or `256MiB`",
+            ));
         }
-        write!(f, "{}B", self.0)
-    }
+        _ => {
+            return Err(Doubt::new(
+                "the unit of a size is B, KiB, MiB or GiB",
+                "write for example `256MiB`",
+            ));
+        }
+    };
+    let bytes = number.checked_mul(1 << shift).ok_or_else(|| {
+        Doubt::new(
+            "the size is larger than can be counted",
+            "write a smaller size",
+        )
+    })?;
+    Ok(Limit::bytes(bytes))
 }
 
 /// Reads a duration: a whole number with one of `ms`, `s`, `m`, `h`, `d`.
@@ -154,14 +113,14 @@ mod tests {
 
     #[test]
     fn a_number_without_a_unit_is_refused() {
-        assert!(Size::parse("4096").unwrap_err().why.contains("unit"));
+        assert!(size("4096").unwrap_err().why.contains("unit"));
         assert!(duration("10").unwrap_err().why.contains("unit"));
     }
 
     #[test]
     fn a_size_or_duration_that_overflows_is_refused() {
-        assert!(Size::parse("18446744073709551615KiB").is_err());
-        assert!(Size::parse("99999999999999999999B").is_err());
+        assert!(size("18446744073709551615KiB").is_err());
+        assert!(size("99999999999999999999B").is_err());
         assert!(duration("18446744073709551615d").is_err());
         assert!(duration("3661d").is_err());
     }
@@ -172,15 +131,15 @@ mod tests {
             assert!(duration(text).is_err(), "{text:?}");
         }
         for text in ["", "1KB", "1MB", "1 MiB", "1.5MiB", "MiB", "-1B"] {
-            assert!(Size::parse(text).is_err(), "{text:?}");
+            assert!(size(text).is_err(), "{text:?}");
         }
     }
 
     proptest! {
         #[test]
         fn what_is_shown_reads_back(bytes in 0u64.., millis in 0u64..LONGEST_MILLIS) {
-            let size = Size::bytes(bytes);
-            prop_assert_eq!(Size::parse(&size.to_string()), Ok(size));
+            let limit = Limit::bytes(bytes);
+            prop_assert_eq!(size(&limit.to_string()), Ok(limit));
             let time = Duration::from_millis(millis);
             prop_assert_eq!(duration(&show_duration(time)), Ok(time));
         }

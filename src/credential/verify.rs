@@ -80,12 +80,21 @@ pub struct Holding {
     pub decoding: Arc<HoldBudget>,
 }
 
+impl Holding {
+    /// What holds of one request unless it is said otherwise.
+    pub const REQUEST: Limit = Limit::mib(16);
+    /// The same of all requests together.
+    pub const REQUESTS: Limit = Limit::mib(64);
+    /// The same of all decoders together.
+    pub const DECODING: Limit = Limit::mib(128);
+}
+
 impl Default for Holding {
     fn default() -> Self {
         Self {
-            limit: Limit::mib(16),
-            budget: HoldBudget::new(Limit::mib(64)),
-            decoding: HoldBudget::new(Limit::mib(128)),
+            limit: Self::REQUEST,
+            budget: HoldBudget::new(Self::REQUESTS),
+            decoding: HoldBudget::new(Self::DECODING),
         }
     }
 }

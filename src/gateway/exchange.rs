@@ -199,7 +199,7 @@ impl Worker {
         let accepted =
             Accepted::read(arrival, request, watched.meter.clone(), |origin, signed| {
                 let signed = signed.then(|| bindings.signed_paths(origin)).flatten();
-                let rule = rules.rule(origin).map(|index| &rules.rules[index]);
+                let rule = rules.rule(origin);
                 let kept = match rule {
                     Some(rule) if rule.encoded_slash => EncodedSlash::Keep,
                     _ => EncodedSlash::Refuse,

@@ -3,12 +3,13 @@
 //! A second check on variables that pass by name. It finds what people commonly write into
 //! settings, and can miss things. The list of names ([`super::passed`]) is what keeps secrets out.
 
+use crate::prefixes;
+
 /// Tells whether a value holds what looks like a credential.
 pub fn holds_credential(value: &[u8]) -> bool {
     let lower = value.to_ascii_lowercase();
-    AT_START
-        .iter()
-        .any(|prefix| value.starts_with(prefix.as_bytes()))
+    prefixes::matches(value).next().is_some()
+        || PEM.iter().any(|start| value.starts_with(start.as_bytes()))
         || ANYWHERE.iter().any(|part| contains(value, part.as_bytes()))
         || SCHEMES
             .iter()
@@ -22,10 +23,8 @@ pub fn holds_credential(value: &[u8]) -> bool {
 fn has_token(value: &[u8]) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     value.split(|byte| !is_part(byte)).any(|word| {
-        AT_START.iter().any(|prefix| {
-            word.strip_prefix(prefix.as_bytes())
-                .is_some_and(|rest| rest.len() >= LONG_REST && rest.iter().any(u8::is_ascii_digit))
-        })
+        prefixes::matches(word)
+            .any(|found| found.rest.len() >= LONG_REST && found.rest.iter().any(u8::is_ascii_digit))
     })
 }
 
@@ -72,79 +71,8 @@ fn contains(value: &[u8], part: &[u8]) -> bool {
 /// How many characters must follow a token's prefix within a longer value.
 const LONG_REST: usize = 16;
 
-const AT_START: &[&str] = &[
-    "sk-",
-    "sk_live_",
-    "sk_test_",
-    "rk_live_",
-    "rk_test_",
-    "pk_live_",
-    "whsec_",
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "glpat-",
-    "gldt-",
-    "glrt-",
-    "glptt-",
-    "glcbt-",
-    "xoxa-",
-    "xoxb-",
-    "xoxe-",
-    "xoxe.",
-    "xoxp-",
-    "xoxr-",
-    "xoxs-",
-    "xapp-",
-    "AKIA",
-    "ASIA",
-    "ABSK",
-    "eyJ",
-    "npm_",
-    "pypi-",
-    "hf_",
-    "hvs.",
-    "hvb.",
-    "hvr.",
-    "dop_v1_",
-    "doo_v1_",
-    "SG.",
-    "AIza",
-    "ya29.",
-    "GOCSPX-",
-    "tskey-",
-    "ATATT3",
-    "ATCTT3",
-    "dckr_pat_",
-    "dapi",
-    "dp.pt.",
-    "dp.st.",
-    "fo1_",
-    "gsk_",
-    "nvapi-",
-    "xai-",
-    "pplx-",
-    "r8_",
-    "lin_api_",
-    "ntn_",
-    "PMAK-",
-    "pul-",
-    "rnd_",
-    "sbp_",
-    "sntrys_",
-    "sntryu_",
-    "shpat_",
-    "shpss_",
-    "sq0atp-",
-    "sq0csp-",
-    "figd_",
-    "AGE-SECRET-KEY-1",
-    "LS0tLS1CRUdJTi",
-    "-----BEGIN",
-];
+/// How a PEM file begins, as it is and in base64.
+const PEM: &[&str] = &["-----BEGIN", "LS0tLS1CRUdJTi"];
 const ANYWHERE: &[&str] = &[
     "PRIVATE KEY",
     "AGE-SECRET-KEY-1",

@@ -14,6 +14,7 @@ pub mod method;
 mod pattern;
 mod place;
 pub mod route;
+mod suffix;
 mod taken;
 mod target;
 
@@ -23,9 +24,10 @@ pub use batch::is_batch;
 pub use fields::FieldsMalformed;
 pub use host::{Host, HostMalformed};
 pub use method::MethodRefused;
-pub use pattern::{HostPattern, OriginMalformed, OriginPattern};
+pub use pattern::{HostPattern, OriginPattern, PatternMalformed};
 pub use place::{Place, PlaceMalformed};
 pub use route::{Route, RouteMalformed};
+pub use suffix::{Shared, shared};
 pub use taken::{
     Taken, TakenMalformed, TakenPart, credential_protocol, folded_parameter,
     is_credential_parameter, sounds_like_credential,

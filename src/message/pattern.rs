@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Authority, Host, Origin, Scheme};
+use super::suffix::{Shared, shared};
+use super::{Authority, AuthorityMalformed, Host, Origin, Scheme};
 
 /// Origins: a scheme, one host or all names below a domain, one port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,10 +35,43 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Why a text is no origin pattern.
+/// Why a text is no pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("an origin is `https://host`, `https://*.domain` or either with `:port`, without a path")]
-pub struct OriginMalformed(());
+pub enum PatternMalformed {
+    /// Another scheme.
+    #[error("the scheme of an origin is https or http")]
+    Scheme,
+    /// Something follows the port.
+    #[error("an origin is a scheme, a host and a port, and no path")]
+    Path,
+    /// A `*` anywhere but as the first label.
+    #[error("`*` stands for whole labels, once, at the start")]
+    Star,
+    /// No host and port.
+    #[error(transparent)]
+    Authority(AuthorityMalformed),
+    /// `*.` before an address.
+    #[error("an address has no names below it")]
+    Address,
+    /// Every name below a domain of a registry.
+    #[error("`*.{0}` covers domains that anyone can register")]
+    Registry(Host),
+}
+
+impl PatternMalformed {
+    /// What to write instead.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Scheme => "write `https://host`",
+            Self::Path => "leave out what follows the host and the port",
+            Self::Star => "write `*.example.com`, or each host by its name",
+            Self::Authority(_) => "write `api.example.com`, `*.example.com` or `host:port`",
+            Self::Address => "write the address without `*.`",
+            Self::Registry(_) => "name the domain that you mean, such as `*.example.com`",
+        }
+    }
+}
 
 impl OriginPattern {
     /// Whether an origin matches.
@@ -67,6 +101,32 @@ impl OriginPattern {
 }
 
 impl HostPattern {
+    /// Reads `api.example.com`, `*.example.com`, or an address, with its port.
+    ///
+    /// # Errors
+    /// [`PatternMalformed`] where it is no host and port, or where anyone can register a name that
+    /// it covers.
+    pub fn with_port(text: &str, default_port: u16) -> Result<(Self, u16), PatternMalformed> {
+        if text.contains(['/', '?', '#']) {
+            return Err(PatternMalformed::Path);
+        }
+        let (below, rest) = match text.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        if rest.contains('*') {
+            return Err(PatternMalformed::Star);
+        }
+        let Authority { host, port } = Authority::parse(rest.as_bytes(), Some(default_port))
+            .map_err(PatternMalformed::Authority)?;
+        match (below, host.ip(), shared(host.as_str())) {
+            (false, ..) => Ok((Self::Exact(host), port)),
+            (true, Some(_), _) => Err(PatternMalformed::Address),
+            (true, None, Some(Shared::Registry)) => Err(PatternMalformed::Registry(host)),
+            (true, None, _) => Ok((Self::Below(host), port)),
+        }
+    }
+
     /// Whether a host is one of these.
     #[must_use]
     pub fn matches(&self, host: &Host) -> bool {
@@ -100,32 +160,20 @@ impl HostPattern {
 /// Parses `https://host`, `https://*.domain`, `http://127.0.0.1:8080`; the default scheme is
 /// `https`.
 impl FromStr for OriginPattern {
-    type Err = OriginMalformed;
+    type Err = PatternMalformed;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (scheme, rest) = match text.split_once("://") {
             Some(("https", rest)) => (Scheme::Https, rest),
             Some(("http", rest)) => (Scheme::Http, rest),
-            Some(_) => return Err(OriginMalformed(())),
+            Some(_) => return Err(PatternMalformed::Scheme),
             None => (Scheme::Https, text),
         };
-        let (below, rest) = rest
-            .strip_prefix("*.")
-            .map_or((false, rest), |rest| (true, rest));
-        let authority = Authority::parse(rest.as_bytes(), Some(scheme.default_port()))
-            .map_err(|_| OriginMalformed(()))?;
-        if below && authority.host.ip().is_some() {
-            return Err(OriginMalformed(()));
-        }
-        let hosts = if below {
-            HostPattern::Below(authority.host)
-        } else {
-            HostPattern::Exact(authority.host)
-        };
+        let (hosts, port) = HostPattern::with_port(rest, scheme.default_port())?;
         Ok(Self {
             scheme,
             hosts,
-            port: authority.port,
+            port,
         })
     }
 }
@@ -167,6 +215,53 @@ mod tests {
             "a.good.test.evil.test",
         ] {
             assert!(!pattern.matches(&host(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_over_what_a_registry_sells_is_refused() {
+        for text in [
+            "*.com",
+            "*.co.uk",
+            "*.com.au",
+            "*.kobe.jp",
+            "*.",
+            "*",
+            "*.*.example.com",
+            "a.*.example.com",
+            "a*.example.com",
+            "*.10.0.0.1",
+        ] {
+            assert!(HostPattern::with_port(text, 443).is_err(), "{text}");
+        }
+        for text in ["*.bbc.co.uk", "*.amazonaws.com", "*.corp.test", "co.uk"] {
+            assert!(HostPattern::with_port(text, 443).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_a_scheme_a_host_and_a_port_and_nothing_else() {
+        for (text, shown) in [
+            ("https://*.Example.com:8443", "https://*.example.com:8443"),
+            ("https://[::1]", "https://[::1]"),
+            ("api.example.com", "https://api.example.com"),
+        ] {
+            let read: OriginPattern = text.parse().unwrap();
+            assert_eq!(read.to_string(), shown);
+        }
+        for text in [
+            "https://",
+            "https://a/",
+            "https://a?b",
+            "https://user@a",
+            "https://user:pw@a",
+            "ftp://a",
+            "HTTPS://a",
+            "https://a:0",
+            "https://a:99999",
+            "https:///a",
+        ] {
+            assert!(text.parse::<OriginPattern>().is_err(), "{text}");
         }
     }
 

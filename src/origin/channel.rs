@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::patient::Patient;
 use super::pool::{Idle, Key, Place, Pool};
 use super::resolve::{Resolve, ResolverUnusable, StubResolver};
-use super::rule::{OriginRule, OriginSettings};
+use super::rule::OriginSettings;
 use super::tls::{Configurations, Offer};
 use super::{Error, dial};
 use crate::body::{Content, Meter};
@@ -107,10 +107,6 @@ impl Origins {
         }))
     }
 
-    pub(super) fn inner(&self) -> &Inner {
-        &self.0
-    }
-
     /// Drops idle connections whose time is over.
     pub fn sweep(&self) {
         self.0.pool.sweep();
@@ -169,8 +165,8 @@ impl Inner {
     }
 
     async fn dial(&self, key: &Key) -> Result<(Sender, SocketAddr), Error> {
-        let index = self.settings.rule(&key.origin);
-        let rule = index.map(|index| &self.settings.rules[index]);
+        let index = self.settings.index(&key.origin);
+        let rule = index.map(|index| self.settings.at(index).0);
         let addresses = dial::addresses(&key.origin, rule, self.resolver.as_ref()).await?;
         let stream = dial::connect(addresses, &self.settings).await?;
         let remote = stream
@@ -178,7 +174,7 @@ impl Inner {
             .map_err(|error| Error::Unreachable(Some(error)))?;
         let sender = match key.origin.scheme {
             Scheme::Http => http1_over(Patient::new(stream), &key.origin).await?,
-            Scheme::Https => self.secure(stream, remote, key, index.zip(rule)).await?,
+            Scheme::Https => self.secure(stream, remote, key, index).await?,
         };
         Ok((sender, remote))
     }
@@ -188,11 +184,13 @@ impl Inner {
         stream: tokio::net::TcpStream,
         remote: SocketAddr,
         key: &Key,
-        rule: Option<(usize, &OriginRule)>,
+        rule: Option<usize>,
     ) -> Result<Sender, Error> {
-        let protocol = rule.map(|(_, rule)| rule.protocol).unwrap_or_default();
-        let offer = Offer::choose(protocol, key.needs_http2);
-        let config = self.configurations.of(&key.identity, rule, offer)?;
+        let protocol = rule.map(|index| self.settings.at(index).0.protocol);
+        let offer = Offer::choose(protocol.unwrap_or_default(), key.needs_http2);
+        let config = self
+            .configurations
+            .of(&self.settings, &key.identity, rule, offer)?;
         let stream = Patient::new(stream);
         let stream =
             dial::handshake(stream, &key.origin.authority.host, config, &self.settings).await?;
@@ -435,7 +433,7 @@ fn needs_chunked(method: &Method, content: &Content) -> bool {
         && content.size_hint().exact().is_none()
 }
 
-pub(super) fn host_field(origin: &Origin) -> Result<HeaderValue, Error> {
+fn host_field(origin: &Origin) -> Result<HeaderValue, Error> {
     let authority = &origin.authority;
     let text = if authority.port == origin.scheme.default_port() {
         authority.host.to_uri()

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use super::Error;
 use super::resolve::Resolve;
 use super::rule::{OriginRule, OriginSettings};
-use super::vet::{AddressRange, vet};
+use super::vet::vet;
 use crate::message::{Authority, Host, Origin};
 
 /// How long to wait before the next address is tried as well (RFC 8305 §5).
@@ -31,12 +32,8 @@ pub(super) async fn addresses(
     resolver: &dyn Resolve,
 ) -> Result<Vec<SocketAddr>, Error> {
     if let Some(fixed) = rule.and_then(|rule| rule.connect) {
-        vet(
-            fixed.ip(),
-            fixed.port(),
-            &[AddressRange::single(fixed.ip())],
-        )
-        .map_err(Error::Prohibited)?;
+        let itself = IpNet::from(fixed.ip().to_canonical());
+        vet(fixed.ip(), fixed.port(), &[itself]).map_err(Error::Prohibited)?;
         return Ok(vec![fixed]);
     }
     let Authority { host, port } = &origin.authority;
@@ -47,17 +44,13 @@ pub(super) async fn addresses(
             .await
             .map_err(Error::Unresolved)?,
     };
-    let exceptions = rule.map_or(&[][..], |rule| &rule.exceptions);
+    let exceptions = rule.map_or(&[][..], |rule| &rule.addresses);
     vetted(found, *port, exceptions)
 }
 
 /// The addresses that may be dialled. A prohibited address among public ones is dropped, never
 /// tried (C03).
-fn vetted(
-    found: Vec<IpAddr>,
-    port: u16,
-    exceptions: &[AddressRange],
-) -> Result<Vec<SocketAddr>, Error> {
+fn vetted(found: Vec<IpAddr>, port: u16, exceptions: &[IpNet]) -> Result<Vec<SocketAddr>, Error> {
     let mut refused = None;
     let mut kept = Vec::new();
     for address in found {

@@ -2,7 +2,6 @@
 
 mod channel;
 mod dial;
-mod own;
 mod patient;
 mod pool;
 pub mod resolve;
@@ -13,7 +12,7 @@ pub mod vet;
 use std::io;
 
 pub use channel::{Channel, Forwarded, OriginBody, Origins};
-pub use rule::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
+pub use rule::{ClientIdentity, KeyUnreadable, OriginProtocol, OriginRule, OriginSettings};
 pub use tls::warm_roots;
 
 /// Why nothing was sent, or no response came. Contains no text from the origin.

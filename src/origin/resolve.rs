@@ -24,12 +24,21 @@ pub trait Resolve: Send + Sync {
 }
 
 /// Where questions go.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolverSettings {
     /// Name servers by address; empty: those of the system.
     pub servers: Vec<SocketAddr>,
     /// Whether the machine's hosts file is used.
     pub hosts_file: bool,
+}
+
+impl Default for ResolverSettings {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            hosts_file: true,
+        }
+    }
 }
 
 /// The stub resolver of hickory with its cache; one for each runtime thread, since its tasks live

@@ -1,14 +1,15 @@
 //! What the operator says of origins: trust, identity, addresses, protocol.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::resolve::ResolverSettings;
-use super::vet::AddressRange;
-use crate::message::{HostPattern, Origin, Scheme};
+use crate::message::{HostPattern, Origin, OriginPattern};
 
 /// Which HTTP version an origin is spoken to in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,29 +24,27 @@ pub enum OriginProtocol {
 }
 
 /// The certificate that the gateway shows to an origin that asks for one.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
     /// The chain, leaf first.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The leaf's key.
-    pub key: PrivateKeyDer<'static>,
+    /// The PEM file of the leaf's key.
+    pub key: PathBuf,
 }
 
 /// Settings for the origins that a pattern covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginRule {
-    /// Scheme; `None` for both.
-    pub scheme: Option<Scheme>,
-    /// Host or domain.
-    pub host: HostPattern,
-    /// Port; `None` for every port.
-    pub port: Option<u16>,
+    /// The origins.
+    pub matches: OriginPattern,
     /// Roots beside (or, with `only_roots`, in place of) the system's.
     pub roots: Vec<CertificateDer<'static>>,
     /// Whether the system's roots do not count.
     pub only_roots: bool,
     /// Certificate and key for mutual TLS.
-    pub identity: Option<Arc<ClientIdentity>>,
-    /// Addresses excepted from the floor.
-    pub exceptions: Vec<AddressRange>,
+    pub identity: Option<ClientIdentity>,
+    /// Networks excepted from the floor.
+    pub addresses: Vec<IpNet>,
     /// A fixed address in place of DNS; it is an exception for itself.
     pub connect: Option<SocketAddr>,
     /// HTTP version.
@@ -57,17 +56,29 @@ pub struct OriginRule {
 }
 
 impl OriginRule {
-    fn covers(&self, origin: &Origin) -> bool {
-        self.scheme.is_none_or(|scheme| scheme == origin.scheme)
-            && self.port.is_none_or(|port| port == origin.authority.port)
-            && self.host.matches(&origin.authority.host)
+    /// A rule that says nothing of the origins that a pattern covers.
+    #[must_use]
+    pub fn of(matches: OriginPattern) -> Self {
+        Self {
+            matches,
+            roots: Vec::new(),
+            only_roots: false,
+            identity: None,
+            addresses: Vec::new(),
+            connect: None,
+            protocol: OriginProtocol::Auto,
+            encoded_slash: false,
+            underscores: false,
+        }
     }
 }
 
 /// Everything the origin side is configured by.
 pub struct OriginSettings {
     /// Rules; the first that covers an origin holds.
-    pub rules: Vec<OriginRule>,
+    rules: Vec<OriginRule>,
+    /// The keys of the rules' identities, in the order of the rules.
+    keys: Vec<Option<PrivateKeyDer<'static>>>,
     /// The resolver.
     pub resolver: ResolverSettings,
     /// For one TCP connection to be established, all addresses together.
@@ -80,14 +91,21 @@ pub struct OriginSettings {
     pub idle_connections: usize,
 }
 
+/// The key of a client certificate cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the key `{}` cannot be read", .path.display())]
+pub struct KeyUnreadable {
+    path: PathBuf,
+    #[source]
+    source: pem::Error,
+}
+
 impl Default for OriginSettings {
     fn default() -> Self {
         Self {
             rules: Vec::new(),
-            resolver: ResolverSettings {
-                servers: Vec::new(),
-                hosts_file: true,
-            },
+            keys: Vec::new(),
+            resolver: ResolverSettings::default(),
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
@@ -97,9 +115,46 @@ impl Default for OriginSettings {
 }
 
 impl OriginSettings {
-    /// The index of the first rule that covers the origin.
-    #[must_use]
-    pub fn rule(&self, origin: &Origin) -> Option<usize> {
-        self.rules.iter().position(|rule| rule.covers(origin))
+    /// The same with these rules, whose keys are read now. The rule of the very host holds before
+    /// those of the domains above it, of which the longest holds first.
+    ///
+    /// # Errors
+    /// [`KeyUnreadable`] for the first key that cannot be read.
+    pub fn with_rules(mut self, mut rules: Vec<OriginRule>) -> Result<Self, KeyUnreadable> {
+        rules.sort_by_key(|rule| match &rule.matches.hosts {
+            HostPattern::Exact(_) => (0, 0),
+            HostPattern::Below(domain) => (1, usize::MAX - domain.as_str().len()),
+        });
+        self.keys = rules.iter().map(key).collect::<Result<_, _>>()?;
+        self.rules = rules;
+        Ok(self)
     }
+
+    /// The rule that holds for an origin.
+    #[must_use]
+    pub fn rule(&self, origin: &Origin) -> Option<&OriginRule> {
+        self.index(origin).map(|index| &self.rules[index])
+    }
+
+    /// The place of that rule among all.
+    pub(super) fn index(&self, origin: &Origin) -> Option<usize> {
+        self.rules
+            .iter()
+            .position(|rule| rule.matches.matches(origin))
+    }
+
+    /// A rule by its place, and the key of its identity.
+    pub(super) fn at(&self, index: usize) -> (&OriginRule, Option<&PrivateKeyDer<'static>>) {
+        (&self.rules[index], self.keys[index].as_ref())
+    }
+}
+
+fn key(rule: &OriginRule) -> Result<Option<PrivateKeyDer<'static>>, KeyUnreadable> {
+    let read = |identity: &ClientIdentity| {
+        PrivateKeyDer::from_pem_file(&identity.key).map_err(|source| KeyUnreadable {
+            path: identity.key.clone(),
+            source,
+        })
+    };
+    rule.identity.as_ref().map(read).transpose()
 }

@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::Error;
-use super::rule::{OriginProtocol, OriginRule};
+use super::rule::{OriginProtocol, OriginSettings};
 use crate::names::{Identity, SYSTEM_BUNDLES};
 
 /// The configurations in use, one per identity and rule, so that no identity resumes another's TLS
@@ -68,20 +68,21 @@ impl Configurations {
     /// The configuration for an identity under a rule.
     pub(super) fn of(
         &self,
+        settings: &OriginSettings,
         identity: &Identity,
-        rule: Option<(usize, &OriginRule)>,
+        rule: Option<usize>,
         offer: Offer,
     ) -> Result<Arc<ClientConfig>, Error> {
         let key = Key {
             identity: identity.clone(),
-            rule: rule.map(|(index, _)| index),
+            rule,
             offer,
         };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(config) = known.get(&key) {
             return Ok(config.clone());
         }
-        let config = Arc::new(configure(rule.map(|(_, rule)| rule), offer)?);
+        let config = Arc::new(configure(settings, rule, offer)?);
         if known.len() >= REMEMBERED {
             known.clear();
         }
@@ -90,7 +91,15 @@ impl Configurations {
     }
 }
 
-fn configure(rule: Option<&OriginRule>, offer: Offer) -> Result<ClientConfig, Error> {
+fn configure(
+    settings: &OriginSettings,
+    rule: Option<usize>,
+    offer: Offer,
+) -> Result<ClientConfig, Error> {
+    let (rule, key) = match rule.map(|index| settings.at(index)) {
+        Some((rule, key)) => (Some(rule), key),
+        None => (None, None),
+    };
     let roots = match rule {
         Some(rule) if rule.only_roots => with(RootCertStore::empty(), &rule.roots)?,
         Some(rule) if !rule.roots.is_empty() => {
@@ -102,9 +111,10 @@ fn configure(rule: Option<&OriginRule>, offer: Offer) -> Result<ClientConfig, Er
         .with_safe_default_protocol_versions()
         .map_err(Error::TlsUnusable)?
         .with_root_certificates(roots);
-    let mut config = match rule.and_then(|rule| rule.identity.as_ref()) {
-        Some(identity) => builder
-            .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
+    let identity = rule.and_then(|rule| rule.identity.as_ref());
+    let mut config = match identity.zip(key) {
+        Some((identity, key)) => builder
+            .with_client_auth_cert(identity.chain.clone(), key.clone_key())
             .map_err(Error::TlsUnusable)?,
         None => builder.with_no_client_auth(),
     };

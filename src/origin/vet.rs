@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
 /// Why an address is not dialled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prohibited {
@@ -26,74 +28,20 @@ impl Prohibited {
     }
 }
 
-/// A range of addresses in CIDR notation: what the operator excepts from the floor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AddressRange {
-    base: IpAddr,
-    bits: u8,
-}
-
-impl AddressRange {
-    /// A range; `None` where `bits` is more than the address has.
-    #[must_use]
-    pub fn new(base: IpAddr, bits: u8) -> Option<Self> {
-        let most = if base.is_ipv4() { 32 } else { 128 };
-        (bits <= most).then_some(Self { base, bits })
-    }
-
-    /// Exactly one address.
-    #[must_use]
-    pub fn single(address: IpAddr) -> Self {
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        Self {
-            base: address,
-            bits,
-        }
-    }
-
-    /// Whether the address lies in the range.
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.base, address) {
-            (IpAddr::V4(base), IpAddr::V4(address)) => in4(address, base, self.bits),
-            (IpAddr::V6(base), IpAddr::V6(address)) => in6(address, base, self.bits),
-            _ => false,
-        }
-    }
-}
-
-fn in4(address: Ipv4Addr, base: Ipv4Addr, bits: u8) -> bool {
-    let shift = 32 - u32::from(bits);
-    shift == 32 || (u32::from(address) ^ u32::from(base)) >> shift == 0
-}
-
-fn in6(address: Ipv6Addr, base: Ipv6Addr, bits: u8) -> bool {
-    let shift = 128 - u32::from(bits);
-    shift == 128 || (u128::from(address) ^ u128::from(base)) >> shift == 0
-}
-
 /// Judges an address before it is dialled.
 ///
 /// # Errors
 /// [`Prohibited`] where the address is special and no exception of the operator names it. Metadata
 /// services stay prohibited whatever the exceptions say.
-pub fn vet(address: IpAddr, port: u16, exceptions: &[AddressRange]) -> Result<(), Prohibited> {
-    let address = unmapped(address);
-    if exceptions.iter().any(|range| range.contains(address)) {
-        return if is_metadata(address) {
-            Err(Prohibited::Metadata)
-        } else {
-            Ok(())
-        };
-    }
-    if is_metadata(address) {
+pub fn vet(address: IpAddr, port: u16, exceptions: &[IpNet]) -> Result<(), Prohibited> {
+    let address = address.to_canonical();
+    if METADATA.contains(&address) {
         return Err(Prohibited::Metadata);
     }
-    let special = match address {
-        IpAddr::V4(address) => is_special4(address),
-        IpAddr::V6(address) => is_special6(address),
-    };
-    if special {
+    if exceptions.iter().any(|range| range.contains(&address)) {
+        return Ok(());
+    }
+    if is_special(address) {
         return Err(Prohibited::Special);
     }
     if is_own(address, port) {
@@ -102,84 +50,25 @@ pub fn vet(address: IpAddr, port: u16, exceptions: &[AddressRange]) -> Result<()
     Ok(())
 }
 
-fn unmapped(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
-        IpAddr::V4(_) => address,
-    }
+/// The metadata service that lies in a network, if one does.
+#[must_use]
+pub fn metadata_within(network: &IpNet) -> Option<IpAddr> {
+    METADATA
+        .into_iter()
+        .find(|address| network.contains(address))
 }
 
-/// AWS, GCP and Azure (169.254.169.254 and kin), ECS and EKS, Alibaba, Oracle, Scaleway, Tencent,
-/// OpenStack; and Azure's host agent, which has a public address and hands out the machine's
-/// certificates.
-fn is_metadata(address: IpAddr) -> bool {
-    const V4: [Ipv4Addr; 9] = [
-        Ipv4Addr::new(169, 254, 169, 254),
-        Ipv4Addr::new(169, 254, 170, 2),
-        Ipv4Addr::new(169, 254, 170, 23),
-        Ipv4Addr::new(169, 254, 169, 253),
-        Ipv4Addr::new(100, 100, 100, 200),
-        Ipv4Addr::new(192, 0, 0, 192),
-        Ipv4Addr::new(169, 254, 42, 42),
-        Ipv4Addr::new(169, 254, 0, 23),
-        Ipv4Addr::new(168, 63, 129, 16),
-    ];
-    const V6: [Ipv6Addr; 5] = [
-        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
-        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
-        Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
-        Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
-        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
-    ];
-    match address {
-        IpAddr::V4(address) => V4.contains(&address),
-        IpAddr::V6(address) => V6.contains(&address),
-    }
-}
-
-/// IANA's IPv4 special-purpose registry (RFC 6890), and multicast.
-fn is_special4(address: Ipv4Addr) -> bool {
-    const RANGES: [([u8; 4], u8); 16] = [
-        ([0, 0, 0, 0], 8),
-        ([10, 0, 0, 0], 8),
-        ([100, 64, 0, 0], 10),
-        ([127, 0, 0, 0], 8),
-        ([169, 254, 0, 0], 16),
-        ([172, 16, 0, 0], 12),
-        ([192, 0, 0, 0], 24),
-        ([192, 0, 2, 0], 24),
-        ([192, 31, 196, 0], 24),
-        ([192, 88, 99, 0], 24),
-        ([192, 168, 0, 0], 16),
-        ([198, 18, 0, 0], 15),
-        ([198, 51, 100, 0], 24),
-        ([203, 0, 113, 0], 24),
-        ([224, 0, 0, 0], 4),
-        ([240, 0, 0, 0], 4),
-    ];
-    RANGES
-        .iter()
-        .any(|(base, bits)| in4(address, Ipv4Addr::from(*base), *bits))
-}
-
-/// Only global unicast (2000::/3) is dialled, and of it nothing that embeds an IPv4 address or is
-/// reserved.
-fn is_special6(address: Ipv6Addr) -> bool {
-    const RANGES: [([u16; 8], u8); 7] = [
-        ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23), // IETF protocol assignments, Teredo and ORCHID among them
-        ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), // documentation
-        ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16), // 6to4
-        ([0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0], 48), // AS112
-        ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), // documentation
-        ([0x3ffe, 0, 0, 0, 0, 0, 0, 0], 16), // 6bone, returned
-        ([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16), // SRv6 identifiers
-    ];
-    let isatap = matches!(address.segments(), [.., 0 | 0x200, 0x5efe, _, _]);
-    !in6(address, Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3)
-        || isatap
-        || RANGES
-            .iter()
-            .any(|(base, bits)| in6(address, Ipv6Addr::from(*base), *bits))
+/// Whether IANA's special-purpose registries (RFC 6890) reserve the address, or it is multicast, or
+/// it embeds an IPv4 address. Of IPv6 only global unicast (2000::/3) is dialled.
+fn is_special(address: IpAddr) -> bool {
+    let beyond = match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(address) => {
+            let isatap = matches!(address.segments(), [.., 0 | 0x200, 0x5efe, _, _]);
+            isatap || !GLOBAL_UNICAST.contains(&address)
+        }
+    };
+    beyond || SPECIAL.iter().any(|range| range.contains(&address))
 }
 
 /// Whether this machine itself answers at the address: the kernel would use it as its own source.
@@ -196,7 +85,71 @@ fn is_own(address: IpAddr, port: u16) -> bool {
     socket.connect((address, port.max(1))).is_ok()
         && socket
             .local_addr()
-            .is_ok_and(|local| unmapped(local.ip()) == address)
+            .is_ok_and(|local| local.ip().to_canonical() == address)
+}
+
+/// The metadata services of the clouds, which hand out a machine's own credentials: AWS, GCP and
+/// Azure (169.254.169.254 and kin), ECS and EKS, Alibaba, Oracle, Scaleway, Tencent, OpenStack; and
+/// Azure's host agent, which has a public address.
+const METADATA: [IpAddr; 14] = [
+    v4(169, 254, 169, 254),
+    v4(169, 254, 170, 2),
+    v4(169, 254, 170, 23),
+    v4(169, 254, 169, 253),
+    v4(100, 100, 100, 200),
+    v4(192, 0, 0, 192),
+    v4(169, 254, 42, 42),
+    v4(169, 254, 0, 23),
+    v4(168, 63, 129, 16),
+    v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]),
+    v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23]),
+    v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254]),
+    v6([0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]),
+    v6([0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe]),
+];
+
+const GLOBAL_UNICAST: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
+
+const SPECIAL: [IpNet; 23] = [
+    range(v4(0, 0, 0, 0), 8),
+    range(v4(10, 0, 0, 0), 8),
+    range(v4(100, 64, 0, 0), 10),
+    range(v4(127, 0, 0, 0), 8),
+    range(v4(169, 254, 0, 0), 16),
+    range(v4(172, 16, 0, 0), 12),
+    range(v4(192, 0, 0, 0), 24),
+    range(v4(192, 0, 2, 0), 24),
+    range(v4(192, 31, 196, 0), 24),
+    range(v4(192, 88, 99, 0), 24),
+    range(v4(192, 168, 0, 0), 16),
+    range(v4(198, 18, 0, 0), 15),
+    range(v4(198, 51, 100, 0), 24),
+    range(v4(203, 0, 113, 0), 24),
+    range(v4(224, 0, 0, 0), 4),
+    range(v4(240, 0, 0, 0), 4),
+    range(v6([0x2001, 0, 0, 0, 0, 0, 0, 0]), 23), // IETF protocols, Teredo and ORCHID among them
+    range(v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0]), 32), // documentation
+    range(v6([0x2002, 0, 0, 0, 0, 0, 0, 0]), 16), // 6to4
+    range(v6([0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0]), 48), // AS112
+    range(v6([0x3fff, 0, 0, 0, 0, 0, 0, 0]), 20), // documentation
+    range(v6([0x3ffe, 0, 0, 0, 0, 0, 0, 0]), 16), // 6bone, returned
+    range(v6([0x5f00, 0, 0, 0, 0, 0, 0, 0]), 16), // SRv6 identifiers
+];
+
+const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+}
+
+const fn v6(segments: [u16; 8]) -> IpAddr {
+    let [a, b, c, d, e, f, g, h] = segments;
+    IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h))
+}
+
+const fn range(base: IpAddr, bits: u8) -> IpNet {
+    match base {
+        IpAddr::V4(base) => IpNet::V4(Ipv4Net::new_assert(base, bits)),
+        IpAddr::V6(base) => IpNet::V6(Ipv6Net::new_assert(base, bits)),
+    }
 }
 
 #[cfg(test)]
@@ -264,7 +217,7 @@ mod tests {
 
     #[test]
     fn metadata_is_prohibited_even_by_a_wide_exception() {
-        let wide = AddressRange::new("169.254.0.0".parse().unwrap(), 16).unwrap();
+        let wide: IpNet = "169.254.0.0/16".parse().unwrap();
         for text in ["169.254.169.254", "169.254.170.2"] {
             assert_eq!(
                 vet(text.parse().unwrap(), 80, &[wide]),
@@ -280,7 +233,7 @@ mod tests {
 
     #[test]
     fn an_exception_lifts_the_floor_for_its_range_only() {
-        let range = AddressRange::new("10.1.0.0".parse().unwrap(), 16).unwrap();
+        let range: IpNet = "10.1.0.0/16".parse().unwrap();
         assert_eq!(vet("10.1.2.3".parse().unwrap(), 443, &[range]), Ok(()));
         assert_eq!(
             vet("::ffff:10.1.2.3".parse().unwrap(), 443, &[range]),

@@ -1,5 +1,5 @@
 //! What a valid policy says and its author cannot mean: refused where it would never match or match
-//! a whole top-level domain, warned about where it is merely likely to be wrong.
+//! whatever a registry sells, warned about where it is merely likely to be wrong.
 
 use cedar_policy::pst::{
     BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Template, UnaryOp, Var,
@@ -9,6 +9,7 @@ use super::attribute::Attribute;
 use super::literal::literal_fault;
 use super::rule::{Rule, What, scope_entity};
 use super::schema::{Action, Actions, host_fault};
+use crate::message::{Shared, shared};
 use crate::names::CredentialName;
 
 /// What was found in one policy.
@@ -166,29 +167,23 @@ impl Findings {
         }
     }
 
-    // A permit for `com` is a permit for every name that anyone may register. A forbid for it is
-    // welcome.
+    // A permit for `com` or `co.uk` is one for every name that anyone may register. A forbid for it
+    // is welcome.
     fn wide_domain(&mut self, entity: &EntityUID, sense: Sense) {
-        let single = is_kind(entity, "Domain") && !entity.eid.contains('.');
-        if !self.permits {
+        if !self.permits || sense == Sense::Restrains || !is_kind(entity, "Domain") {
             return;
         }
-        if single && sense != Sense::Restrains {
-            self.refuse(
-                format!(
-                    "a permit for the whole top-level domain `{}` is refused",
-                    entity.eid
-                ),
-                "name the hosts, or the domain that is yours",
-            );
-        } else if sense != Sense::Restrains
-            && is_kind(entity, "Domain")
-            && SHARED.contains(&entity.eid.as_str())
-        {
-            self.warn(
-                format!("anyone may register a name under `{}`", entity.eid),
-                "name the hosts, or the domain that is yours",
-            );
+        let help = "name the hosts, or the domain that is yours";
+        match shared(&entity.eid) {
+            Some(Shared::Registry) => self.refuse(
+                format!("`{}` covers domains that anyone can register", entity.eid),
+                help,
+            ),
+            Some(Shared::Service) => self.warn(
+                format!("anyone may have a name under `{}`", entity.eid),
+                help,
+            ),
+            None => {}
         }
     }
 
@@ -219,9 +214,10 @@ impl Findings {
             .split('.')
             .filter(|label| !label.is_empty())
             .count();
-        if labels < 2 && self.permits {
+        let registry = shared(tail.trim_start_matches('.')) == Some(Shared::Registry);
+        if (labels < 2 || registry) && self.permits {
             self.refuse(
-                "this pattern matches hosts of a whole top-level domain",
+                "this pattern matches domains that anyone can register",
                 "write `resource in Gateway::Domain::\"…\"`: it compares whole labels",
             );
         } else if !tail.starts_with('.') {
@@ -363,40 +359,3 @@ fn texts(expr: &Expr) -> Vec<&str> {
         other => text(other).into_iter().collect(),
     }
 }
-
-/// Domains of two labels or more under which strangers register names. Not the whole public suffix
-/// list: a warning's aid.
-const SHARED: [&str; 32] = [
-    "amazonaws.com",
-    "appspot.com",
-    "azurewebsites.net",
-    "blob.core.windows.net",
-    "cloudapp.azure.com",
-    "cloudfront.net",
-    "cloudfunctions.net",
-    "co.jp",
-    "co.kr",
-    "co.nz",
-    "co.uk",
-    "co.za",
-    "com.au",
-    "com.br",
-    "com.cn",
-    "com.mx",
-    "com.tr",
-    "fly.dev",
-    "github.io",
-    "gitlab.io",
-    "herokuapp.com",
-    "netlify.app",
-    "ngrok.io",
-    "ngrok-free.app",
-    "onrender.com",
-    "org.uk",
-    "pages.dev",
-    "run.app",
-    "s3.amazonaws.com",
-    "vercel.app",
-    "web.app",
-    "workers.dev",
-];

@@ -121,7 +121,7 @@ fn a_forbid_that_can_never_apply_is_refused_and_such_a_permit_warned_about() {
 
 #[test]
 fn a_permit_of_a_top_level_domain_is_refused() {
-    let whole = "top-level domain";
+    let whole = "that anyone can register";
     for scope in [
         r#"resource in Gateway::Domain::"com""#,
         r#"resource is Gateway::Host in Gateway::Domain::"com""#,

@@ -25,7 +25,7 @@ pub use explain::Explanation;
 pub use facts::{Facts, Fault};
 pub use generation::{Generation, HostScope, Policies};
 pub use schema::{Action, SCHEMA};
-pub use source::{Lint, Problem, Problems, Source};
+pub use source::{Lint, Problem, Problems, Settings, Source};
 pub(crate) use stages::AuthorizedParts;
 pub use stages::{Authorized, Denied, Grant};
 pub use verdict::{Outcome, Verdict};

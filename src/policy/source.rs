@@ -2,7 +2,16 @@
 //! places.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::files;
+
+/// Where the policies are: files, patterns with `*` in their last part, and folders.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// Absolute, or relative to the working directory.
+    pub files: Vec<PathBuf>,
+}
 
 /// One text of Cedar policies, and the name that messages and policy ids give it.
 #[derive(Clone, Debug)]
@@ -50,51 +59,16 @@ impl Source {
         }
     }
 
-    /// Reads a file, or the `*.cedar` files directly in a folder, by name.
+    /// Reads a file, the files that a pattern stands for, or the `*.cedar` files directly in a
+    /// folder, in the order of their names.
     ///
     /// # Errors
-    /// Every file that cannot be read, is no file, or is larger than 16 MiB: a set without one of
-    /// its files may lack a forbid, so it is not loaded at all. A folder without any such file,
-    /// too: it is rather a wrong path.
+    /// Every file that [`files::read`] refuses: a set without one of its files may lack a forbid,
+    /// so it is not loaded at all. A pattern or folder without any file, too: it is rather a wrong
+    /// path.
     pub fn read(path: &Path) -> Result<Vec<Self>, Problems> {
-        let at_path = |reason: String| Problems(vec![Problem::of_file(path, reason)]);
-        let about = std::fs::metadata(path).map_err(|error| at_path(error.to_string()))?;
-        if !about.is_dir() {
-            return Ok(vec![
-                read_file(path).map_err(|problem| Problems(vec![problem]))?,
-            ]);
-        }
-        let entries = std::fs::read_dir(path).map_err(|error| at_path(error.to_string()))?;
-        let mut files = Vec::new();
-        let mut problems = Vec::new();
-        for entry in entries {
-            match entry {
-                Ok(entry) if entry.path().extension().is_some_and(|end| end == "cedar") => {
-                    files.push(entry.path())
-                }
-                Ok(_) => {}
-                Err(error) => problems.push(Problem::of_file(path, error.to_string())),
-            }
-        }
-        files.sort();
-        if files.is_empty() && problems.is_empty() {
-            problems.push(Problem::of_file(
-                path,
-                "the folder has no `*.cedar` file".into(),
-            ));
-        }
-        let mut sources = Vec::new();
-        for file in &files {
-            match read_file(file) {
-                Ok(source) => sources.push(source),
-                Err(problem) => problems.push(problem),
-            }
-        }
-        if problems.is_empty() {
-            Ok(sources)
-        } else {
-            Err(Problems(problems))
-        }
+        let files = expand(path).map_err(|problem| Problems(vec![problem]))?;
+        all(files.iter().map(|file| read_file(file)))
     }
 
     /// The line and column, both from 1, of a byte offset.
@@ -125,32 +99,140 @@ impl Source {
     }
 }
 
+impl Settings {
+    /// Reads every file, patterns and folders expanded anew, each file once.
+    ///
+    /// # Errors
+    /// Every problem of every file; see [`Source::read`].
+    pub fn sources(&self) -> Result<Vec<Source>, Problems> {
+        let read = all(self.files.iter().map(|path| Source::read(path)))?;
+        let mut sources: Vec<Source> = Vec::new();
+        for source in read.into_iter().flatten() {
+            if !sources.iter().any(|known| known.name == source.name) {
+                sources.push(source);
+            }
+        }
+        Ok(sources)
+    }
+
+    /// The files that are meant now; what cannot be expanded is left out.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let expanded = self.files.iter().filter_map(|path| expand(path).ok());
+        expanded.flatten().collect()
+    }
+
+    /// The folders in which files are looked for: a file that is added there is read at the next
+    /// start.
+    #[must_use]
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let patterns = self.files.iter().filter_map(|path| pattern_of(path));
+        patterns
+            .filter_map(|pattern| std::fs::canonicalize(pattern.parent()?).ok())
+            .collect()
+    }
+}
+
 impl Problem {
-    fn of_file(path: &Path, reason: String) -> Self {
+    fn of_file(path: &Path, reason: impl Into<String>, help: impl Into<String>) -> Self {
         Self {
             file: path.display().to_string(),
             line: 0,
             column: 0,
-            reason,
-            help: None,
+            reason: reason.into(),
+            help: Some(help.into()),
         }
     }
 }
 
+/// Every value, or every problem.
+fn all<T, E: Into<Problems>>(
+    results: impl Iterator<Item = Result<T, E>>,
+) -> Result<Vec<T>, Problems> {
+    let (mut values, mut problems) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(value) => values.push(value),
+            Err(found) => problems.extend(found.into().0),
+        }
+    }
+    if problems.is_empty() {
+        Ok(values)
+    } else {
+        Err(Problems(problems))
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self(vec![problem])
+    }
+}
+
+/// The files that a path stands for, sorted.
+fn expand(path: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let Some(pattern) = pattern_of(path) else {
+        return Ok(vec![path.to_owned()]);
+    };
+    let directory = match pattern.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let name = pattern.file_name().unwrap_or_default().to_string_lossy();
+    let fail = |reason: String| Problem::of_file(path, reason, "create it, or correct the path");
+    if directory.as_os_str().as_encoded_bytes().contains(&b'*') {
+        let reason = "`*` may stand in the last part of a path only";
+        return Err(Problem::of_file(path, reason, "name each folder"));
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(|error| fail(error.to_string()))? {
+        let entry = entry.map_err(|error| fail(error.to_string()))?;
+        if stands_for(&name, &entry.file_name().to_string_lossy()) {
+            found.push(entry.path());
+        }
+    }
+    if found.is_empty() {
+        return Err(fail(format!("no file matches `{name}`")));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The pattern of a path, where it is one: `*` in its last part, or a folder.
+fn pattern_of(path: &Path) -> Option<PathBuf> {
+    if path.as_os_str().as_encoded_bytes().contains(&b'*') {
+        return Some(path.to_owned());
+    }
+    path.is_dir().then(|| path.join("*.cedar"))
+}
+
+/// Whether a pattern with `*` matches a file's name; hidden files are matched only by a pattern
+/// that starts with a dot.
+fn stands_for(pattern: &str, name: &str) -> bool {
+    if name.starts_with('.') && !pattern.starts_with('.') {
+        return false;
+    }
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.is_empty()
+}
+
 fn read_file(path: &Path) -> Result<Source, Problem> {
-    let fail = |reason: String| Problem::of_file(path, reason);
-    let about = std::fs::metadata(path).map_err(|error| fail(error.to_string()))?;
-    if !about.is_file() {
-        return Err(fail("this is no regular file".into()));
-    }
-    if about.len() > MAX_SOURCE_BYTES {
-        return Err(fail("a policy file has at most 16 MiB".into()));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
-    Ok(Source {
-        name: path.display().to_string(),
-        text,
-    })
+    let text = files::read(path, LARGEST_MIB)
+        .map_err(|unfit| Problem::of_file(path, unfit.to_string(), unfit.remedy(path)))?;
+    Ok(Source::new(path.display().to_string(), text))
 }
 
 impl fmt::Display for Problem {
@@ -185,7 +267,7 @@ impl fmt::Display for Lint {
     }
 }
 
-const MAX_SOURCE_BYTES: u64 = 16 << 20;
+const LARGEST_MIB: u64 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -197,6 +279,41 @@ mod tests {
         assert_eq!(source.position(0), (1, 1));
         assert_eq!(source.position(3), (1, 3));
         assert_eq!(source.position(5), (2, 2));
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters_of_one_name() {
+        for (pattern, name) in [
+            ("*.cedar", "a.cedar"),
+            ("*", "x"),
+            ("a*b*c", "aXbYc"),
+            ("a*", "a"),
+            ("*.c*r", "a.cedar"),
+        ] {
+            assert!(stands_for(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [
+            ("*.cedar", "a.cedar.bak"),
+            ("*.cedar", ".a.cedar"),
+            ("a*b", "ab.c"),
+            ("a*ba", "aba."),
+        ] {
+            assert!(!stands_for(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn one_unreadable_file_refuses_all_and_none_is_read_twice() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("good.cedar"), "permit(principal, action, resource);").unwrap();
+        let read = |names: &[&str]| {
+            let files = names.iter().map(|name| at(name)).collect();
+            Settings { files }.sources()
+        };
+        assert_eq!(read(&["*.cedar", "good.cedar"]).unwrap().len(), 1);
+        let refused = read(&["good.cedar", "missing.cedar", "*.none", "a*/x"]).unwrap_err();
+        assert_eq!(refused.0.len(), 3, "{refused}");
     }
 
     #[test]

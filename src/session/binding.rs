@@ -75,6 +75,9 @@ pub enum BindingMalformed {
     /// Two bindings name one credential.
     #[error("credential `{0}` is bound twice")]
     Twice(CredentialName),
+    /// Its variable holds the phantom of another.
+    #[error("the phantoms of `{1}` and `{0}` would both stand in `{2}`")]
+    Variable(CredentialName, CredentialName, String),
     /// It has no origin or no place.
     #[error("credential `{0}` needs at least one origin and one place")]
     Empty(CredentialName),
@@ -84,18 +87,13 @@ pub enum BindingMalformed {
     /// It would travel in clear text to another machine.
     #[error("credential `{0}` would travel in clear text; `http` is for loopback addresses alone")]
     Cleartext(CredentialName),
-    /// It covers a whole top-level domain.
-    #[error(
-        "credential `{0}` is bound to every name below `{1}`; name a domain with at least two labels"
-    )]
-    TooWide(CredentialName, Host),
     /// It is always put in, at a place that needs a user beside it.
     #[error(
-        "credential `{0}` is always put in at a Basic place; add `basic_user`, without a colon"
+        "credential `{0}` is always put in at a Basic place, and no preset knows the user beside it"
     )]
     BasicUser(CredentialName),
-    /// Two credentials would always be put into one place.
-    #[error("credentials `{0}` and `{1}` would both always be put into `{2}`")]
+    /// The first would be put over the second, or the second over the first.
+    #[error("credentials `{0}` and `{1}` share `{2}`, and one is always put there")]
     Clash(CredentialName, CredentialName, String),
     /// A part of a signing credential has no binding of its own.
     #[error("a part of the signing credential `{0}` is missing")]
@@ -103,6 +101,26 @@ pub enum BindingMalformed {
     /// A path does not begin with a slash.
     #[error("credential `{0}` has a path that does not begin with `/`")]
     Path(CredentialName),
+}
+
+impl BindingMalformed {
+    /// What to write instead.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Twice(_) => "give each credential its own name",
+            Self::Variable(..) => "name another variable in `env`",
+            Self::Empty(_) => "name the origins and places that it is for",
+            Self::Places(_) => "name fewer places",
+            Self::Cleartext(_) => "write `https://`",
+            Self::BasicUser(_) => "name another place, or a preset that knows the user",
+            Self::Clash(..) => {
+                "narrow their `origins`, `methods` or `path`, or write `when = \"phantom\"`"
+            }
+            Self::Part(_) => "name every part that it signs with",
+            Self::Path(_) => "write for example `/repos/owner/name`",
+        }
+    }
 }
 
 /// A binding at work.
@@ -131,34 +149,8 @@ impl Bindings {
     /// # Errors
     /// [`BindingMalformed`] by cause.
     pub fn new(bindings: Vec<Binding>) -> Result<Self, BindingMalformed> {
-        let mut names = HashSet::new();
-        for (at, binding) in bindings.iter().enumerate() {
-            check(binding)?;
-            if !names.insert(&binding.credential) {
-                return Err(BindingMalformed::Twice(binding.credential.clone()));
-            }
-            if let Some(other) = bindings[..at].iter().find(|other| clash(other, binding)) {
-                let (one, two) = (other.credential.clone(), binding.credential.clone());
-                return Err(BindingMalformed::Clash(
-                    one,
-                    two,
-                    binding.places[0].to_string(),
-                ));
-            }
-        }
-        for binding in &bindings {
-            let parts = binding
-                .signing()
-                .into_iter()
-                .flat_map(|signing| &signing.parts);
-            for part in parts {
-                let kept = |other: &&Binding| {
-                    other.credential == part.credential && matches!(other.role, Role::Part(_))
-                };
-                if bindings.iter().filter(kept).count() != 1 {
-                    return Err(BindingMalformed::Part(binding.credential.clone()));
-                }
-            }
+        if let Some((_, mistake)) = Self::mistakes(&bindings).into_iter().next() {
+            return Err(mistake);
         }
         let all: Vec<Arc<Bound>> = bindings
             .into_iter()
@@ -194,6 +186,40 @@ impl Bindings {
             below,
             signs,
         })
+    }
+
+    /// Everything for which a configuration's bindings would be refused, each with the place of the
+    /// binding that is to be changed; of two, it is the later one.
+    #[must_use]
+    pub fn mistakes(bindings: &[Binding]) -> Vec<(usize, BindingMalformed)> {
+        let mut found = Vec::new();
+        let mut names = HashSet::new();
+        for (at, binding) in bindings.iter().enumerate() {
+            let mut add = |mistake: Option<BindingMalformed>| {
+                found.extend(mistake.map(|mistake| (at, mistake)));
+            };
+            let name = || binding.credential.clone();
+            add(check(binding).err());
+            if !names.insert(&binding.credential) {
+                add(Some(BindingMalformed::Twice(name())));
+                continue;
+            }
+            add(bindings[..at].iter().find_map(|other| {
+                let place = clash(other, binding)?;
+                let earlier = other.credential.clone();
+                Some(BindingMalformed::Clash(earlier, name(), place))
+            }));
+            add(bindings[..at].iter().find_map(|other| {
+                let shared = |name: &&String| other.variables.contains(name);
+                let variable = binding.variables.iter().find(shared)?.clone();
+                let earlier = other.credential.clone();
+                Some(BindingMalformed::Variable(name(), earlier, variable))
+            }));
+            if !has_parts(binding, bindings) {
+                add(Some(BindingMalformed::Part(name())));
+            }
+        }
+        found
     }
 
     /// The variables that hold a session's phantoms in its sandbox.
@@ -403,14 +429,8 @@ fn check(binding: &Binding) -> Result<(), BindingMalformed> {
         return Err(BindingMalformed::Path(name()));
     }
     for origin in &binding.origins {
-        let loopback = matches!(&origin.hosts, HostPattern::Exact(host) if is_loopback(host));
-        if origin.scheme == Scheme::Http && !loopback {
+        if origin.scheme == Scheme::Http && !origin.is_loopback() {
             return Err(BindingMalformed::Cleartext(name()));
-        }
-        if let HostPattern::Below(domain) = &origin.hosts
-            && !domain.as_str().contains('.')
-        {
-            return Err(BindingMalformed::TooWide(name(), domain.clone()));
         }
     }
     let basic = matches!(
@@ -427,13 +447,19 @@ fn check(binding: &Binding) -> Result<(), BindingMalformed> {
     Ok(())
 }
 
-fn is_loopback(host: &Host) -> bool {
-    host.as_str() == "localhost" || host.ip().is_some_and(|address| address.is_loopback())
+/// Whether each part of a signing credential is bound once.
+fn has_parts(binding: &Binding, all: &[Binding]) -> bool {
+    let mut parts = binding.signing().into_iter().flat_map(|way| &way.parts);
+    parts.all(|part| {
+        let kept = |other: &&Binding| {
+            other.credential == part.credential && matches!(other.role, Role::Part(_))
+        };
+        all.iter().filter(kept).count() == 1
+    })
 }
 
-/// Whether both are always put into one place of one request.
-fn clash(one: &Binding, two: &Binding) -> bool {
-    let always = one.when == When::Always && two.when == When::Always;
+/// Where one of two is always put in, and the other may stand in the same request.
+fn clash(one: &Binding, two: &Binding) -> Option<String> {
     let apart = |one: &[Method], two: &[Method]| {
         !one.is_empty() && !two.is_empty() && !one.iter().any(|method| two.contains(method))
     };
@@ -444,14 +470,25 @@ fn clash(one: &Binding, two: &Binding) -> bool {
                 .iter()
                 .any(|other| is_below(path, other) || is_below(other, path))
         });
-    always
-        && field_or_place(&one.places[0]) == field_or_place(&two.places[0])
-        && one
-            .origins
-            .iter()
-            .any(|origin| two.origins.iter().any(|other| origin.overlaps(other)))
-        && !apart(&one.methods, &two.methods)
-        && !paths_apart
+    let overlap = one
+        .origins
+        .iter()
+        .any(|origin| two.origins.iter().any(|other| origin.overlaps(other)));
+    let always = [one, two].iter().any(|each| each.when == When::Always);
+    if !always || !overlap || paths_apart || apart(&one.methods, &two.methods) {
+        return None;
+    }
+    // One that is always put in stands in its first place alone.
+    let places = |binding: &Binding| {
+        let count = match binding.when {
+            When::Always => 1,
+            When::Phantom => binding.places.len(),
+        };
+        let places = binding.places.iter().take(count).map(field_or_place);
+        places.collect::<Vec<String>>()
+    };
+    let taken = places(one);
+    places(two).into_iter().find(|place| taken.contains(place))
 }
 
 fn field_or_place(place: &Place) -> String {
@@ -568,16 +605,10 @@ mod tests {
         let ok = binding("one", "https://a.example", "header:x-api-key");
         assert!(load(vec![ok.clone()]).is_ok());
         let name = ok.credential.clone();
-        for (origin, cause) in [
-            (
-                "http://a.example",
-                BindingMalformed::Cleartext(name.clone()),
-            ),
-            (
-                "https://*.com",
-                BindingMalformed::TooWide(name.clone(), Host::parse(b"com").unwrap()),
-            ),
-        ] {
+        for (origin, cause) in [(
+            "http://a.example",
+            BindingMalformed::Cleartext(name.clone()),
+        )] {
             assert_eq!(
                 load(vec![binding("one", origin, "header:x-api-key")]).err(),
                 Some(cause)

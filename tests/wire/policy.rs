@@ -110,7 +110,7 @@ fn a_refused_reload_keeps_what_holds(rig: &Rig) {
             format!("{good}permit(principal == ?principal, action, resource);"),
         ),
         (
-            "allows a whole top-level domain",
+            "covers domains that anyone can register",
             format!("{good}permit(principal, action, resource in Gateway::Domain::\"test\");"),
         ),
         (

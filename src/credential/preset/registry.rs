@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::message::{
-    Authority, EncodedSlash, HostPattern, Origin, OriginPattern, RequestTarget, Scheme,
-};
+use crate::message::{Authority, HostPattern, OriginPattern, Scheme};
 
 /// A package registry whose clients have a configuration of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -123,8 +121,8 @@ impl Registry {
     /// The origins that the user's configuration names for the registry, each once.
     ///
     /// Files first; where none names the default, npm and pip are asked for theirs, within five
-    /// seconds. Hosts from which an index has packages downloaded are known to the index alone: see
-    /// [`Registry::pages`].
+    /// seconds. Hosts from which an index has packages downloaded are known to the index alone: they
+    /// are the user's to allow.
     ///
     /// # Errors
     /// [`RegistryUnknown`] where nothing names any.
@@ -152,48 +150,6 @@ impl Registry {
             Self::Pypi => pypi(user),
             Self::Crates => crates(user),
         }
-    }
-
-    /// Pages of the indexes that name the hosts from which packages are downloaded: a project's
-    /// page of a Python index, the `config.json` of a sparse crates index. npm serves packages
-    /// itself.
-    #[must_use]
-    pub fn pages(self, user: &UserConfig) -> Vec<(Origin, RequestTarget)> {
-        let page = match self {
-            Self::Npm => return Vec::new(),
-            Self::Pypi => "/pip/",
-            Self::Crates => "/config.json",
-        };
-        let of = |address: &String| {
-            let OriginPattern {
-                scheme,
-                hosts: HostPattern::Exact(host),
-                port,
-            } = origin_of(address)?
-            else {
-                return None;
-            };
-            let rest = address.split_once("://")?.1;
-            let path = rest
-                .split_once('/')
-                .map_or("", |(_, path)| path)
-                .trim_end_matches('/');
-            let lead = if path.is_empty() { "" } else { "/" };
-            let target = format!("{lead}{path}{page}");
-            let target = RequestTarget::parse(target.as_bytes(), EncodedSlash::Refuse).ok()?;
-            Some((
-                Origin {
-                    scheme,
-                    authority: Authority { host, port },
-                },
-                target,
-            ))
-        };
-        self.addresses(user)
-            .iter()
-            .filter_map(of)
-            .take(MOST_PAGES)
-            .collect()
     }
 
     fn title(self) -> &'static str {
@@ -380,9 +336,7 @@ fn unquoted(value: &str) -> String {
 }
 
 /// The origin of an address: https alone; user and password, which an index's address may hold, are
-/// left out. Indexes that are asked for their download hosts.
-const MOST_PAGES: usize = 4;
-
+/// left out.
 fn origin_of(address: &str) -> Option<OriginPattern> {
     let address = address.trim();
     let address = ["sparse+", "registry+"]

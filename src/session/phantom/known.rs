@@ -1,98 +1,8 @@
 //! The formats that clients and scanners know by sight: prefixes, fixed marks, checksums.
 
+use crate::prefixes::{self, Tail};
+
 use super::shape::{Alphabet, CHECKSUM_DIGITS, Check, LETTERS, Slot, uuid_slots};
-
-/// What follows a known prefix.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Tail {
-    /// Each letter keeps its class.
-    Class,
-    /// 30 letters and their CRC-32 in base 62.
-    Checksum,
-    /// Letters of the base-32 alphabet.
-    Base32,
-}
-
-/// Prefixes that stay as they are; the longest that fits wins. Public formats, from services.md.
-const PREFIXES: &[(&str, Tail)] = &[
-    ("ghp_", Tail::Checksum),
-    ("gho_", Tail::Checksum),
-    ("ghu_", Tail::Checksum),
-    ("ghs_", Tail::Checksum),
-    ("ghr_", Tail::Checksum),
-    ("npm_", Tail::Checksum),
-    ("AKIA", Tail::Base32),
-    ("ASIA", Tail::Base32),
-    ("github_pat_", Tail::Class),
-    ("sk-ant-api03-", Tail::Class),
-    ("sk-ant-admin01-", Tail::Class),
-    ("sk-ant-oat01-", Tail::Class),
-    ("sk-ant-ort01-", Tail::Class),
-    ("sk-ant-", Tail::Class),
-    ("sk-proj-", Tail::Class),
-    ("sk-svcacct-", Tail::Class),
-    ("sk-admin-", Tail::Class),
-    ("sk-or-v1-", Tail::Class),
-    ("sk-", Tail::Class),
-    ("glpat-", Tail::Class),
-    ("gldt-", Tail::Class),
-    ("glptt-", Tail::Class),
-    ("glcbt-", Tail::Class),
-    ("glrt-", Tail::Class),
-    ("pypi-AgEI", Tail::Class),
-    ("xoxb-", Tail::Class),
-    ("xoxp-", Tail::Class),
-    ("xapp-1-", Tail::Class),
-    ("xoxe.", Tail::Class),
-    ("sk_live_", Tail::Class),
-    ("sk_test_", Tail::Class),
-    ("rk_live_", Tail::Class),
-    ("rk_test_", Tail::Class),
-    ("SG.", Tail::Class),
-    ("AIza", Tail::Class),
-    ("hf_", Tail::Class),
-    ("gsk_", Tail::Class),
-    ("xai-", Tail::Class),
-    ("pplx-", Tail::Class),
-    ("fw_", Tail::Class),
-    ("r8_", Tail::Class),
-    ("ntn_", Tail::Class),
-    ("secret_", Tail::Class),
-    ("lin_api_", Tail::Class),
-    ("ATATT3", Tail::Class),
-    ("ATBB", Tail::Class),
-    ("ATCTT3", Tail::Class),
-    ("figd_", Tail::Class),
-    ("ya29.", Tail::Class),
-    ("ABSK", Tail::Class),
-    ("cfut_", Tail::Class),
-    ("cfat_", Tail::Class),
-    ("dop_v1_", Tail::Class),
-    ("doo_v1_", Tail::Class),
-    ("vcp_", Tail::Class),
-    ("nfp_", Tail::Class),
-    ("sb_secret_", Tail::Class),
-    ("sbp_", Tail::Class),
-    ("fm2_", Tail::Class),
-    ("fo1_", Tail::Class),
-    ("HRKU-AA", Tail::Class),
-    ("dapi", Tail::Class),
-    ("cio", Tail::Class),
-    ("rubygems_", Tail::Class),
-    ("dckr_pat_", Tail::Class),
-    ("sntryu_", Tail::Class),
-    ("sntrys_", Tail::Class),
-    ("glsa_", Tail::Class),
-    ("shpat_", Tail::Class),
-    ("pat-na1-", Tail::Class),
-    ("hvs.", Tail::Class),
-    ("dp.pt.", Tail::Class),
-    ("ops_", Tail::Class),
-    ("re_", Tail::Class),
-    ("key-", Tail::Class),
-    ("LTAI", Tail::Class),
-    ("AKID", Tail::Class),
-];
 
 /// Marks that stand inside or at the end of a format and that clients look for: prefix, mark,
 /// whether it ends the value.
@@ -100,14 +10,13 @@ const MARKS: &[(&str, &str, bool)] = &[("sk-", "T3BlbkFJ", false), ("sk-ant-api0
 
 /// The positions of a credential that is no JWT.
 pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
-    let known = PREFIXES
-        .iter()
-        .filter(|(prefix, _)| {
-            credential.starts_with(prefix.as_bytes()) && credential.len() >= prefix.len() + 8
-        })
-        .max_by_key(|(prefix, _)| prefix.len());
-    let (prefix, tail) = known.map_or(("", Tail::Class), |(prefix, tail)| (*prefix, *tail));
-    let rest = &credential[prefix.len()..];
+    // A prefix stays as it is, the longest that fits.
+    let known = prefixes::matches(credential)
+        .filter(|found| found.rest.len() >= 8)
+        .max_by_key(|found| found.prefix.len());
+    let (prefix, tail, rest) = known.map_or(("", Tail::Any, credential), |found| {
+        (found.prefix, found.tail, found.rest)
+    });
     let mut slots: Vec<Slot> = prefix.bytes().map(Slot::Fixed).collect();
     let mut check = None;
     match tail {
@@ -127,7 +36,7 @@ pub(super) fn slots_of(credential: &[u8]) -> (Vec<Slot>, Option<Check>) {
                 rest.len(),
             ));
         }
-        Tail::Checksum | Tail::Base32 | Tail::Class => slots.extend(free_slots(rest)),
+        _ => slots.extend(free_slots(rest)),
     }
     keep_marks(credential, &mut slots);
     (slots, check)

@@ -1,0 +1,170 @@
+//! From the credentials of a configuration to what is bound to origins and places.
+
+use std::sync::Arc;
+
+use crate::message::Place;
+use crate::names::CredentialName;
+use crate::session::phantom::Shape;
+use crate::session::{Binding, Bindings, Foreign, Role, SigV4, Signer, Signing, SigningPart, When};
+
+use super::credential::Credential;
+use super::mistake::Doubt;
+use super::signing;
+
+impl Credential {
+    /// What it binds, what it leaves out filled in by its preset. One that signs has a binding for
+    /// each part, the first of which is the one that is lent.
+    ///
+    /// # Errors
+    /// A [`Doubt`] where its shape is none, or a part's name is too long.
+    pub fn bindings(&self) -> Result<Vec<Binding>, Doubt> {
+        match &self.signing {
+            Some(signing) => self.signing_bindings(signing),
+            None => Ok(vec![self.place_binding()?]),
+        }
+    }
+
+    fn place_binding(&self) -> Result<Binding, Doubt> {
+        let preset = self.known();
+        let shape = self.shape.as_deref().map(Shape::parse).transpose();
+        let shape = shape
+            .map_err(|error| Doubt::new(error.to_string(), "write for example `ghp_[36 alnum]`"))?;
+        let cookies = preset.map_or(&[][..], |preset| &preset.cookies);
+        Ok(Binding {
+            shape,
+            origins: match preset {
+                Some(preset) if self.origins.is_empty() => preset.origins.clone(),
+                _ => self.origins.clone(),
+            },
+            places: self.places_or_common(),
+            takes: match (&self.takes, preset) {
+                (Some(takes), _) => takes.clone(),
+                (None, Some(preset)) => preset.takes.clone(),
+                (None, None) => Vec::new(),
+            },
+            cookies: [cookies, &self.cookies].concat(),
+            batches: preset
+                .map(|preset| preset.batches.clone())
+                .unwrap_or_default(),
+            basic_user: preset.and_then(|preset| preset.basic_user.clone()),
+            ..self.binding(self.name.clone())
+        })
+    }
+
+    fn signing_bindings(&self, signing: &signing::Signing) -> Result<Vec<Binding>, Doubt> {
+        let name = |part: &str| {
+            CredentialName::new(&format!("{}.{part}", self.name))
+                .map_err(|error| Doubt::new(error.to_string(), "give it a shorter name"))
+        };
+        let others = signing.parts.iter().skip(1).map(|part| {
+            Ok(SigningPart {
+                name: part.name.clone(),
+                credential: name(&part.name)?,
+                optional: part.optional,
+            })
+        });
+        let signs = Arc::new(Signing {
+            signer: match &signing.way {
+                signing::Way::SigV4 => Signer::SigV4(Box::new(SigV4::new(
+                    signing.scope.clone(),
+                    signing.endpoints.clone(),
+                    signing.unsigned.clone(),
+                ))),
+                signing::Way::Recipe(recipe) => Signer::Recipe(recipe.clone()),
+            },
+            parts: others.collect::<Result<_, Doubt>>()?,
+        });
+        let bind = |(at, part): (usize, &signing::Part)| {
+            let kept = part.from.clone().allowing_short(self.allow_short);
+            let (credential, places, role) = match at {
+                0 => (
+                    self.name.clone(),
+                    vec![Place::Signature(signing.way.name().to_owned())],
+                    Role::Signs(signs.clone()),
+                ),
+                _ => (name(&part.name)?, Vec::new(), Role::Part(signs.clone())),
+            };
+            Ok(Binding {
+                reference: match signing.way.private_key(&part.name) {
+                    Some(algorithm) => kept.to_private_key(algorithm),
+                    None => kept,
+                },
+                origins: self.own_origins(),
+                places,
+                when: When::Phantom,
+                foreign: Foreign::Refuse,
+                variables: part.variable.iter().cloned().collect(),
+                role,
+                ..self.binding(credential)
+            })
+        };
+        signing.parts.iter().enumerate().map(bind).collect()
+    }
+
+    /// What its own keys say, without its preset.
+    fn binding(&self, credential: CredentialName) -> Binding {
+        Binding {
+            credential,
+            reference: self.from.clone().allowing_short(self.allow_short),
+            shape: None,
+            origins: Vec::new(),
+            places: Vec::new(),
+            methods: self.methods.clone(),
+            paths: self.path.iter().cloned().collect(),
+            when: self.when,
+            foreign: self.foreign,
+            takes: self.takes.clone().unwrap_or_default(),
+            cookies: self.cookies.clone(),
+            batches: Vec::new(),
+            basic_user: None,
+            variables: self.env.clone(),
+            role: Role::Place,
+        }
+    }
+}
+
+/// What the bindings of credentials would be refused for, each with the place of its credential in
+/// the list. Those that already lack their origins are left out.
+pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Doubt)> {
+    let mut found = Vec::new();
+    let mut bindings = Vec::new();
+    let mut owners = Vec::new();
+    let what = |index: usize| format!("the credential `{}` is refused", credentials[index].name);
+    for (index, credential) in credentials.iter().enumerate() {
+        match credential.bindings() {
+            Ok(bound) => {
+                bindings.extend(bound.into_iter().filter(|one| !one.origins.is_empty()));
+                owners.resize(bindings.len(), index);
+            }
+            Err(doubt) => found.push((index, what(index), doubt)),
+        }
+    }
+    for (at, mistake) in Bindings::mistakes(&bindings) {
+        let doubt = Doubt::new(mistake.to_string(), mistake.remedy());
+        found.push((owners[at], what(owners[at]), doubt));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credential::preset;
+    use crate::session::Reference;
+
+    #[test]
+    fn what_a_credential_takes_is_its_own_word_or_its_presets() {
+        let name = CredentialName::new("GITLAB_TOKEN").unwrap();
+        let preset = preset::named("gitlab").unwrap();
+        let mut credential = Credential::named(name, Reference::env("GITLAB_TOKEN"));
+        let bound = |credential: &Credential| credential.bindings().unwrap().remove(0);
+        credential.preset = Some("gitlab".to_owned());
+        assert_eq!(bound(&credential).takes, preset.credentials[0].takes);
+        credential.takes = Some(vec!["query:ticket".parse().unwrap()]);
+        credential.cookies = vec!["lang".to_owned()];
+        assert_eq!(Some(bound(&credential).takes), credential.takes);
+        assert_eq!(bound(&credential).cookies, ["lang"]);
+        credential.takes = Some(Vec::new());
+        assert!(bound(&credential).takes.is_empty());
+    }
+}
