@@ -769,6 +769,30 @@ fn a_command_that_cannot_be_run_has_the_shells_exit_codes() {
     }
 }
 
+#[test]
+fn a_flag_that_exec_does_not_have_is_an_error_and_the_commands_own_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for (flag, told) in [
+        ("--bogus", "unexpected argument '--bogus'"),
+        ("--quite", "--quiet"),
+        ("-Z", "unexpected argument '-Z'"),
+    ] {
+        ends_with(&["exec", flag, "true"], folder.path(), 2, &[told]);
+    }
+    for before in [&["-q"][..], &["-q", "--"]] {
+        let (_folder, mut command) = exec(&[], before);
+        let output = command
+            .args(["printf", "%s ", "--bogus", "-q", "--", "-Z"])
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "--bogus -q -- -Z ",
+            "{output:?}"
+        );
+    }
+}
+
 /// A user's home and project, and a directory of tools elsewhere; run as that user, whom no system
 /// has.
 struct Desk {

@@ -56,7 +56,7 @@ pub struct Exec {
     #[arg(long)]
     guard_tools: bool,
     /// The command and its arguments
-    #[arg(required = true, value_name = "CMD", allow_hyphen_values = true)]
+    #[arg(required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 

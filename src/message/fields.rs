@@ -137,8 +137,19 @@ pub fn folded_name(name: &str) -> Cow<'_, str> {
 }
 
 fn is_plain_name(name: &str) -> bool {
-    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    name.bytes().all(|byte| PLAIN[usize::from(byte)])
 }
+
+/// Letters, digits and `-`. A table: every byte of every name is looked at, in each request.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0_u8;
+    while byte.is_ascii() {
+        plain[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'-';
+        byte += 1;
+    }
+    plain
+};
 
 /// Whether it is a name that a user gives to metadata of an object.
 fn is_metadata(name: &str) -> bool {

@@ -109,10 +109,8 @@ impl Host {
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         let is_name = self.ip.is_none();
         std::iter::successors(Some(self.as_str()), move |domain| {
-            domain
-                .split_once('.')
-                .filter(|_| is_name)
-                .map(|(_, parent)| parent)
+            let dot = domain.bytes().position(|byte| byte == b'.')?;
+            is_name.then(|| &domain[dot + 1..])
         })
     }
 }

@@ -134,7 +134,7 @@ pub fn folded_parameter(name: &str) -> String {
 pub fn sounds_like_credential(name: &str) -> bool {
     let start = name.bytes().rposition(|byte| !byte.is_ascii_alphanumeric());
     let last = &name[start.map_or(0, |at| at + 1)..];
-    if !LAST_WORDS.contains(&last) && !OTHER_LAST_WORDS.contains(&last) {
+    if !is_last_word(last) && !matches!(last, "key" | "assertion" | "id") {
         return false;
     }
     let name = folded_name(name);
@@ -142,7 +142,7 @@ pub fn sounds_like_credential(name: &str) -> bool {
     let last = words.next().unwrap_or_default();
     let sounds = match last {
         "key" => KEY_WORDS.contains(&words.next().unwrap_or_default()),
-        last => LAST_WORDS.contains(&last),
+        last => is_last_word(last),
     };
     // AWS's own fields are judged together with the signature that covers them.
     let sounds = sounds && !name.starts_with("x-amz-") && !NO_CREDENTIALS.contains(&name.as_ref());
@@ -175,25 +175,25 @@ pub fn credential_protocol(protocols: &str) -> Option<&str> {
     None
 }
 
-const LAST_WORDS: [&str; 14] = [
-    "authorization",
-    "authentication",
-    "auth",
-    "token",
-    "tokens",
-    "apikey",
-    "secret",
-    "password",
-    "passwd",
-    "passphrase",
-    "jwt",
-    "bearer",
-    "credential",
-    "credentials",
-];
-
-/// Those of what is known by more than its last word.
-const OTHER_LAST_WORDS: [&str; 3] = ["key", "assertion", "id"];
+fn is_last_word(word: &str) -> bool {
+    matches!(
+        word,
+        "authorization"
+            | "authentication"
+            | "auth"
+            | "token"
+            | "tokens"
+            | "apikey"
+            | "secret"
+            | "password"
+            | "passwd"
+            | "passphrase"
+            | "jwt"
+            | "bearer"
+            | "credential"
+            | "credentials"
+    )
+}
 
 /// Words that make one before `key`.
 const KEY_WORDS: [&str; 14] = [

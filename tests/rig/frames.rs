@@ -100,6 +100,27 @@ impl Frames {
         Some((head[3], head[4], stream, content))
     }
 
+    /// Reads until so many streams were answered, and opens no window: the statuses, where they are
+    /// among those of RFC 7541's table.
+    pub fn statuses(&mut self, count: usize) -> Vec<Option<u16>> {
+        const TABLE: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+        let mut statuses = Vec::new();
+        while statuses.len() < count {
+            let Some((kind, _, _, content)) = self.read() else {
+                break;
+            };
+            if kind == HEADERS {
+                let first = usize::from(content[0]);
+                statuses.push(
+                    first
+                        .checked_sub(0x88)
+                        .and_then(|at| TABLE.get(at).copied()),
+                );
+            }
+        }
+        statuses
+    }
+
     /// Reads until the stream has ended, or nothing comes for the stream's time limit.
     pub fn fate(&mut self, stream: u32) -> Fate {
         self.fates(&[stream]).remove(0)

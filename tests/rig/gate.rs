@@ -90,27 +90,58 @@ impl Gate {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
+    /// Its processes of the program under test: `exec` becomes a launcher, beside the gateway
+    /// process that it started.
+    fn processes(&self) -> Vec<u32> {
+        let mut all = vec![self.child.lock().unwrap().id()];
+        let started = |at: &std::fs::DirEntry| -> Option<u32> {
+            let pid = at.file_name().to_str()?.parse().ok()?;
+            let parent: u32 = stat(pid)?.get(4 - FIRST)?.parse().ok()?;
+            let program = std::fs::read_link(at.path().join("exe")).ok()?;
+            (parent == all[0] && program.ends_with(GATEWAY)).then_some(pid)
+        };
+        let found: Vec<u32> = std::fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|at| started(&at.ok()?))
+            .collect();
+        all.extend(found);
+        all
+    }
+
     /// Open descriptors, and resident memory in KiB.
     pub fn burden(&self) -> (usize, u64) {
-        let pid = self.child.lock().unwrap().id();
-        let open = std::fs::read_dir(format!("/proc/{pid}/fd"))
-            .unwrap()
-            .count();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let resident = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .unwrap();
-        (
-            open,
-            resident
-                .trim()
-                .trim_end_matches(" kB")
-                .trim()
-                .parse()
-                .unwrap(),
-        )
+        let each = self.processes().into_iter().map(|pid| {
+            let open = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+            let resident = resident.unwrap().trim().trim_end_matches(" kB");
+            (open, resident.trim().parse::<u64>().unwrap())
+        });
+        each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
+
+    /// The processor's time that it has used, to the hundredth of a second.
+    pub fn worked(&self) -> Duration {
+        let ticks = self.processes().into_iter().map(|pid| {
+            let fields = stat(pid).unwrap();
+            // proc_pid_stat(5): utime and stime.
+            let ticks = |at: usize| fields[at - FIRST].parse::<u64>().unwrap();
+            ticks(14) + ticks(15)
+        });
+        Duration::from_millis(10 * ticks.sum::<u64>())
+    }
+}
+
+const GATEWAY: &str = env!("CARGO_BIN_EXE_gateway");
+
+/// Number of the first field behind the name in proc_pid_stat(5).
+const FIRST: usize = 3;
+
+/// What `/proc/PID/stat` says behind the name.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields = text.rsplit(')').next()?.split_whitespace();
+    Some(fields.map(str::to_owned).collect())
 }
 
 impl Drop for Gate {

@@ -103,6 +103,16 @@ pub struct Rig {
     books: Mutex<Books>,
 }
 
+/// What of a gateway the ways lead to.
+pub struct Doors<'a> {
+    /// Its proxy.
+    pub proxy: SocketAddr,
+    /// Its TLS listener.
+    pub tls: SocketAddr,
+    /// The relay inside its sandbox.
+    pub relay: &'a Relay,
+}
+
 /// Where the listeners are.
 #[derive(Clone, Copy)]
 pub struct Ports {
@@ -430,7 +440,7 @@ impl Rig {
         let served = serve(&at, "serve.toml", bearer);
         let mut served = Gate::new(served, at.join("audit/serve.jsonl"), at.join("serve.log"));
         served.wait_for_log(&ports.tls_b.to_string());
-        let (sandboxed, relay) = exec(&at, bearer);
+        let (sandboxed, relay) = exec(&at, "exec.toml", bearer);
         let mut sandboxed = Gate::new(sandboxed, at.join("audit/exec.jsonl"), at.join("exec.log"));
         let read = |session: &str| {
             let text = fs::read_to_string(at.join(format!("phantoms-{session}.env"))).unwrap();
@@ -538,9 +548,28 @@ impl Rig {
     /// # Errors
     /// What the gateway said instead.
     pub fn tunnel(&self, way: Way, host: &str, port: u16) -> Result<Wire, Response> {
+        let doors = Doors {
+            proxy: self.ports.proxy,
+            tls: self.ports.tls,
+            relay: &self.relay,
+        };
+        self.tunnel_by(&doors, way, host, port)
+    }
+
+    /// The same at the doors of another gateway.
+    ///
+    /// # Errors
+    /// What the gateway said instead.
+    pub fn tunnel_by(
+        &self,
+        doors: &Doors<'_>,
+        way: Way,
+        host: &str,
+        port: u16,
+    ) -> Result<Wire, Response> {
         match way {
             Way::Connect | Way::ConnectClear => {
-                let mut wire = self.dial(self.ports.proxy);
+                let mut wire = self.dial(doors.proxy);
                 wire.send(
                     format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n")
                         .as_bytes(),
@@ -564,7 +593,7 @@ impl Rig {
                 })
             }
             Way::Socks | Way::SocksClear => {
-                let mut wire = self.dial(self.ports.proxy);
+                let mut wire = self.dial(doors.proxy);
                 match self.socks(&mut wire, host.as_bytes(), port) {
                     0 => Ok(wire),
                     code => Err(Response {
@@ -573,11 +602,14 @@ impl Rig {
                     }),
                 }
             }
-            Way::Tls => Ok(self.dial(self.ports.tls)),
-            Way::Forward => Ok(self.dial(self.ports.proxy)),
-            Way::Transparent | Way::TransparentClear => self
-                .inside(&format!("{host}:{port}"))
-                .map_err(|_| Response::default()),
+            Way::Tls => Ok(self.dial(doors.tls)),
+            Way::Forward => Ok(self.dial(doors.proxy)),
+            Way::Transparent | Way::TransparentClear => {
+                let inside = doors.relay.connect(&format!("{host}:{port}"));
+                inside
+                    .map(|stream| Wire::clear(Raw::Relay(stream), &self.visible))
+                    .map_err(|_| Response::default())
+            }
         }
     }
 
@@ -1014,9 +1046,11 @@ pub fn serve(at: &Path, config: &str, bearer: &str) -> std::process::Child {
         .unwrap()
 }
 
-fn exec(at: &Path, bearer: &str) -> (std::process::Child, Relay) {
+/// Starts `gateway exec` in a folder below one, with the relay as its command.
+pub fn exec(at: &Path, config: &str, bearer: &str) -> (std::process::Child, Relay) {
+    let name = at.join(config.replace(".toml", ".log"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_gateway"))
-        .args(["exec", "-q", "--config", "../exec.toml", "--see"])
+        .args(["exec", "-q", "--config", &format!("../{config}"), "--see"])
         .arg(std::env::current_exe().unwrap().parent().unwrap())
         .arg("--")
         .arg(std::env::current_exe().unwrap())
@@ -1026,14 +1060,14 @@ fn exec(at: &Path, bearer: &str) -> (std::process::Child, Relay) {
         .env("RUST_LOG", "trace")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(log(at.join("exec.log")))
+        .stderr(log(name.clone()))
         .spawn()
         .unwrap();
     match Relay::new(child.stdin.take().unwrap(), child.stdout.take().unwrap()) {
         Some(relay) => (child, relay),
         None => panic!(
             "the sandbox does not start: {}",
-            fs::read_to_string(at.join("exec.log")).unwrap()
+            fs::read_to_string(name).unwrap()
         ),
     }
 }

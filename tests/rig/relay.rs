@@ -1,16 +1,19 @@
 //! The relay inside the sandbox: connects where it is told, and carries bytes over its standard
 //! streams.
 //!
-//! Frames: number (4 bytes), kind (1 byte), length (4 bytes), content.
+//! Frames: number (4 bytes), kind (1 byte), length (4 bytes), content. Each direction of a
+//! connection has a window of its own, so that one which nobody reads stops no other.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs, UdpSocket};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::process::{ChildStdin, ChildStdout, ExitCode};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+
+use super::way::Raw;
 
 const OPEN: u8 = 0;
 const OPENED: u8 = 1;
@@ -19,6 +22,11 @@ const DATA: u8 = 3;
 const ENDED: u8 = 4;
 const UDP: u8 = 5;
 const ENVIRONMENT: u8 = 6;
+/// So many bytes of `DATA` were taken.
+const TAKEN: u8 = 7;
+
+/// Bytes of one direction that may be under way.
+const WINDOW: usize = 64 << 10;
 
 fn frame(number: u32, kind: u8, content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len()).unwrap();
@@ -40,98 +48,210 @@ fn read(from: &mut impl Read) -> Option<(u32, u8, Vec<u8>)> {
     Some((number, head[4], content))
 }
 
+/// How much of a window is left; none of one that is closed.
+struct Window(Mutex<Option<usize>>, Condvar);
+
+impl Window {
+    fn give(&self, count: usize) {
+        if let Some(left) = &mut *self.0.lock().unwrap() {
+            *left += count;
+        }
+        self.1.notify_all();
+    }
+
+    fn close(&self) {
+        *self.0.lock().unwrap() = None;
+        self.1.notify_all();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.lock().unwrap().is_none()
+    }
+
+    /// Waits for room, and takes at most so much of it.
+    fn take(&self, most: usize) -> Option<usize> {
+        let mut left = self.0.lock().unwrap();
+        while *left == Some(0) {
+            left = self.1.wait(left).unwrap();
+        }
+        let count = (*left)?.min(most);
+        *left = left.map(|left| left - count);
+        Some(count)
+    }
+}
+
+/// One end's part of a connection.
+struct Line {
+    stream: Raw,
+    window: Arc<Window>,
+    /// Until the other end has said that nothing more comes.
+    content: Option<Sender<Vec<u8>>>,
+}
+
+/// The connections of one end, and the way to the other.
+struct Lines<W> {
+    pipe: Mutex<W>,
+    open: Mutex<HashMap<u32, Line>>,
+    /// What the other end is told where nobody takes what it sends.
+    untaken: u8,
+}
+
+impl<W: Write + Send + 'static> Lines<W> {
+    fn new(pipe: W, untaken: u8) -> Arc<Self> {
+        Arc::new(Self {
+            pipe: Mutex::new(pipe),
+            open: Mutex::default(),
+            untaken,
+        })
+    }
+
+    fn send(&self, number: u32, kind: u8, content: &[u8]) -> io::Result<()> {
+        let mut pipe = self.pipe.lock().unwrap();
+        pipe.write_all(&frame(number, kind, content))?;
+        pipe.flush()
+    }
+
+    /// Takes in what comes for a stream; its own bytes are carried from [`Self::carry`] on.
+    fn open(self: &Arc<Self>, number: u32, stream: Raw) {
+        let (content, coming) = channel::<Vec<u8>>();
+        let (lines, mut to) = (self.clone(), stream.twin());
+        let line = Line {
+            stream,
+            window: Arc::new(Window(Mutex::new(Some(WINDOW)), Condvar::new())),
+            content: Some(content),
+        };
+        self.open.lock().unwrap().insert(number, line);
+        std::thread::spawn(move || {
+            for content in coming {
+                let kind = match to.write_all(&content) {
+                    Ok(()) => TAKEN,
+                    Err(_) => lines.untaken,
+                };
+                let count = u32::try_from(content.len()).unwrap();
+                // At the very end the sandbox is gone before this thread.
+                if lines.send(number, kind, &count.to_be_bytes()).is_err() {
+                    return;
+                }
+            }
+            to.finish();
+        });
+    }
+
+    /// Carries what a stream gives to the other end.
+    fn carry(self: &Arc<Self>, number: u32) {
+        let lines = self.clone();
+        let (mut from, window) = {
+            let open = self.open.lock().unwrap();
+            (open[&number].stream.twin(), open[&number].window.clone())
+        };
+        std::thread::spawn(move || {
+            let mut buffer = [0; 16384];
+            while let Some(most) = window.take(buffer.len()) {
+                let count = from.read(&mut buffer[..most]).unwrap_or(0);
+                window.give(most - count);
+                if count == 0 || lines.send(number, DATA, &buffer[..count]).is_err() {
+                    break;
+                }
+            }
+            window.close();
+            let _ = lines.send(number, ENDED, b"");
+            lines.forget(number);
+        });
+    }
+
+    /// Does what a frame says; whether it was one of an open connection.
+    fn take(&self, number: u32, kind: u8, content: &[u8]) -> bool {
+        let mut open = self.open.lock().unwrap();
+        let Some(line) = open.get_mut(&number) else {
+            return false;
+        };
+        match kind {
+            DATA => drop(line.content.as_ref().map(|to| to.send(content.to_vec()))),
+            TAKEN => line
+                .window
+                .give(u32::from_be_bytes(content.try_into().unwrap()) as usize),
+            ENDED => line.content = None,
+            CLOSED => {
+                line.window.close();
+                line.content = None;
+                line.stream.close();
+            }
+            _ => return false,
+        }
+        drop(open);
+        self.forget(number);
+        true
+    }
+
+    /// Forgets a connection both directions of which are over.
+    fn forget(&self, number: u32) {
+        let mut open = self.open.lock().unwrap();
+        let is_over = |line: &Line| line.content.is_none() && line.window.is_closed();
+        if open.get(&number).is_some_and(is_over) {
+            open.remove(&number);
+        }
+    }
+}
+
+fn connect(to: &str) -> io::Result<TcpStream> {
+    let all: Vec<_> = to.to_socket_addrs()?.collect();
+    let first = all.iter().find(|one| one.is_ipv4()).or(all.first());
+    let first = first.ok_or(io::ErrorKind::NotFound)?;
+    let stream = TcpStream::connect_timeout(first, Duration::from_secs(2))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn ask(to: &str, question: &[u8]) -> io::Result<Vec<u8>> {
+    let local = if to.starts_with('[') {
+        "[::]:0"
+    } else {
+        "0.0.0.0:0"
+    };
+    let socket = UdpSocket::bind(local)?;
+    socket.set_read_timeout(Some(Duration::from_millis(700)))?;
+    socket.send_to(question, to)?;
+    let mut buffer = [0; 4096];
+    let length = socket.recv(&mut buffer)?;
+    Ok(buffer[..length].to_vec())
+}
+
 /// Role: the program that the sandbox runs.
 pub fn run() -> ExitCode {
-    let out = Arc::new(Mutex::new(std::io::stdout()));
-    let send = {
-        let out = out.clone();
-        Arc::new(move |number: u32, kind: u8, content: &[u8]| {
-            let mut out = out.lock().unwrap();
-            out.write_all(&frame(number, kind, content)).unwrap();
-            out.flush().unwrap();
-        })
-    };
+    // What the gateway does not take is dropped: the end of its answer is told by the reader.
+    let lines = Lines::new(io::stdout(), TAKEN);
     let environment: String = std::env::vars()
         .map(|(name, value)| format!("{name}={value}\n"))
         .collect();
-    send(0, ENVIRONMENT, environment.as_bytes());
-    let open: Arc<Mutex<HashMap<u32, TcpStream>>> = Arc::default();
-    let mut input = std::io::stdin().lock();
+    lines.send(0, ENVIRONMENT, environment.as_bytes()).unwrap();
+    let mut input = io::stdin().lock();
     while let Some((number, kind, content)) = read(&mut input) {
         match kind {
-            OPEN => {
-                let (send, open) = (send.clone(), open.clone());
-                let to = String::from_utf8(content).unwrap();
-                let connected = to.to_socket_addrs().and_then(|addresses| {
-                    let all: Vec<_> = addresses.collect();
-                    let first = all.iter().find(|one| one.is_ipv4()).or(all.first());
-                    TcpStream::connect_timeout(
-                        first.ok_or(std::io::ErrorKind::NotFound)?,
-                        Duration::from_secs(2),
-                    )
-                });
-                let stream = match connected {
-                    Ok(stream) => stream,
-                    Err(error) => {
-                        send(number, CLOSED, error.to_string().as_bytes());
-                        continue;
-                    }
-                };
-                stream.set_nodelay(true).unwrap();
-                let mut from = stream.try_clone().unwrap();
-                open.lock().unwrap().insert(number, stream);
-                send(number, OPENED, b"");
-                std::thread::spawn(move || {
-                    let mut buffer = [0; 16384];
-                    loop {
-                        match from.read(&mut buffer) {
-                            Ok(0) | Err(_) => return send(number, ENDED, b""),
-                            Ok(count) => send(number, DATA, &buffer[..count]),
-                        }
-                    }
-                });
-            }
-            DATA => {
-                let stream = open
-                    .lock()
-                    .unwrap()
-                    .get(&number)
-                    .map(|stream| stream.try_clone().unwrap());
-                if let Some(mut stream) = stream {
-                    // A refused connection may be closed already; its end is told by the reader.
-                    let _ = stream.write_all(&content);
+            OPEN => match connect(std::str::from_utf8(&content).unwrap()) {
+                Ok(stream) => {
+                    lines.open(number, Raw::Tcp(stream));
+                    lines.send(number, OPENED, b"").unwrap();
+                    lines.carry(number);
                 }
-            }
-            ENDED => {
-                if let Some(stream) = open.lock().unwrap().remove(&number) {
-                    let _ = stream.shutdown(Shutdown::Write);
-                }
-            }
+                Err(error) => lines
+                    .send(number, CLOSED, error.to_string().as_bytes())
+                    .unwrap(),
+            },
             UDP => {
                 let split = content.iter().position(|byte| *byte == b' ').unwrap();
-                let to = std::str::from_utf8(&content[..split]).unwrap().to_owned();
-                let question = content[split + 1..].to_vec();
-                let send = send.clone();
+                let lines = lines.clone();
                 std::thread::spawn(move || {
-                    let local = if to.starts_with('[') {
-                        "[::]:0"
-                    } else {
-                        "0.0.0.0:0"
-                    };
-                    let asked = UdpSocket::bind(local).and_then(|socket| {
-                        socket.set_read_timeout(Some(Duration::from_millis(700)))?;
-                        socket.send_to(&question, &to)?;
-                        let mut buffer = [0; 4096];
-                        let length = socket.recv(&mut buffer)?;
-                        Ok(buffer[..length].to_vec())
-                    });
-                    match asked {
-                        Ok(answer) => send(number, DATA, &answer),
-                        Err(error) => send(number, CLOSED, error.to_string().as_bytes()),
+                    let to = std::str::from_utf8(&content[..split]).unwrap();
+                    match ask(to, &content[split + 1..]) {
+                        Ok(answer) => lines.send(number, DATA, &answer).unwrap(),
+                        Err(error) => lines
+                            .send(number, CLOSED, error.to_string().as_bytes())
+                            .unwrap(),
                     }
                 });
             }
-            _ => unreachable!("the rig sends no such frame"),
+            // Where it is not open, it is over by now.
+            _ => drop(lines.take(number, kind, &content)),
         }
     }
     ExitCode::SUCCESS
@@ -146,9 +266,8 @@ enum Back {
 
 /// The rig's end of the relay.
 pub struct Relay {
-    input: Arc<Mutex<ChildStdin>>,
+    lines: Arc<Lines<ChildStdin>>,
     waiting: Arc<Mutex<HashMap<u32, Sender<Back>>>>,
-    streams: Arc<Mutex<HashMap<u32, UnixStream>>>,
     next: Mutex<u32>,
     /// The workload's variables.
     pub environment: HashMap<String, String>,
@@ -168,107 +287,66 @@ impl Relay {
         };
         let environment = text.lines().filter_map(pair).collect();
         let waiting: Arc<Mutex<HashMap<u32, Sender<Back>>>> = Arc::default();
-        let streams: Arc<Mutex<HashMap<u32, UnixStream>>> = Arc::default();
-        let (told, carried) = (waiting.clone(), streams.clone());
+        // A test that has dropped its end is a client that has closed.
+        let lines = Lines::new(input, CLOSED);
+        let (told, carried) = (waiting.clone(), lines.clone());
         std::thread::spawn(move || {
             while let Some((number, kind, content)) = read(&mut output) {
-                let stream = carried
-                    .lock()
-                    .unwrap()
-                    .get(&number)
-                    .map(|stream| stream.try_clone().unwrap());
-                match (kind, stream) {
-                    // The test may have dropped its end.
-                    (DATA, Some(mut stream)) => drop(stream.write_all(&content)),
-                    (ENDED, Some(stream)) => {
-                        let _ = stream.shutdown(Shutdown::Write);
-                        carried.lock().unwrap().remove(&number);
-                    }
-                    (kind, _) => {
-                        let back = match kind {
-                            OPENED => Back::Opened,
-                            DATA => Back::Data(content),
-                            _ => Back::Closed(String::from_utf8_lossy(&content).into_owned()),
-                        };
-                        if let Some(sender) = told.lock().unwrap().remove(&number) {
-                            let _ = sender.send(back);
-                        }
-                    }
+                if let Some(sender) = told.lock().unwrap().remove(&number) {
+                    let _ = sender.send(match kind {
+                        OPENED => Back::Opened,
+                        DATA => Back::Data(content),
+                        _ => Back::Closed(String::from_utf8_lossy(&content).into_owned()),
+                    });
+                } else {
+                    carried.take(number, kind, &content);
                 }
             }
         });
         Some(Self {
-            input: Arc::new(Mutex::new(input)),
+            lines,
             waiting,
-            streams,
             next: Mutex::new(1),
             environment,
             environment_bytes,
         })
     }
 
-    fn ask(&self, kind: u8, content: &[u8]) -> (u32, Receiver<Back>) {
+    fn number(&self) -> (u32, Receiver<Back>) {
         let mut next = self.next.lock().unwrap();
         *next += 1;
         let (sender, receiver) = channel();
         self.waiting.lock().unwrap().insert(*next, sender);
-        self.input
-            .lock()
-            .unwrap()
-            .write_all(&frame(*next, kind, content))
-            .unwrap();
         (*next, receiver)
     }
 
     /// Connects from inside to `host:port`.
     pub fn connect(&self, to: &str) -> Result<UnixStream, String> {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let number = {
-            // Known before it is asked for: its first bytes may come at once.
-            let next = self.next.lock().unwrap();
-            self.streams
-                .lock()
-                .unwrap()
-                .insert(*next + 1, theirs.try_clone().unwrap());
-            *next + 1
-        };
-        let (given, receiver) = self.ask(OPEN, to.as_bytes());
-        assert_eq!(given, number, "one thread at a time opens connections");
+        let (number, receiver) = self.number();
+        // Known before it is asked for: its first bytes may come at once.
+        self.lines.open(number, Raw::Relay(theirs));
+        self.lines.send(number, OPEN, to.as_bytes()).unwrap();
         match receiver.recv_timeout(Duration::from_secs(8)) {
-            Ok(Back::Opened) => {}
-            Ok(Back::Closed(why)) => {
-                self.streams.lock().unwrap().remove(&number);
-                return Err(why);
+            Ok(Back::Opened) => {
+                self.lines.carry(number);
+                Ok(ours)
             }
-            _ => return Err("the relay did not answer".to_owned()),
+            other => {
+                self.lines.take(number, CLOSED, b"");
+                Err(match other {
+                    Ok(Back::Closed(why)) => why,
+                    _ => "the relay did not answer".to_owned(),
+                })
+            }
         }
-        let input = self.input.clone();
-        let mut from = theirs;
-        std::thread::spawn(move || {
-            let mut buffer = [0; 16384];
-            loop {
-                let (kind, content) = match from.read(&mut buffer) {
-                    Ok(0) | Err(_) => (ENDED, &[][..]),
-                    Ok(count) => (DATA, &buffer[..count]),
-                };
-                // At the very end the sandbox is gone before this thread.
-                if input
-                    .lock()
-                    .unwrap()
-                    .write_all(&frame(number, kind, content))
-                    .is_err()
-                    || kind == ENDED
-                {
-                    return;
-                }
-            }
-        });
-        Ok(ours)
     }
 
     /// Sends one datagram from inside, and gives what comes back.
     pub fn datagram(&self, to: &str, content: &[u8]) -> Result<Vec<u8>, String> {
-        let (_, receiver) = self.ask(UDP, &[to.as_bytes(), b" ", content].concat());
+        let (number, receiver) = self.number();
+        let question = [to.as_bytes(), b" ", content].concat();
+        self.lines.send(number, UDP, &question).unwrap();
         match receiver.recv_timeout(Duration::from_secs(3)) {
             Ok(Back::Data(answer)) => Ok(answer),
             Ok(Back::Closed(why)) => Err(why),

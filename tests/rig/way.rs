@@ -78,6 +78,32 @@ impl Raw {
             Self::Relay(stream) => stream.set_read_timeout(limit).unwrap(),
         }
     }
+
+    /// A second handle of the same stream.
+    pub fn twin(&self) -> Self {
+        match self {
+            Self::Tcp(stream) => Self::Tcp(stream.try_clone().unwrap()),
+            Self::Relay(stream) => Self::Relay(stream.try_clone().unwrap()),
+        }
+    }
+
+    /// Ends the direction away from here.
+    pub fn finish(&self) {
+        self.end(Shutdown::Write);
+    }
+
+    /// Ends both directions.
+    pub fn close(&self) {
+        self.end(Shutdown::Both);
+    }
+
+    fn end(&self, which: Shutdown) {
+        // It may have ended already.
+        let _ = match self {
+            Self::Tcp(stream) => stream.shutdown(which),
+            Self::Relay(stream) => stream.shutdown(which),
+        };
+    }
 }
 
 impl Read for Raw {
@@ -242,14 +268,10 @@ impl Wire {
             stream.conn.send_close_notify();
             let _ = stream.flush();
         }
-        let raw = match &self.inner {
-            Inner::Clear(raw) => raw,
-            Inner::Tls(stream) => &stream.sock,
-        };
-        let _ = match raw {
-            Raw::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Raw::Relay(stream) => stream.shutdown(Shutdown::Write),
-        };
+        match &self.inner {
+            Inner::Clear(raw) => raw.finish(),
+            Inner::Tls(stream) => stream.sock.finish(),
+        }
     }
 
     fn more(&mut self) -> io::Result<usize> {

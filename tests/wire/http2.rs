@@ -18,6 +18,7 @@ rows![
     sessions_do_not_share_a_ca,
     rapid_resets_end_the_connection,
     floods_of_small_frames_end_or_stall_the_connection,
+    floods_of_small_frames_by_every_way_leave_another_client_its_turn,
     a_field_section_has_a_bound,
     fields_that_would_change_http1_are_refused,
     pseudo_fields_are_exactly_those_of_a_request,
@@ -243,6 +244,65 @@ fn floods_of_small_frames_end_or_stall_the_connection(rig: &Rig) {
     );
     std::thread::sleep(Duration::from_millis(300));
     rig.forget_records();
+}
+
+/// L02: many connections at once, by each way; what another client's request costs the gateway
+/// meanwhile is what it waits for on a machine without other work. `tests/endurance` floods from
+/// more connections.
+fn floods_of_small_frames_by_every_way_leave_another_client_its_turn(rig: &Rig) {
+    const CONNECTIONS: usize = 20;
+    let small: [&[u8]; 4] = [
+        &[0, 0, 0, 0xfe, 0, 0, 0, 0, 0],
+        &[0, 0, 5, PRIORITY, 0, 0, 0, 0, 3, 0, 0, 0, 1, 7],
+        &[0, 0, 4, WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+        &[0, 0, 8, PING, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8],
+    ];
+    for way in Way::SECURE {
+        let mut beside = rig.open(way, OTHER);
+        let floods: Vec<_> = (0..CONNECTIONS)
+            .map(|at| (rig.frames(way, OTHER), small[at % small.len()].repeat(1000)))
+            .collect();
+        let mut took = Vec::new();
+        let ended: usize = std::thread::scope(|scope| {
+            let floods: Vec<_> = floods
+                .into_iter()
+                .map(|(mut frames, many)| {
+                    scope.spawn(move || {
+                        // Far more than a connection may send.
+                        let ended = (0..200).any(|_| {
+                            let sent = frames.io.write_all(&many);
+                            sent.and_then(|()| frames.io.flush()).is_err()
+                        });
+                        // What the system took of it, the gateway has yet to read, and writes
+                        // lines of its log for each frame.
+                        frames.io.patience(Duration::from_secs(60));
+                        usize::from(ended || frames.io.rest().1)
+                    })
+                })
+                .collect();
+            for _ in 0..20 {
+                let worked = rig.gate(way).worked();
+                let answer =
+                    beside.ask(format!("GET /alive HTTP/1.1\r\nHost: {OTHER}\r\n\r\n").as_bytes());
+                assert_eq!(answer.status, 200, "{way:?}: {answer:?}");
+                took.push(rig.gate(way).worked() - worked);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            floods.into_iter().map(|flood| flood.join().unwrap()).sum()
+        });
+        took.sort();
+        println!(
+            "{way:?}: {ended} of {CONNECTIONS} connections ended, the gateway's work for a request {took:?}"
+        );
+        assert_eq!(ended, CONNECTIONS, "{way:?}");
+        assert!(took[took.len() - 1] < AMID_A_FLOOD, "{way:?}: {took:?}");
+        std::thread::sleep(Duration::from_millis(200));
+        let told = rig.every_record(way).into_iter();
+        let told = told
+            .filter(|record| record["reason"] == "http2_flood")
+            .count();
+        assert!(told >= CONNECTIONS, "{way:?}: {told} records tell of it");
+    }
 }
 
 /// L03.

@@ -304,7 +304,7 @@ fn a_signature_that_was_made_is_no_answer(rig: &Rig) {
             "{answer:?}"
         );
     };
-    for way in [Way::Connect, Way::Tls, Way::Transparent] {
+    for way in Way::SECURE {
         let key = rig.key(way, "exchange");
         let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis();
         let query = format!("symbol=BTC&timestamp={now}");

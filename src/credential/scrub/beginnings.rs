@@ -19,6 +19,8 @@ pub(super) struct Beginnings {
     any: [bool; 256],
     /// What stands between the bytes of forms in hex.
     between: Vec<&'static [u8]>,
+    /// Which bytes may stand in those.
+    apart: [bool; 256],
     /// Sorted: a byte that no base64 holds, where in a form it stands (later places first), and in
     /// which one.
     marks: Vec<(u8, Reverse<u32>, u32)>,
@@ -37,6 +39,13 @@ impl Beginnings {
         between.dedup();
         for byte in forms.iter().flat_map(|form| form.phantom.iter()) {
             any[usize::from(*byte)] = true;
+        }
+        let mut apart = [false; 256];
+        for byte in between.iter().copied().flatten() {
+            apart[usize::from(*byte)] = true;
+        }
+        for digit in (0..=u8::MAX).filter(u8::is_ascii_hexdigit) {
+            apart[usize::from(digit)] = !between.is_empty();
         }
         // Spaces and colons are in all text: hex with such between is known by more.
         for (index, form) in forms
@@ -57,6 +66,7 @@ impl Beginnings {
             usual,
             any,
             between,
+            apart,
             longest: forms
                 .iter()
                 .map(|form| form.phantom.len())
@@ -73,9 +83,15 @@ impl Beginnings {
 
     /// The length of the last part that could be the beginning of a form.
     pub(super) fn length(&self, forms: &[Form], bytes: &[u8]) -> usize {
-        let apart = self.between.iter().map(|between| in_hex(bytes, between));
-        let apart = apart.max().unwrap_or(0).min(self.longest);
-        self.unbroken(forms, bytes).max(apart)
+        let unbroken = self.unbroken(forms, bytes);
+        // Most content ends with something else.
+        match bytes.last() {
+            Some(last) if self.apart[usize::from(*last)] => {
+                let apart = self.between.iter().map(|between| in_hex(bytes, between));
+                unbroken.max(apart.max().unwrap_or(0).min(self.longest))
+            }
+            _ => unbroken,
+        }
     }
 
     /// The same, of forms without gaps.

@@ -26,6 +26,8 @@ pub struct Echoes {
     beginnings: Beginnings,
     /// The length of the shortest text that could hold an echo.
     shortest: usize,
+    /// The same, of a whole one.
+    shortest_whole: usize,
     /// The length of the longest piece that is still none.
     reach: usize,
     guesses: Arc<Guesses>,
@@ -194,8 +196,8 @@ impl Echoes {
                 .any(|text| text.eq_ignore_ascii_case(&form.secret))
         };
         // Few names are as long as a secret.
-        name.len() >= super::super::echo::SHORTEST
-            && (self.forms.iter().any(holds) || self.scrub(name).is_some())
+        (name.len() >= self.shortest_whole && self.forms.iter().any(holds))
+            || self.scrub(name).is_some()
     }
 
     /// Finds the echoes in a buffer, and pieces of them in its first `fine` bytes. `ended` says
@@ -296,13 +298,16 @@ impl Echoes {
 
     fn index(forms: Vec<Form>, guesses: Arc<Guesses>) -> Self {
         let least = forms.iter().enumerate().map(|one| pieces_of(one).least);
+        let whole = forms.iter().map(|form| form.secret.len());
         let pieces = forms.iter().filter_map(|form| form.piece.as_ref());
+        let shortest_whole = whole.min().unwrap_or(usize::MAX);
         let (whole, in_pieces) = Self::indices(&forms);
         Self {
             whole,
             pieces: in_pieces,
             beginnings: Beginnings::of(&forms),
             shortest: least.min().unwrap_or(usize::MAX),
+            shortest_whole,
             reach: pieces.map(Piece::longest_that_is_none).max().unwrap_or(0),
             forms,
             guesses,
