@@ -3,19 +3,21 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::chain::Head;
-use super::encode::{name, number, text, time};
+use super::encode::{encode, timestamp};
 use super::error::Error;
 use super::file::{Past, Place};
 use super::memory::Memory;
+use super::record::{Record, Word};
 use super::share::{Account, Allowance, Disk};
 use super::sink::{Sink, Stderr};
 use super::sync::{Lasting, keep_synced};
@@ -169,24 +171,18 @@ impl Log {
     /// # Errors
     /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the record was not written.
     pub fn event(&self, event: Event<'_>) -> Result<(), Error> {
-        let mut fields = b"\"kind\":\"event\"".to_vec();
-        time(&mut fields, SystemTime::now());
-        text(&mut fields, name!("name"), event.name.as_bytes());
-        event
-            .session
-            .into_iter()
-            .for_each(|session| text(&mut fields, name!("session"), session.as_str().as_bytes()));
-        text(
-            &mut fields,
-            name!("subject"),
-            &event.subject[..event.subject.len().min(MAX_SUBJECT_BYTES)],
-        );
-        event
-            .reason
-            .into_iter()
-            .for_each(|reason| text(&mut fields, name!("reason"), reason.as_bytes()));
-        number(&mut fields, name!("count"), event.count);
-        self.append(&fields).map(drop)
+        let subject = &event.subject[..event.subject.len().min(MAX_SUBJECT_BYTES)];
+        let record = Record {
+            kind: "event".into(),
+            time: Some(timestamp(SystemTime::now())),
+            name: Some(event.name.into()),
+            session: event.session.map(SessionId::to_string),
+            subject: Some(String::from_utf8_lossy(subject).into_owned()),
+            reason: event.reason.map(Word::Borrowed),
+            count: Some(event.count),
+            ..Record::default()
+        };
+        self.append(&encode(&record)).map(drop)
     }
 
     /// Whether a session may write one more record.
@@ -225,8 +221,8 @@ impl Log {
     }
 
     /// Writes one record and gives its number.
-    pub(super) fn append(&self, fields: &[u8]) -> Result<u64, Error> {
-        self.0.shared.append(fields)
+    pub(super) fn append(&self, record: &[u8]) -> Result<u64, Error> {
+        self.0.shared.append(record)
     }
 
     /// Waits until the record `seq` survives a loss of power, where the settings ask for that
@@ -316,12 +312,12 @@ impl Shared {
     /// Takes the lock; a thread that panicked under it left a chain that is whole, or torn and
     /// known to be.
     pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 
-    fn append(&self, fields: &[u8]) -> Result<u64, Error> {
+    fn append(&self, record: &[u8]) -> Result<u64, Error> {
         let mut writer = self.lock();
-        let done = writer.append(fields);
+        let done = writer.append(record);
         self.tell_room(&writer);
         let seq = done?;
         self.mark(&mut writer);

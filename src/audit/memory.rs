@@ -1,7 +1,9 @@
 //! A log in memory that tests read, and whose disk they can fill or break.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::record::Record;
 use super::sink::{Durable, Short, Sink};
@@ -53,7 +55,7 @@ impl Memory {
     }
 
     fn disk(&self) -> MutexGuard<'_, Disk> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,8 +5,8 @@
 //! the chain. [`verify()`] and [`find`] read what was written, offline. The keys, the promise about
 //! durability and an independent verifier are in `docs/audit.md`.
 
+mod builder;
 mod chain;
-mod draft;
 mod encode;
 mod error;
 mod file;
@@ -19,6 +19,7 @@ mod sink;
 mod sync;
 mod trail;
 mod verify;
+mod words;
 mod writer;
 
 pub use chain::{Head, HeadMalformed, LinkBroken, MAX_LINE_BYTES};
@@ -26,7 +27,8 @@ pub use error::Error;
 pub use file::files;
 pub use log::{Event, Log, Settings, Sync};
 pub use memory::Memory;
-pub use record::{Found, Lent, Noted, Record, find};
+pub use record::{Found, Lent, Record, Word, find};
 pub use share::{Account, Allowance};
-pub use trail::{Blame, Conceal, Decision, Dialled, End, Length, Outcome, Phase, Trail};
+pub use trail::{Conceal, Trail};
 pub use verify::{Expected, Fault, Problem, Recovery, Report, verify};
+pub use words::{Blame, Decision, End, Length, Outcome, Phase};

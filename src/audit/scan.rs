@@ -6,7 +6,6 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use sha2::{Digest, Sha256};
 
 use super::chain::{Head, MAX_LINE_BYTES, unseal};
-use super::encode::hex;
 use super::record::Record;
 
 /// Yields the lines of a file; one that is longer than any record comes in pieces.
@@ -104,8 +103,8 @@ impl Torn {
         self.hash.update(bytes);
     }
 
-    pub(super) fn sha256(&self) -> [u8; 64] {
-        hex(&self.hash.clone().finalize().into())
+    pub(super) fn sha256(&self) -> String {
+        base16ct::lower::encode_string(&self.hash.clone().finalize())
     }
 }
 

@@ -48,16 +48,12 @@ pub(super) fn keep_synced(shared: &Shared) {
     let mut writer = shared.lock();
     loop {
         while !writer.dirty && !writer.closing && !writer.unsynced {
-            writer = shared
-                .wake
-                .wait(writer)
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            shared.wake.wait(&mut writer);
         }
         if shared.sync == Sync::Batch || writer.unsynced {
-            let waited = shared
+            shared
                 .wake
-                .wait_timeout_while(writer, INTERVAL, |writer| !writer.closing);
-            writer = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                .wait_while_for(&mut writer, |writer| !writer.closing, INTERVAL);
         }
         let closing = writer.closing;
         let until = writer.head().map_or(0, |head| head.seq() + 1);
