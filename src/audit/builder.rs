@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use super::conceal::Conceal;
 use super::encode::{encode, timestamp};
 use super::record::{Lent, Record, Word};
-use super::trail::Conceal;
 use super::words::{End, Length, Outcome, Phase};
 use crate::names::{CredentialName, ExchangeId, PolicyId};
 
@@ -35,10 +35,6 @@ impl RecordBuilder {
             phase: Phase::Accept,
             began: Instant::now(),
         }
-    }
-
-    pub(super) fn phase(&self) -> Phase {
-        self.phase
     }
 
     pub(super) fn reach(&mut self, phase: Phase) {
@@ -107,7 +103,7 @@ impl RecordBuilder {
         let record = &self.record;
         matches!(length, Length::Known(_))
             && end.outcome == Outcome::Whole
-            && end.scrubbed == record.scrubbed.unwrap_or(0)
+            && end.scrubbed == 0
             && as_announced(record.response_bytes, end.response_bytes)
             && as_announced(record.request_bytes.or(Some(0)), end.request_bytes)
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -16,11 +16,12 @@ use super::chain::Head;
 use super::encode::{encode, timestamp};
 use super::error::Error;
 use super::file::{Past, Place};
+use super::lasting::Lasting;
 use super::memory::Memory;
 use super::record::{Record, Word};
 use super::share::{Account, Allowance, Disk};
-use super::sink::{Sink, Stderr};
-use super::sync::{Lasting, keep_synced};
+use super::shared::{Shared, Sync, keep_synced};
+use super::sink::Sink;
 use super::writer::Writer;
 use crate::names::SessionId;
 
@@ -42,17 +43,6 @@ pub struct Settings {
     pub allowance: Allowance,
 }
 
-/// When records reach the disk itself. A crash of the process loses none in either case.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Sync {
-    /// In the background, one second after the first record that waits for it.
-    #[default]
-    Batch,
-    /// Before each answer, many answers to one sync.
-    Always,
-}
-
 /// Something worth a record that is no exchange: a refused question, a reload, a revocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
@@ -71,20 +61,6 @@ pub struct Event<'a> {
 /// Takes records and chains them; cheap to clone, the same log for every thread.
 #[derive(Clone)]
 pub struct Log(Arc<Handle>);
-
-pub(super) struct Shared {
-    pub(super) writer: Mutex<Writer>,
-    /// Bytes that are promised to exchanges under way.
-    promised: AtomicU64,
-    /// What may be promised in all without a look at the writer, whose lock is held while it
-    /// writes.
-    room: AtomicU64,
-    pub(super) wake: Condvar,
-    pub(super) lasting: watch::Sender<Lasting>,
-    pub(super) sync: Sync,
-    allowance: Allowance,
-    pub(super) disk: Disk,
-}
 
 struct Handle {
     shared: Arc<Shared>,
@@ -120,20 +96,6 @@ impl Log {
             past,
             settings.sync,
             (settings.allowance, disk),
-        )
-    }
-
-    /// A log on standard error, for a gateway without a file; what reads it keeps it.
-    ///
-    /// # Errors
-    /// [`Error::Write`] where standard error takes nothing.
-    pub fn stderr() -> Result<Self, Error> {
-        let sink = Box::new(Stderr { written: 0 });
-        Self::begin(
-            sink,
-            Past::none(),
-            Sync::Batch,
-            (Allowance::default(), Disk::of(None)),
         )
     }
 
@@ -305,44 +267,6 @@ impl fmt::Debug for Log {
         f.debug_struct("Log")
             .field("head", &self.head())
             .finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    /// Takes the lock; a thread that panicked under it left a chain that is whole, or torn and
-    /// known to be.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock()
-    }
-
-    fn append(&self, record: &[u8]) -> Result<u64, Error> {
-        let mut writer = self.lock();
-        let done = writer.append(record);
-        self.tell_room(&writer);
-        let seq = done?;
-        self.mark(&mut writer);
-        Ok(seq)
-    }
-
-    fn append_own(&self, kind: &'static str) -> Result<u64, Error> {
-        let mut writer = self.lock();
-        let done = writer.append_own(kind);
-        self.tell_room(&writer);
-        let seq = done?;
-        self.mark(&mut writer);
-        Ok(seq)
-    }
-
-    /// To be called before the lock goes, after whatever changed the writer.
-    pub(super) fn tell_room(&self, writer: &Writer) {
-        self.room.store(writer.room(), Ordering::SeqCst);
-    }
-
-    fn mark(&self, writer: &mut Writer) {
-        if !writer.dirty {
-            writer.dirty = true;
-            self.wake.notify_one();
-        }
     }
 }
 

@@ -7,28 +7,34 @@
 
 mod builder;
 mod chain;
+mod conceal;
 mod encode;
 mod error;
 mod file;
+mod find;
+mod lasting;
 mod log;
 mod memory;
 mod record;
 mod scan;
 mod share;
+mod shared;
 mod sink;
-mod sync;
 mod trail;
 mod verify;
 mod words;
 mod writer;
 
 pub use chain::{Head, HeadMalformed, LinkBroken, MAX_LINE_BYTES};
+pub use conceal::Conceal;
 pub use error::Error;
 pub use file::files;
-pub use log::{Event, Log, Settings, Sync};
+pub use find::{Found, find};
+pub use log::{Event, Log, Settings};
 pub use memory::Memory;
-pub use record::{Found, Lent, Record, Word, find};
+pub use record::{Lent, Record, Word};
 pub use share::{Account, Allowance};
-pub use trail::{Conceal, Trail};
+pub use shared::Sync;
+pub use trail::Trail;
 pub use verify::{Expected, Fault, Problem, Recovery, Report, verify};
 pub use words::{Blame, Decision, End, Length, Outcome, Phase};

@@ -1,17 +1,10 @@
-//! The keys of a record, written and read by this one list, and the search for an exchange.
+//! The keys of a record: it is written and read by this one list.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-
-use super::chain::unseal;
-use super::error::Error;
-use super::scan::Lines;
-use crate::names::ExchangeId;
 
 /// A word of this program: not copied when it is written, owned when it is read.
 pub type Word = Cow<'static, str>;
@@ -132,61 +125,4 @@ pub struct Lent {
 
 fn is_unset<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-/// What the log holds of one exchange.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Found {
-    /// The file that holds the record.
-    pub file: PathBuf,
-    /// The record's line; the first is 1.
-    pub line: u64,
-    /// The record made before the answer, or instead of it.
-    pub exchange: Record,
-    /// The record of its end, where it did not end as announced.
-    pub end: Option<Record>,
-}
-
-/// Searches the files for an exchange; a line that does not match its hash is not believed.
-///
-/// Reads in the order of `paths` and stops at the end of the files, since an `end` record may come
-/// hours later.
-///
-/// # Errors
-/// [`Error::Open`] for the first file that cannot be read.
-pub fn find(paths: &[PathBuf], id: ExchangeId) -> Result<Option<Found>, Error> {
-    let mark = [b"\"id\":\"".as_slice(), &id.to_hex(), b"\""].concat();
-    let finder = memchr::memmem::Finder::new(&mark);
-    let (mut exchange, mut end) = (None, None);
-    for path in paths {
-        let mut lines = Lines::new(open(path)?);
-        while let Some(piece) = lines.next().map_err(|source| Error::Open {
-            path: path.clone(),
-            source,
-        })? {
-            if finder.find(piece.bytes).is_none() || unseal(piece.bytes).is_err() {
-                continue;
-            }
-            match serde_json::from_slice::<Record>(piece.bytes) {
-                Ok(record) if record.kind == "exchange" => {
-                    exchange = Some((path.clone(), piece.number, record))
-                }
-                Ok(record) if record.kind == "end" => end = Some(record),
-                _ => {}
-            }
-        }
-    }
-    Ok(exchange.map(|(file, line, exchange)| Found {
-        file,
-        line,
-        exchange,
-        end,
-    }))
-}
-
-pub(super) fn open(path: &Path) -> Result<File, Error> {
-    File::open(path).map_err(|source| Error::Open {
-        path: path.to_owned(),
-        source,
-    })
 }

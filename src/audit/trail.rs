@@ -1,33 +1,18 @@
 //! Gathers what is known of one exchange, and writes it before the answer leaves.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 
 use http::Version;
 
 use super::builder::{RecordBuilder, kept};
+use super::conceal::Conceal;
 use super::error::Error;
 use super::log::Log;
 use super::record::Word;
 use super::share::Account;
 use super::words::{Blame, Decision, End, Length, Outcome, Phase, protocol_name};
 use crate::names::{CredentialName, ExchangeId, PolicyId, SessionId};
-
-/// What the log must know of a session: what must not stand in a record, its phantoms, and what it
-/// has written.
-///
-/// The session's room implements it; each text that comes from the client passes through it before
-/// it is written.
-pub trait Conceal: Send + Sync {
-    /// What the session has written; without an account it may write without bound.
-    fn account(&self) -> Option<&Account> {
-        None
-    }
-
-    /// Appends the places in `text` that must be concealed, in ascending order.
-    fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>);
-}
 
 /// Accumulates the record of one exchange; dropped unanswered, it writes that the exchange was
 /// aborted.
@@ -71,12 +56,6 @@ impl Trail {
     #[must_use]
     pub fn id(&self) -> ExchangeId {
         self.id
-    }
-
-    /// How far the exchange came.
-    #[must_use]
-    pub fn phase(&self) -> Phase {
-        self.builder.phase()
     }
 
     /// Notes that a phase was reached, and when; a phase behind the present one changes nothing.
@@ -178,11 +157,6 @@ impl Trail {
     /// Notes the request content's length, announced or counted.
     pub fn request_bytes(&mut self, bytes: u64) {
         self.builder.record.request_bytes = Some(bytes);
-    }
-
-    /// Notes how many echoes of secrets were replaced so far.
-    pub fn scrubbed(&mut self, echoes: u64) {
-        self.builder.record.scrubbed = (echoes > 0).then_some(echoes);
     }
 
     /// Makes sure that this exchange's record will find room: to be asked before the first byte
@@ -301,7 +275,7 @@ impl Drop for Trail {
             reason: None,
             request_bytes: None,
             response_bytes: None,
-            scrubbed: self.builder.record.scrubbed.unwrap_or(0),
+            scrubbed: 0,
         };
         // A record that cannot be written now is counted in the next one that can.
         let _ = self.end(end);

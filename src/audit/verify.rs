@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::chain::{GENESIS, Head, Link, LinkBroken, unseal};
 use super::error::Error;
-use super::record::{Record, open};
-use super::scan::{Lines, Piece, TORN_END, Torn};
+use super::record::Record;
+use super::scan::{Lines, Piece, TORN_END, Torn, open};
 
 /// What the caller knows of the log from elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -62,7 +62,6 @@ pub use error::{Error, Failure, Step};
 pub use identity::{User, UserUnknown};
 pub use layout::Home;
 pub use streams::Stream;
-pub use syscall::network_cookie;
 
 use error::At;
 use identity::Identity;
