@@ -328,9 +328,8 @@ impl SignalSet {
     pub fn block(&self) -> io::Result<Self> {
         let mut old = Self::of(&[]);
         // SAFETY: both sets are initialised and live across the call.
-        check(
-            unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const self.0, &raw mut old.0) }.into(),
-        )?;
+        let done = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const self.0, &raw mut old.0) };
+        check(done.into())?;
         Ok(old)
     }
 
