@@ -12,10 +12,15 @@ test *arguments:
 gate:
     .ci/run
 
-# The quick half of the gate.
-check:
+# Format, lints, shape, unit and wire tests: some minutes on a warm build.
+quick:
     cargo fmt --check
-    cargo clippy --all-targets -- -D warnings
+    cargo clippy --locked --all-targets -- -D warnings
+    cargo test --locked --lib --test shape --test wire
+
+# The shape of the code, in numbers with their limits: circles of files, lengths, names, prose.
+shape:
+    cargo test --locked --quiet --test shape -- --nocapture
 
 # The expected words of tests/compile_fail, written anew.
 compile-fail:

@@ -52,7 +52,6 @@ fn fill(trail: &mut Trail, fixed: &Fixed) {
     trail.reach(Phase::Open);
     trail.dialled(([192, 0, 2, 1], 443).into(), http::Version::HTTP_11);
     trail.reach(Phase::Attach);
-    trail.reach(Phase::Forward);
     trail.origin_answered(200);
 }
 

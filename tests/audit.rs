@@ -557,7 +557,7 @@ fn an_event_is_recorded_in_the_chain() {
             .all(|byte| byte == b'\n' || (b' '..=b'~').contains(&byte))
     );
     assert!(text.contains(
-        r#""name":"dns_refused","subject":"evil\u001b[2J\u000d\u000a\u202e","reason":"not_allowed","count":3"#
+        r#""name":"dns_refused","subject":"evil\u001b[2J\r\n\u202e","reason":"not_allowed","count":3"#
     ));
 }
 

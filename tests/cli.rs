@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use gateway::audit::{Blame, Conceal, Decision, Length, Log, Settings, Trail};
-use gateway::names::{CredentialName, ExchangeId, PolicyId, SessionId};
+use gateway::names::{ExchangeId, PolicyId, SessionId};
 
 /// Runs the program; returns its exit code and all of its output.
 fn gateway(arguments: &[&str], folder: &Path) -> (i32, String) {
@@ -65,11 +65,6 @@ fn log_a_denial_of(path: &Path, target: &str) {
     trail.authority("api.example.com", 443);
     trail.path(target);
     trail.query("page=secret-value&per=2");
-    trail.note(
-        "phantom_in_content",
-        Some(&CredentialName::new("TOKEN").unwrap()),
-        None,
-    );
     let policies = [PolicyId::new("guard/no-writes").unwrap()].into();
     trail.decide(Decision::Deny, &policies, 3);
     trail.refuse("policy_forbids", Blame::Policy);
@@ -98,7 +93,6 @@ fn why_tells_what_became_of_a_request_and_steers_no_terminal() {
             "session agent-1",
             "refused with 403: policy_forbids",
             "decided by guard/no-writes",
-            "noticed phantom_in_content of TOKEN",
             "a forbid decided",
         ],
     );

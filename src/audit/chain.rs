@@ -7,9 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sha2::digest::Output;
 use sha2::{Digest, Sha256};
-
-use super::encode::{decimal, hex};
 
 /// The longest line that is written or taken for a record, in bytes, line feed included.
 pub const MAX_LINE_BYTES: usize = 128 * 1024;
@@ -97,17 +96,17 @@ impl FromStr for Head {
 
 /// Appends one sealed line to `out` and gives its head.
 ///
-/// `fields` is the record's inside, from its `"kind"` on, without the braces.
-pub(super) fn seal(out: &mut Vec<u8>, before: Option<Head>, fields: &[u8]) -> Head {
+/// `record` is a JSON object that begins with its `"kind"`.
+pub(super) fn seal(out: &mut Vec<u8>, before: Option<Head>, record: &[u8]) -> Head {
     let seq = before.map_or(0, |head| head.seq + 1);
     let start = out.len();
     out.extend_from_slice(OPENING);
-    decimal(out, seq);
+    out.extend_from_slice(seq.to_string().as_bytes());
     out.extend_from_slice(PREV);
     out.extend_from_slice(&before.map_or(GENESIS, |head| head.hash));
     out.extend_from_slice(b"\",");
-    out.extend_from_slice(fields);
-    let hash = hex(&Sha256::digest(&out[start..]).into());
+    out.extend_from_slice(&record[1..record.len() - 1]);
+    let hash = hex(Sha256::digest(&out[start..]));
     out.extend_from_slice(HASH);
     out.extend_from_slice(&hash);
     out.extend_from_slice(CLOSING);
@@ -131,7 +130,7 @@ pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
         .strip_prefix(HASH)
         .and_then(|rest| rest.strip_suffix(CLOSING));
     let hash = hash.ok_or(LinkBroken::Malformed)?;
-    let computed = hex(&Sha256::digest(content).into());
+    let computed = hex(Sha256::digest(content));
     if hash != computed {
         return Err(LinkBroken::Hash);
     }
@@ -161,6 +160,13 @@ pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
     })
 }
 
+/// The 64 lower-case hexadecimal digits of a digest.
+pub(super) fn hex(digest: Output<Sha256>) -> HexHash {
+    let mut out = [0; 64];
+    base16ct::lower::encode(&digest, &mut out).expect("32 bytes are 64 digits");
+    out
+}
+
 fn hex_hash(text: &[u8]) -> Option<HexHash> {
     let digits = text
         .iter()
@@ -184,10 +190,14 @@ mod tests {
     #[test]
     fn a_sealed_line_unseals_to_the_same_head() {
         let mut line = Vec::new();
-        let first = seal(&mut line, None, b"\"kind\":\"start\"");
+        let first = seal(&mut line, None, b"{\"kind\":\"start\"}");
         assert_eq!(unseal(&line).map(|link| link.head), Ok(first));
         let mut next = Vec::new();
-        let second = seal(&mut next, Some(first), b"\"kind\":\"event\",\"name\":\"x\"");
+        let second = seal(
+            &mut next,
+            Some(first),
+            b"{\"kind\":\"event\",\"name\":\"x\"}",
+        );
         let link = unseal(&next).expect("just sealed");
         assert_eq!(
             (link.head, link.prev, link.kind),
@@ -198,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_head_reads_back_from_its_text() {
-        let head = seal(&mut Vec::new(), None, b"\"kind\":\"start\"");
+        let head = seal(&mut Vec::new(), None, b"{\"kind\":\"start\"}");
         assert_eq!(head.to_string().parse(), Ok(head));
         for wrong in [
             "",
@@ -217,7 +227,7 @@ mod tests {
         let content = b"{\"v\":2,\"seq\":0";
         let mut line = content.to_vec();
         line.extend_from_slice(HASH);
-        line.extend_from_slice(&hex(&Sha256::digest(content).into()));
+        line.extend_from_slice(&hex(Sha256::digest(content)));
         line.extend_from_slice(CLOSING);
         assert_eq!(unseal(&line), Err(LinkBroken::Version));
     }

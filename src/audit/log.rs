@@ -3,22 +3,25 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
+use parking_lot::{Condvar, Mutex};
 use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::chain::Head;
-use super::encode::{name, number, text, time};
+use super::encode::{encode, timestamp};
 use super::error::Error;
 use super::file::{Past, Place};
+use super::lasting::Lasting;
 use super::memory::Memory;
+use super::record::{Record, Word};
 use super::share::{Account, Allowance, Disk};
-use super::sink::{Sink, Stderr};
-use super::sync::{Lasting, keep_synced};
+use super::shared::{Shared, Sync, keep_synced};
+use super::sink::Sink;
 use super::writer::Writer;
 use crate::names::SessionId;
 
@@ -40,17 +43,6 @@ pub struct Settings {
     pub allowance: Allowance,
 }
 
-/// When records reach the disk itself. A crash of the process loses none in either case.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Sync {
-    /// In the background, one second after the first record that waits for it.
-    #[default]
-    Batch,
-    /// Before each answer, many answers to one sync.
-    Always,
-}
-
 /// Something worth a record that is no exchange: a refused question, a reload, a revocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
@@ -69,20 +61,6 @@ pub struct Event<'a> {
 /// Takes records and chains them; cheap to clone, the same log for every thread.
 #[derive(Clone)]
 pub struct Log(Arc<Handle>);
-
-pub(super) struct Shared {
-    pub(super) writer: Mutex<Writer>,
-    /// Bytes that are promised to exchanges under way.
-    promised: AtomicU64,
-    /// What may be promised in all without a look at the writer, whose lock is held while it
-    /// writes.
-    room: AtomicU64,
-    pub(super) wake: Condvar,
-    pub(super) lasting: watch::Sender<Lasting>,
-    pub(super) sync: Sync,
-    allowance: Allowance,
-    pub(super) disk: Disk,
-}
 
 struct Handle {
     shared: Arc<Shared>,
@@ -121,20 +99,6 @@ impl Log {
         )
     }
 
-    /// A log on standard error, for a gateway without a file; what reads it keeps it.
-    ///
-    /// # Errors
-    /// [`Error::Write`] where standard error takes nothing.
-    pub fn stderr() -> Result<Self, Error> {
-        let sink = Box::new(Stderr { written: 0 });
-        Self::begin(
-            sink,
-            Past::none(),
-            Sync::Batch,
-            (Allowance::default(), Disk::of(None)),
-        )
-    }
-
     /// A log in memory, and the view through which a test reads it.
     ///
     /// # Errors
@@ -169,24 +133,18 @@ impl Log {
     /// # Errors
     /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the record was not written.
     pub fn event(&self, event: Event<'_>) -> Result<(), Error> {
-        let mut fields = b"\"kind\":\"event\"".to_vec();
-        time(&mut fields, SystemTime::now());
-        text(&mut fields, name!("name"), event.name.as_bytes());
-        event
-            .session
-            .into_iter()
-            .for_each(|session| text(&mut fields, name!("session"), session.as_str().as_bytes()));
-        text(
-            &mut fields,
-            name!("subject"),
-            &event.subject[..event.subject.len().min(MAX_SUBJECT_BYTES)],
-        );
-        event
-            .reason
-            .into_iter()
-            .for_each(|reason| text(&mut fields, name!("reason"), reason.as_bytes()));
-        number(&mut fields, name!("count"), event.count);
-        self.append(&fields).map(drop)
+        let subject = &event.subject[..event.subject.len().min(MAX_SUBJECT_BYTES)];
+        let record = Record {
+            kind: "event".into(),
+            time: Some(timestamp(SystemTime::now())),
+            name: Some(event.name.into()),
+            session: event.session.map(SessionId::to_string),
+            subject: Some(String::from_utf8_lossy(subject).into_owned()),
+            reason: event.reason.map(Word::Borrowed),
+            count: Some(event.count),
+            ..Record::default()
+        };
+        self.append(&encode(&record)).map(drop)
     }
 
     /// Whether a session may write one more record.
@@ -225,8 +183,8 @@ impl Log {
     }
 
     /// Writes one record and gives its number.
-    pub(super) fn append(&self, fields: &[u8]) -> Result<u64, Error> {
-        self.0.shared.append(fields)
+    pub(super) fn append(&self, record: &[u8]) -> Result<u64, Error> {
+        self.0.shared.append(record)
     }
 
     /// Waits until the record `seq` survives a loss of power, where the settings ask for that
@@ -309,44 +267,6 @@ impl fmt::Debug for Log {
         f.debug_struct("Log")
             .field("head", &self.head())
             .finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    /// Takes the lock; a thread that panicked under it left a chain that is whole, or torn and
-    /// known to be.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn append(&self, fields: &[u8]) -> Result<u64, Error> {
-        let mut writer = self.lock();
-        let done = writer.append(fields);
-        self.tell_room(&writer);
-        let seq = done?;
-        self.mark(&mut writer);
-        Ok(seq)
-    }
-
-    fn append_own(&self, kind: &'static str) -> Result<u64, Error> {
-        let mut writer = self.lock();
-        let done = writer.append_own(kind);
-        self.tell_room(&writer);
-        let seq = done?;
-        self.mark(&mut writer);
-        Ok(seq)
-    }
-
-    /// To be called before the lock goes, after whatever changed the writer.
-    pub(super) fn tell_room(&self, writer: &Writer) {
-        self.room.store(writer.room(), Ordering::SeqCst);
-    }
-
-    fn mark(&self, writer: &mut Writer) {
-        if !writer.dirty {
-            writer.dirty = true;
-            self.wake.notify_one();
-        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! A log in memory that tests read, and whose disk they can fill or break.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::record::Record;
 use super::sink::{Durable, Short, Sink};
@@ -36,24 +38,26 @@ impl Memory {
     }
 
     /// Leaves room for so many further bytes, or for any number.
-    pub fn leave_room(&self, bytes: Option<usize>) {
+    #[cfg(test)]
+    pub(super) fn leave_room(&self, bytes: Option<usize>) {
         let mut disk = self.disk();
         disk.room = bytes.map(|more| disk.bytes.len() + more);
     }
 
     /// Makes every sync fail, or succeed again.
-    pub fn break_sync(&self, breaks: bool) {
+    #[cfg(test)]
+    pub(super) fn break_sync(&self, breaks: bool) {
         self.disk().breaks = breaks;
     }
 
     /// How often the log was synced.
-    #[must_use]
-    pub fn syncs(&self) -> u64 {
+    #[cfg(test)]
+    pub(super) fn syncs(&self) -> u64 {
         self.disk().syncs
     }
 
     fn disk(&self) -> MutexGuard<'_, Disk> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,28 +5,36 @@
 //! the chain. [`verify()`] and [`find`] read what was written, offline. The keys, the promise about
 //! durability and an independent verifier are in `docs/audit.md`.
 
+mod builder;
 mod chain;
-mod draft;
+mod conceal;
 mod encode;
 mod error;
 mod file;
+mod find;
+mod lasting;
 mod log;
 mod memory;
 mod record;
 mod scan;
 mod share;
+mod shared;
 mod sink;
-mod sync;
 mod trail;
 mod verify;
+mod words;
 mod writer;
 
 pub use chain::{Head, HeadMalformed, LinkBroken, MAX_LINE_BYTES};
+pub use conceal::Conceal;
 pub use error::Error;
 pub use file::files;
-pub use log::{Event, Log, Settings, Sync};
+pub use find::{Found, find};
+pub use log::{Event, Log, Settings};
 pub use memory::Memory;
-pub use record::{Found, Lent, Noted, Record, find};
+pub use record::{Lent, Record, Word};
 pub use share::{Account, Allowance};
-pub use trail::{Blame, Conceal, Decision, Dialled, End, Length, Outcome, Phase, Trail};
+pub use shared::Sync;
+pub use trail::Trail;
 pub use verify::{Expected, Fault, Problem, Recovery, Report, verify};
+pub use words::{Blame, Decision, End, Length, Outcome, Phase};

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
 use super::chain::{Head, MAX_LINE_BYTES, unseal};
-use super::encode::hex;
+use super::error::Error;
 use super::record::Record;
 
 /// Yields the lines of a file; one that is longer than any record comes in pieces.
@@ -104,9 +105,20 @@ impl Torn {
         self.hash.update(bytes);
     }
 
-    pub(super) fn sha256(&self) -> [u8; 64] {
-        hex(&self.hash.clone().finalize().into())
+    pub(super) fn sha256(&self) -> String {
+        base16ct::lower::encode_string(&self.hash.clone().finalize())
     }
+}
+
+/// Opens a file of the log to read it.
+///
+/// # Errors
+/// [`Error::Open`].
+pub(super) fn open(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|source| Error::Open {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Finds where a file's chain begins and ends.

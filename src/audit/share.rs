@@ -2,10 +2,11 @@
 //! leaves to the others.
 
 use std::fs::File;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 
 use super::error::Error;
@@ -49,7 +50,7 @@ struct Written {
 
 impl Account {
     fn written(&self) -> MutexGuard<'_, Written> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock()
     }
 
     /// Whether the session may write one more record. One at the brink may pass, so a burst ends by

@@ -1,5 +1,4 @@
-//! Where sealed lines go: what the writer asks of a file, of standard error, and of the memory that
-//! tests read.
+//! Where sealed lines go: what the writer asks of a file, and of the memory that tests read.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -76,27 +75,4 @@ pub(super) fn write_counted(mut out: impl Write, bytes: &[u8]) -> Result<(), Sho
         }
     }
     Ok(())
-}
-
-/// Standard error, for a gateway that runs in the foreground without a file.
-pub(super) struct Stderr {
-    pub(super) written: u64,
-}
-
-impl Sink for Stderr {
-    fn append(&mut self, bytes: &[u8]) -> Result<(), Short> {
-        let done = write_counted(io::stderr().lock(), bytes);
-        self.written += done
-            .as_ref()
-            .map_or_else(|short| short.written, |()| bytes.len()) as u64;
-        done
-    }
-
-    fn position(&self) -> u64 {
-        self.written
-    }
-
-    fn durable(&mut self) -> Vec<Arc<dyn Durable>> {
-        Vec::new()
-    }
 }

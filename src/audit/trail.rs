@@ -1,167 +1,27 @@
 //! Gathers what is known of one exchange, and writes it before the answer leaves.
 
-use std::cell::RefCell;
-use std::fmt;
-use std::ops::{Deref, DerefMut, Range};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::Version;
 
-use super::draft::{Draft, write_end, write_exchange};
+use super::builder::{RecordBuilder, kept};
+use super::conceal::Conceal;
 use super::error::Error;
 use super::log::Log;
+use super::record::Word;
 use super::share::Account;
+use super::words::{Blame, Decision, End, Length, Outcome, Phase, protocol_name};
 use crate::names::{CredentialName, ExchangeId, PolicyId, SessionId};
-
-/// How far an exchange came along its path.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub enum Phase {
-    /// A connection or a head was taken in.
-    #[default]
-    Accept,
-    /// It is known who asks.
-    Identify,
-    /// Policy was asked.
-    Authorize,
-    /// The origin was connected to.
-    Open,
-    /// Credentials were put in.
-    Attach,
-    /// The request was sent.
-    Forward,
-    /// The origin answered.
-    Answer,
-}
-
-/// What policy said.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision {
-    /// The exchange may go on.
-    Allow,
-    /// The exchange is refused.
-    Deny,
-}
-
-/// The side at fault when an exchange is refused or cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Blame {
-    /// The workload sent what cannot be taken.
-    Client,
-    /// A policy refused.
-    Policy,
-    /// A credential could not be had or used.
-    Credential,
-    /// The server failed or lied.
-    Origin,
-    /// The gateway itself could not.
-    Gateway,
-}
-
-/// How an exchange, or its content, ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// The answer's head was released to the client.
-    Answered,
-    /// The content went through to its end.
-    Whole,
-    /// The gateway cut the content short.
-    Cut,
-    /// A side went away, or the exchange was dropped.
-    Aborted,
-}
-
-/// What the answer's head says of the content behind it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Length {
-    /// So many bytes follow; 0 also where the method or the status has no content.
-    Known(u64),
-    /// The content ends when it ends.
-    Open,
-    /// The connection now carries something else: an upgrade or a tunnel.
-    Switched,
-}
-
-/// The end of an exchange, for [`Trail::end`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct End {
-    /// [`Outcome::Whole`], [`Outcome::Cut`] or [`Outcome::Aborted`].
-    pub outcome: Outcome,
-    /// Why it was cut or aborted, as a code.
-    pub reason: Option<&'static str>,
-    /// How many bytes of content came from the client, where that is known.
-    pub request_bytes: Option<u64>,
-    /// How many bytes of content went to the client, where that is known.
-    pub response_bytes: Option<u64>,
-    /// How many echoes of secrets were replaced in the response, fields and content.
-    pub scrubbed: u64,
-}
-
-/// The address that was connected to.
-pub type Dialled = std::net::SocketAddr;
-
-/// What the log must know of a session: what must not stand in a record, its phantoms, and what it
-/// has written.
-///
-/// The session's room implements it; each text that comes from the client passes through it before
-/// it is written.
-pub trait Conceal: Send + Sync {
-    /// What the session has written; without an account it may write without bound.
-    fn account(&self) -> Option<&Account> {
-        None
-    }
-
-    /// Appends the places in `text` that must be concealed, in ascending order.
-    fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>);
-}
 
 /// Accumulates the record of one exchange; dropped unanswered, it writes that the exchange was
 /// aborted.
 pub struct Trail {
     log: Log,
-    draft: Kept,
+    id: ExchangeId,
+    builder: Box<RecordBuilder>,
     stage: Stage,
     promised: u64,
-}
-
-/// A draft whose buffers the next exchange takes over, so that a steady gateway allocates nothing
-/// for its trail.
-struct Kept(Option<Box<Draft>>);
-
-impl Kept {
-    fn take() -> Self {
-        Self(Some(SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()))
-    }
-}
-
-impl Deref for Kept {
-    type Target = Draft;
-
-    fn deref(&self) -> &Draft {
-        self.0.as_deref().expect("it is given back by drop alone")
-    }
-}
-
-impl DerefMut for Kept {
-    fn deref_mut(&mut self) -> &mut Draft {
-        self.0
-            .as_deref_mut()
-            .expect("it is given back by drop alone")
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let Some(mut draft) = self.0.take() else {
-            return;
-        };
-        if draft.clear() {
-            SPARE.with_borrow_mut(|spare| {
-                if spare.len() < MOST_SPARE {
-                    spare.push(draft);
-                }
-            });
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -183,11 +43,10 @@ impl Trail {
     /// `socks5` …).
     #[must_use]
     pub fn begin(log: &Log, id: ExchangeId, entry: &'static str) -> Self {
-        let mut draft = Kept::take();
-        draft.begin(id, entry);
         Self {
             log: log.clone(),
-            draft,
+            id,
+            builder: Box::new(RecordBuilder::new(id, entry)),
             stage: Stage::Open,
             promised: 0,
         }
@@ -196,18 +55,12 @@ impl Trail {
     /// The exchange's id.
     #[must_use]
     pub fn id(&self) -> ExchangeId {
-        self.draft.id
-    }
-
-    /// How far the exchange came.
-    #[must_use]
-    pub fn phase(&self) -> Phase {
-        self.draft.phase
+        self.id
     }
 
     /// Notes that a phase was reached, and when; a phase behind the present one changes nothing.
     pub fn reach(&mut self, phase: Phase) {
-        self.draft.reach(phase);
+        self.builder.reach(phase);
     }
 
     /// Notes whose exchange it is, and what must not be written of it; to be called as early as the
@@ -216,8 +69,8 @@ impl Trail {
     /// Works on everything noted before and after, since texts are concealed when the record is
     /// written.
     pub fn session(&mut self, session: &SessionId, conceal: Arc<dyn Conceal>) {
-        self.draft.session = Some(session.clone());
-        self.draft.conceal = Some(conceal);
+        self.builder.record.session = Some(session.to_string());
+        self.builder.conceal = Some(conceal);
     }
 
     /// Whether the session may have one more record; to be asked once its session is noted, before
@@ -229,12 +82,7 @@ impl Trail {
     /// # Errors
     /// [`Error::OverRate`] and [`Error::OverShare`].
     pub fn admit(&mut self) -> Result<(), Error> {
-        let Some(account) = self
-            .draft
-            .conceal
-            .as_ref()
-            .and_then(|session| session.account())
-        else {
+        let Some(account) = self.account() else {
             return Ok(());
         };
         let admitted = self.log.admit(account);
@@ -247,83 +95,68 @@ impl Trail {
 
     /// Notes the client's protocol.
     pub fn protocol(&mut self, version: Version) {
-        self.draft.protocol = Some(version);
+        self.builder.record.protocol = Some(protocol_name(version).into());
     }
 
     /// Notes the method; bytes, since a refused one may be anything.
     pub fn method(&mut self, method: impl AsRef<[u8]>) {
-        self.draft.method = self.draft.keep(method.as_ref());
+        self.builder.record.method = kept(method.as_ref());
     }
 
     /// Notes the target's scheme.
     pub fn scheme(&mut self, scheme: &'static str) {
-        self.draft.scheme = Some(scheme);
+        self.builder.record.scheme = Some(scheme.into());
     }
 
     /// Notes the canonical host and the port.
     pub fn authority(&mut self, host: impl AsRef<[u8]>, port: u16) {
-        self.draft.host = self.draft.keep(host.as_ref());
-        self.draft.port = Some(port);
+        self.builder.record.host = kept(host.as_ref());
+        self.builder.record.port = Some(port);
     }
 
     /// Notes the canonical path, without the query.
     pub fn path(&mut self, path: impl AsRef<[u8]>) {
-        self.draft.path = self.draft.keep(path.as_ref());
+        self.builder.path(path.as_ref());
     }
 
     /// Notes the names in a raw query (`a=1&b`), never a value.
     pub fn query(&mut self, query: impl AsRef<[u8]>) {
-        self.draft.query(query.as_ref());
+        self.builder.query(query.as_ref());
     }
 
     /// Notes what policy said, by which policies of which generation.
     pub fn decide(&mut self, decision: Decision, policies: &Arc<[PolicyId]>, generation: u64) {
-        self.draft.decision = Some(decision);
-        self.draft.generation = Some(generation);
-        self.draft.policies = Some(policies.clone());
+        self.builder.record.decision = Some(decision.name().into());
+        self.builder.record.generation = Some(generation);
+        self.builder.policies(policies);
     }
 
     /// Notes that a credential was put in a place.
     pub fn lend(&mut self, credential: &CredentialName, place: &str) {
-        let place = self.draft.keep(place.as_bytes());
-        self.draft.lent.push((credential.clone(), place));
-    }
-
-    /// Notes something that decides nothing, such as a phantom in free text.
-    pub fn note(
-        &mut self,
-        note: &'static str,
-        credential: Option<&CredentialName>,
-        place: Option<&dyn fmt::Display>,
-    ) {
-        let place = place.map(|place| self.draft.keep_shown(place));
-        self.draft.notes.push((note, credential.cloned(), place));
+        self.builder.lend(credential, place);
     }
 
     /// Notes the address that was connected to, and the protocol spoken there.
-    pub fn dialled(&mut self, address: Dialled, protocol: Version) {
-        self.draft.dialled = Some((address, protocol));
+    pub fn dialled(&mut self, address: SocketAddr, protocol: Version) {
+        self.builder.record.dialled = Some(address);
+        self.builder.record.origin_protocol = Some(protocol_name(protocol).into());
     }
 
     /// Notes the origin's status, which is the phase [`Phase::Answer`].
     pub fn origin_answered(&mut self, status: u16) {
-        self.draft.origin_status = Some(status);
-        self.draft.reach(Phase::Answer);
+        self.builder.record.origin_status = Some(status);
+        self.builder.reach(Phase::Answer);
     }
 
     /// Notes why the exchange is refused, as a code, and whose fault that is.
     pub fn refuse(&mut self, reason: &'static str, blame: Blame) {
-        self.draft.refusal = Some((reason, blame));
+        self.builder.record.reason = Some(reason.into());
+        self.builder.record.blame = Some(blame.name().into());
     }
 
     /// Notes the request content's length, announced or counted.
     pub fn request_bytes(&mut self, bytes: u64) {
-        self.draft.request_bytes = Some(bytes);
-    }
-
-    /// Notes how many echoes of secrets were replaced so far.
-    pub fn scrubbed(&mut self, echoes: u64) {
-        self.draft.scrubbed = echoes;
+        self.builder.record.request_bytes = Some(bytes);
     }
 
     /// Makes sure that this exchange's record will find room: to be asked before the first byte
@@ -336,7 +169,7 @@ impl Trail {
     /// now.
     pub fn reserve(&mut self) -> Result<(), Error> {
         if self.promised == 0 {
-            let bytes = self.draft.most_bytes();
+            let bytes = self.builder.most_bytes();
             self.log.promise(bytes)?;
             self.promised = bytes;
         }
@@ -357,7 +190,7 @@ impl Trail {
             return Ok(());
         }
         if let Length::Known(bytes) = length {
-            self.draft.response_bytes = Some(bytes);
+            self.builder.record.response_bytes = Some(bytes);
         }
         let seq = self
             .write(Some(status), Outcome::Answered)
@@ -380,13 +213,14 @@ impl Trail {
         let done = match stage {
             Stage::Closed => Ok(()),
             Stage::Open => {
-                self.draft.request_bytes = end.request_bytes.or(self.draft.request_bytes);
-                self.draft.cut = end.reason;
+                let record = &mut self.builder.record;
+                record.request_bytes = end.request_bytes.or(record.request_bytes);
+                record.reason = record.reason.take().or(end.reason.map(Word::Borrowed));
                 self.write(None, Outcome::Aborted).map(drop)
             }
             Stage::Refused => {
                 self.refuse(UNAVAILABLE, Blame::Gateway);
-                self.draft.response_bytes = None;
+                self.builder.record.response_bytes = None;
                 self.write(Some(503), Outcome::Answered).map(drop)
             }
             Stage::Unsettled => self.write_end(
@@ -397,7 +231,7 @@ impl Trail {
                     ..end
                 },
             ),
-            Stage::Answered(length) if self.draft.said_all(length, &end) => Ok(()),
+            Stage::Answered(length) if self.builder.said_all(length, &end) => Ok(()),
             Stage::Answered(_) => self.write_end(None, end),
         };
         if done.is_err() {
@@ -407,32 +241,24 @@ impl Trail {
     }
 
     fn write(&mut self, status: Option<u16>, outcome: Outcome) -> Result<u64, Error> {
-        FIELDS.with_borrow_mut(|fields| {
-            fields.clear();
-            write_exchange(fields, &self.draft, status, outcome);
-            self.append(fields)
-        })
+        let record = self.builder.exchange(status, outcome);
+        self.append(&record)
     }
 
     fn write_end(&mut self, status: Option<u16>, end: End) -> Result<(), Error> {
-        FIELDS.with_borrow_mut(|fields| {
-            fields.clear();
-            write_end(fields, &self.draft, status, &end);
-            self.append(fields).map(drop)
-        })
+        self.append(&self.builder.end(status, &end)).map(drop)
     }
 
-    fn append(&self, fields: &[u8]) -> Result<u64, Error> {
-        let seq = self.log.append(fields)?;
-        if let Some(account) = self
-            .draft
-            .conceal
-            .as_ref()
-            .and_then(|session| session.account())
-        {
-            self.log.charge(account, fields.len() as u64 + FRAME_BYTES);
+    fn append(&self, record: &[u8]) -> Result<u64, Error> {
+        let seq = self.log.append(record)?;
+        if let Some(account) = self.account() {
+            self.log.charge(account, record.len() as u64 + FRAME_BYTES);
         }
         Ok(seq)
+    }
+
+    fn account(&self) -> Option<&Account> {
+        self.builder.conceal.as_ref()?.account()
     }
 }
 
@@ -449,7 +275,7 @@ impl Drop for Trail {
             reason: None,
             request_bytes: None,
             response_bytes: None,
-            scrubbed: self.draft.scrubbed,
+            scrubbed: 0,
         };
         // A record that cannot be written now is counted in the next one that can.
         let _ = self.end(end);
@@ -459,13 +285,6 @@ impl Drop for Trail {
     }
 }
 
-thread_local! {
-    #[expect(clippy::vec_box, reason = "the boxes themselves are reused, so that a trail stays small and allocates none")]
-    static SPARE: RefCell<Vec<Box<Draft>>> = const { RefCell::new(Vec::new()) };
-    static FIELDS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-const MOST_SPARE: usize = 64;
 /// What a line has beside its fields, about: version, number, two hashes.
 const FRAME_BYTES: u64 = 176;
 const UNAVAILABLE: &str = "audit_unavailable";

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::chain::{GENESIS, Head, Link, LinkBroken, unseal};
 use super::error::Error;
-use super::record::{Record, open};
-use super::scan::{Lines, Piece, TORN_END, Torn};
+use super::record::Record;
+use super::scan::{Lines, Piece, TORN_END, Torn, open};
 
 /// What the caller knows of the log from elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -238,7 +238,7 @@ impl Check {
         let accounted = match (claimed, &stands) {
             (None, None) => true,
             (Some((place, hash)), Some((found, sha256))) if ends => {
-                place == *found && hash.as_bytes() == sha256
+                place == *found && hash == sha256
             }
             _ => false,
         };
@@ -252,7 +252,7 @@ impl Check {
         let recovery = Recovery {
             file: path.to_owned(),
             line: piece.number,
-            cause: record.cause.unwrap_or_default(),
+            cause: record.cause.unwrap_or_default().into_owned(),
             torn_bytes: record.torn_bytes.unwrap_or(0),
             lost: record.lost.unwrap_or(0),
         };

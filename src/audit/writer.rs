@@ -5,8 +5,9 @@ use std::mem;
 use std::time::SystemTime;
 
 use super::chain::{Head, MAX_LINE_BYTES, seal};
-use super::encode::{name, number, text, time};
+use super::encode::{encode, timestamp};
 use super::error::Error;
+use super::record::Record;
 use super::scan::{TORN_END, Torn};
 use super::sink::Sink;
 
@@ -75,20 +76,19 @@ impl Writer {
 
     /// Seals and writes one record, after those that the chain needs before it, and gives its
     /// number.
-    pub(super) fn append(&mut self, fields: &[u8]) -> Result<u64, Error> {
-        if fields.len() + FRAME_BYTES > MAX_LINE_BYTES {
+    pub(super) fn append(&mut self, record: &[u8]) -> Result<u64, Error> {
+        if record.len() + FRAME_BYTES > MAX_LINE_BYTES {
             return Err(Error::Oversize {
-                bytes: fields.len() + FRAME_BYTES,
+                bytes: record.len() + FRAME_BYTES,
             });
         }
-        self.write(Some(fields))
+        self.write(Some(record))
     }
 
     /// Writes one of the records that tell of the log itself: `start`, `resume`, `continue`,
     /// `stop`.
     pub(super) fn append_own(&mut self, kind: &'static str) -> Result<u64, Error> {
-        let fields = self.own(kind);
-        self.append(&fields)
+        self.append(&encode(&self.own(kind)))
     }
 
     /// Makes sure that so many bytes, all that is promised, find room later, and that the log works
@@ -127,7 +127,7 @@ impl Writer {
 
     /// Writes what the chain needs first, each as a record and a write of its own, then the record
     /// asked for.
-    fn write(&mut self, fields: Option<&[u8]>) -> Result<u64, Error> {
+    fn write(&mut self, record: Option<&[u8]>) -> Result<u64, Error> {
         if self.unsynced {
             return Err(Error::Unsynced);
         }
@@ -137,23 +137,23 @@ impl Writer {
             (self.torn, self.failed, self.lost) = (None, None, 0);
         }
         if self.begins_file {
-            self.put(&self.own("continue"), false)?;
+            self.put(&encode(&self.own("continue")), false)?;
             self.begins_file = false;
         }
-        if let Some(fields) = fields {
-            self.put(fields, false)?;
+        if let Some(record) = record {
+            self.put(record, false)?;
         }
         Ok(self.head.map_or(0, |head| head.seq))
     }
 
     /// Seals and writes one record; what a failed write leaves behind is torn.
-    fn put(&mut self, fields: &[u8], behind_torn: bool) -> Result<(), Error> {
+    fn put(&mut self, record: &[u8], behind_torn: bool) -> Result<(), Error> {
         let mut line = mem::take(&mut self.line);
         line.clear();
         if behind_torn {
             line.extend_from_slice(TORN_END);
         }
-        let head = seal(&mut line, self.head, fields);
+        let head = seal(&mut line, self.head, record);
         let at = self.sink.position();
         let done = self.sink.append(&line);
         match &done {
@@ -173,15 +173,14 @@ impl Writer {
 
     /// The record that accounts for a failure.
     fn recovery(&self, cause: Cause) -> Vec<u8> {
-        let mut fields = self.own("recover");
-        text(&mut fields, name!("cause"), cause.name().as_bytes());
-        if let Some(torn) = &self.torn {
-            number(&mut fields, name!("torn_at"), torn.at);
-            number(&mut fields, name!("torn_bytes"), torn.bytes);
-            text(&mut fields, name!("torn_sha256"), &torn.sha256());
-        }
-        number(&mut fields, name!("lost"), self.lost);
-        fields
+        encode(&Record {
+            cause: Some(cause.name().into()),
+            torn_at: self.torn.as_ref().map(|torn| torn.at),
+            torn_bytes: self.torn.as_ref().map(|torn| torn.bytes),
+            torn_sha256: self.torn.as_ref().map(Torn::sha256),
+            lost: Some(self.lost),
+            ..self.own("recover")
+        })
     }
 
     /// Begins a new file where the old one is full or gone.
@@ -205,16 +204,15 @@ impl Writer {
         Ok(())
     }
 
-    fn own(&self, kind: &'static str) -> Vec<u8> {
-        let mut fields = format!("\"kind\":\"{kind}\",\"chain\":\"{}\"", self.chain).into_bytes();
-        time(&mut fields, SystemTime::now());
-        text(
-            &mut fields,
-            name!("version"),
-            env!("CARGO_PKG_VERSION").as_bytes(),
-        );
-        number(&mut fields, name!("pid"), u64::from(std::process::id()));
-        fields
+    fn own(&self, kind: &'static str) -> Record {
+        Record {
+            kind: kind.into(),
+            chain: Some(self.chain.clone()),
+            time: Some(timestamp(SystemTime::now())),
+            version: Some(env!("CARGO_PKG_VERSION").into()),
+            pid: Some(std::process::id()),
+            ..Record::default()
+        }
     }
 }
 

@@ -79,19 +79,14 @@ pub fn serve(
     Ok(())
 }
 
-/// What comes after the start, while the first client starts and connects: the system's roots are
-/// read, and then memory that only the start needed is given back.
+/// Reads the system's roots while the first client starts and connects.
 ///
-/// On a thread that nothing waits for: a command that asks for nothing ends without either.
+/// On a thread that nothing waits for: a command that asks for nothing ends without them.
 pub fn settle() {
-    let settling = || {
-        crate::origin::warm_roots();
-        crate::launch::shed();
-    };
     // Without the thread the first exchange that needs the roots reads them.
     let _ = std::thread::Builder::new()
         .name("settle".to_owned())
-        .spawn(settling);
+        .spawn(crate::origin::warm_roots);
 }
 
 /// Makes this process one that may hold secrets: no core file, no debugger of the same user, no end

@@ -118,7 +118,7 @@ pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
 
 fn print(screen: &Screen, found: &Found) {
     let record = &found.exchange;
-    let text = |part: &Option<String>| part.as_deref().map_or_else(|| String::from("-"), safe);
+    let text = |part: Option<&str>| part.map_or_else(|| String::from("-"), safe);
     let bold = |part: &str| screen.paint(Paint::Bold, part);
     let port = record
         .port
@@ -126,17 +126,17 @@ fn print(screen: &Screen, found: &Found) {
         .unwrap_or_default();
     let target = format!(
         "{} {}://{}{port}{}",
-        text(&record.method),
-        text(&record.scheme),
-        text(&record.host),
+        text(record.method.as_deref()),
+        text(record.scheme.as_deref()),
+        text(record.host.as_deref()),
         record.path.as_deref().map(safe).unwrap_or_default()
     );
     screen.line(format!("{} {target}", bold("request")));
     screen.line(format!(
         "  session {}, by {}, {}",
-        text(&record.session),
-        text(&record.entry),
-        text(&record.time)
+        text(record.session.as_deref()),
+        text(record.entry.as_deref()),
+        text(record.time.as_deref())
     ));
     screen.line(format!("{} {}", bold("verdict"), verdict(screen, record)));
     if !record.policies.is_empty() {
@@ -150,21 +150,8 @@ fn print(screen: &Screen, found: &Found) {
             safe(&lent.place)
         ));
     }
-    for note in &record.notes {
-        let about = note
-            .credential
-            .as_deref()
-            .map(|name| format!(" of {}", safe(name)))
-            .unwrap_or_default();
-        let place = note
-            .place
-            .as_deref()
-            .map(|place| format!(" in {}", safe(place)))
-            .unwrap_or_default();
-        screen.line(format!("  noticed {}{about}{place}", safe(&note.note)));
-    }
-    if let Some(address) = &record.dialled {
-        screen.line(format!("  connected to {}", safe(address)));
+    if let Some(address) = record.dialled {
+        screen.line(format!("  connected to {address}"));
     }
     if let Some(end) = &found.end {
         let reason = end
@@ -172,7 +159,11 @@ fn print(screen: &Screen, found: &Found) {
             .as_deref()
             .map(|reason| format!(" ({})", safe(reason)))
             .unwrap_or_default();
-        screen.line(format!("{} {}{reason}", bold("ended"), text(&end.outcome)));
+        screen.line(format!(
+            "{} {}{reason}",
+            bold("ended"),
+            text(end.outcome.as_deref())
+        ));
     }
     if let Some(reason) = &record.reason {
         screen.line(format!("{} {}", bold("next"), next_step(reason)));

@@ -306,7 +306,7 @@ mod tests {
             .unwrap();
         let refused = refuse(Refusal::Busy, http::Version::HTTP_11, trail, None);
         drop(runtime.block_on(refused));
-        let kinds: Vec<String> = memory
+        let kinds: Vec<crate::audit::Word> = memory
             .records()
             .into_iter()
             .map(|record| record.kind)

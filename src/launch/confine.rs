@@ -1,5 +1,8 @@
 //! Taking away: capabilities, the ways to regain them, system calls, and signals to others.
 
+use std::io;
+
+use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated, Scope};
 use rustix::thread::CapabilitiesSecureBits;
 
 use super::error::{At, Failure, Step};
@@ -54,12 +57,13 @@ pub fn filter_system_calls(allow_userns: bool) -> Result<(), Failure> {
 /// # Errors
 /// What Landlock says, where it has scopes.
 pub fn scope_by_landlock() -> Result<(), Failure> {
-    if syscall::landlock_version() < LANDLOCK_WITH_SCOPES {
-        return Ok(());
-    }
-    syscall::landlock_scopes(SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL).at(Step::Landlock, "scopes")
+    let domain = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)
+        .and_then(Ruleset::create)
+        .and_then(RulesetCreated::restrict_self);
+    domain
+        .map(drop)
+        .map_err(io::Error::other)
+        .at(Step::Landlock, "scopes")
 }
-
-const LANDLOCK_WITH_SCOPES: i64 = 6;
-const SCOPE_ABSTRACT_UNIX_SOCKET: u64 = 1;
-const SCOPE_SIGNAL: u64 = 2;

@@ -34,7 +34,6 @@ pub mod environment;
 mod error;
 pub mod escape;
 mod filter;
-mod footprint;
 mod git;
 mod gitconfig;
 pub mod hide;
@@ -60,11 +59,9 @@ mod view;
 mod watch;
 
 pub use error::{Error, Failure, Step};
-pub use footprint::shed;
 pub use identity::{User, UserUnknown};
 pub use layout::Home;
 pub use streams::Stream;
-pub use syscall::network_cookie;
 
 use error::At;
 use identity::Identity;

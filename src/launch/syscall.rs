@@ -301,73 +301,6 @@ pub fn install_filter(filter: &mut [libc::sock_filter]) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the kernel's Landlock version; 0 where there is none.
-pub fn landlock_version() -> i64 {
-    // SAFETY: with this flag and no attributes the call only returns a number.
-    unsafe {
-        libc::syscall(
-            SYS_LANDLOCK_CREATE_RULESET,
-            ptr::null::<u8>(),
-            0_usize,
-            1_u32,
-        )
-    }
-    .max(0)
-}
-
-/// Confines this thread to a new Landlock domain with the given scopes.
-///
-/// # Errors
-/// What the two calls say.
-pub fn landlock_scopes(scopes: u64) -> io::Result<()> {
-    #[repr(C)]
-    struct Attributes {
-        handled_access_fs: u64,
-        handled_access_net: u64,
-        scoped: u64,
-    }
-    let attributes = Attributes {
-        handled_access_fs: 0,
-        handled_access_net: 0,
-        scoped: scopes,
-    };
-    let size = size_of::<Attributes>();
-    // SAFETY: the attributes live across the call, and the size is theirs.
-    let fd = check(unsafe {
-        libc::syscall(
-            SYS_LANDLOCK_CREATE_RULESET,
-            &raw const attributes,
-            size,
-            0_u32,
-        )
-    })?;
-    // SAFETY: the kernel has just given this descriptor, which nothing else owns.
-    let ruleset = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-    // SAFETY: no memory is passed.
-    check(unsafe { libc::syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset.as_raw_fd(), 0_u32) })?;
-    Ok(())
-}
-
-/// Drops this process's hold on pages that are a file's own, until they are used again.
-///
-/// `range` must be whole pages of file mappings that were never written to: of others the content
-/// would be lost.
-pub fn forget(range: std::ops::Range<usize>) {
-    let pages = ptr::without_provenance_mut::<libc::c_void>(range.start);
-    // SAFETY: pages of a private file mapping without changes of its own are read from the file
-    // again when they are used, so nothing that can be observed changes; a failure changes nothing.
-    unsafe { libc::madvise(pages, range.end - range.start, libc::MADV_DONTNEED) };
-}
-
-/// Returns the heap's free pages to the system.
-pub fn trim_heap() {
-    // SAFETY: the allocator locks itself; no memory is passed.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::malloc_trim(0)
-    };
-}
-
 /// A set of signals, as the kernel's mask.
 #[derive(Clone, Copy)]
 pub struct SignalSet(libc::sigset_t);
@@ -395,9 +328,8 @@ impl SignalSet {
     pub fn block(&self) -> io::Result<Self> {
         let mut old = Self::of(&[]);
         // SAFETY: both sets are initialised and live across the call.
-        check(
-            unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const self.0, &raw mut old.0) }.into(),
-        )?;
+        let done = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const self.0, &raw mut old.0) };
+        check(done.into())?;
         Ok(old)
     }
 
@@ -564,5 +496,3 @@ fn check(result: i64) -> io::Result<i64> {
 const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const SO_NETNS_COOKIE: i32 = 71;
 const KEYCTL_JOIN_SESSION_KEYRING: i32 = 1;
-const SYS_LANDLOCK_CREATE_RULESET: i64 = 444;
-const SYS_LANDLOCK_RESTRICT_SELF: i64 = 446;

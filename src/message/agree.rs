@@ -111,8 +111,8 @@ pub fn agree(
 /// Checks that the tunnel and the ClientHello agree, before TLS is answered.
 ///
 /// # Errors
-/// [`Disagreement::SniTunnelMismatch`] if both name hosts and not the same one. A tunnel to an *address*
-/// (as SOCKS4 clients and those that resolve names themselves ask for) is like a captured
+/// [`Disagreement::SniTunnelMismatch`] if both name hosts and not the same one. A tunnel to an
+/// *address* (as SOCKS4 clients and those that resolve names themselves ask for) is like a captured
 /// connection: the server name decides.
 pub fn agree_tls(sni: Option<&Host>, tunnel: Option<&Authority>) -> Result<(), Disagreement> {
     match (sni, tunnel) {

@@ -12,7 +12,7 @@
 //! method = "GET"
 //! fields = ["accept: application/json"]
 //! expect = "allow"
-//! by = ["github/read"]      # optional: exactly the policies that decide; none for a default denial
+//! by = ["github/read"]      # optional: exactly the policies that decide; none: default denial
 //!
 //! [[decision]]
 //! name = "lends the token to the API only"

@@ -104,8 +104,8 @@ impl Asked {
     /// Reads a record back into canonical types; whatever does not read back was refused before any
     /// policy saw it.
     fn of(record: &Record, config: Option<&Config>) -> Result<Self, Failure> {
-        let text = |part: &'_ Option<String>| part.clone().ok_or_else(unjudged);
-        let session = SessionId::new(&text(&record.session)?).map_err(|_| unjudged())?;
+        let text = |part: Option<&str>| part.map(str::to_owned).ok_or_else(unjudged);
+        let session = SessionId::new(&text(record.session.as_deref())?).map_err(|_| unjudged())?;
         let listeners = config
             .map(|config| config.listeners.as_slice())
             .unwrap_or_default();
@@ -116,12 +116,8 @@ impl Asked {
             .map(|listener| listener.groups.clone())
             .unwrap_or_default();
         let lent = record.lent.iter().map(|lent| lent.credential.as_str());
-        let noted = record
-            .notes
-            .iter()
-            .filter_map(|note| note.credential.as_deref());
-        let path = text(&record.path)?;
-        let scheme = match text(&record.scheme)?.as_str() {
+        let path = text(record.path.as_deref())?;
+        let scheme = match text(record.scheme.as_deref())?.as_str() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
             _ => return Err(unjudged()),
@@ -129,15 +125,14 @@ impl Asked {
         Ok(Self {
             groups: groups.into_iter().map(Arc::from).collect(),
             credentials: lent
-                .chain(noted)
                 .filter_map(|name| CredentialName::new(name).ok())
                 .collect(),
             fields: HeaderMap::new(),
-            entry: text(&record.entry)?,
+            entry: text(record.entry.as_deref())?,
             scheme,
-            host: Host::parse(text(&record.host)?.as_bytes()).map_err(|_| unjudged())?,
+            host: Host::parse(text(record.host.as_deref())?.as_bytes()).map_err(|_| unjudged())?,
             port: record.port.ok_or_else(unjudged)?,
-            method: text(&record.method)?,
+            method: text(record.method.as_deref())?,
             target: target(&path).ok_or_else(unjudged)?,
             content_length: record.request_bytes,
             session,

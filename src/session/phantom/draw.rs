@@ -1,7 +1,7 @@
 //! Letters drawn from a session's key: the same key, credential and attempt give the same letters
 //! on every replica.
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::{Zeroize, Zeroizing};
 

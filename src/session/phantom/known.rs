@@ -103,12 +103,7 @@ fn keep_marks(credential: &[u8], slots: &mut [Slot]) {
 
 /// CRC-32 (IEEE 802.3) as six base-62 digits: the checksum that ends GitHub's and npm's tokens.
 pub(super) fn base62_crc32(bytes: &[u8]) -> [u8; CHECKSUM_DIGITS] {
-    let mut sum = bytes.iter().fold(u32::MAX, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
-            (sum >> 1) ^ (0xEDB8_8320 & (sum & 1).wrapping_neg())
-        })
-    });
-    sum = !sum;
+    let mut sum = crc32fast::hash(bytes);
     let mut digits = [b'0'; CHECKSUM_DIGITS];
     for digit in digits.iter_mut().rev() {
         *digit = LETTERS[(sum % 62) as usize];

@@ -3,12 +3,15 @@
 
 use aws_lc_rs::agreement::{ECDH_P256, ECDH_P384, PrivateKey};
 use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaKeyPair};
+use pkcs8::der::asn1::{BitStringRef, OctetStringRef, UintRef};
+use pkcs8::der::{Decode as _, Encode as _};
+use pkcs8::{AlgorithmIdentifierRef, ObjectIdentifier, PrivateKeyInfoRef};
+use sec1::{EcParameters, EcPrivateKey};
 use sha2::{Digest as _, Sha384};
 use zeroize::Zeroizing;
 
 use super::algorithm::Algorithm;
-use super::der::{BITS, Bytes, INTEGER, OBJECT, OCTETS, SEQUENCE, element, integer, object};
-use super::keytext::Coding;
+use super::keytext::{Bytes, Coding};
 use super::rsa;
 
 /// Why a text is no private key that signs. Says nothing of its bytes.
@@ -72,7 +75,7 @@ enum Kind {
 /// How the key's bytes are arranged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Frame {
-    /// PKCS #8 (RFC 5958), with the name of the algorithm as it stands there; with the public key
+    /// PKCS #8 (RFC 5958), with the algorithm's identifier as it stands there; with the public key
     /// beside, in its version 2.
     Pkcs8 { algorithm: Vec<u8>, public: bool },
     /// RFC 5915.
@@ -145,10 +148,13 @@ impl KeyForm {
             Kind::P256 | Kind::P384 => self.framed_ec(seed)?,
             Kind::Rsa { bits } => {
                 let numbers = rsa::key_of_seed(bits, seed)?;
-                let members: Vec<Bytes> = numbers.iter().map(|number| integer(number)).collect();
-                let version = integer(&[0]);
-                let whole = std::iter::once(&version).chain(&members);
-                self.in_frame(object(SEQUENCE, whole.map(|member| &member[..])), None)?
+                let version: &[u8] = &[0];
+                let members: Vec<UintRef<'_>> = std::iter::once(version)
+                    .chain(numbers.iter().map(|number| &number[..]))
+                    .map(UintRef::new)
+                    .collect::<Result<_, _>>()
+                    .ok()?;
+                self.in_frame(Zeroizing::new(members.to_der().ok()?), None)?
             }
         };
         Some(self.coding.write(&bytes))
@@ -161,13 +167,16 @@ impl KeyForm {
             Frame::Seed => Some(Zeroizing::new(seed.to_vec())),
             Frame::Pair => Some(Zeroizing::new([&seed[..], public].concat())),
             // RFC 8410 §7: the key is an octet string of its own.
-            _ => self.in_frame(object(OCTETS, [&seed[..]]), Some(public)),
+            _ => {
+                let key = OctetStringRef::new(seed).and_then(|seed| seed.to_der());
+                self.in_frame(Zeroizing::new(key.ok()?), Some(public))
+            }
         }
     }
 
     /// RFC 5915 §3. The curve is named where nothing around it does.
     fn framed_ec(&self, seed: &[u8; 32]) -> Option<Bytes> {
-        let (curve, name, scalar) = match self.kind {
+        let (algorithm, curve, scalar) = match self.kind {
             Kind::P384 => (
                 &ECDH_P384,
                 P384,
@@ -175,17 +184,14 @@ impl KeyForm {
             ),
             _ => (&ECDH_P256, P256, Zeroizing::new(seed.to_vec())),
         };
-        let key = PrivateKey::from_private_key(curve, &scalar).ok()?;
+        let key = PrivateKey::from_private_key(algorithm, &scalar).ok()?;
         let point = key.compute_public_key().ok()?;
-        let (version, scalar) = (integer(&[1]), object(OCTETS, [&scalar[..]]));
-        let named = object(0xa0, [name]);
-        let public = object(0xa1, [&object(BITS, [&[0], point.as_ref()])[..]]);
-        let mut members = vec![&version[..], &scalar];
-        if self.frame == Frame::Sec1 {
-            members.push(&named);
-        }
-        members.push(&public);
-        self.in_frame(object(SEQUENCE, members), None)
+        let key = EcPrivateKey {
+            private_key: &scalar,
+            parameters: (self.frame == Frame::Sec1).then_some(EcParameters::NamedCurve(curve)),
+            public_key: Some(point.as_ref()),
+        };
+        self.in_frame(Zeroizing::new(key.to_der().ok()?), None)
     }
 
     fn in_frame(&self, key: Bytes, public: Option<&[u8]>) -> Option<Bytes> {
@@ -196,18 +202,13 @@ impl KeyForm {
         else {
             return Some(key);
         };
-        let version = integer(&[u8::from(*with)]);
-        let (algorithm, key) = (
-            object(SEQUENCE, [&algorithm[..]]),
-            object(OCTETS, [&key[..]]),
-        );
-        let mut members = vec![&version[..], &algorithm, &key];
-        // RFC 8410 §10.3.
-        let public = object(0x81, [&[0], public.unwrap_or_default()]);
-        if *with {
-            members.push(&public);
-        }
-        Some(object(SEQUENCE, members))
+        let public = public.filter(|_| *with).map(BitStringRef::from_bytes);
+        let whole = PrivateKeyInfoRef {
+            algorithm: AlgorithmIdentifierRef::from_der(algorithm).ok()?,
+            private_key: OctetStringRef::new(&key).ok()?,
+            public_key: public.transpose().ok()?,
+        };
+        Some(Zeroizing::new(whole.to_der().ok()?))
     }
 }
 
@@ -296,48 +297,50 @@ fn ecdsa(
 
 /// The same of a PEM block of this label.
 fn framed<'a>(label: &str, der: &'a [u8]) -> Result<(Kind, Frame, &'a [u8]), KeyFault> {
-    let damaged = || KeyFault::Damaged;
     match label {
         "EC PRIVATE KEY" => {
-            let (whole, _) = element(der, SEQUENCE).ok_or_else(damaged)?;
-            let (_, rest) = element(whole, INTEGER).ok_or_else(damaged)?;
-            let (scalar, rest) = element(rest, OCTETS).ok_or_else(damaged)?;
-            let kind = match (element(rest, 0xa0), scalar.len()) {
-                (Some((named, _)), _) => curve(named)?,
+            let key = EcPrivateKey::from_der(der).map_err(|_| KeyFault::Damaged)?;
+            let named = key.parameters.and_then(EcParameters::named_curve);
+            let kind = match (named, key.private_key.len()) {
+                (Some(named), _) => curve(named)?,
                 (None, 32) => Kind::P256,
                 (None, 48) => Kind::P384,
-                (None, _) => return Err(damaged()),
+                (None, _) => return Err(KeyFault::Damaged),
             };
             Ok((kind, Frame::Sec1, der))
         }
         "RSA PRIVATE KEY" => Ok((rsa_kind(der)?, Frame::Pkcs1, der)),
-        _ => {
-            let (whole, _) = element(der, SEQUENCE).ok_or_else(damaged)?;
-            let (version, rest) = element(whole, INTEGER).ok_or_else(damaged)?;
-            let (algorithm, rest) = element(rest, SEQUENCE).ok_or_else(damaged)?;
-            let (inner, _) = element(rest, OCTETS).ok_or_else(damaged)?;
-            let (name, parameters) = element(algorithm, OBJECT).ok_or_else(damaged)?;
-            let kind = match name {
-                ED25519 => Kind::Ed25519,
-                EC => curve(parameters)?,
-                RSA | RSA_PSS => rsa_kind(inner)?,
-                _ => {
-                    return Err(KeyFault::Kind {
-                        is: "a key of a kind that signs nothing here",
-                        wanted: "an Ed25519, ECDSA or RSA key",
-                    });
-                }
-            };
-            let frame = Frame::Pkcs8 {
-                algorithm: algorithm.to_vec(),
-                public: version == [1] && kind == Kind::Ed25519,
-            };
-            Ok((kind, frame, inner))
-        }
+        _ => pkcs8(der),
     }
 }
 
-fn curve(named: &[u8]) -> Result<Kind, KeyFault> {
+fn pkcs8(der: &[u8]) -> Result<(Kind, Frame, &[u8]), KeyFault> {
+    let damaged = |_| KeyFault::Damaged;
+    let key = PrivateKeyInfoRef::from_der(der).map_err(damaged)?;
+    let inner = key.private_key.as_bytes();
+    let kind = match key.algorithm.oid {
+        ED25519 => Kind::Ed25519,
+        EC => curve(
+            key.algorithm
+                .parameters_oid()
+                .map_err(|_| KeyFault::Damaged)?,
+        )?,
+        RSA | RSA_PSS => rsa_kind(inner)?,
+        _ => {
+            return Err(KeyFault::Kind {
+                is: "a key of a kind that signs nothing here",
+                wanted: "an Ed25519, ECDSA or RSA key",
+            });
+        }
+    };
+    let frame = Frame::Pkcs8 {
+        algorithm: key.algorithm.to_der().map_err(damaged)?,
+        public: key.public_key.is_some() && kind == Kind::Ed25519,
+    };
+    Ok((kind, frame, inner))
+}
+
+fn curve(named: ObjectIdentifier) -> Result<Kind, KeyFault> {
     match named {
         P256 => Ok(Kind::P256),
         P384 => Ok(Kind::P384),
@@ -348,26 +351,23 @@ fn curve(named: &[u8]) -> Result<Kind, KeyFault> {
     }
 }
 
+/// RFC 8017 §A.1.2: the modulus is the second of the numbers.
 fn rsa_kind(der: &[u8]) -> Result<Kind, KeyFault> {
-    let modulus = || {
-        let (whole, _) = element(der, SEQUENCE)?;
-        let (_, rest) = element(whole, INTEGER)?;
-        let (modulus, _) = element(rest, INTEGER)?;
-        let modulus = modulus.strip_prefix(&[0]).unwrap_or(modulus);
-        Some(modulus.len() * 8 - modulus.first()?.leading_zeros() as usize)
-    };
-    let bits = modulus().ok_or(KeyFault::Damaged)?;
-    Ok(Kind::Rsa { bits })
+    let numbers = Vec::<UintRef<'_>>::from_der(der).map_err(|_| KeyFault::Damaged)?;
+    let modulus = numbers.get(1).ok_or(KeyFault::Damaged)?.as_bytes();
+    let zeros = modulus.first().map_or(0, |byte| byte.leading_zeros());
+    Ok(Kind::Rsa {
+        bits: modulus.len() * 8 - zeros as usize,
+    })
 }
 
-/// Contents of object identifiers (RFC 8410 §3, RFC 5480 §2.1.1, RFC 8017 §A.1, RFC 4055 §3.1), and
-/// whole ones of curves.
-const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
-const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
-const RSA_PSS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 0x0a];
-const P256: &[u8] = &[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
-const P384: &[u8] = &[6, 5, 0x2b, 0x81, 4, 0, 0x22];
+/// RFC 8410 §3, RFC 5480 §2.1.1, RFC 8017 §A.1, RFC 4055 §3.1.
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const RSA_PSS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10");
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
 /// Sizes of RSA keys that are taken: those that services ask for.
 const RSA_BITS: [usize; 3] = [2048, 3072, 4096];
 

@@ -3,10 +3,14 @@
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use pkcs8::LineEnding;
+use pkcs8::der::pem;
 use zeroize::Zeroizing;
 
-use super::der::Bytes;
 use super::key::KeyFault;
+
+/// Bytes that may be of a key.
+pub(super) type Bytes = Zeroizing<Vec<u8>>;
 
 /// The coding of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,18 +36,13 @@ impl Coding {
     pub(super) fn read(text: &[u8]) -> Result<(Coding, Bytes), KeyFault> {
         let text = std::str::from_utf8(text).map_err(|_| KeyFault::Form)?;
         if text.contains("-----BEGIN ") {
-            return pem(text);
+            return read_pem(text);
         }
-        if matches!(text.len(), 64 | 128) && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            let digits = text.as_bytes().chunks(2).filter_map(|pair| {
-                let pair = std::str::from_utf8(pair).ok()?;
-                u8::from_str_radix(pair, 16).ok()
-            });
-            // Room for everything at once: a growing vector would leave copies behind.
-            let mut bytes = Zeroizing::new(Vec::with_capacity(text.len() / 2));
-            bytes.extend(digits);
+        if matches!(text.len(), 64 | 128)
+            && let Ok(bytes) = base16ct::mixed::decode_vec(text)
+        {
             let upper = text.bytes().any(|byte| byte.is_ascii_uppercase());
-            return Ok((Coding::Hex { upper }, bytes));
+            return Ok((Coding::Hex { upper }, Zeroizing::new(bytes)));
         }
         let found = BASE64.iter().enumerate().find_map(|(at, engine)| {
             let bytes = decoded(engine, text)?;
@@ -56,29 +55,19 @@ impl Coding {
     pub(super) fn write(&self, bytes: &[u8]) -> Zeroizing<String> {
         Zeroizing::new(match self {
             Coding::Base64(at) => BASE64[*at].encode(bytes),
-            Coding::Hex { upper: true } => bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
-            Coding::Hex { upper: false } => {
-                bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-            }
+            Coding::Hex { upper: true } => base16ct::upper::encode_string(bytes),
+            Coding::Hex { upper: false } => base16ct::lower::encode_string(bytes),
             Coding::Pem { label, line, ended } => {
-                let text = Zeroizing::new(STANDARD.encode(bytes));
-                let lines = text
-                    .as_bytes()
-                    .chunks(LINE)
-                    .filter_map(|line| std::str::from_utf8(line).ok());
-                let (begin, end) = (
-                    format!("-----BEGIN {label}-----"),
-                    format!("-----END {label}-----"),
-                );
-                let all: Vec<&str> = [&*begin].into_iter().chain(lines).chain([&*end]).collect();
-                let whole = Zeroizing::new(all.join(line));
-                [whole.as_str(), if *ended { line } else { "" }].concat()
+                let whole = pem::encode_string(label, LineEnding::LF, bytes).map(Zeroizing::new);
+                let whole = whole.expect("a key's label and length are within PEM's bounds");
+                let kept = if *ended { &whole } else { whole.trim_end() };
+                kept.replace('\n', line)
             }
         })
     }
 }
 
-fn pem(text: &str) -> Result<(Coding, Bytes), KeyFault> {
+fn read_pem(text: &str) -> Result<(Coding, Bytes), KeyFault> {
     let mut keys = text
         .split("-----BEGIN ")
         .skip(1)
@@ -131,5 +120,3 @@ fn decoded(engine: &GeneralPurpose, text: &str) -> Option<Bytes> {
 const LABELS: [&str; 3] = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"];
 const LINES: [&str; 4] = ["\r\n", "\n", "\\n", " "];
 const BASE64: [GeneralPurpose; 4] = [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD];
-/// RFC 7468 §2.
-const LINE: usize = 64;

@@ -13,7 +13,6 @@ mod canonical;
 mod check;
 mod claim;
 mod components;
-mod der;
 mod fault;
 mod filter;
 mod json;

@@ -61,7 +61,8 @@ impl Form {
         (!form.0.is_empty()).then_some(form)
     }
 
-    /// Whether a moment can be read back from what was written: a day at least, or a count since 1970.
+    /// Whether a moment can be read back from what was written: a day at least, or a count since
+    /// 1970.
     pub(super) fn is_readable(&self) -> bool {
         let has = |field: u8| self.0.contains(&Token::Field(field));
         has(b's') || has(b'Q') || (has(b'Y') && (has(b'm') || has(b'b')) && has(b'd'))

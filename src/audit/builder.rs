@@ -1,0 +1,215 @@
+//! Gathers what becomes known of one exchange, and makes its records.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use super::conceal::Conceal;
+use super::encode::{encode, timestamp};
+use super::record::{Lent, Record, Word};
+use super::words::{End, Length, Outcome, Phase};
+use crate::names::{CredentialName, ExchangeId, PolicyId};
+
+/// The record of one exchange under way.
+///
+/// A client's text is kept as it came until the record is made: only then is it known for certain
+/// what must be concealed.
+pub(super) struct RecordBuilder {
+    pub(super) record: Record,
+    pub(super) conceal: Option<Arc<dyn Conceal>>,
+    phase: Phase,
+    began: Instant,
+}
+
+impl RecordBuilder {
+    pub(super) fn new(id: ExchangeId, entry: &'static str) -> Self {
+        Self {
+            record: Record {
+                kind: "exchange".into(),
+                id: Some(id.to_string()),
+                time: Some(timestamp(SystemTime::now())),
+                entry: Some(entry.into()),
+                ..Record::default()
+            },
+            conceal: None,
+            phase: Phase::Accept,
+            began: Instant::now(),
+        }
+    }
+
+    pub(super) fn reach(&mut self, phase: Phase) {
+        if phase > self.phase {
+            self.phase = phase;
+            let elapsed = self.elapsed_us();
+            self.record.us.insert(phase.name().into(), elapsed);
+        }
+    }
+
+    pub(super) fn path(&mut self, path: &[u8]) {
+        self.record.path = kept(path);
+        self.record.path_bytes = (path.len() > MOST_PATH).then_some(path.len() as u64);
+    }
+
+    pub(super) fn query(&mut self, query: &[u8]) {
+        self.record.query.clear();
+        self.record.query_more = None;
+        let pairs = query.split(|&byte| byte == b'&');
+        for pair in pairs.filter(|pair| !pair.is_empty()) {
+            let name = pair.split(|&byte| byte == b'=').next().unwrap_or(pair);
+            if self.record.query.len() == MOST_NAMES {
+                *self.record.query_more.get_or_insert(0) += 1;
+                continue;
+            }
+            self.record.query.push(match name.len() {
+                // A long name is more likely data than a name.
+                long if long > MOST_NAME => format!("[{long} bytes]"),
+                _ => String::from_utf8_lossy(name).into_owned(),
+            });
+        }
+    }
+
+    pub(super) fn policies(&mut self, policies: &[PolicyId]) {
+        let (shown, rest) = policies.split_at(policies.len().min(MOST_LISTED));
+        self.record.policies = shown.iter().map(PolicyId::to_string).collect();
+        self.record.policies_more = (!rest.is_empty()).then_some(rest.len() as u64);
+    }
+
+    pub(super) fn lend(&mut self, credential: &CredentialName, place: &str) {
+        if self.record.lent.len() == MOST_LISTED {
+            *self.record.lent_more.get_or_insert(0) += 1;
+            return;
+        }
+        self.record.lent.push(Lent {
+            credential: credential.to_string(),
+            place: kept(place.as_bytes()).unwrap_or_default(),
+        });
+    }
+
+    /// More bytes than this exchange's records will have, healing included, if little more becomes
+    /// known.
+    pub(super) fn most_bytes(&mut self) -> u64 {
+        let lists = self.record.policies.len() + 2 * self.record.lent.len();
+        let texts: usize = self
+            .texts()
+            .map(|(text, most)| text.len().min(most) * LONGEST_ESCAPE)
+            .sum();
+        (texts + 160 * lists + 4096) as u64
+    }
+
+    /// Whether the record made at the answer already tells this end.
+    pub(super) fn said_all(&self, length: Length, end: &End) -> bool {
+        let as_announced =
+            |said: Option<u64>, counted: Option<u64>| counted.is_none() || counted == said;
+        let record = &self.record;
+        matches!(length, Length::Known(_))
+            && end.outcome == Outcome::Whole
+            && end.scrubbed == 0
+            && as_announced(record.response_bytes, end.response_bytes)
+            && as_announced(record.request_bytes.or(Some(0)), end.request_bytes)
+    }
+
+    /// The `exchange` record, with every text of the client concealed first and then cut.
+    pub(super) fn exchange(&mut self, status: Option<u16>, outcome: Outcome) -> Vec<u8> {
+        let conceal = self.conceal.clone();
+        for (text, most) in self.texts() {
+            show(text, most, conceal.as_deref());
+        }
+        let total = self.elapsed_us();
+        let record = &mut self.record;
+        record.phase = Some(self.phase.name().into());
+        record.status = status;
+        record.outcome = Some(outcome.name().into());
+        record.us.insert(TOTAL, total);
+        encode(record)
+    }
+
+    /// The `end` record.
+    pub(super) fn end(&self, status: Option<u16>, end: &End) -> Vec<u8> {
+        encode(&Record {
+            kind: "end".into(),
+            id: self.record.id.clone(),
+            time: Some(timestamp(SystemTime::now())),
+            session: self.record.session.clone(),
+            outcome: Some(end.outcome.name().into()),
+            status,
+            reason: end.reason.map(Word::Borrowed),
+            request_bytes: end.request_bytes,
+            response_bytes: end.response_bytes,
+            scrubbed: Some(end.scrubbed),
+            us: [(TOTAL, self.elapsed_us())].into(),
+            ..Record::default()
+        })
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Every text that the client chose, and how many bytes of it are shown.
+    fn texts(&mut self) -> impl Iterator<Item = (&mut String, usize)> {
+        let record = &mut self.record;
+        let heads = [
+            (record.method.as_mut(), MOST_METHOD),
+            (record.host.as_mut(), MOST_HOST),
+            (record.path.as_mut(), MOST_PATH),
+        ];
+        let heads = heads
+            .into_iter()
+            .filter_map(|(text, most)| Some((text?, most)));
+        let names = record.query.iter_mut().map(|name| (name, usize::MAX));
+        let places = record.lent.iter_mut().map(|lent| &mut lent.place);
+        heads
+            .chain(names)
+            .chain(places.map(|place| (place, MOST_PLACE)))
+    }
+}
+
+/// A text, up to the length beyond which no part of it can be shown; what is not UTF-8 becomes
+/// U+FFFD.
+pub(super) fn kept(text: &[u8]) -> Option<String> {
+    let kept = &text[..text.len().min(MOST_KEPT)];
+    (!kept.is_empty()).then(|| String::from_utf8_lossy(kept).into_owned())
+}
+
+/// Conceals what must be, and cuts the rest to `most` bytes.
+fn show(text: &mut String, most: usize, conceal: Option<&dyn Conceal>) {
+    let mut places = Vec::new();
+    if let Some(conceal) = conceal {
+        conceal.conceal(text.as_bytes(), &mut places);
+    }
+    if !places.is_empty() {
+        *text = concealed(text.as_bytes(), &places);
+    }
+    text.truncate(text.floor_char_boundary(most));
+}
+
+/// The text with each place replaced; places that overlap or run over are taken together.
+fn concealed(whole: &[u8], places: &[Range<usize>]) -> String {
+    let mut out = Vec::with_capacity(whole.len());
+    let mut at = 0;
+    for place in places {
+        let start = place.start.clamp(at, whole.len());
+        let end = place.end.clamp(at, whole.len());
+        out.extend_from_slice(&whole[at..start]);
+        if end > start {
+            out.extend_from_slice(CONCEALED);
+        }
+        at = end;
+    }
+    out.extend_from_slice(&whole[at..]);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+const TOTAL: Word = Word::Borrowed("total");
+const CONCEALED: &[u8] = b"[phantom]";
+/// Longer than any phantom beyond what is shown, so that none is cut before it is found.
+const MOST_KEPT: usize = 32 * 1024;
+const MOST_METHOD: usize = 32;
+const MOST_HOST: usize = 255;
+const MOST_PATH: usize = 2048;
+const MOST_NAME: usize = 64;
+const MOST_NAMES: usize = 32;
+const MOST_LISTED: usize = 16;
+const MOST_PLACE: usize = 128;
+/// `\uXXXX` for one byte.
+const LONGEST_ESCAPE: usize = 6;
