@@ -16,6 +16,7 @@ use super::store::Lease;
 use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
 use crate::session::phantom::Phantom;
 use crate::session::{Lend, Spot};
+use crate::names::ReasonCode;
 
 /// Why a secret was not put in; nothing is sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,11 +38,11 @@ pub enum AttachFailure {
 impl AttachFailure {
     /// The short code for audit records and refusals.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::Expired => "secret_unavailable",
-            Self::Unsafe(_) => "secret_unsafe",
-            Self::Moved | Self::Target(_) => "phantom_position",
+            Self::Expired => ReasonCode::SecretUnavailable,
+            Self::Unsafe(_) => ReasonCode::SecretUnsafe,
+            Self::Moved | Self::Target(_) => ReasonCode::PhantomPosition,
         }
     }
 }

@@ -28,6 +28,7 @@ pub use body::{ScrubBody, ScrubFault};
 use echoes::{Echo, Scan};
 pub use echoes::{Echoes, Sought};
 pub use frames::{FrameFault, ScrubFrames};
+use crate::names::ReasonCode;
 
 /// Original bytes that were given out. Rare, so it is as small as can be where there are none.
 type Past = Box<Zeroizing<Vec<u8>>>;
@@ -55,8 +56,8 @@ pub struct Guessed;
 impl Guessed {
     /// The reason code in refusals and audit.
     #[must_use]
-    pub fn reason(self) -> &'static str {
-        "secret_guessed"
+    pub fn reason(self) -> ReasonCode {
+        ReasonCode::SecretGuessed
     }
 }
 

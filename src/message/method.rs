@@ -1,6 +1,7 @@
 //! Methods: which tokens may be asked at all.
 
 use http::Method;
+use crate::names::ReasonCode;
 
 /// Why a method is refused before policy is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -15,8 +16,11 @@ pub enum MethodRefused {
 
 impl MethodRefused {
     /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
-        "method"
+    pub fn reason(&self) -> ReasonCode {
+        match self {
+            Self::Malformed => ReasonCode::Method,
+            Self::Prohibited => ReasonCode::MethodProhibited,
+        }
     }
 }
 

@@ -594,7 +594,7 @@ fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
             &[("x-role", "user,admin")],
             "policy_forbids",
         ),
-        ("TRACE", GOOD, "/x", &[], "method"),
+        ("TRACE", GOOD, "/x", &[], "method_prohibited"),
         ("GET", GOOD, "/..%2fsecret", &[], "path"),
         ("GET", GOOD, "/x%00", &[], "path"),
         ("GET", GOOD, "/x?_method=DELETE", &[], "method_override"),
