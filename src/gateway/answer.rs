@@ -75,6 +75,8 @@ pub struct AnswerBody {
 enum Source {
     /// The gateway's own, or none.
     Own(Option<Bytes>),
+    /// None: the connection, or the stream of HTTP/2, carries a WebSocket now.
+    Switched,
     /// The origin's as it is: nothing was lent.
     Origin(OriginBody),
     /// With echoes of what was lent replaced.
@@ -116,7 +118,7 @@ impl Drop for AnswerBody {
         let scrubbed = match &self.source {
             Source::Scrubbed(body) => body.replaced(),
             Source::Decoded(body) => body.replaced(),
-            Source::Own(_) | Source::Origin(_) => 0,
+            Source::Own(_) | Source::Switched | Source::Origin(_) => 0,
         };
         tail.guard.end(outcome, reason, scrubbed);
     }
@@ -128,6 +130,14 @@ impl AnswerBody {
     pub fn own(content: Bytes) -> Self {
         Self {
             source: Source::Own((!content.is_empty()).then_some(content)),
+            tail: None,
+        }
+    }
+
+    /// What stands in place of content where the protocol is switched.
+    pub(super) fn switched() -> Self {
+        Self {
+            source: Source::Switched,
             tail: None,
         }
     }
@@ -147,7 +157,10 @@ impl AnswerBody {
     /// What the head announces of the content's length.
     #[must_use]
     pub fn length(&self) -> Length {
-        self.size_hint().exact().map_or(Length::Open, Length::Known)
+        match self.source {
+            Source::Switched => Length::Switched,
+            _ => self.size_hint().exact().map_or(Length::Open, Length::Known),
+        }
     }
 
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
@@ -155,6 +168,7 @@ impl AnswerBody {
             Source::Own(content) => {
                 Poll::Ready(content.take().map(|content| Ok(Frame::data(content))))
             }
+            Source::Switched => Poll::Ready(None),
             Source::Origin(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(Broken::Origin)))
@@ -238,6 +252,7 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Own(content) => content.is_none(),
+            Source::Switched => true,
             Source::Origin(body) => body.is_end_stream(),
             Source::Scrubbed(body) => body.is_end_stream(),
             Source::Decoded(body) => body.is_end_stream(),
@@ -249,6 +264,7 @@ impl Body for AnswerBody {
             Source::Own(content) => {
                 SizeHint::with_exact(content.as_ref().map_or(0, |content| content.len() as u64))
             }
+            Source::Switched => SizeHint::with_exact(0),
             Source::Origin(body) => body.size_hint(),
             Source::Scrubbed(body) => body.size_hint(),
             Source::Decoded(body) => body.size_hint(),

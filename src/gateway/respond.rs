@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use http::{Request, Response, StatusCode, Version};
+use http::{Request, Response, Version};
 use hyper::body::Incoming;
 
 use super::Worker;
@@ -57,7 +57,7 @@ impl Exchange {
         };
         let refusal = match result {
             Ok(response) => {
-                let (status, length) = (response.status().as_u16(), length(&response));
+                let (status, length) = (response.status().as_u16(), response.body().length());
                 match self.trail.answer(status, length).await {
                     Ok(()) => return self.release(response, length),
                     Err(error) => Refusal::Audit(error),
@@ -141,13 +141,6 @@ fn host_of_unnamed(connection: &ConnectionContext, request: &Request<Incoming>) 
     let host = request.uri().host();
     host.filter(|_| connection.said_host().is_empty())
         .map(str::to_owned)
-}
-
-fn length(response: &Response<AnswerBody>) -> Length {
-    match response.status() {
-        StatusCode::SWITCHING_PROTOCOLS => Length::Switched,
-        _ => response.body().length(),
-    }
 }
 
 const END_OF_OUR_OWN: End = End {

@@ -53,6 +53,7 @@ pub(super) fn switch(
             *response.status_mut() = StatusCode::OK;
         }
     }
+    *response.body_mut() = AnswerBody::switched();
     // Owned by the two connections: it ends when either does, or when it is aborted.
     tokio::spawn(async move {
         if let Err(error) = join(client, origin, lent, &guard).await {
