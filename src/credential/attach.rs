@@ -349,14 +349,7 @@ impl Credentials {
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
             let budget = session.part_of(&self.holding.budget);
-            let made = sign(
-                head,
-                content,
-                proof,
-                lend,
-                &fetched,
-                (last, budget),
-            )?;
+            let made = sign(head, content, proof, lend, &fetched, (last, budget))?;
             if let Some(lent) = &mut lent {
                 lent.made = lent.lending.signatures.keep(made);
             }

@@ -14,9 +14,9 @@ use zeroize::Zeroizing;
 use super::secret::{Secret, SecretUnsafe};
 use super::store::Lease;
 use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
+use crate::names::ReasonCode;
 use crate::session::phantom::Phantom;
 use crate::session::{Lend, Spot};
-use crate::names::ReasonCode;
 
 /// Why a secret was not put in; nothing is sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -24,11 +24,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use zeroize::Zeroizing;
 
+use crate::names::ReasonCode;
 pub use body::{ScrubBody, ScrubFault};
 use echoes::{Echo, Scan};
 pub use echoes::{Echoes, Sought};
 pub use frames::{FrameFault, ScrubFrames};
-use crate::names::ReasonCode;
 
 /// Original bytes that were given out. Rare, so it is as small as can be where there are none.
 type Past = Box<Zeroizing<Vec<u8>>>;

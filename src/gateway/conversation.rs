@@ -1,6 +1,7 @@
 //! The HTTP of one connection: each request of it is an exchange of its own.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
@@ -36,42 +37,29 @@ const HTTP1_BUFFER: usize = 128 << 10;
 const HEADER_LIST: u32 = 48 << 10;
 
 impl Worker {
-    /// Serves the HTTP of one connection, every exchange judged by itself (threats E06, E07, L06).
-    pub(super) async fn converse<IO>(
+    /// The exchanges of a connection, every one judged by itself (threats E06, E07, L06).
+    pub(super) fn conversation(
         self: Arc<Self>,
-        io: IO,
         door: &Door,
         connection: ConnectionContext,
-        http2: bool,
-    ) where
-        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Conversation {
         // Inside a tunnel the client has shown who it is; in absolute-form each request does.
         let authentication = match &door.way {
             Doorway::Proxy(known) if connection.entry == Entry::Forward => known.clone(),
             _ => None,
         };
-        let conversation = Conversation {
+        Conversation {
             guard: self.watchdog.connection(),
             worker: self,
             connection: Arc::new(connection),
             authentication,
             violations: None,
-        };
-        let ended = if http2 {
-            conversation.http2(io, door).await
-        } else {
-            conversation.http1(io).await
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a client's connection ended");
         }
     }
 }
 
 /// What the exchanges of one connection have in common.
-#[derive(Clone)]
-struct Conversation {
+pub(super) struct Conversation {
     worker: Arc<Worker>,
     connection: Arc<ConnectionContext>,
     authentication: Option<Arc<Authentication>>,
@@ -80,8 +68,8 @@ struct Conversation {
 }
 
 impl Conversation {
-    /// Not an `async fn`: that would keep room for the connection twice.
-    fn http1<IO>(mut self, io: IO) -> impl Future<Output = hyper::Result<()>>
+    /// Serves HTTP/1.
+    pub(super) async fn http1<IO>(mut self, io: IO)
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -89,19 +77,21 @@ impl Conversation {
         let guard = self.guard.clone();
         guard.watch_heads(strict.violations());
         self.violations = Some(strict.violations());
-        let serving = hyper::server::conn::http1::Builder::new()
-            .half_close(true)
-            .max_buf_size(HTTP1_BUFFER)
-            .serve_connection(
-                TokioIo::new(strict),
-                service_fn(move |request| self.answer(request)),
-            )
-            .with_upgrades();
-        async move { tokio::select! { ended = serving => ended, () = guard.closed() => Ok(()) } }
+        let serving = pin!(
+            hyper::server::conn::http1::Builder::new()
+                .half_close(true)
+                .max_buf_size(HTTP1_BUFFER)
+                .serve_connection(
+                    TokioIo::new(strict),
+                    service_fn(move |request| self.answer(request)),
+                )
+                .with_upgrades()
+        );
+        tokio::select! { ended = serving => log(ended), () = guard.closed() => {} }
     }
 
-    /// As [`Self::http1`].
-    fn http2<IO>(self, io: IO, door: &Door) -> impl Future<Output = hyper::Result<()>>
+    /// Serves HTTP/2.
+    pub(super) async fn http2<IO>(self, io: IO, door: &Door)
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -112,25 +102,24 @@ impl Conversation {
             self.connection.clone(),
         );
         let streams = worker.shared.limits.streams_per_connection;
-        let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(connection_window(streams))
-            .max_concurrent_streams(streams)
-            .max_send_buf_size(SEND_BUFFER)
-            .max_header_list_size(HEADER_LIST)
-            .enable_connect_protocol()
-            .serve_connection(
-                TokioIo::new(Paced::new(io, flooded.clone())),
-                service_fn(move |request| self.answer(request)),
-            );
-        async move {
-            let ended = tokio::select! { ended = serving => ended, () = guard.closed() => Ok(()) };
-            if flooded.is_so() {
-                let (entry, named) = (connection.entry, connection.named.as_ref());
-                worker.record_opening(door, entry, named, ReasonCode::Http2Flood);
-            }
-            ended
+        let serving = pin!(
+            hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(connection_window(streams))
+                .max_concurrent_streams(streams)
+                .max_send_buf_size(SEND_BUFFER)
+                .max_header_list_size(HEADER_LIST)
+                .enable_connect_protocol()
+                .serve_connection(
+                    TokioIo::new(Paced::new(io, flooded.clone())),
+                    service_fn(move |request| self.answer(request)),
+                )
+        );
+        tokio::select! { ended = serving => log(ended), () = guard.closed() => {} }
+        if flooded.is_so() {
+            let (entry, named) = (connection.entry, connection.named.as_ref());
+            worker.record_opening(door, entry, named, ReasonCode::Http2Flood);
         }
     }
 
@@ -168,6 +157,12 @@ impl Conversation {
     }
 }
 
+fn log(ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a client's connection ended");
+    }
+}
+
 /// RFC 9113 §6.9.1: at most 2^31-1.
 fn connection_window(streams: u32) -> u32 {
     STREAM_WINDOW
@@ -200,7 +195,7 @@ mod tests {
             |worker: Arc<Worker>,
              stream: Tls,
              (door, context): (&'static Door, ConnectionContext)| {
-                worker.converse(stream, door, context, false)
+                worker.conversation(door, context).http1(stream)
             },
         );
         let exchange = size(|exchange: Exchange, connection, request| {

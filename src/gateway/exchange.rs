@@ -171,10 +171,7 @@ impl Exchange {
 }
 
 /// What is looked for in this answer: more in one that fails.
-fn look_for(
-    lent: Option<Lent>,
-    response: &Response<OriginBody>,
-) -> Result<Option<Lent>, Refusal> {
+fn look_for(lent: Option<Lent>, response: &Response<OriginBody>) -> Result<Option<Lent>, Refusal> {
     let status = response.status();
     if lent.as_ref().is_some_and(Lent::is_signed) {
         clock::watch(status, response.headers(), SystemTime::now());

@@ -124,4 +124,3 @@ impl Worker {
 
 /// Names whose refusal is recorded, for each session.
 const REFUSED_NAMES: usize = 4096;
-

@@ -158,7 +158,7 @@ impl Worker {
             let target = match asked {
                 Asked::Requests => {
                     let context = context(door, Entry::Forward, Scheme::Http, None, None, None);
-                    return Box::pin(self.converse(io, door, context, false)).await;
+                    return Box::pin(self.conversation(door, context).http1(io)).await;
                 }
                 Asked::ConnectUnauthenticated => {
                     if self
@@ -251,7 +251,7 @@ impl Worker {
         }
         if io.ahead()[0] != TLS_HANDSHAKE {
             let clear = context(door, to.entry, Scheme::Http, to.named, None, to.destination);
-            return Box::pin(self.converse(io, door, clear, false)).await;
+            return Box::pin(self.conversation(door, clear).http1(io)).await;
         }
         let destination = match (&to.named, to.destination) {
             (Some(named), _) => Destination::Named(&named.host),
@@ -272,7 +272,12 @@ impl Worker {
                     })
                 });
                 let context = context(door, to.entry, Scheme::Https, named, sni, to.destination);
-                Box::pin(self.converse(inside.stream, door, context, inside.http2)).await;
+                let conversation = self.conversation(door, context);
+                if inside.http2 {
+                    Box::pin(conversation.http2(inside.stream, door)).await;
+                } else {
+                    Box::pin(conversation.http1(inside.stream)).await;
+                }
             }
             Err(cut) => {
                 let host = to.named.as_ref();
@@ -342,4 +347,3 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::Interrupted
     )
 }
-

@@ -219,7 +219,10 @@ mod tests {
         );
         lasting.holds(session(None).exchange(1).unwrap());
         live.sweep();
-        assert_eq!((over.abort_reason(), lasting.abort_reason()), (Some(Abort::Ended), None));
+        assert_eq!(
+            (over.abort_reason(), lasting.abort_reason()),
+            (Some(Abort::Ended), None)
+        );
     }
 
     #[test]

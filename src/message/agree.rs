@@ -287,11 +287,7 @@ mod tests {
                 &fields,
             ) {
                 Ok(origin) => origin.to_string(),
-                Err(e) => format!(
-                    "{} {}",
-                    e.reason().status().as_u16(),
-                    e.reason().as_str()
-                ),
+                Err(e) => format!("{} {}", e.reason().status().as_u16(), e.reason().as_str()),
             }
         }
     }

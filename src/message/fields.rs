@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::names::ReasonCode;
 use http::Version;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use crate::names::ReasonCode;
 
 /// Why a field section is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

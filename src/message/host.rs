@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use crate::names::ReasonCode;
+use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 
 /// A canonical host: a lower-case name of A-labels without a trailing dot, or an address.
 ///

@@ -1,7 +1,7 @@
 //! Methods: which tokens may be asked at all.
 
-use http::Method;
 use crate::names::ReasonCode;
+use http::Method;
 
 /// Why a method is refused before policy is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -90,7 +90,9 @@ impl TargetMalformed {
     pub fn reason(&self) -> ReasonCode {
         match self {
             TargetMalformed::Form => ReasonCode::TargetForm,
-            TargetMalformed::TooLong | TargetMalformed::TooManyParameters => ReasonCode::TargetLength,
+            TargetMalformed::TooLong | TargetMalformed::TooManyParameters => {
+                ReasonCode::TargetLength
+            }
             TargetMalformed::Character
             | TargetMalformed::Escape
             | TargetMalformed::EncodedSlash

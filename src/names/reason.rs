@@ -325,7 +325,8 @@ mod tests {
     fn a_code_is_one_word_and_means_one_thing() {
         for code in ReasonCode::ALL {
             let text = code.as_str();
-            let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            let is_word =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
             assert!(text.bytes().all(is_word), "{text}");
             assert_eq!(ReasonCode::named(text), Some(*code));
             assert!(code.status().is_client_error() || code.status().is_server_error());
@@ -343,7 +344,8 @@ mod tests {
     }
 
     fn table() -> String {
-        let mut text = "| code | status | side at fault | what to do |\n|---|---|---|---|\n".to_owned();
+        let mut text =
+            "| code | status | side at fault | what to do |\n|---|---|---|---|\n".to_owned();
         for code in ReasonCode::ALL {
             let side = code.blame().as_str();
             let (name, status) = (code.as_str(), code.status().as_u16());

@@ -13,10 +13,10 @@ pub mod vet;
 
 use std::io;
 
+use crate::names::ReasonCode;
 pub use channel::{Channel, Forwarded, OriginBody, Origins};
 pub use rule::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
 pub use tls::warm_roots;
-use crate::names::ReasonCode;
 
 /// Why nothing was sent, or no answer came. Carries no text of the origin's.
 #[derive(Debug, thiserror::Error)]

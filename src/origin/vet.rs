@@ -1,7 +1,7 @@
 //! Which addresses may be dialled: the floor that no policy lifts (R20).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use crate::names::ReasonCode;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// Why an address is not dialled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

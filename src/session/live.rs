@@ -233,9 +233,10 @@ impl Sessions {
         if session.is_over() {
             return Err(Error::Ended);
         }
-        let presented = session
-            .bindings
-            .locate(&request.head, &session.phantoms, &self.registry)?;
+        let presented =
+            session
+                .bindings
+                .locate(&request.head, &session.phantoms, &self.registry)?;
         // Foreign credentials go before policy looks, so that it judges what the origin will see.
         presented.settle(&mut request.head.fields);
         Ok(Identified {

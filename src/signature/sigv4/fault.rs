@@ -1,7 +1,7 @@
 //! Why a signed request is refused, by cause.
 
-use http::HeaderName;
 use crate::names::ReasonCode;
+use http::HeaderName;
 
 /// What is wrong with a claim, or with the content that it covers. No variant holds a value from
 /// the request.
@@ -98,7 +98,9 @@ impl Fault {
             Fault::Payload | Fault::HashNeeded => ReasonCode::SigV4Payload,
             Fault::Content => ReasonCode::SigV4Content,
             Fault::Mismatch => ReasonCode::SigV4Mismatch,
-            Fault::PartMismatch | Fault::Framing(_) | Fault::PartTooLong(_) => ReasonCode::SigV4Streaming,
+            Fault::PartMismatch | Fault::Framing(_) | Fault::PartTooLong(_) => {
+                ReasonCode::SigV4Streaming
+            }
             Fault::PostForm => ReasonCode::SigV4PostForm,
             Fault::Nested(_) => ReasonCode::SigV4Nested,
             Fault::Key => ReasonCode::SigV4Key,
