@@ -5,7 +5,7 @@
 //! to a second, and costs nothing on the path of a request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -89,16 +89,22 @@ impl Watchdog {
 
     /// Has the policies in force judge what others allowed.
     async fn judge_again(&self, policies: &Policies) {
-        let mut left = JUDGED_AT_ONCE;
+        let (began, mut judged) = (Instant::now(), 0_usize);
         for exchange in self.exchanges.all() {
-            if left == 0 {
-                left = JUDGED_AT_ONCE;
-                tokio::task::yield_now().await;
+            let Some(exchange) = exchange.upgrade() else {
+                continue;
+            };
+            if exchange.judge_again(&policies.current()) {
+                judged += 1;
+                drop(exchange);
+                if judged.is_multiple_of(JUDGED_AT_ONCE) {
+                    tokio::task::yield_now().await;
+                }
             }
-            left -= 1;
-            if let Some(exchange) = exchange.upgrade() {
-                exchange.judge_again(&policies.current());
-            }
+        }
+        if judged > 0 {
+            let took = began.elapsed();
+            tracing::debug!(judged, ?took, "exchanges under way were judged again");
         }
     }
 }

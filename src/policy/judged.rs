@@ -146,3 +146,85 @@ impl Generation {
         Ok(asked)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intercept::Entry;
+    use crate::message::{Authority, EncodedSlash, Scheme};
+    use crate::names::SessionId;
+    use crate::policy::generation::tests::policies;
+    use crate::session::Bindings;
+    use crate::session::phantom::{Issue, PhantomKey};
+
+    fn judged(path: &str) -> JudgedRequest {
+        let id = SessionId::new("s1").unwrap();
+        let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
+        let bindings = Arc::new(Bindings::new(Vec::new()).unwrap());
+        let session = Session::new(id.clone(), Vec::new(), bindings, phantoms, None);
+        JudgedRequest {
+            connection: Arc::new(ConnectionContext {
+                session: id,
+                entry: Entry::Connect,
+                scheme: Scheme::Https,
+                named: None,
+                sni: None,
+                destination: None,
+            }),
+            session: Arc::new(session),
+            origin: Origin {
+                scheme: Scheme::Https,
+                authority: Authority::parse(b"api.github.com", Some(443)).unwrap(),
+            },
+            method: Method::GET,
+            target: RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap(),
+            fields: None,
+            content_length: Some(0),
+            websocket: false,
+            batch: false,
+            credentials: Arc::from([CredentialName::new("github").unwrap()]),
+            places: [Box::from("header:authorization:Bearer")].into(),
+            actions: [].into(),
+        }
+    }
+
+    const ASK: &str = "permit(principal, action in Gateway::Action::\"ask\", resource);";
+    const LEND: &str = "permit(principal, action == Gateway::Action::\"lend\", resource);";
+
+    fn allows(text: &str, judged: &JudgedRequest) -> bool {
+        policies(text).current().still_allows(judged)
+    }
+
+    #[test]
+    fn request_and_loans_are_judged_again() {
+        let one = judged("/repos/one");
+        assert!(allows(&format!("{ASK}{LEND}"), &one));
+        assert!(!allows(LEND, &one), "the request itself is not allowed");
+        assert!(!allows(ASK, &one), "the loan is not allowed");
+        let narrow = format!("{LEND}{ASK}").replace(
+            "resource);permit",
+            "resource);forbid(principal, action, resource) when { context has path && context.path == \"/repos/two\" };permit",
+        );
+        assert!(allows(&narrow, &one) && !allows(&narrow, &judged("/repos/two")));
+    }
+
+    #[test]
+    fn rules_that_read_fields_which_were_not_kept_do_not_allow() {
+        let reads = "forbid(principal, action, resource) when { context.fields.contains(\"x-role: admin\") };";
+        let mut one = judged("/");
+        assert!(!allows(&format!("{ASK}{LEND}{reads}"), &one));
+        let fields = HeaderMap::new();
+        let generation = policies(&format!("{ASK}{LEND}{reads}")).current();
+        one.keep_fields(&generation, &fields);
+        assert!(one.fields.is_some() && generation.still_allows(&one));
+        let mut other = judged("/");
+        other.keep_fields(&policies(&format!("{ASK}{LEND}")).current(), &fields);
+        assert!(other.fields.is_none());
+    }
+
+    #[test]
+    fn what_is_kept_of_a_request_is_small() {
+        let size = std::mem::size_of::<JudgedRequest>();
+        assert!(size <= 256, "{size}");
+    }
+}
