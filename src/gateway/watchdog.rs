@@ -17,8 +17,9 @@ use crate::policy::Policies;
 const SWEEP: Duration = Duration::from_secs(1);
 /// Whole sweeps that an exchange may outlive its abort.
 const GRACE: u32 = 1;
-/// Exchanges that are judged again before other tasks of the thread have their turn.
-const JUDGED_AT_ONCE: usize = 64;
+/// For how long exchanges are judged again before other tasks of the thread have their turn: about
+/// a thousand of them.
+const TURN: Duration = Duration::from_millis(5);
 
 /// The exchanges and connections of one runtime thread.
 pub(super) struct Watchdog {
@@ -89,17 +90,19 @@ impl Watchdog {
 
     /// Has the policies in force judge what others allowed.
     async fn judge_again(&self, policies: &Policies) {
-        let (began, mut judged) = (Instant::now(), 0_usize);
+        let (began, mut judged) = (Instant::now(), 0);
+        let mut turn = began;
         for exchange in self.exchanges.all() {
             let Some(exchange) = exchange.upgrade() else {
                 continue;
             };
             if exchange.judge_again(&policies.current()) {
                 judged += 1;
-                drop(exchange);
-                if judged.is_multiple_of(JUDGED_AT_ONCE) {
-                    tokio::task::yield_now().await;
-                }
+            }
+            drop(exchange);
+            if turn.elapsed() > TURN {
+                tokio::task::yield_now().await;
+                turn = Instant::now();
             }
         }
         if judged > 0 {

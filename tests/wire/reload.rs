@@ -366,9 +366,7 @@ fn a_forbid_cuts_a_thousand_streams_at_once(rig: &Rig) {
         &all[..2000.min(all.len())]
     );
     rig.seen();
-    println!(
-        "{} streams were cut in {slowest:?}",
-        CONNECTIONS * streams.len()
-    );
+    // In a debug build that logs everything, an evaluation takes milliseconds.
+    assert!(slowest < Some(Duration::from_secs(10)), "{slowest:?}");
     assert!(reload(rig, &policies()));
 }
