@@ -6,13 +6,11 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use cedar_policy::{AuthorizationError, Authorizer, Context, Decision, Request, Response};
-use http::HeaderMap;
 
 use super::attribute::Attributes;
 use super::context::context;
 use super::facts::{Facts, Fault, Loan};
 use super::index::Index;
-use super::judged::JudgedRequest;
 use super::load::load;
 use super::memo;
 use super::rule::{Rule, What};
@@ -238,25 +236,16 @@ impl Generation {
         })
     }
 
-    /// Whether a rule that can apply to the request, or to one of its credentials, reads a field.
-    pub(super) fn reads_fields(&self, judged: &JudgedRequest) -> bool {
-        if !self.reads.holds_any(&Attributes::OF_FIELDS) {
-            return false;
-        }
-        let nothing = HeaderMap::new();
-        let facts = judged.facts(&nothing);
-        let reads = |facts: &Facts<'_>, loan| {
+    /// Whether a rule that can apply to this question reads a field.
+    pub(super) fn reads_fields(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> bool {
+        let reads = |facts: &Facts<'_>| {
             let slice = self.slice(&question(facts, loan));
             slice.is_some_and(|slice| slice.rules.reads.holds_any(&Attributes::OF_FIELDS))
         };
-        let of_a_batch = |method| {
-            let facts = Facts { method, ..facts };
-            facts.batch && reads(&facts, None)
-        };
-        let mut loans = judged.loans();
-        reads(&facts, None)
-            || METHODS.into_iter().any(of_a_batch)
-            || loans.any(|(credential, place)| reads(&facts, Some(Loan { credential, place })))
+        // A batch is allowed only where each method is.
+        let of_a_batch = |method| reads(&Facts { method, ..*facts });
+        self.reads.holds_any(&Attributes::OF_FIELDS)
+            && (reads(facts) || facts.batch && METHODS.into_iter().any(of_a_batch))
     }
 
     /// The question's slice, kept for the next one like it; `None` if no rule can apply.

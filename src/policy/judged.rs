@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, Method};
 
-use super::facts::Facts;
+use super::facts::{Facts, Loan};
 use super::generation::Generation;
 use super::verdict::Verdict;
 use crate::intercept::{ConnectionContext, Request};
@@ -32,6 +32,8 @@ pub struct JudgedRequest {
     places: Box<[Box<str>]>,
     actions: Box<[String]>,
 }
+
+static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
 
 /// A question that was answered with no.
 pub(super) struct Refused {
@@ -61,7 +63,7 @@ impl JudgedRequest {
 
     /// Keeps the fields, if the rules of `generation` for the request read any.
     pub(super) fn keep_fields(&mut self, generation: &Generation, fields: &HeaderMap) {
-        if generation.reads_fields(self) {
+        if self.fields_are_read_by(generation) {
             self.fields = Some(Box::new(fields.clone()));
         }
     }
@@ -82,6 +84,15 @@ impl JudgedRequest {
         self.credentials
             .iter()
             .zip(self.places.iter().map(AsRef::as_ref))
+    }
+
+    fn fields_are_read_by(&self, generation: &Generation) -> bool {
+        let facts = self.facts(&NONE);
+        let mut loans = self.loans();
+        generation.reads_fields(&facts, None)
+            || loans.any(|(credential, place)| {
+                generation.reads_fields(&facts, Some(Loan { credential, place }))
+            })
     }
 
     pub(super) fn facts<'a>(&'a self, fields: &'a HeaderMap) -> Facts<'a> {
@@ -113,10 +124,9 @@ impl Generation {
     /// Where they read what was not kept of it, it is not.
     #[must_use]
     pub fn still_allows(&self, judged: &JudgedRequest) -> bool {
-        static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
         match &judged.fields {
             Some(fields) => self.judge_request(judged, fields).is_ok(),
-            None => !self.reads_fields(judged) && self.judge_request(judged, &NONE).is_ok(),
+            None => !judged.fields_are_read_by(self) && self.judge_request(judged, &NONE).is_ok(),
         }
     }
 
