@@ -37,4 +37,4 @@ pub use share::{Account, Allowance};
 pub use shared::Sync;
 pub use trail::Trail;
 pub use verify::{Expected, Fault, Problem, Recovery, Report, verify};
-pub use words::{Blame, Decision, End, Length, Outcome, Phase};
+pub use words::{Decision, End, Length, Outcome, Phase};

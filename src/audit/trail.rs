@@ -11,8 +11,8 @@ use super::error::Error;
 use super::log::Log;
 use super::record::Word;
 use super::share::Account;
-use super::words::{Blame, Decision, End, Length, Outcome, Phase, protocol_name};
-use crate::names::{CredentialName, ExchangeId, PolicyId, SessionId};
+use super::words::{Decision, End, Length, Outcome, Phase, protocol_name};
+use crate::names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId};
 
 /// Accumulates the record of one exchange; dropped unanswered, it writes that the exchange was
 /// aborted.
@@ -148,10 +148,10 @@ impl Trail {
         self.builder.reach(Phase::Answer);
     }
 
-    /// Notes why the exchange is refused, as a code, and whose fault that is.
-    pub fn refuse(&mut self, reason: &'static str, blame: Blame) {
-        self.builder.record.reason = Some(reason.into());
-        self.builder.record.blame = Some(blame.name().into());
+    /// Notes why the exchange is refused, and with it whose fault that is.
+    pub fn refuse(&mut self, reason: ReasonCode) {
+        self.builder.record.reason = Some(reason.as_str().into());
+        self.builder.record.blame = Some(reason.blame().as_str().into());
     }
 
     /// Notes the request content's length, announced or counted.
@@ -219,7 +219,7 @@ impl Trail {
                 self.write(None, Outcome::Aborted).map(drop)
             }
             Stage::Refused => {
-                self.refuse(UNAVAILABLE, Blame::Gateway);
+                self.refuse(ReasonCode::AuditUnavailable);
                 self.builder.record.response_bytes = None;
                 self.write(Some(503), Outcome::Answered).map(drop)
             }
@@ -227,7 +227,7 @@ impl Trail {
                 Some(503),
                 End {
                     outcome: Outcome::Aborted,
-                    reason: Some(UNAVAILABLE),
+                    reason: Some(ReasonCode::AuditUnavailable.as_str()),
                     ..end
                 },
             ),
@@ -287,7 +287,6 @@ impl Drop for Trail {
 
 /// What a line has beside its fields, about: version, number, two hashes.
 const FRAME_BYTES: u64 = 176;
-const UNAVAILABLE: &str = "audit_unavailable";
 
 #[cfg(test)]
 #[path = "trail_tests.rs"]

@@ -29,21 +29,6 @@ pub enum Decision {
     Deny,
 }
 
-/// The side at fault when an exchange is refused or cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Blame {
-    /// The workload sent what cannot be taken.
-    Client,
-    /// A policy refused.
-    Policy,
-    /// A credential could not be had or used.
-    Credential,
-    /// The server failed or lied.
-    Origin,
-    /// The gateway itself could not.
-    Gateway,
-}
-
 /// How an exchange, or its content, ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -101,18 +86,6 @@ impl Decision {
         match self {
             Self::Allow => "allow",
             Self::Deny => "deny",
-        }
-    }
-}
-
-impl Blame {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Policy => "policy",
-            Self::Credential => "credential",
-            Self::Origin => "origin",
-            Self::Gateway => "gateway",
         }
     }
 }

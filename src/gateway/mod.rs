@@ -3,20 +3,24 @@
 
 mod answer;
 mod clock;
+mod conversation;
+mod error_format;
 mod exchange;
+mod guard;
 mod lingering;
-mod live;
-mod manner;
+mod opening;
 mod refusal;
+mod respond;
 mod serve;
 mod tally;
 mod upgrade;
+mod watchdog;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
 use crate::audit::Log;
 use crate::body::{HoldBudget, Limit};
@@ -29,9 +33,8 @@ use crate::policy::Policies;
 use crate::session::Sessions;
 
 pub use answer::AnswerBody;
-pub use exchange::chain;
-pub use live::Cut;
-pub use refusal::{EXCHANGE_ID, Refusal};
+pub use guard::Abort;
+pub use refusal::{EXCHANGE_ID, Refusal, chain};
 pub use serve::{Door, Doorway};
 pub use tally::{Counted, Tally};
 
@@ -143,7 +146,7 @@ impl Shared {
 pub struct Worker {
     shared: Arc<Shared>,
     origins: Origins,
-    live: live::Live,
+    watchdog: watchdog::Watchdog,
 }
 
 impl Worker {
@@ -153,11 +156,11 @@ impl Worker {
     /// [`ResolverUnusable`] where the system's resolver configuration cannot be read.
     pub fn new(shared: Arc<Shared>) -> Result<Arc<Self>, ResolverUnusable> {
         let origins = Origins::new(shared.origin_settings.clone())?;
-        let live = live::Live::new(&shared.limits);
+        let watchdog = watchdog::Watchdog::new(&shared.limits);
         Ok(Arc::new(Self {
             shared,
             origins,
-            live,
+            watchdog,
         }))
     }
 
@@ -169,21 +172,17 @@ impl Worker {
 
     /// Watches over exchanges and idle connections for ever.
     pub async fn watch(&self) {
-        self.live
-            .run(
-                || self.shared.policies.current().number(),
-                || {
-                    self.origins.sweep();
-                    self.shared.tell_suppressed();
-                },
-            )
-            .await;
+        let beside = || {
+            self.origins.sweep();
+            self.shared.tell_suppressed();
+        };
+        self.watchdog.run(&self.shared.policies, beside).await;
     }
 
     /// Tells the worker that the policies were replaced: what is under way is judged by the new
     /// ones at once.
     pub fn policy_changed(&self) {
-        self.live.policy_changed();
+        self.watchdog.policy_changed();
     }
 }
 
@@ -225,10 +224,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_ids_and_no_two_sources_are_alike() {
-        let (one, other) = (Ids::new().unwrap(), Ids::new().unwrap());
-        let ids = [one.next(), one.next(), other.next(), other.next()];
-        let different: std::collections::HashSet<_> = ids.into_iter().collect();
-        assert_eq!(different.len(), ids.len());
+    fn no_two_ids_are_the_same() {
+        let (ids, others) = (Ids::new().unwrap(), Ids::new().unwrap());
+        let mut all: Vec<_> = [&ids, &others]
+            .into_iter()
+            .flat_map(|ids| (0..1000).map(|_| ids.next().to_string()))
+            .collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 2000);
     }
 }

@@ -138,6 +138,14 @@ impl Attributes {
         Attribute::Actions,
     ];
 
+    /// Those that are made from the fields.
+    pub const OF_FIELDS: [Attribute; 4] = [
+        Attribute::Fields,
+        Attribute::FieldsOnce,
+        Attribute::FieldNames,
+        Attribute::ContentType,
+    ];
+
     /// Whether the set has none.
     pub fn is_empty(self) -> bool {
         self.0 == 0

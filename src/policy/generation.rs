@@ -81,6 +81,8 @@ pub struct Generation {
     /// Each rule's id alone, so that the usual verdict allocates nothing for it.
     alone: Vec<Arc<[PolicyId]>>,
     nobody: Arc<[PolicyId]>,
+    /// What any rule reads.
+    reads: Attributes,
     shelves: Shelves,
 }
 
@@ -110,6 +112,9 @@ impl Generation {
                 .map(|rule| Arc::from([rule.id.clone()]))
                 .collect(),
             nobody: Arc::from([]),
+            reads: rules
+                .iter()
+                .fold(Attributes::NONE, |reads, rule| reads.or(rule.reads)),
             rules,
             shelves: Shelves::new(),
         })
@@ -201,28 +206,9 @@ impl Generation {
     }
 
     fn judge_alone(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        let question = Question {
-            session: facts.session.as_str(),
-            groups: facts.groups,
-            action: if loan.is_some() {
-                Action::Lend
-            } else {
-                Action::of_method(facts.method)
-            },
-            credential: loan.map(|loan| loan.credential.as_str()),
-            host: facts.host,
-        };
-        let slice = match self.shelves.slice(&question) {
-            Ok(slice) => slice,
-            Err(key) => match self.slice(&question) {
-                Some(slice) => {
-                    let slice = Arc::new(slice);
-                    self.shelves.keep(key, Arc::clone(&slice));
-                    slice
-                }
-                // Not kept: made-up names must not push out the slices of real ones.
-                None => return self.verdict(Outcome::Unpermitted, Arc::clone(&self.nobody)),
-            },
+        let question = question(facts, loan);
+        let Some(slice) = self.slice(&question) else {
+            return self.verdict(Outcome::Unpermitted, Arc::clone(&self.nobody));
         };
         if facts.batch && slice.rules.reads.holds_any(&Attributes::OF_ONE_REQUEST) {
             return self.verdict(Outcome::Unjudged(Fault::Batch), Arc::clone(&self.nobody));
@@ -250,8 +236,33 @@ impl Generation {
         })
     }
 
-    /// The question's slice; `None` if no rule can apply.
-    fn slice(&self, question: &Question<'_>) -> Option<Slice> {
+    /// Whether a rule that can apply to this question reads a field.
+    pub(super) fn reads_fields(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> bool {
+        let reads = |facts: &Facts<'_>| {
+            let slice = self.slice(&question(facts, loan));
+            slice.is_some_and(|slice| slice.rules.reads.holds_any(&Attributes::OF_FIELDS))
+        };
+        // A batch is allowed only where each method is.
+        let of_a_batch = |method| reads(&Facts { method, ..*facts });
+        self.reads.holds_any(&Attributes::OF_FIELDS)
+            && (reads(facts) || facts.batch && METHODS.into_iter().any(of_a_batch))
+    }
+
+    /// The question's slice, kept for the next one like it; `None` if no rule can apply.
+    fn slice(&self, question: &Question<'_>) -> Option<Arc<Slice>> {
+        match self.shelves.slice(question) {
+            Ok(slice) => Some(slice),
+            // Where there is none nothing is kept: made-up names must not push out the slices of
+            // real ones.
+            Err(key) => {
+                let slice = Arc::new(self.new_slice(question)?);
+                self.shelves.keep(key, Arc::clone(&slice));
+                Some(slice)
+            }
+        }
+    }
+
+    fn new_slice(&self, question: &Question<'_>) -> Option<Slice> {
         let matching = self.index.matching(
             question.session,
             question.groups,
@@ -351,6 +362,20 @@ impl Generation {
             policies,
             generation: self.number,
         }
+    }
+}
+
+fn question<'a>(facts: &Facts<'a>, loan: Option<Loan<'a>>) -> Question<'a> {
+    Question {
+        session: facts.session.as_str(),
+        groups: facts.groups,
+        action: if loan.is_some() {
+            Action::Lend
+        } else {
+            Action::of_method(facts.method)
+        },
+        credential: loan.map(|loan| loan.credential.as_str()),
+        host: facts.host,
     }
 }
 

@@ -2,19 +2,16 @@
 //! to it.
 
 use std::sync::Arc;
-use std::time::SystemTime;
-
-use http_body::Body as _;
 
 use super::explain::Explanation;
-use super::facts::Facts;
-use super::generation::Policies;
+use super::generation::{Generation, Policies};
+use super::judged::{JudgedRequest, Refused};
 use super::verdict::Verdict;
-use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter};
-use crate::intercept::{Arrival, Upgrade};
+use crate::body::{Content, HoldBudget, HoldFault, Limit};
+use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
-use crate::session::{FormWatch, Identified, IdentifiedParts, Lend, Session};
+use crate::session::{FormWatch, Identified, Lend, Session};
 
 /// Leave to lend one credential to one request, in one place, at one origin. It cannot be copied or
 /// kept.
@@ -37,14 +34,23 @@ impl Grant {
     }
 }
 
+/// What policy decides about a request.
+///
+/// An obligation that is to be met before the request goes on (a person's consent, a budget) is a
+/// variant of its own, from which [`Authorized`] is made only once it is met: each place that
+/// matches on a decision must then say what it does about it.
+#[must_use = "a decision that nobody looks at allows nothing"]
+pub enum Decision {
+    /// The request may go on, with its credentials.
+    Allow(Authorized),
+    /// It may not.
+    Deny(Box<Denied>),
+}
+
 /// A request that policy allows, with a grant for each credential that it will carry.
 pub struct Authorized {
-    arrival: Arc<Arrival>,
-    head: Box<RequestHead>,
-    content: Content,
-    meter: Arc<Meter>,
-    upgrade: Option<Box<Upgrade>>,
-    session: Arc<Session>,
+    request: Box<Request>,
+    judged: Arc<JudgedRequest>,
     grants: Vec<Grant>,
     watch: Option<FormWatch>,
     identity: Identity,
@@ -65,111 +71,60 @@ pub struct Denied {
 }
 
 impl Policies {
-    /// Judges a request: may it ask, and may each credential that it presents be lent to it?
+    /// Decides about a request: may it ask, and may each credential that it presents be lent to it?
     ///
-    /// # Errors
-    /// [`Denied`] where any of the questions is not answered with a permit; one failed evaluation
-    /// denies all.
-    pub fn authorize(&self, identified: Identified) -> Result<Authorized, Box<Denied>> {
+    /// One failed evaluation denies all.
+    pub fn decide(&self, identified: Identified) -> Decision {
         let generation = self.look();
-        let IdentifiedParts {
-            arrival,
-            head,
-            content,
-            meter,
-            upgrade,
-            session,
-            lends,
-            watch,
-            batch,
-        } = identified.into_parts();
-        let names: Arc<[CredentialName]> =
-            lends.iter().map(|lend| lend.credential().clone()).collect();
-        let actions: Vec<String> = lends.iter().flat_map(Lend::actions).collect();
-        let asked = (&*names, &*actions);
-        let facts = Facts {
-            batch,
-            ..facts(
-                &arrival,
-                &head,
-                &content,
-                upgrade.is_some(),
-                &session,
-                asked,
-            )
-        };
-        let verdict = generation.ask(&facts);
-        if !verdict.allowed() {
-            let explanation = generation.explain(&facts, &verdict);
-            return Err(Box::new(Denied {
-                verdict,
-                credential: None,
-                explanation,
-            }));
-        }
-        for one in &lends {
-            let place = one.place_text();
-            let lent = generation.lend(&facts, one.credential(), place);
-            if !lent.allowed() {
-                let explanation = generation.explain_loan(&facts, one.credential(), place, &lent);
-                return Err(Box::new(Denied {
-                    verdict: lent,
-                    credential: Some(one.credential().clone()),
-                    explanation,
-                }));
+        let (request, session, presented) = identified.into_parts();
+        let fields = &request.head.fields;
+        let mut judged = JudgedRequest::new(&request, session, &presented);
+        let verdict = match generation.judge_request(&judged, fields) {
+            Ok(verdict) => verdict,
+            Err(refused) => {
+                return Decision::Deny(Box::new(denied(&generation, &judged, &request, refused)));
             }
-        }
-        let identity = Identity {
-            session: session.id().clone(),
-            credentials: names,
         };
-        let grants = lends
-            .into_iter()
-            .map(|lend| Grant {
-                lend,
-                origin: head.origin.clone(),
-            })
-            .collect();
-        Ok(Authorized {
-            arrival,
-            head,
-            content,
-            meter,
-            upgrade,
-            session,
-            grants,
-            watch,
+        judged.keep_fields(&generation, fields);
+        let identity = Identity {
+            session: judged.session().id().clone(),
+            credentials: judged.credentials().clone(),
+        };
+        let grant = |lend| Grant {
+            lend,
+            origin: request.head.origin.clone(),
+        };
+        Decision::Allow(Authorized {
+            grants: presented.lends.into_iter().map(grant).collect(),
+            watch: presented.watch,
             identity,
             verdict,
+            judged: Arc::new(judged),
+            request,
         })
     }
 }
 
-fn facts<'a>(
-    arrival: &'a Arrival,
-    head: &'a RequestHead,
-    content: &Content,
-    websocket: bool,
-    session: &'a Session,
-    (credentials, actions): (&'a [CredentialName], &'a [String]),
-) -> Facts<'a> {
-    Facts {
-        session: session.id(),
-        groups: session.groups(),
-        labels: &[],
-        entry: arrival.entry.as_str(),
-        now: SystemTime::now(),
-        scheme: head.origin.scheme,
-        host: &head.origin.authority.host,
-        port: head.origin.authority.port,
-        method: head.method.as_str(),
-        target: &head.target,
-        fields: &head.fields,
-        content_length: content.size_hint().exact(),
-        upgrade: if websocket { "websocket" } else { "" },
-        credentials,
-        batch: false,
-        actions,
+fn denied(
+    generation: &Generation,
+    judged: &JudgedRequest,
+    request: &Request,
+    refused: Refused,
+) -> Denied {
+    let Refused {
+        verdict,
+        credential,
+    } = refused;
+    let facts = judged.facts(&request.head.fields);
+    let loan = credential.and_then(|nth| judged.loans().nth(nth));
+    let explanation = match loan {
+        Some((credential, place)) => generation.explain_loan(&facts, credential, place, &verdict),
+        None => generation.explain(&facts, &verdict),
+    };
+    Denied {
+        verdict,
+        credential: loan.map(|(credential, _)| credential.clone()),
+        explanation,
     }
 }
 
@@ -177,7 +132,19 @@ impl Authorized {
     /// The head as it was judged; it can be read and not changed.
     #[must_use]
     pub fn head(&self) -> &RequestHead {
-        &self.head
+        &self.request.head
+    }
+
+    /// The content, which can be looked at as far as it is held.
+    #[must_use]
+    pub fn content(&self) -> &Content {
+        &self.request.content
+    }
+
+    /// What it was judged by.
+    #[must_use]
+    pub fn judged(&self) -> &Arc<JudgedRequest> {
+        &self.judged
     }
 
     /// In whose name connections for it are used.
@@ -200,13 +167,7 @@ impl Authorized {
     /// Whose it is.
     #[must_use]
     pub fn session(&self) -> &Session {
-        &self.session
-    }
-
-    /// The content, which can be looked at as far as it is held.
-    #[must_use]
-    pub fn content(&self) -> &Content {
-        &self.content
+        self.judged.session()
     }
 
     /// What may not stand in its content.
@@ -219,48 +180,18 @@ impl Authorized {
     ///
     /// # Errors
     /// [`HoldFault`] by cause; the request is gone then.
-    pub async fn holding(self, limit: Limit, budget: &Arc<HoldBudget>) -> Result<Self, HoldFault> {
-        let content = self.content.hold(limit, budget).await?;
-        Ok(Self { content, ..self })
+    pub async fn holding(
+        mut self,
+        limit: Limit,
+        budget: &Arc<HoldBudget>,
+    ) -> Result<Self, HoldFault> {
+        self.request = self.request.hold(limit, budget).await?;
+        Ok(self)
     }
 
-    /// Takes the request apart, for the room that lends.
-    pub(crate) fn into_parts(self) -> AuthorizedParts {
-        let Self {
-            head,
-            content,
-            meter,
-            upgrade,
-            session,
-            grants,
-            identity,
-            ..
-        } = self;
-        AuthorizedParts {
-            head,
-            content,
-            meter,
-            upgrade,
-            session,
-            grants,
-            identity,
-        }
+    /// Takes the proof apart, for the stage that lends.
+    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Vec<Grant>, Identity) {
+        let session = self.judged.session().clone();
+        (self.request, session, self.grants, self.identity)
     }
-
-    /// What is known of the connection.
-    #[must_use]
-    pub fn arrival(&self) -> &Arrival {
-        &self.arrival
-    }
-}
-
-/// The pieces of an authorized request.
-pub(crate) struct AuthorizedParts {
-    pub(crate) head: Box<RequestHead>,
-    pub(crate) content: Content,
-    pub(crate) meter: Arc<Meter>,
-    pub(crate) upgrade: Option<Box<Upgrade>>,
-    pub(crate) session: Arc<Session>,
-    pub(crate) grants: Vec<Grant>,
-    pub(crate) identity: Identity,
 }

@@ -4,7 +4,7 @@
 use gateway::credential::Credentials;
 use gateway::intercept::Accepted;
 use gateway::origin::{Forwarded, Origins};
-use gateway::policy::Policies;
+use gateway::policy::{Decision, Policies};
 use gateway::session::Sessions;
 
 pub async fn exchange(
@@ -15,7 +15,9 @@ pub async fn exchange(
     accepted: Accepted,
 ) -> Option<Forwarded> {
     let identified = sessions.identify(accepted).ok()?;
-    let authorized = policies.authorize(identified).ok()?;
+    let Decision::Allow(authorized) = policies.decide(identified) else {
+        return None;
+    };
     let verified = credentials.verify(authorized).await.ok()?;
     let channel = origins.open(&verified).await.ok()?;
     let credentialed = credentials.attach(verified).await.ok()?;

@@ -20,6 +20,7 @@ mod pauses;
 mod phantoms;
 mod policy;
 mod reach;
+mod reload;
 mod review;
 mod shares;
 mod shown;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         phantoms::ROWS,
         policy::ROWS,
         reach::ROWS,
+        reload::ROWS,
         review::ROWS,
         shares::ROWS,
         signing::ROWS,

@@ -1,0 +1,240 @@
+//! What a request was judged by, kept while it is under way, so that new policies judge it again.
+
+use std::sync::{Arc, LazyLock};
+use std::time::SystemTime;
+
+use http::{HeaderMap, Method};
+
+use super::facts::{Facts, Loan};
+use super::generation::Generation;
+use super::verdict::Verdict;
+use crate::intercept::{ConnectionContext, Request};
+use crate::message::{Origin, RequestTarget};
+use crate::names::CredentialName;
+use crate::session::{Lend, Presented, Session};
+
+/// All that policies can read of one request, without its content.
+///
+/// It holds no bytes of the client's read buffer. Fields are kept only where a rule read them when
+/// the request was judged first.
+pub struct JudgedRequest {
+    connection: Arc<ConnectionContext>,
+    session: Arc<Session>,
+    origin: Origin,
+    method: Method,
+    target: RequestTarget,
+    fields: Option<Box<HeaderMap>>,
+    content_length: Option<u64>,
+    websocket: bool,
+    batch: bool,
+    credentials: Arc<[CredentialName]>,
+    /// Where each of the credentials stands.
+    places: Box<[Box<str>]>,
+    actions: Box<[String]>,
+}
+
+static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
+
+/// A question that was answered with no.
+pub(super) struct Refused {
+    pub(super) verdict: Verdict,
+    /// Which of the credentials it was about; `None` for the request itself.
+    pub(super) credential: Option<usize>,
+}
+
+impl JudgedRequest {
+    pub(super) fn new(request: &Request, session: Arc<Session>, presented: &Presented) -> Self {
+        let lends = presented.lends();
+        Self {
+            connection: request.connection.clone(),
+            session,
+            origin: request.head.origin.clone(),
+            method: request.head.method.clone(),
+            target: request.head.target.detached(),
+            fields: None,
+            content_length: request.content_length(),
+            websocket: request.upgrade.is_some(),
+            batch: presented.batch,
+            credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
+            places: lends.iter().map(|lend| lend.place_text().into()).collect(),
+            actions: lends.iter().flat_map(Lend::actions).collect(),
+        }
+    }
+
+    /// Keeps the fields, if the rules of `generation` for the request read any.
+    pub(super) fn keep_fields(&mut self, generation: &Generation, fields: &HeaderMap) {
+        if self.fields_are_read_by(generation) {
+            self.fields = Some(Box::new(fields.clone()));
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(super) fn credentials(&self) -> &Arc<[CredentialName]> {
+        &self.credentials
+    }
+
+    /// The questions that policy answers about the credentials: each, and the place where it is to
+    /// stand.
+    pub(super) fn loans(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
+        self.credentials
+            .iter()
+            .zip(self.places.iter().map(AsRef::as_ref))
+    }
+
+    fn fields_are_read_by(&self, generation: &Generation) -> bool {
+        let facts = self.facts(&NONE);
+        let mut loans = self.loans();
+        generation.reads_fields(&facts, None)
+            || loans.any(|(credential, place)| {
+                generation.reads_fields(&facts, Some(Loan { credential, place }))
+            })
+    }
+
+    pub(super) fn facts<'a>(&'a self, fields: &'a HeaderMap) -> Facts<'a> {
+        Facts {
+            session: self.session.id(),
+            groups: self.session.groups(),
+            labels: &[],
+            entry: self.connection.entry.as_str(),
+            now: SystemTime::now(),
+            scheme: self.origin.scheme,
+            host: &self.origin.authority.host,
+            port: self.origin.authority.port,
+            method: self.method.as_str(),
+            target: &self.target,
+            fields,
+            content_length: self.content_length,
+            upgrade: if self.websocket { "websocket" } else { "" },
+            credentials: &self.credentials,
+            batch: self.batch,
+            actions: &self.actions,
+        }
+    }
+}
+
+impl Generation {
+    /// Whether a request that was allowed before is allowed by these policies, its credentials
+    /// included.
+    ///
+    /// Where they read what was not kept of it, it is not.
+    #[must_use]
+    pub fn still_allows(&self, judged: &JudgedRequest) -> bool {
+        match &judged.fields {
+            Some(fields) => self.judge_request(judged, fields).is_ok(),
+            None => !judged.fields_are_read_by(self) && self.judge_request(judged, &NONE).is_ok(),
+        }
+    }
+
+    /// Asks whether the request may be made, and whether each of its credentials may be lent to it.
+    pub(super) fn judge_request(
+        &self,
+        judged: &JudgedRequest,
+        fields: &HeaderMap,
+    ) -> Result<Verdict, Refused> {
+        let facts = judged.facts(fields);
+        let asked = self.ask(&facts);
+        if !asked.allowed() {
+            return Err(Refused {
+                verdict: asked,
+                credential: None,
+            });
+        }
+        for (nth, (credential, place)) in judged.loans().enumerate() {
+            let lent = self.lend(&facts, credential, place);
+            if !lent.allowed() {
+                return Err(Refused {
+                    verdict: lent,
+                    credential: Some(nth),
+                });
+            }
+        }
+        Ok(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intercept::Entry;
+    use crate::message::{Authority, EncodedSlash, Scheme};
+    use crate::names::SessionId;
+    use crate::policy::generation::tests::policies;
+    use crate::session::Bindings;
+    use crate::session::phantom::{Issue, PhantomKey};
+
+    fn judged(path: &str) -> JudgedRequest {
+        let id = SessionId::new("s1").unwrap();
+        let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
+        let bindings = Arc::new(Bindings::new(Vec::new()).unwrap());
+        let session = Session::new(id.clone(), Vec::new(), bindings, phantoms, None);
+        JudgedRequest {
+            connection: Arc::new(ConnectionContext {
+                session: id,
+                entry: Entry::Connect,
+                scheme: Scheme::Https,
+                named: None,
+                sni: None,
+                destination: None,
+            }),
+            session: Arc::new(session),
+            origin: Origin {
+                scheme: Scheme::Https,
+                authority: Authority::parse(b"api.github.com", Some(443)).unwrap(),
+            },
+            method: Method::GET,
+            target: RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap(),
+            fields: None,
+            content_length: Some(0),
+            websocket: false,
+            batch: false,
+            credentials: Arc::from([CredentialName::new("github").unwrap()]),
+            places: [Box::from("header:authorization:Bearer")].into(),
+            actions: [].into(),
+        }
+    }
+
+    const ASK: &str = "permit(principal, action in Gateway::Action::\"ask\", resource);";
+    const LEND: &str = "permit(principal, action == Gateway::Action::\"lend\", resource);";
+
+    fn allows(text: &str, judged: &JudgedRequest) -> bool {
+        policies(text).current().still_allows(judged)
+    }
+
+    #[test]
+    fn request_and_loans_are_judged_again() {
+        let one = judged("/repos/one");
+        assert!(allows(&format!("{ASK}{LEND}"), &one));
+        assert!(!allows(LEND, &one), "the request itself is not allowed");
+        assert!(!allows(ASK, &one), "the loan is not allowed");
+        let narrow = format!("{LEND}{ASK}").replace(
+            "resource);permit",
+            "resource);forbid(principal, action, resource) when { context has path && context.path == \"/repos/two\" };permit",
+        );
+        assert!(allows(&narrow, &one) && !allows(&narrow, &judged("/repos/two")));
+    }
+
+    #[test]
+    fn rules_that_read_fields_which_were_not_kept_do_not_allow() {
+        let reads = "forbid(principal, action, resource) when { context.fields.contains(\"x-role: admin\") };";
+        let mut one = judged("/");
+        assert!(!allows(&format!("{ASK}{LEND}{reads}"), &one));
+        let fields = HeaderMap::new();
+        let generation = policies(&format!("{ASK}{LEND}{reads}")).current();
+        one.keep_fields(&generation, &fields);
+        assert!(one.fields.is_some() && generation.still_allows(&one));
+        let mut other = judged("/");
+        other.keep_fields(&policies(&format!("{ASK}{LEND}")).current(), &fields);
+        assert!(other.fields.is_none());
+    }
+
+    #[test]
+    fn what_is_kept_of_a_request_is_small() {
+        let size = std::mem::size_of::<JudgedRequest>();
+        assert!(size <= 256, "{size}");
+    }
+}
