@@ -78,8 +78,15 @@ fn sources(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<Source>, Pr
 }
 
 /// Loads the policies, or prints every problem; `None` where there are some.
-fn load(screen: &Screen, sources: Result<Vec<Source>, Problems>) -> Option<Policies> {
-    match sources.and_then(|sources| Policies::load(&sources)) {
+fn load(
+    screen: &Screen,
+    sources: Result<Vec<Source>, Problems>,
+    config: Option<&Config>,
+) -> Option<Policies> {
+    let declared = config
+        .map(|config| config.facts.clone())
+        .unwrap_or_default();
+    match sources.and_then(|sources| Policies::load(&sources, declared)) {
         Ok(policies) => Some(policies),
         Err(Problems(problems)) => {
             if screen.json() {

@@ -6,6 +6,7 @@
 
 mod credential;
 mod cross;
+mod fact;
 pub mod flags;
 pub mod keys;
 mod listener;
@@ -37,6 +38,7 @@ pub use signing::{Part as SigningPart, Signing, Way as SigningWay};
 pub use units::{Size, duration, show_duration};
 
 use crate::message::{Host, HostPattern, Origin};
+use crate::policy::Declared;
 
 /// Holds every setting, valid as a whole.
 ///
@@ -62,6 +64,8 @@ pub struct Config {
     pub credentials: Vec<Credential>,
     /// How origins are reached.
     pub origins: Vec<OriginRule>,
+    /// What policies may read of content.
+    pub facts: Declared,
     /// The sandbox of `gateway exec`.
     pub sandbox: Sandbox,
     /// The bounds of the data path.

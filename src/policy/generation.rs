@@ -1,22 +1,20 @@
 //! One generation of policies, which judges; and the holder that swaps generations whole.
 
-use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use cedar_policy::{AuthorizationError, Authorizer, Context, Decision, Request, Response};
+use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
 
-use super::attribute::Attributes;
+use super::content::Declared;
 use super::context::context;
-use super::facts::{Facts, Fault, Loan};
+use super::fact::Reader;
 use super::index::Index;
 use super::load::load;
-use super::memo;
+use super::question::{Facts, Fault, Loan};
 use super::rule::{Rule, What};
-use super::schema::{Action, Actions};
-use super::shelf::Shelves;
-use super::slice::{Question, RuleSet, Slice};
+use super::rule_set::{Head, Part, Question, RuleSet, RuleSets};
+use super::schema::Actions;
 use super::source::{Lint, Problems, Source};
 use super::verdict::{Outcome, Verdict};
 use crate::message::Host;
@@ -26,18 +24,21 @@ use crate::names::{CredentialName, PolicyId, SessionId};
 #[derive(Debug)]
 pub struct Policies {
     current: ArcSwap<Generation>,
+    declared: Arc<Declared>,
     /// Held while a set is replaced, so that numbers rise in the order of the swaps.
     replacing: Mutex<()>,
 }
 
 impl Policies {
-    /// Loads the first generation, number 1. No source at all permits nothing.
+    /// Loads the first generation, number 1, which may read what is declared of content. No source
+    /// at all permits nothing.
     ///
     /// # Errors
     /// Every problem of the sources.
-    pub fn load(sources: &[Source]) -> Result<Self, Problems> {
+    pub fn load(sources: &[Source], declared: Declared) -> Result<Self, Problems> {
         Ok(Self {
-            current: ArcSwap::from_pointee(Generation::load(1, sources)?),
+            current: ArcSwap::from_pointee(Generation::load(1, sources, &declared)?),
+            declared: Arc::new(declared),
             replacing: Mutex::new(()),
         })
     }
@@ -54,6 +55,12 @@ impl Policies {
         self.current.load()
     }
 
+    /// What is declared of content.
+    #[must_use]
+    pub fn declared(&self) -> &Arc<Declared> {
+        &self.declared
+    }
+
     /// Replaces the policies by those of the sources, and gives the new generation.
     ///
     /// # Errors
@@ -63,7 +70,11 @@ impl Policies {
             .replacing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let next = Arc::new(Generation::load(self.current.load().number + 1, sources)?);
+        let next = Arc::new(Generation::load(
+            self.current.load().number + 1,
+            sources,
+            &self.declared,
+        )?);
         self.current.store(Arc::clone(&next));
         Ok(next)
     }
@@ -76,12 +87,10 @@ pub struct Generation {
     pub(super) rules: Vec<Rule>,
     pub(super) index: Index,
     lints: Vec<Lint>,
-    /// A rule's number by its id.
-    numbers: HashMap<Box<str>, u32>,
     /// Each rule's id alone, so that the usual verdict allocates nothing for it.
     alone: Vec<Arc<[PolicyId]>>,
     nobody: Arc<[PolicyId]>,
-    shelves: Shelves,
+    pub(super) sets: RuleSets,
 }
 
 /// A host, or a domain and everything under it, that some permit reaches.
@@ -94,24 +103,19 @@ pub enum HostScope {
 }
 
 impl Generation {
-    fn load(number: u64, sources: &[Source]) -> Result<Self, Problems> {
-        let (rules, lints) = load(sources)?;
-        let numbers = (0..)
-            .zip(&rules)
-            .map(|(nth, rule)| (rule.id.as_str().into(), nth))
-            .collect();
+    fn load(number: u64, sources: &[Source], declared: &Declared) -> Result<Self, Problems> {
+        let (rules, lints) = load(sources, declared)?;
         Ok(Self {
             number,
             index: Index::new(&rules),
             lints,
-            numbers,
             alone: rules
                 .iter()
                 .map(|rule| Arc::from([rule.id.clone()]))
                 .collect(),
             nobody: Arc::from([]),
             rules,
-            shelves: Shelves::new(),
+            sets: RuleSets::new(),
         })
     }
 
@@ -196,87 +200,60 @@ impl Generation {
         if is_whole {
             verdict
         } else {
-            self.verdict(Outcome::Unjudged(Fault::Batch), Arc::clone(&self.nobody))
+            self.nobodys(Outcome::Unjudged(Fault::Batch))
         }
     }
 
     fn judge_alone(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        let question = Question {
-            session: facts.session.as_str(),
-            groups: facts.groups,
-            action: if loan.is_some() {
-                Action::Lend
-            } else {
-                Action::of_method(facts.method)
-            },
-            credential: loan.map(|loan| loan.credential.as_str()),
-            host: facts.host,
-        };
-        let slice = match self.shelves.slice(&question) {
-            Ok(slice) => slice,
-            Err(key) => match self.slice(&question) {
-                Some(slice) => {
-                    let slice = Arc::new(slice);
-                    self.shelves.keep(key, Arc::clone(&slice));
-                    slice
-                }
-                // Not kept: made-up names must not push out the slices of real ones.
-                None => return self.verdict(Outcome::Unpermitted, Arc::clone(&self.nobody)),
-            },
-        };
-        if facts.batch && slice.rules.reads.holds_any(&Attributes::OF_ONE_REQUEST) {
-            return self.verdict(Outcome::Unjudged(Fault::Batch), Arc::clone(&self.nobody));
-        }
-        if let Some(verdict) = &slice.constant {
-            return verdict.clone();
-        }
-        KEY.with_borrow_mut(|key| {
-            let keeps = memo::key(slice.rules.reads, facts, loan, key);
-            if keeps && let Some(verdict) = slice.memo.find(key) {
-                return verdict;
-            }
-            let verdict = match context(
-                slice.rules.reads,
-                facts,
-                loan.map(|loan| (loan, &slice.origin)),
-            ) {
-                Ok(context) => self.evaluate(&slice, question.action, context),
-                Err(fault) => self.verdict(Outcome::Unjudged(fault), Arc::clone(&self.nobody)),
-            };
-            if keeps {
-                slice.memo.keep(key, verdict.clone());
-            }
-            verdict
-        })
-    }
-
-    /// The question's slice; `None` if no rule can apply.
-    fn slice(&self, question: &Question<'_>) -> Option<Slice> {
+        let question = Question::new(facts, loan);
         let matching = self.index.matching(
-            question.session,
-            question.groups,
-            question.action,
+            facts.session.as_str(),
+            facts.groups,
+            question.action(),
             question.target(),
         );
         if matching.is_empty() {
-            return None;
+            return self.nobodys(Outcome::Unpermitted);
         }
-        let mut slice = Slice::new(question, self.shelves.rule_set(matching, &self.rules));
-        if !slice.rules.conditional {
-            slice.constant = Some(self.by_scope_alone(&slice.rules));
-        } else if slice.rules.reads.is_empty() {
-            slice.constant = Some(self.evaluate(&slice, question.action, Context::empty()));
+        let set = self.sets.get(&matching, &self.rules);
+        if facts.batch && set.tells_apart {
+            return self.nobodys(Outcome::Unjudged(Fault::Batch));
         }
-        Some(slice)
+        if !set.conditional {
+            return set
+                .constant
+                .get_or_init(|| self.by_scope_alone(&set))
+                .clone();
+        }
+        let judge = |part: &Part| self.evaluate(part, facts, loan);
+        match &set.head {
+            Some(head) if facts.content.is_none() => self.judge_head(head, judge),
+            _ => judge(&set.whole),
+        }
+    }
+
+    /// Judges without the content: only where no policy's verdict could depend on it.
+    fn judge_head(&self, head: &Head, judge: impl Fn(&Part) -> Verdict) -> Verdict {
+        let firm = judge(&head.firm);
+        if !matches!(firm.outcome, Outcome::Allowed | Outcome::Unpermitted) {
+            return firm;
+        }
+        let guards = judge(&head.guards);
+        match guards.outcome {
+            Outcome::Unpermitted => firm,
+            Outcome::Allowed => Verdict {
+                outcome: Outcome::Unjudged(Fault::ContentUnread),
+                ..guards
+            },
+            _ => guards,
+        }
     }
 
     /// The verdict of rules that have only scopes, all of which match.
     fn by_scope_alone(&self, set: &RuleSet) -> Verdict {
         let those = |permits: bool| -> Vec<u32> {
-            set.rules
-                .iter()
-                .copied()
-                .filter(|nth| self.rules[*nth as usize].permits == permits)
+            let all = set.rules.iter().copied();
+            all.filter(|nth| self.rules[*nth as usize].permits == permits)
                 .collect()
         };
         match those(false) {
@@ -285,22 +262,28 @@ impl Generation {
         }
     }
 
-    fn evaluate(&self, slice: &Slice, action: Action, context: Context) -> Verdict {
+    fn evaluate(&self, part: &Part, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
         static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
+        let question = Question::new(facts, loan);
+        let origin = question.origin();
+        let reader = Reader::new(facts, loan.map(|loan| (loan, &origin)));
+        let context = match context(&part.reads, &reader) {
+            Ok(context) => context,
+            Err(fault) => return self.nobodys(Outcome::Unjudged(fault)),
+        };
         let request = Request::new(
-            slice.principal.clone(),
-            action.uid().clone(),
-            slice.resource.clone(),
+            question.principal(),
+            question.action().uid().clone(),
+            question.resource(),
             context,
             // Checked by construction: a property test holds every context against the schema.
             None,
         );
-        match request {
-            Ok(request) => {
-                self.read(&AUTHORIZER.is_authorized(&request, &slice.rules.set, &slice.entities))
-            }
-            Err(_) => self.verdict(Outcome::Unjudged(Fault::Context), Arc::clone(&self.nobody)),
-        }
+        let Ok(request) = request else {
+            return self.nobodys(Outcome::Unjudged(Fault::Context));
+        };
+        let entities = question.entities(part.hierarchy);
+        self.read(&AUTHORIZER.is_authorized(&request, &part.set, &entities))
     }
 
     /// Reads Cedar's answer: an error is a denial, whatever the decision.
@@ -309,25 +292,18 @@ impl Generation {
         let erred: Vec<u32> = diagnostics
             .errors()
             .map(|AuthorizationError::PolicyEvaluationError(error)| error.policy_id())
-            .filter_map(|id| self.number_of(id.as_ref()))
+            .filter_map(number_of)
             .collect();
         if diagnostics.errors().next().is_some() {
             return self.verdict(Outcome::PolicyError, self.named(erred));
         }
-        let decided: Vec<u32> = diagnostics
-            .reason()
-            .filter_map(|id| self.number_of(id.as_ref()))
-            .collect();
+        let decided: Vec<u32> = diagnostics.reason().filter_map(number_of).collect();
         let outcome = match (response.decision(), decided.is_empty()) {
             (Decision::Allow, _) => Outcome::Allowed,
             (Decision::Deny, true) => Outcome::Unpermitted,
             (Decision::Deny, false) => Outcome::Forbidden,
         };
         self.verdict(outcome, self.named(decided))
-    }
-
-    fn number_of(&self, id: &str) -> Option<u32> {
-        self.numbers.get(id).copied()
     }
 
     /// The rules' ids, in the order of the sources.
@@ -345,6 +321,11 @@ impl Generation {
         }
     }
 
+    /// A verdict that no policy took.
+    fn nobodys(&self, outcome: Outcome) -> Verdict {
+        self.verdict(outcome, Arc::clone(&self.nobody))
+    }
+
     fn verdict(&self, outcome: Outcome, policies: Arc<[PolicyId]>) -> Verdict {
         Verdict {
             outcome,
@@ -359,8 +340,9 @@ const METHODS: [&str; 8] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "OTHER",
 ];
 
-thread_local! {
-    static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+/// The number of a rule by the name that Cedar knows it by.
+fn number_of(id: &cedar_policy::PolicyId) -> Option<u32> {
+    AsRef::<str>::as_ref(id).parse().ok()
 }
 
 #[cfg(test)]

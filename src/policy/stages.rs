@@ -7,8 +7,9 @@ use std::time::SystemTime;
 use http_body::Body as _;
 
 use super::explain::Explanation;
-use super::facts::Facts;
+
 use super::generation::Policies;
+use super::question::Facts;
 use super::verdict::Verdict;
 use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter};
 use crate::intercept::{Arrival, Upgrade};
@@ -156,7 +157,6 @@ fn facts<'a>(
     Facts {
         session: session.id(),
         groups: session.groups(),
-        labels: &[],
         entry: arrival.entry.as_str(),
         now: SystemTime::now(),
         scheme: head.origin.scheme,
@@ -166,6 +166,7 @@ fn facts<'a>(
         target: &head.target,
         fields: &head.fields,
         content_length: content.size_hint().exact(),
+        content: None,
         upgrade: if websocket { "websocket" } else { "" },
         credentials,
         batch: false,

@@ -361,9 +361,9 @@ forbid(principal, action == Gateway::Action::"DELETE", resource);
 @id("rig/no-other")
 forbid(principal, action == Gateway::Action::"other", resource);
 @id("rig/no-bad-repo")
-forbid(principal, action, resource) when { context.query.contains("repo=bad") };
+forbid(principal, action, resource) when { context.query.any.contains("repo=bad") };
 @id("rig/no-role")
-forbid(principal, action, resource) when { context.fields.contains("x-role: admin") };
+forbid(principal, action, resource) when { context.fields.any.contains("x-role: admin") };
 "#;
 
 impl Rig {
