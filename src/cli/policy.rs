@@ -2,6 +2,7 @@
 //! by the code that enforces.
 
 mod check;
+mod schema;
 mod test;
 mod why;
 
@@ -20,6 +21,8 @@ use super::screen::{Paint, Screen, safe};
 pub(super) enum Policy {
     /// Load policies under strict validation and say what is doubtful in them
     Check(check::Check),
+    /// Print what policies can read, with the facts that the configuration declares
+    Schema(schema::Schema),
     /// Judge the requests of decision files and compare with what they expect
     Test(test::Test),
     /// Tell which policy decided a recorded request, and which one would allow it
@@ -38,6 +41,7 @@ impl Policy {
     pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
         match self {
             Self::Check(command) => command.run(screen),
+            Self::Schema(command) => command.run(screen),
             Self::Test(command) => command.run(screen),
             Self::Why(command) => command.run(screen),
         }

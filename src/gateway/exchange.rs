@@ -110,7 +110,9 @@ impl Worker {
         *manner = self.manner(&accepted);
         let identified = self.shared.sessions.identify(accepted)?;
         trail.reach(Phase::Identify);
-        let authorized = match self.shared.policies.authorize(identified) {
+        let room = self.shared.credentials.holding().room();
+        let gathered = self.shared.policies.gather(identified, room).await?;
+        let authorized = match self.shared.policies.authorize(gathered) {
             Ok(authorized) => authorized,
             Err(denied) => {
                 trail.reach(Phase::Authorize);

@@ -37,6 +37,9 @@ pub enum Refusal {
     /// Policy denies.
     #[error(transparent)]
     Denied(#[from] Box<policy::Denied>),
+    /// Content on which the verdict depends cannot be held.
+    #[error(transparent)]
+    Gathered(#[from] HoldFault),
     /// A credential cannot be had.
     #[error(transparent)]
     Credential(#[from] credential::Error),
@@ -102,6 +105,7 @@ impl Refusal {
                 row(S::FORBIDDEN, Blame::Credential, "http_request_denied")
             }
             Self::Denied(_) => row(S::FORBIDDEN, Blame::Policy, "http_request_denied"),
+            Self::Gathered(why) => held_row(why),
             Self::Credential(why) => credential_row(why),
             Self::Content(why) if why.reason == HoldFault::Busy.reason() => row(
                 S::SERVICE_UNAVAILABLE,
@@ -145,6 +149,7 @@ impl Refusal {
             Self::Rejected(why) => why.reason(),
             Self::Session(why) => why.reason(),
             Self::Denied(denied) => denied.verdict.outcome.word(),
+            Self::Gathered(why) => why.reason(),
             Self::Credential(why) => why.reason(),
             Self::Content(why) => why.reason,
             Self::Origin(why) => why.reason(),
@@ -208,6 +213,9 @@ impl Refusal {
             Self::Credential(credential::Error::Skewed) => "Set the client's clock.",
             Self::Credential(credential::Error::Expired) => {
                 "Sign the request again, with new credentials if they were temporary."
+            }
+            Self::Gathered(_) => {
+                "A policy reads the content. Send less at a time, or ask the operator to raise `hold` in `[limits]`."
             }
             Self::Credential(credential::Error::Held(_)) => {
                 "Send less content at a time (where a signature covers it: its hash in `x-amz-content-sha256`), or ask the operator to raise `hold` in `[limits]`."
@@ -384,15 +392,20 @@ fn credential_row(why: &credential::Error) -> Row {
         E::Unsignable(_) => row(S::FORBIDDEN, Blame::Credential, "http_request_denied"),
         E::Guessed(_) => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
         E::Skewed | E::Expired => row(S::FORBIDDEN, Blame::Client, "http_request_denied"),
-        E::Held(HoldFault::TooLong(_)) => {
-            row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error")
-        }
-        E::Held(HoldFault::Busy) => row(
+        E::Held(why) => held_row(why),
+    }
+}
+
+fn held_row(why: &HoldFault) -> Row {
+    use StatusCode as S;
+    match why {
+        HoldFault::TooLong(_) => row(S::PAYLOAD_TOO_LARGE, Blame::Client, "http_request_error"),
+        HoldFault::Busy => row(
             S::SERVICE_UNAVAILABLE,
             Blame::Gateway,
             "connection_limit_reached",
         ),
-        E::Held(HoldFault::Client(_)) => row(S::BAD_REQUEST, Blame::Client, "http_request_error"),
+        HoldFault::Client(_) => row(S::BAD_REQUEST, Blame::Client, "http_request_error"),
     }
 }
 

@@ -96,11 +96,6 @@ impl Declared {
         Ok(())
     }
 
-    /// Whether anything is declared of requests to the origin.
-    pub(super) fn concerns(&self, origin: &Origin) -> bool {
-        self.of(origin).next().is_some()
-    }
-
     /// Whether some declaration reads the fact from requests to the host.
     pub(super) fn reads(&self, name: &str, host: &Host) -> bool {
         let mut named = self.0.iter().filter(|fact| fact.name.0 == name);
@@ -146,6 +141,9 @@ impl Declared {
 /// The facts that were read from the content of one request; none from a request without content.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ContentFacts(BTreeMap<FactName, FactValue>);
+
+/// What is read of no content.
+pub(super) static NOTHING: ContentFacts = ContentFacts(BTreeMap::new());
 
 impl ContentFacts {
     /// Whether a fact of that name was read.

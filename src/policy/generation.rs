@@ -19,6 +19,7 @@ use super::source::{Lint, Problems, Source};
 use super::verdict::{Outcome, Verdict};
 use crate::message::Host;
 use crate::names::{CredentialName, PolicyId, SessionId};
+use crate::session::Lend;
 
 /// The policies in force, replaced whole or not at all.
 #[derive(Debug)]
@@ -85,6 +86,7 @@ impl Policies {
 pub struct Generation {
     number: u64,
     pub(super) rules: Vec<Rule>,
+    reads_content: bool,
     pub(super) index: Index,
     lints: Vec<Lint>,
     /// Each rule's id alone, so that the usual verdict allocates nothing for it.
@@ -108,6 +110,7 @@ impl Generation {
         Ok(Self {
             number,
             index: Index::new(&rules),
+            reads_content: rules.iter().any(Rule::reads_content),
             lints,
             alone: rules
                 .iter()
@@ -185,6 +188,21 @@ impl Generation {
             };
         }
         Some(hosts.into_iter().collect())
+    }
+
+    /// Whether any policy reads content.
+    pub(super) fn reads_content(&self) -> bool {
+        self.reads_content
+    }
+
+    /// Whether the answer to [`Self::ask`], or to [`Self::lend`], depends on content that has not
+    /// been read.
+    pub(super) fn needs_content(&self, facts: &Facts<'_>, lend: Option<&Lend>) -> bool {
+        let loan = lend.map(|lend| Loan {
+            credential: lend.credential(),
+            place: lend.place_text(),
+        });
+        self.judge(facts, loan).outcome == Outcome::Unjudged(Fault::ContentUnread)
     }
 
     /// Judges either question.

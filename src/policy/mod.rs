@@ -5,6 +5,7 @@ mod context;
 pub mod decisions;
 mod explain;
 mod fact;
+mod gather;
 pub mod generate;
 mod generation;
 mod index;
@@ -25,6 +26,7 @@ mod verdict;
 
 pub use content::{Clash, ContentFact, ContentFacts, Declared, FactName, FactNameMalformed};
 pub use explain::Explanation;
+pub use gather::{Gathered, Room};
 pub use generation::{Generation, HostScope, Policies};
 pub(crate) use question::OwnedFacts;
 pub use question::{Facts, Fault};

@@ -24,8 +24,14 @@ pub fn schema_text(declared: &Declared) -> String {
     let Ok(Ok(text)) = text else {
         unreachable!("every name and type in it is Cedar's");
     };
-    text
+    let abouts = FACTS
+        .iter()
+        .map(|row| format!("// context.{}: {}\n", row.name, row.about));
+    format!("{HEAD}{}//\n{text}", abouts.collect::<String>())
 }
+
+const HEAD: &str = "// The schema that every policy is validated against, strictly, when it is loaded.\n\
+    // Made from the table of facts; with what a configuration declares: `gateway policy schema`.\n//\n";
 
 fn document(declared: &Declared) -> Value {
     let mut actions = Map::new();
@@ -321,10 +327,6 @@ mod tests {
             );
         }
     }
-
-    const HEAD: &str = "// The schema that every policy is validated against, strictly, when it is loaded. Made from the table\n\
-        // of facts in src/policy/fact.rs; docs/policy.md explains each attribute. What `[[fact]]` declares stands in\n\
-        // `content`.\n";
 
     /// The page with the tables of facts in place of those that it has.
     fn with_tables(page: &str) -> String {

@@ -6,8 +6,9 @@ use std::time::SystemTime;
 
 use http_body::Body as _;
 
+use super::content::{ContentFacts, NOTHING};
 use super::explain::Explanation;
-
+use super::gather::Gathered;
 use super::generation::Policies;
 use super::question::Facts;
 use super::verdict::Verdict;
@@ -15,7 +16,7 @@ use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter};
 use crate::intercept::{Arrival, Upgrade};
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
-use crate::session::{FormWatch, Identified, IdentifiedParts, Lend, Session};
+use crate::session::{FormWatch, IdentifiedParts, Lend, Session};
 
 /// Leave to lend one credential to one request, in one place, at one origin. It cannot be copied or
 /// kept.
@@ -71,34 +72,9 @@ impl Policies {
     /// # Errors
     /// [`Denied`] where any of the questions is not answered with a permit; one failed evaluation
     /// denies all.
-    pub fn authorize(&self, identified: Identified) -> Result<Authorized, Box<Denied>> {
-        let generation = self.look();
-        let IdentifiedParts {
-            arrival,
-            head,
-            content,
-            meter,
-            upgrade,
-            session,
-            lends,
-            watch,
-            batch,
-        } = identified.into_parts();
-        let names: Arc<[CredentialName]> =
-            lends.iter().map(|lend| lend.credential().clone()).collect();
-        let actions: Vec<String> = lends.iter().flat_map(Lend::actions).collect();
-        let asked = (&*names, &*actions);
-        let facts = Facts {
-            batch,
-            ..facts(
-                &arrival,
-                &head,
-                &content,
-                upgrade.is_some(),
-                &session,
-                asked,
-            )
-        };
+    pub fn authorize(&self, gathered: Gathered) -> Result<Authorized, Box<Denied>> {
+        let Gathered { asked, generation } = gathered;
+        let facts = asked.facts();
         let verdict = generation.ask(&facts);
         if !verdict.allowed() {
             let explanation = generation.explain(&facts, &verdict);
@@ -108,7 +84,7 @@ impl Policies {
                 explanation,
             }));
         }
-        for one in &lends {
+        for one in &asked.parts.lends {
             let place = one.place_text();
             let lent = generation.lend(&facts, one.credential(), place);
             if !lent.allowed() {
@@ -120,9 +96,20 @@ impl Policies {
                 }));
             }
         }
+        let IdentifiedParts {
+            arrival,
+            head,
+            content,
+            meter,
+            upgrade,
+            session,
+            lends,
+            watch,
+            ..
+        } = asked.parts;
         let identity = Identity {
             session: session.id().clone(),
-            credentials: names,
+            credentials: asked.credentials,
         };
         let grants = lends
             .into_iter()
@@ -146,31 +133,52 @@ impl Policies {
     }
 }
 
-fn facts<'a>(
-    arrival: &'a Arrival,
-    head: &'a RequestHead,
-    content: &Content,
-    websocket: bool,
-    session: &'a Session,
-    (credentials, actions): (&'a [CredentialName], &'a [String]),
-) -> Facts<'a> {
-    Facts {
-        session: session.id(),
-        groups: session.groups(),
-        entry: arrival.entry.as_str(),
-        now: SystemTime::now(),
-        scheme: head.origin.scheme,
-        host: &head.origin.authority.host,
-        port: head.origin.authority.port,
-        method: head.method.as_str(),
-        target: &head.target,
-        fields: &head.fields,
-        content_length: content.size_hint().exact(),
-        content: None,
-        upgrade: if websocket { "websocket" } else { "" },
-        credentials,
-        batch: false,
-        actions,
+/// A request of a session, with what its verdict depends on beside the head.
+pub(super) struct Asked {
+    pub(super) parts: IdentifiedParts,
+    credentials: Arc<[CredentialName]>,
+    actions: Vec<String>,
+    /// What was read of the content.
+    pub(super) content: Option<ContentFacts>,
+}
+
+impl Asked {
+    pub(super) fn new(parts: IdentifiedParts) -> Self {
+        let lends = &parts.lends;
+        Self {
+            credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
+            actions: lends.iter().flat_map(Lend::actions).collect(),
+            content: None,
+            parts,
+        }
+    }
+
+    /// What policy judges.
+    pub(super) fn facts(&self) -> Facts<'_> {
+        let parts = &self.parts;
+        let nothing = || parts.content.is_empty().then_some(&NOTHING);
+        Facts {
+            session: parts.session.id(),
+            groups: parts.session.groups(),
+            entry: parts.arrival.entry.as_str(),
+            now: SystemTime::now(),
+            scheme: parts.head.origin.scheme,
+            host: &parts.head.origin.authority.host,
+            port: parts.head.origin.authority.port,
+            method: parts.head.method.as_str(),
+            target: &parts.head.target,
+            fields: &parts.head.fields,
+            content_length: parts.content.size_hint().exact(),
+            content: self.content.as_ref().or_else(nothing),
+            upgrade: if parts.upgrade.is_some() {
+                "websocket"
+            } else {
+                ""
+            },
+            credentials: &self.credentials,
+            batch: parts.batch,
+            actions: &self.actions,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod rig;
 
 mod aws;
 mod bounds;
+mod content;
 mod dial;
 mod echoes;
 mod foreign;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         paths::ROWS,
         pauses::ROWS,
         bounds::ROWS,
+        content::ROWS,
         phantoms::ROWS,
         policy::ROWS,
         reach::ROWS,
