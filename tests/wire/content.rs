@@ -58,9 +58,14 @@ impl<'a> Post<'a> {
             ];
             fields.extend(&self.fields);
             frames.headers(1, &fields, false);
-            let (first, second) = self.content.split_at(self.content.len() / 2);
-            frames.frame(DATA, 0, 1, first);
-            frames.frame(DATA, END_STREAM, 1, second);
+            // In two frames at least; a frame has 16 KiB at most.
+            for piece in self
+                .content
+                .chunks((self.content.len() / 2).clamp(1, 1 << 14))
+            {
+                frames.frame(DATA, 0, 1, piece);
+            }
+            frames.frame(DATA, END_STREAM, 1, b"");
             assert!(frames.fate(1).answered, "{way:?}");
         } else {
             let mut head = format!("POST {} HTTP/1.1\r\nHost: {}\r\n", self.path, self.host);
@@ -210,7 +215,7 @@ fn content_that_reads_two_ways_is_not_judged(rig: &Rig) {
     }
     chat(good)
         .with("content-type", JSON)
-        .expect(rig, "policy_error");
+        .expect(rig, "field_duplicate");
 }
 
 fn content_behind_a_coding_is_judged_as_the_origin_reads_it(rig: &Rig) {
@@ -235,8 +240,7 @@ fn content_behind_a_coding_is_judged_as_the_origin_reads_it(rig: &Rig) {
                 .expect(rig, "policy_error");
         }
         Post::new(MONEY, "/v1/refunds", FORM, &coded(&whole))
-            .with("content-encoding", coding)
-            .with("content-encoding", coding)
+            .with("content-encoding", &format!("{coding}, {coding}"))
             .expect(rig, "policy_error");
     }
     // Some readers take the first member alone, and of `deflate` there are two kinds.
@@ -257,8 +261,8 @@ fn content_behind_a_coding_is_judged_as_the_origin_reads_it(rig: &Rig) {
 /// 17 MiB: as it comes, in pieces of unknown number, and out of a few bytes in gzip.
 fn content_too_long_to_be_judged_is_refused(rig: &Rig) {
     let long = format!("{{\"amount\":1,\"x\":\"{}\"}}", " ".repeat(17 << 20));
-    let coded = coded_pieces("gzip", &[long.as_bytes()]).concat();
-    assert!(coded.len() < 1 << 20, "{}", coded.len());
+    let coded = coded_pieces("zstd", &[long.as_bytes()]).concat();
+    assert!(coded.len() < 60_000, "{}", coded.len());
     for way in Way::SECURE {
         let head = format!(
             "POST /v1/refunds HTTP/1.1\r\nHost: {MONEY}\r\nContent-Type: {FORM}\r\nContent-Length: {}\r\n\r\n",
@@ -287,11 +291,11 @@ fn content_too_long_to_be_judged_is_refused(rig: &Rig) {
         assert_eq!(rig.record(way)["reason"], "content_too_long", "{way:?}");
     }
     Post::new(MODEL, "/v1/messages", JSON, &coded)
-        .with("content-encoding", "gzip")
+        .with("content-encoding", "zstd")
         .expect(rig, "content_too_long");
     // Where no verdict depends on it, it streams.
     Post::new(MONEY, "/v1/charges", JSON, &coded)
-        .with("content-encoding", "gzip")
+        .with("content-encoding", "zstd")
         .expect(rig, "");
 }
 
