@@ -40,6 +40,13 @@ pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
             .map_err(|error| Doubt::new(error.to_string(), "write one of them"))
     });
     let origins = section.each("origins", pattern::origin);
+    if section.has("origins") && origins.is_empty() {
+        let doubt = Doubt::new(
+            "content is read for the origins that are named alone",
+            "name one",
+        );
+        section.error("origins", "`origins` names no origin", doubt);
+    }
     let location = location(section);
     let fact = ContentFact {
         name: name?.into_inner(),
