@@ -224,7 +224,7 @@ fn next_step(reason: &str) -> &'static str {
             "a forbid decided, which no permit lifts: narrow it, or leave the request away"
         }
         "policy_error" | "policy_unjudged" => {
-            "a policy could not be evaluated for it, so it is denied: `gateway policy why ID`"
+            "a policy could not be evaluated for it, so it is denied; a fact of the content that does not read in one way is the usual cause: `gateway policy why ID`"
         }
         "phantom_out_of_scope" => {
             "the credential is for other origins: add this one to its `origins`, or use another credential"

@@ -198,6 +198,8 @@ fn content_that_reads_two_ways_is_not_judged(rig: &Rig) {
         r#"{"model":"gpt-4o-mini","max_tokens":1"#,
         "model=gpt-4o-mini&max_tokens=1",
         "",
+        &"[".repeat(50_000),
+        &"{\"a\":".repeat(10_000),
     ] {
         chat(bad).expect(rig, "policy_error");
     }
@@ -307,6 +309,14 @@ fn what_was_judged_is_what_is_sent(rig: &Rig) {
         assert_eq!(fill(way, chunked).status, 200, "{way:?}");
         rig.record(way);
         assert_eq!(rig.seen().remove(0).body, b"amount=5000", "{way:?}");
+        let bytes: String = "amount=5001"
+            .chars()
+            .map(|c| format!("1\r\n{c}\r\n"))
+            .collect();
+        let head = chunked.split("5\r\namoun").next().unwrap();
+        let one_by_one = format!("{head}{bytes}0\r\n\r\n");
+        assert_eq!(fill(way, &one_by_one).reason(), "policy_forbids", "{way:?}");
+        rig.record(way);
         let large = chunked.replace("t=5000", "t=5001");
         assert_eq!(fill(way, &large).reason(), "policy_forbids", "{way:?}");
         rig.record(way);

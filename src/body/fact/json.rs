@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::plain::of_string;
+use super::plain::{of_number, of_string};
 use super::{FactType, FactValue, Location};
 
 /// A JSON Pointer: the member names and list places that lead to a value.
@@ -166,7 +166,10 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<(), E> {
-        self.keep(|kind| (kind == FactType::Long).then_some(FactValue::Long(number)));
+        self.keep(|kind| match kind {
+            FactType::Long => of_number(number),
+            _ => None,
+        });
         Ok(())
     }
 

@@ -34,7 +34,7 @@ pub enum Location {
 /// The type that a value must have to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FactType {
-    /// A whole number of 64 bits. In JSON a number without fraction and exponent, in a form the
+    /// A whole number below 2^53. In JSON a number without fraction and exponent, in a form the
     /// same digits.
     Long,
     /// A text without NUL.
@@ -164,8 +164,12 @@ mod tests {
             json(" {\"b\":[1.5e3],\n\"a\":-7 } ", FactType::Long),
             long(-7)
         );
-        let most = format!("{{\"a\":{}}}", i64::MAX);
-        assert_eq!(json(most, FactType::Long), long(i64::MAX));
+        let most = (1 << 53) - 1;
+        assert_eq!(
+            json(format!("{{\"a\":{most}}}"), FactType::Long),
+            long(most)
+        );
+        assert_eq!(form(format!("a=-{most}"), FactType::Long), long(-most));
         assert_eq!(
             json(r#"{"\u0061":"x\u00e9"}"#, FactType::String),
             text("xé")
@@ -198,6 +202,8 @@ mod tests {
             "+5",
             "0x5",
             "9223372036854775808",
+            "9007199254740993",
+            "-9007199254740992",
             "null",
             "[5]",
             "{\"a\":5}",
@@ -236,6 +242,8 @@ mod tests {
             " 5",
             "5+",
             "9223372036854775808",
+            "9007199254740993",
+            "-9007199254740992",
             "5%00",
             "5;",
             "5\r\n",

@@ -9,7 +9,7 @@ use crate::body::{Coding, Decoder, Held, HoldFault, Limit, Share, Step};
 /// The value of a text in a form, where everything is text.
 pub(super) fn of_text(text: &str, wanted: FactType) -> Option<FactValue> {
     match wanted {
-        FactType::Long => canonical(text).map(FactValue::Long),
+        FactType::Long => canonical(text).and_then(of_number),
         FactType::Bool => text.parse().ok().map(FactValue::Bool),
         FactType::String => of_string(text),
         FactType::Strings => None,
@@ -26,6 +26,11 @@ pub(super) fn of_string(text: &str) -> Option<FactValue> {
 fn canonical(text: &str) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
+}
+
+/// A number that all readers hold: beyond 2^53 some round it (RFC 7493 §2.2).
+pub(super) fn of_number(number: i64) -> Option<FactValue> {
+    (number.unsigned_abs() < 1 << 53).then_some(FactValue::Long(number))
 }
 
 /// What patterns are matched against is bounded.
