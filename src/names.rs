@@ -1,9 +1,13 @@
 //! The names that every room uses: sessions, exchanges, credentials, policies; and where the
 //! system's certificates are.
 
+mod reason;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+
+pub use reason::{Blame, ReasonCode};
 
 /// A map on the path of a request: its hash is keyed at random and costs a tenth of the standard
 /// library's. It resists guessing less, so what a client makes up may be looked for in such a map,

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use gateway::audit::{Blame, Conceal, Decision, Length, Log, Settings, Trail};
-use gateway::names::{CredentialName, ExchangeId, PolicyId, SessionId};
+use gateway::audit::{Conceal, Decision, Length, Log, Settings, Trail};
+use gateway::names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId};
 
 /// Runs the program; gives its exit code and all that it said.
 fn gateway(arguments: &[&str], folder: &Path) -> (i32, String) {
@@ -72,7 +72,7 @@ fn log_a_denial_of(path: &Path, target: &str) {
     );
     let policies = [PolicyId::new("guard/no-writes").unwrap()].into();
     trail.decide(Decision::Deny, &policies, 3);
-    trail.refuse("policy_forbids", Blame::Policy);
+    trail.refuse(ReasonCode::PolicyForbids);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -2,6 +2,12 @@
 
 #[path = "../../src/message/mod.rs"]
 pub mod message;
+/// The reason codes that those rooms give.
+#[path = "../../src/names"]
+pub mod names {
+    mod reason;
+    pub use reason::ReasonCode;
+}
 /// The part of the room that is fuzzed.
 #[path = "../../src/signature"]
 pub mod signature {

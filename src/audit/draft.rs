@@ -8,8 +8,8 @@ use std::time::{Instant, SystemTime};
 use http::Version;
 
 use super::encode::{self, decimal, key, name, number, string, time, word};
-use super::trail::{Blame, Conceal, Decision, Dialled, End, Length, Outcome, Phase};
-use crate::names::{CredentialName, ExchangeId, PolicyId, SessionId};
+use super::trail::{Conceal, Decision, Dialled, End, Length, Outcome, Phase};
+use crate::names::{Blame, CredentialName, ExchangeId, PolicyId, SessionId};
 
 /// Where a kept text stands in [`Draft::texts`].
 #[derive(Clone, Copy, Default)]
@@ -268,7 +268,7 @@ pub(super) fn write_exchange(
         word(out, name!("reason"), reason.as_bytes());
     }
     if let Some((_, blame)) = draft.refusal {
-        word(out, name!("blame"), blame.name().as_bytes());
+        word(out, name!("blame"), blame.as_str().as_bytes());
     }
     optional(out, name!("request_bytes"), draft.request_bytes);
     optional(out, name!("response_bytes"), draft.response_bytes);
@@ -494,18 +494,6 @@ impl Decision {
         match self {
             Self::Allow => "allow",
             Self::Deny => "deny",
-        }
-    }
-}
-
-impl Blame {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Policy => "policy",
-            Self::Credential => "credential",
-            Self::Origin => "origin",
-            Self::Gateway => "gateway",
         }
     }
 }

@@ -28,5 +28,5 @@ pub use log::{Event, Log, Settings, Sync};
 pub use memory::Memory;
 pub use record::{Found, Lent, Noted, Record, find};
 pub use share::{Account, Allowance};
-pub use trail::{Blame, Conceal, Decision, Dialled, End, Length, Outcome, Phase, Trail};
+pub use trail::{Conceal, Decision, Dialled, End, Length, Outcome, Phase, Trail};
 pub use verify::{Expected, Fault, Problem, Recovery, Report, verify};

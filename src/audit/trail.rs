@@ -11,7 +11,7 @@ use super::draft::{Draft, write_end, write_exchange};
 use super::error::Error;
 use super::log::Log;
 use super::share::Account;
-use crate::names::{CredentialName, ExchangeId, PolicyId, SessionId};
+use crate::names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId};
 
 /// How far an exchange came along its path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -40,21 +40,6 @@ pub enum Decision {
     Allow,
     /// The exchange is refused.
     Deny,
-}
-
-/// The side at fault when an exchange is refused or cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Blame {
-    /// The workload sent what cannot be taken.
-    Client,
-    /// A policy refused.
-    Policy,
-    /// A credential could not be had or used.
-    Credential,
-    /// The server failed or lied.
-    Origin,
-    /// The gateway itself could not.
-    Gateway,
 }
 
 /// How an exchange, or its content, ended.
@@ -311,9 +296,9 @@ impl Trail {
         self.draft.reach(Phase::Answer);
     }
 
-    /// Notes why the exchange is refused, as a code, and whose fault that is.
-    pub fn refuse(&mut self, reason: &'static str, blame: Blame) {
-        self.draft.refusal = Some((reason, blame));
+    /// Notes why the exchange is refused, and with it whose fault that is.
+    pub fn refuse(&mut self, reason: ReasonCode) {
+        self.draft.refusal = Some((reason.as_str(), reason.blame()));
     }
 
     /// Notes the request content's length, announced or counted.
@@ -385,7 +370,7 @@ impl Trail {
                 self.write(None, Outcome::Aborted).map(drop)
             }
             Stage::Refused => {
-                self.refuse(UNAVAILABLE, Blame::Gateway);
+                self.refuse(ReasonCode::AuditUnavailable);
                 self.draft.response_bytes = None;
                 self.write(Some(503), Outcome::Answered).map(drop)
             }
@@ -393,7 +378,7 @@ impl Trail {
                 Some(503),
                 End {
                     outcome: Outcome::Aborted,
-                    reason: Some(UNAVAILABLE),
+                    reason: Some(ReasonCode::AuditUnavailable.as_str()),
                     ..end
                 },
             ),
@@ -468,7 +453,6 @@ thread_local! {
 const MOST_SPARE: usize = 64;
 /// What a line has beside its fields, about: version, number, two hashes.
 const FRAME_BYTES: u64 = 176;
-const UNAVAILABLE: &str = "audit_unavailable";
 
 #[cfg(test)]
 #[path = "trail_tests.rs"]

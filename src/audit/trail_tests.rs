@@ -233,12 +233,12 @@ fn a_refusal_names_its_reason_and_the_side_at_fault() {
     let mut trail = begin(&log);
     let policy = PolicyId::new("no-deletes").expect("a name");
     trail.decide(Decision::Deny, &Arc::from([policy]), 1);
-    trail.refuse("denied", Blame::Policy);
+    trail.refuse(ReasonCode::PolicyForbids);
     wait(trail.answer(403, Length::Known(10))).expect("room");
     let record = &of(&memory, "exchange")[0];
     assert_eq!(
         (record.decision.as_deref(), record.reason.as_deref()),
-        (Some("deny"), Some("denied"))
+        (Some("deny"), Some("policy_forbids"))
     );
     assert_eq!(
         (record.blame.as_deref(), record.status),

@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
 use super::Limit;
+use crate::names::ReasonCode;
 
 /// What is held for all exchanges together may take, or for those of one session.
 #[derive(Debug)]
@@ -36,11 +37,11 @@ pub enum HoldFault {
 impl HoldFault {
     /// The reason code in refusals and audit.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::TooLong(_) => "content_too_long",
-            Self::Busy => "content_budget",
-            Self::Client(_) => "content_broke_off",
+            Self::TooLong(_) => ReasonCode::ContentTooLong,
+            Self::Busy => ReasonCode::ContentBudget,
+            Self::Client(_) => ReasonCode::ContentBrokeOff,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::names::ReasonCode;
+
 /// Changes or checks content as it streams.
 ///
 /// What is given out must end only where [`Recode::end`] has agreed: a fault cuts the stream, so
@@ -25,7 +27,7 @@ pub trait Recode: Send + Sync {
 #[error("{text}")]
 pub struct RecodeFault {
     /// The reason code in refusals and audit.
-    pub reason: &'static str,
+    pub reason: ReasonCode,
     /// What is wrong, for a person.
     pub text: String,
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::audit::{Expected, Found, Record, find, verify};
 use crate::config::Config;
-use crate::names::ExchangeId;
+use crate::names::{ExchangeId, ReasonCode};
 
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
@@ -218,83 +218,8 @@ fn verdict(screen: &Screen, record: &Record) -> String {
 
 /// What a person can do about a refusal, by its code.
 fn next_step(reason: &str) -> &'static str {
-    match reason {
-        "policy_default_deny" => "`gateway policy why ID` prints the policy that would allow it",
-        "policy_forbids" => {
-            "a forbid decided, which no permit lifts: narrow it, or leave the request away"
-        }
-        "policy_error" | "policy_unjudged" => {
-            "a policy could not be evaluated for it, so it is denied; a fact of the content that does not read in one way is the usual cause: `gateway policy why ID`"
-        }
-        "phantom_out_of_scope" => {
-            "the credential is for other origins: add this one to its `origins`, or use another credential"
-        }
-        "phantom_foreign_session" => {
-            "the phantom belongs to another session: start the client with the variables of its own"
-        }
-        "phantom_position" | "phantom_count" | "phantom_disguised" => {
-            "the phantom stands where its credential does not go: see its `places`"
-        }
-        "foreign_credential" => {
-            "the workload sent a key of its own to an origin that has a credential: `foreign = \"strip\"` removes one from a \
-             field; where it is none, see `takes`"
-        }
-        "content_unreadable" => {
-            "the service takes credentials in such content, and this cannot be looked through: see `takes`"
-        }
-        "batch" => {
-            "the credential is for some methods or paths, and the request holds many others: send them one by one, or leave \
-             `methods` and `path` away"
-        }
-        "field_name" => {
-            "origins read such a name in several ways: another name, or `underscores` in the [[origin]] that needs it"
-        }
-        "sigv4_scope" => {
-            "the signature is for another service, region or partition than the host or the credential's pins: see `regions`, \
-             `services` and `endpoints`"
-        }
-        "sigv4_action" => {
-            "the action is none that the credential is for: see `actions`; what returns credentials needs `credential_actions`"
-        }
-        "sigv4_resource" => {
-            "a bucket or account is none that the credential is for, or something would be open to everybody: see `buckets` and `accounts`"
-        }
-        "sigv4_absent" => {
-            "the request was not signed with the session's key: sign it, or name its origin in `unsigned`"
-        }
-        "sigv4_mismatch" | "signature_mismatch" => {
-            "the client signed with another key than its environment holds, or changed the request afterwards"
-        }
-        "signature_skew" => "the client's clock is off: set it",
-        "signature_expired" => "the presigned request's time is over: presign it again",
-        "content_too_long" | "content_budget" => {
-            "more content had to be held than [limits] `hold` and `hold_all` allow"
-        }
-        "cleartext_injection" => "a secret goes over TLS only: use https",
-        "ssrf_resolved_ip" => {
-            "the host lies in a private network: add an [[origin]] with `addresses`, if that is meant"
-        }
-        "origin_tls" => {
-            "the origin's certificate does not hold: add its CA to `roots` of an [[origin]], if it is a private one"
-        }
-        "origin_tls_settings" | "no_roots" => {
-            "the gateway's own settings for that origin do not hold: see [[origin]]"
-        }
-        "connect_timeout" | "handshake_timeout" => {
-            "the origin did not answer in time: see [limits]"
-        }
-        "audit_unavailable" => "the audit log takes no record: see its disk",
-        "audit_budget" => {
-            "the session wrote too much to the audit log: see `session_burst` and `session_rate` of [audit]"
-        }
-        "decoding_budget" => {
-            "the session has too many answers in compressed form under way: see [limits]"
-        }
-        "http2_flood" => "the client sent frames that ask for nothing, too many of them",
-        "session_limit" => "the session has too many exchanges under way: see [limits]",
-        "proxy_authentication" => {
-            "the client presented no password of the listener: see `authentication`"
-        }
-        _ => "the client's request is at fault: docs/threat-model.md explains the code",
+    match ReasonCode::named(reason).map_or("", ReasonCode::next_step) {
+        "" => "The client's request is at fault: docs/refusals.md has the code.",
+        next => next,
     }
 }

@@ -9,7 +9,7 @@ use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
-use super::credentialed::Credentialed;
+use super::credentialed::{AnswerPlan, Credentialed};
 use super::inject::{AttachFailure, Prepared, inject};
 use super::lending::{Lending, Wanted};
 use super::mint::{Kept, MintFailure, Minting};
@@ -19,8 +19,8 @@ use super::sign::{Fetched, leased, sign};
 use super::store::{Lease, Source, StoreError, Stores, Unavailable};
 use super::verify::{Holding, Verified};
 use crate::body::{self, HoldFault, Share};
-use crate::names::{CredentialName, Map, SessionId};
-use crate::policy::AuthorizedParts;
+use crate::intercept::Request;
+use crate::names::{CredentialName, Map, ReasonCode, SessionId};
 use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
 use crate::session::{
     Binding, Bindings, CredentialRefusal, Lend, Role, Session, SigningPart, Spot, Unsignable,
@@ -78,17 +78,17 @@ pub enum Error {
 impl Error {
     /// The reason code in refusals and audit.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::Unknown => "credential_unknown",
-            Self::Unavailable(_) => "secret_unavailable",
+            Self::Unknown => ReasonCode::CredentialUnknown,
+            Self::Unavailable(_) => ReasonCode::SecretUnavailable,
             Self::Unfit(why) => why.reason(),
-            Self::Unscrubbable(_) => "secret_unsafe",
+            Self::Unscrubbable(_) => ReasonCode::SecretUnsafe,
             Self::Signature(fault) | Self::Signing(fault) => fault.reason(),
             Self::Unsignable(why) => why.reason(),
-            Self::Skewed => "signature_skew",
-            Self::Expired => "signature_expired",
-            Self::NoRandomness => "no_randomness",
+            Self::Skewed => ReasonCode::SignatureSkew,
+            Self::Expired => ReasonCode::SignatureExpired,
+            Self::NoRandomness => ReasonCode::NoRandomness,
             Self::Held(why) => why.reason(),
             Self::Misplaced(why) => why.reason(),
             Self::Guessed(why) => why.reason(),
@@ -278,15 +278,8 @@ impl Credentials {
     /// [`Error`] by cause; the request is gone then, and nothing of it was sent.
     pub async fn attach(&self, verified: Verified) -> Result<Credentialed, Error> {
         let (authorized, proof) = verified.into_parts();
-        let AuthorizedParts {
-            mut head,
-            mut content,
-            meter,
-            upgrade,
-            session,
-            grants,
-            identity,
-        } = authorized.into_parts();
+        let (mut request, session, grants, identity) = authorized.into_parts();
+        let Request { head, content, .. } = &mut *request;
         let mut fetched = Vec::with_capacity(grants.len());
         for grant in &grants {
             // INVARIANT: a grant names the origin that it was given for; policy made both from one
@@ -356,30 +349,23 @@ impl Credentials {
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
             let budget = session.part_of(&self.holding.budget);
-            let made = sign(
-                &mut head,
-                &mut content,
-                proof,
-                lend,
-                &fetched,
-                (last, budget),
-            )?;
+            let made = sign(head, content, proof, lend, &fetched, (last, budget))?;
             if let Some(lent) = &mut lent {
                 lent.made = lent.lending.signatures.keep(made);
             }
         }
-        let upgrades = upgrade.is_some();
-        Ok(Credentialed {
-            head,
-            content,
-            meter,
-            upgrade,
-            upgrades,
-            grants,
-            identity,
+        let answer = AnswerPlan {
             lent,
+            method: head.method.clone(),
+            upgrade: request.upgrade.take(),
             minting,
             decoding,
+        };
+        Ok(Credentialed {
+            request,
+            grants,
+            identity,
+            answer,
         })
     }
 

@@ -9,25 +9,34 @@ use super::attach::Error;
 use super::lending::{Lending, Text};
 use super::mint::Minting;
 use super::scrub::{Echoes, Guessed, ScrubBody, ScrubFrames, Scrubber};
-use crate::body::{Content, Meter, Share};
-use crate::intercept::Upgrade;
-use crate::message::{Origin, RequestHead};
+use crate::body::Share;
+use crate::intercept::{Request, Upgrade};
+use crate::message::Origin;
 use crate::names::{CredentialName, Identity};
 use crate::policy::Grant;
 
 /// A request that carries its secrets: it can only be forwarded on a channel to the origin that it
 /// was granted for.
 pub struct Credentialed {
-    pub(super) head: Box<RequestHead>,
-    pub(super) content: Content,
-    pub(super) meter: Arc<Meter>,
-    pub(super) upgrade: Option<Box<Upgrade>>,
-    pub(super) upgrades: bool,
+    pub(super) request: Box<Request>,
     pub(super) grants: Vec<Grant>,
     pub(super) identity: Identity,
-    pub(super) lent: Option<Lent>,
-    pub(super) minting: Option<Minting>,
-    pub(super) decoding: Share,
+    pub(super) answer: AnswerPlan,
+}
+
+/// What the origin's answer is handled with; it travels with the request, and comes back with its
+/// answer.
+pub struct AnswerPlan {
+    /// What is looked for in it.
+    pub(crate) lent: Option<Lent>,
+    /// The method that it answers.
+    pub(crate) method: Method,
+    /// What the client wants the connection to become.
+    pub(crate) upgrade: Option<Box<Upgrade>>,
+    /// What keeps the temporary credentials that it holds, where it may hold some.
+    pub(crate) minting: Option<Minting>,
+    /// What decoding it may take of the session's budget.
+    pub(crate) decoding: Share,
 }
 
 /// What is looked for in the answer.
@@ -118,18 +127,10 @@ impl Lent {
     }
 }
 
-/// The pieces of a credentialed request.
-pub(crate) struct CredentialedParts {
-    pub(crate) head: Box<RequestHead>,
-    pub(crate) content: Content,
-    pub(crate) meter: Arc<Meter>,
-    pub(crate) upgrades: bool,
-}
-
 impl Credentialed {
     /// To whom it may go.
     pub(crate) fn origin(&self) -> &Origin {
-        &self.head.origin
+        &self.request.head.origin
     }
 
     /// In whose name.
@@ -144,40 +145,8 @@ impl Credentialed {
             .map(|grant| (grant.lend().credential(), grant.lend().place_text()))
     }
 
-    /// What the answer is handled with: what to look for in it, the method that it answers, and the
-    /// client's wish to upgrade, which is taken.
-    pub fn for_the_answer(&mut self) -> (Option<Lent>, Method, Option<Box<Upgrade>>) {
-        (
-            self.lent.clone(),
-            self.head.method.clone(),
-            self.upgrade.take(),
-        )
-    }
-
-    /// What keeps the temporary credentials of the answer, where it holds such; it is taken.
-    pub fn minting(&mut self) -> Option<Minting> {
-        self.minting.take()
-    }
-
-    /// What decoding the answer may take of the session's budget; it is taken.
-    pub fn decoding(&mut self) -> Share {
-        self.decoding.take()
-    }
-
-    /// Takes the request apart, for the room that forwards.
-    pub(crate) fn into_parts(self) -> CredentialedParts {
-        let Self {
-            head,
-            content,
-            meter,
-            upgrades,
-            ..
-        } = self;
-        CredentialedParts {
-            head,
-            content,
-            meter,
-            upgrades,
-        }
+    /// Takes the proof apart, for the stage that forwards.
+    pub(crate) fn into_parts(self) -> (Box<Request>, AnswerPlan) {
+        (self.request, self.answer)
     }
 }

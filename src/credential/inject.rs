@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 use super::secret::{Secret, SecretUnsafe};
 use super::store::Lease;
 use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
+use crate::names::ReasonCode;
 use crate::session::phantom::Phantom;
 use crate::session::{Lend, Spot};
 
@@ -37,11 +38,11 @@ pub enum AttachFailure {
 impl AttachFailure {
     /// The short code for audit records and refusals.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::Expired => "secret_unavailable",
-            Self::Unsafe(_) => "secret_unsafe",
-            Self::Moved | Self::Target(_) => "phantom_position",
+            Self::Expired => ReasonCode::SecretUnavailable,
+            Self::Unsafe(_) => ReasonCode::SecretUnsafe,
+            Self::Moved | Self::Target(_) => ReasonCode::PhantomPosition,
         }
     }
 }

@@ -577,7 +577,7 @@ mod tests {
             .await
             .err()
             .unwrap();
-        assert_eq!(refused.reason(), "secret_guessed");
+        assert_eq!(refused.reason().as_str(), "secret_guessed");
         let others = stage.session("others", 2).await;
         assert!(stage.asks(&others, "https://good.example").await.is_ok());
     }

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::attach::{Credentials, Error};
 use super::secret::{Secret, SecretUnsafe};
-use crate::names::{CredentialName, SessionId};
+use crate::names::{CredentialName, ReasonCode, SessionId};
 use crate::session::Session;
 use crate::session::phantom::{Minted, Phantom, PhantomFailure, PhantomKey};
 use crate::signature::sigv4::{self, Illegible, replaced};
@@ -46,11 +46,11 @@ pub enum MintFailure {
 impl MintFailure {
     /// The reason code in refusals and audit.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::Illegible(_) | Self::Unheld => "minted_unread",
-            Self::Unsafe(_) | Self::Phantom(_) => "secret_unsafe",
-            Self::Random => "random",
+            Self::Illegible(_) | Self::Unheld => ReasonCode::MintedUnread,
+            Self::Unsafe(_) | Self::Phantom(_) => ReasonCode::MintedUnsafe,
+            Self::Random => ReasonCode::NoRandomness,
         }
     }
 }

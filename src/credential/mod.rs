@@ -19,8 +19,7 @@ mod store;
 mod verify;
 
 pub use attach::{Credentials, Error, IssueFailure};
-pub(crate) use credentialed::CredentialedParts;
-pub use credentialed::{Credentialed, Lent};
+pub use credentialed::{AnswerPlan, Credentialed, Lent};
 pub use examine::{Examined, Lack, account_in_environment};
 pub use guesses::Guesses;
 pub use inject::AttachFailure;

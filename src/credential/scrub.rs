@@ -24,6 +24,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use zeroize::Zeroizing;
 
+use crate::names::ReasonCode;
 pub use body::{ScrubBody, ScrubFault};
 use echoes::{Echo, Scan};
 pub use echoes::{Echoes, Sought};
@@ -55,8 +56,8 @@ pub struct Guessed;
 impl Guessed {
     /// The reason code in refusals and audit.
     #[must_use]
-    pub fn reason(self) -> &'static str {
-        "secret_guessed"
+    pub fn reason(self) -> ReasonCode {
+        ReasonCode::SecretGuessed
     }
 }
 

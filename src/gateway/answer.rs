@@ -1,4 +1,4 @@
-//! The answer on its way to the client: cleaned, scrubbed, watched, and recorded when it ends.
+//! The answer on its way to the client: cleaned, scrubbed, guarded, and recorded when it ends.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,13 +13,15 @@ use http::header::{
 use http::{Method, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Limited};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::live::{Cut, Watched};
+use super::guard::{Abort, ExchangeGuard};
 use super::refusal::Refusal;
 use crate::audit::{Length, Outcome, Trail};
 use crate::body::{Coding, DecodeBody, DecodeFault, Decoder, Share};
 use crate::credential::{self, Guessed, Lent, MintFailure, ScrubBody, ScrubFault};
 use crate::message::fields;
+use crate::names::ReasonCode;
 use crate::origin::{self, OriginBody};
 
 /// RFC 9530: digests of content that is changed by scrubbing or decoding.
@@ -47,18 +49,18 @@ pub enum Broken {
     /// The session may be shown nothing more of it.
     #[error(transparent)]
     Guessed(#[from] Guessed),
-    /// The watch cut it.
+    /// It was aborted while it streamed.
     #[error(transparent)]
-    Cut(#[from] Cut),
+    Aborted(#[from] Abort),
 }
 
 impl Broken {
-    fn reason(&self) -> &'static str {
+    fn reason(&self) -> ReasonCode {
         match self {
-            Self::Origin(_) => "bad_response",
-            Self::Coding => "encoding",
+            Self::Origin(_) => ReasonCode::BadResponse,
+            Self::Coding => ReasonCode::Encoding,
             Self::Guessed(guessed) => guessed.reason(),
-            Self::Cut(cut) => cut.reason(),
+            Self::Aborted(why) => why.reason(),
         }
     }
 }
@@ -73,6 +75,8 @@ pub struct AnswerBody {
 enum Source {
     /// The gateway's own, or none.
     Own(Option<Bytes>),
+    /// None: the connection, or the stream of HTTP/2, carries a WebSocket now.
+    Switched,
     /// The origin's as it is: nothing was lent.
     Origin(OriginBody),
     /// With echoes of what was lent replaced.
@@ -81,11 +85,25 @@ enum Source {
     Decoded(Box<ScrubBody<DecodeBody<OriginBody>>>),
 }
 
-/// What is settled when the content ends. The trail is with the watch, so that the content stays
+/// What is settled when the content ends. The trail is with the guard, so that the content stays
 /// small.
 struct Tail {
-    watched: Arc<Watched>,
-    ended: Option<(Outcome, Option<&'static str>)>,
+    guard: Arc<ExchangeGuard>,
+    /// Waited for only once the content itself is waited for.
+    aborted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    ended: Option<(Outcome, Option<ReasonCode>)>,
+}
+
+impl Tail {
+    fn poll_aborted(&mut self, cx: &mut Context<'_>) -> Poll<Abort> {
+        let guard = &self.guard;
+        let aborted = self
+            .aborted
+            .get_or_insert_with(|| Box::pin(guard.wait_for_abort()));
+        ready!(aborted.as_mut().poll(cx));
+        // The cause is set before the token is cancelled.
+        Poll::Ready(guard.abort_reason().unwrap_or(Abort::Revoked))
+    }
 }
 
 impl Drop for AnswerBody {
@@ -93,18 +111,16 @@ impl Drop for AnswerBody {
         let Some(tail) = &self.tail else { return };
         // A client that takes nothing is cut with its connection, and never asks for the content
         // that would say so.
-        let unasked = tail
-            .watched
-            .cut()
-            .map(|cut| (Outcome::Cut, Some(cut.reason())));
-        let left = (Outcome::Aborted, Some("client_left"));
+        let aborted = tail.guard.abort_reason();
+        let unasked = aborted.map(|why| (Outcome::Cut, Some(why.reason())));
+        let left = (Outcome::Aborted, Some(ReasonCode::ClientLeft));
         let (outcome, reason) = tail.ended.or(unasked).unwrap_or(left);
         let scrubbed = match &self.source {
             Source::Scrubbed(body) => body.replaced(),
             Source::Decoded(body) => body.replaced(),
-            Source::Own(_) | Source::Origin(_) => 0,
+            Source::Own(_) | Source::Switched | Source::Origin(_) => 0,
         };
-        tail.watched.end(outcome, reason, scrubbed);
+        tail.guard.end(outcome, reason, scrubbed);
     }
 }
 
@@ -118,18 +134,33 @@ impl AnswerBody {
         }
     }
 
-    /// Ties the end of the content to the exchange's trail and watch.
-    pub fn settle(&mut self, trail: Trail, watched: Arc<Watched>) {
+    /// What stands in place of content where the protocol is switched.
+    pub(super) fn switched() -> Self {
+        Self {
+            source: Source::Switched,
+            tail: None,
+        }
+    }
+
+    /// Ties the end of the content to the exchange's trail and guard.
+    pub(super) fn settle(&mut self, trail: Trail, guard: Arc<ExchangeGuard>) {
         // Content that is over before it begins is never polled.
         let ended = self.is_end_stream().then_some((Outcome::Whole, None));
-        watched.ends_with_it(trail);
-        self.tail = Some(Tail { watched, ended });
+        guard.ends_with_it(trail);
+        self.tail = Some(Tail {
+            guard,
+            aborted: None,
+            ended,
+        });
     }
 
     /// What the head announces of the content's length.
     #[must_use]
     pub fn length(&self) -> Length {
-        self.size_hint().exact().map_or(Length::Open, Length::Known)
+        match self.source {
+            Source::Switched => Length::Switched,
+            _ => self.size_hint().exact().map_or(Length::Open, Length::Known),
+        }
     }
 
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
@@ -137,6 +168,7 @@ impl AnswerBody {
             Source::Own(content) => {
                 Poll::Ready(content.take().map(|content| Ok(Frame::data(content))))
             }
+            Source::Switched => Poll::Ready(None),
             Source::Origin(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(Broken::Origin)))
@@ -182,12 +214,10 @@ impl Body for AnswerBody {
         let this = &mut *self;
         let polled = match this.poll_source(cx) {
             Poll::Ready(frame) => Poll::Ready(frame),
-            Poll::Pending => match &this.tail {
-                // Only content that lets itself be waited for is watched.
+            Poll::Pending => match &mut this.tail {
                 Some(tail) => tail
-                    .watched
-                    .poll_cut(cx)
-                    .map(|cut| Some(Err(Broken::Cut(cut)))),
+                    .poll_aborted(cx)
+                    .map(|why| Some(Err(Broken::Aborted(why)))),
                 None => Poll::Pending,
             },
         };
@@ -195,16 +225,16 @@ impl Body for AnswerBody {
         let Some(tail) = &mut this.tail else {
             return Poll::Ready(frame);
         };
-        if let (Some(Ok(_)), Some(cut)) = (&frame, tail.watched.cut()) {
+        if let (Some(Ok(_)), Some(why)) = (&frame, tail.guard.abort_reason()) {
             // A stream that always has more never waits; it is cut all the same.
-            frame = Some(Err(Broken::Cut(cut)));
+            frame = Some(Err(Broken::Aborted(why)));
         }
         match &mut frame {
             None => tail.ended = Some((Outcome::Whole, None)),
             Some(Err(broken)) => tail.ended = Some((Outcome::Cut, Some(broken.reason()))),
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
-                    tail.watched.meter.add_down(data.len());
+                    tail.guard.meter.add_down(data.len());
                 } else if let Some(trailers) = frame.trailers_mut() {
                     fields::filter_response_trailers(trailers);
                 }
@@ -222,6 +252,7 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Own(content) => content.is_none(),
+            Source::Switched => true,
             Source::Origin(body) => body.is_end_stream(),
             Source::Scrubbed(body) => body.is_end_stream(),
             Source::Decoded(body) => body.is_end_stream(),
@@ -233,6 +264,7 @@ impl Body for AnswerBody {
             Source::Own(content) => {
                 SizeHint::with_exact(content.as_ref().map_or(0, |content| content.len() as u64))
             }
+            Source::Switched => SizeHint::with_exact(0),
             Source::Origin(body) => body.size_hint(),
             Source::Scrubbed(body) => body.size_hint(),
             Source::Decoded(body) => body.size_hint(),

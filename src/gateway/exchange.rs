@@ -3,316 +3,188 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::{Request, Response};
+use http::Response;
 use hyper::body::Incoming;
 
-use super::Worker;
 use super::answer::{self, AnswerBody};
-use super::clock;
-use super::live::{Connection, Watched};
-use super::manner::Manner;
+use super::error_format::ErrorFormat;
+use super::guard::ExchangeGuard;
 use super::refusal::Refusal;
-use super::upgrade;
-use crate::audit::{Decision, End, Length, Outcome, Phase, Trail};
-use crate::body::RecodeFault;
-use crate::credential::Lent;
+use super::{Shared, Worker, clock, upgrade};
+use crate::audit::{self, Phase, Trail};
+use crate::body::HoldFault;
+use crate::credential::{Credentialed, Lent, Verified};
 use crate::intercept::strict::Violations;
-use crate::intercept::{Accepted, Arrival, Rejected};
+use crate::intercept::{Accepted, Addressed, ConnectionContext, Rejected};
 use crate::message::{EncodedSlash, Reading};
+use crate::origin::{self, Channel, Forwarded, OriginBody};
+use crate::policy::{Authorized, Decision, Gathered};
+use crate::session::{self, Identified};
 
-impl Worker {
-    /// Answers one request, whatever happens: with the origin's answer, or with a refusal. Either
-    /// is in the audit log before it is given.
-    pub(super) async fn respond(
-        self: Arc<Self>,
-        arrival: Arc<Arrival>,
-        connection: &Arc<Connection>,
-        request: Request<Incoming>,
-        refusal: Option<Refusal>,
-        violations: Option<&Violations>,
-    ) -> Response<AnswerBody> {
-        let watched = self.live.watch(connection);
-        let mut trail = Trail::begin(
-            &self.shared.log,
-            self.shared.ids.next(),
-            arrival.entry.as_str(),
-        );
-        let version = request.version();
-        // What the client says, for the person who reads what was refused; it decides nothing.
-        let unnamed = arrival.said_host().is_empty();
-        let said = if unnamed {
-            request.uri().host().map(str::to_owned)
-        } else {
-            None
-        };
-        let connection_of = arrival.clone();
-        trail.protocol(version);
-        let mut refusal = refusal;
-        let mut manner = None;
-        if let Some(session) = self.shared.sessions.get(&arrival.session) {
-            match session.exchange(self.shared.limits.exchanges_per_session) {
-                Some(underway) => watched.holds(underway),
-                None => refusal = Some(Refusal::Busy),
-            }
-            trail.session(&arrival.session, session);
-            if let Err(over) = trail.admit() {
-                refusal = Some(Refusal::Audit(over));
-            }
-        }
-        let result = match refusal {
-            Some(refusal) => Err(refusal),
-            None => {
-                tokio::select! {
-                    biased;
-                    result = self.exchange(arrival, request, &watched, &mut trail, &mut manner) => result,
-                    cut = std::future::poll_fn(|cx| watched.poll_cut(cx)) => Err(Refusal::Cut(cut)),
-                }
-            }
-        };
-        let refusal = match result {
-            Ok(mut response) => {
-                let length = match response.status() {
-                    http::StatusCode::SWITCHING_PROTOCOLS => Length::Switched,
-                    _ => response.body().length(),
-                };
-                match trail.answer(response.status().as_u16(), length).await {
-                    Ok(()) if length == Length::Switched => {
-                        watched.ends_with_it(trail);
-                        return response;
-                    }
-                    Ok(()) => {
-                        response.body_mut().settle(trail, watched);
-                        return response;
-                    }
-                    Err(error) => Refusal::Audit(error),
-                }
-            }
-            Err(refusal) => blamed(refusal, violations),
-        };
-        let host = said.as_deref().unwrap_or(connection_of.said_host());
-        self.shared
-            .refused
-            .count(host, refusal.reason(), trail.id());
-        Box::pin(refuse(refusal, version, trail, manner)).await
-    }
+/// One exchange: what its stages use and leave behind, however it ends.
+pub(super) struct Exchange {
+    pub(super) worker: Arc<Worker>,
+    /// What can end it from outside; its answer's content keeps it.
+    pub(super) guard: Arc<ExchangeGuard>,
+    pub(super) trail: Trail,
+    /// What was wrong with the request on the wire, over HTTP/1.
+    pub(super) violations: Option<Violations>,
+    /// How its client is told of an error.
+    pub(super) error_format: ErrorFormat,
+}
 
+impl Exchange {
     /// The path, a line a stage: what one stage gives is what the next one takes, and nothing else
     /// can be had by it.
-    async fn exchange(
-        self: &Arc<Self>,
-        arrival: Arc<Arrival>,
-        request: Request<Incoming>,
-        watched: &Arc<Watched>,
-        trail: &mut Trail,
-        manner: &mut Option<Manner>,
+    pub(super) async fn run(
+        &mut self,
+        connection: Arc<ConnectionContext>,
+        request: http::Request<Incoming>,
     ) -> Result<Response<AnswerBody>, Refusal> {
-        let accepted = self.accept(arrival, request, watched, trail)?;
-        *manner = self.manner(&accepted);
-        let identified = self.shared.sessions.identify(accepted)?;
-        trail.reach(Phase::Identify);
-        let room = self.shared.credentials.holding().room();
-        let gathered = self.shared.policies.gather(identified, room).await?;
-        let authorized = match self.shared.policies.authorize(gathered) {
-            Ok(authorized) => authorized,
-            Err(denied) => {
-                trail.reach(Phase::Authorize);
-                trail.decide(
-                    Decision::Deny,
-                    &denied.verdict.policies,
-                    denied.verdict.generation,
-                );
-                return Err(denied.into());
-            }
-        };
-        trail.reach(Phase::Authorize);
-        let verdict = authorized.verdict();
-        trail.decide(Decision::Allow, &verdict.policies, verdict.generation);
-        watched.authorized_under(verdict.generation);
-        let verified = self.shared.credentials.verify(authorized).await?;
-        trail.reserve()?;
-        let channel = self.origins.open(&verified).await?;
-        trail.reach(Phase::Open);
-        trail.dialled(channel.remote(), channel.version());
-        let mut credentialed = self.shared.credentials.attach(verified).await?;
-        for (credential, place) in credentialed.lent_to() {
-            trail.lend(credential, place);
-        }
-        trail.reach(Phase::Attach);
-        let (lent, method, upgrade) = credentialed.for_the_answer();
-        let minting = credentialed.minting();
-        let decoding = credentialed.decoding();
+        let accepted = self.accept(connection, request)?;
+        let identified = self.identify(accepted)?;
+        let gathered = self.gather(identified).await?;
+        let authorized = self.decide(gathered)?;
+        let verified = self.verify(authorized).await?;
+        let channel = self.open(&verified).await?;
+        let credentialed = self.attach(verified).await?;
         let forwarded = channel.forward(credentialed).await?;
-        trail.origin_answered(forwarded.status().as_u16());
-        let (response, switched) = forwarded.into_parts();
-        if lent.as_ref().is_some_and(Lent::is_signed) {
-            clock::watch(response.status(), response.headers(), SystemTime::now());
+        self.answer(forwarded).await
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.worker.shared
+    }
+
+    fn accept(
+        &mut self,
+        connection: Arc<ConnectionContext>,
+        request: http::Request<Incoming>,
+    ) -> Result<Accepted, Rejected> {
+        self.trail.method(request.method().as_str());
+        self.trail.scheme(connection.scheme.as_str());
+        let addressed = Addressed::read(connection, request)?;
+        let bindings = self.shared().credentials.bindings();
+        let signed_paths = bindings.signed_paths(addressed.origin());
+        let reading = self.reading(&addressed, signed_paths);
+        let accepted = Accepted::read(addressed, reading, self.guard.meter.clone())?;
+        let request = accepted.request();
+        self.error_format = ErrorFormat::of(signed_paths, &request.head);
+        let (origin, target) = (&request.head.origin, &request.head.target);
+        let host = origin.authority.host.as_str();
+        self.trail.authority(host, origin.authority.port);
+        self.trail.path(target.path());
+        self.trail.query(target.query().unwrap_or_default());
+        if let Some(bytes) = request.content_length() {
+            self.trail.request_bytes(bytes);
         }
-        let lent = match lent {
-            Some(lent)
-                if response.status().is_client_error() || response.status().is_server_error() =>
-            {
-                Some(lent.of_failure()?)
-            }
-            lent => lent,
+        Ok(accepted)
+    }
+
+    /// How the origin reads a request; `signed_paths` says how it reads the path of a signed one.
+    fn reading(&self, addressed: &Addressed, signed_paths: Option<EncodedSlash>) -> Reading {
+        let settings = &self.shared().origin_settings;
+        let rule = settings.rule(addressed.origin());
+        let rule = rule.map(|index| &settings.rules[index]);
+        let unsigned = match rule {
+            Some(rule) if rule.encoded_slash => EncodedSlash::Keep,
+            _ => EncodedSlash::Refuse,
         };
-        if let Some(minting) = minting.filter(|_| response.status().is_success()) {
-            let keep =
-                |kind: &str, content: &[u8]| self.shared.credentials.keep(&minting, kind, content);
-            // Boxed, so that the usual exchange does not carry room for it.
-            return Ok(Box::pin(answer::minted(response, lent.as_ref(), keep)).await?);
+        let signed = signed_paths.filter(|_| addressed.looks_signed());
+        Reading {
+            slashes: signed.unwrap_or(unsigned),
+            underscores: rule.is_some_and(|rule| rule.underscores),
         }
-        let response = answer::clean(response, &method, lent.as_ref(), decoding)?;
-        match (upgrade, switched) {
-            (Some(upgrade), Some(switched)) => {
-                upgrade::switch(response, *upgrade, switched, lent, watched.clone())
+    }
+
+    fn identify(&mut self, accepted: Accepted) -> Result<Identified, session::Error> {
+        let identified = self.shared().sessions.identify(accepted)?;
+        self.trail.reach(Phase::Identify);
+        Ok(identified)
+    }
+
+    async fn gather(&self, identified: Identified) -> Result<Gathered, HoldFault> {
+        let shared = self.shared();
+        let room = shared.credentials.holding().room();
+        shared.policies.gather(identified, room).await
+    }
+
+    fn decide(&mut self, gathered: Gathered) -> Result<Authorized, Refusal> {
+        let decision = self.shared().policies.decide(gathered);
+        self.trail.reach(Phase::Authorize);
+        let (word, verdict) = match &decision {
+            Decision::Allow(authorized) => (audit::Decision::Allow, authorized.verdict()),
+            Decision::Deny(denied) => (audit::Decision::Deny, &denied.verdict),
+        };
+        self.trail
+            .decide(word, &verdict.policies, verdict.generation);
+        match decision {
+            Decision::Allow(authorized) => {
+                let generation = authorized.verdict().generation;
+                self.guard.allowed(authorized.judged().clone(), generation);
+                Ok(authorized)
             }
-            (None, Some(_)) => Err(crate::origin::Error::BadUpgrade.into()),
+            Decision::Deny(denied) => Err(denied.into()),
+        }
+    }
+
+    async fn verify(&mut self, authorized: Authorized) -> Result<Verified, Refusal> {
+        let verified = self.shared().credentials.verify(authorized).await?;
+        self.trail.reserve()?;
+        Ok(verified)
+    }
+
+    async fn open(&mut self, verified: &Verified) -> Result<Channel, origin::Error> {
+        let channel = self.worker.origins.open(verified).await?;
+        self.trail.reach(Phase::Open);
+        self.trail.dialled(channel.remote(), channel.version());
+        Ok(channel)
+    }
+
+    async fn attach(&mut self, verified: Verified) -> Result<Credentialed, Refusal> {
+        let credentialed = self.shared().credentials.attach(verified).await?;
+        for (credential, place) in credentialed.lent_to() {
+            self.trail.lend(credential, place);
+        }
+        self.trail.reach(Phase::Attach);
+        Ok(credentialed)
+    }
+
+    async fn answer(&mut self, forwarded: Forwarded) -> Result<Response<AnswerBody>, Refusal> {
+        let (response, switched, plan) = forwarded.into_parts();
+        self.trail.origin_answered(response.status().as_u16());
+        let lent = look_for(plan.lent, &response)?;
+        let success = response.status().is_success();
+        if let Some(minting) = plan.minting.filter(|_| success) {
+            let credentials = &self.shared().credentials;
+            let keep = |kind: &str, content: &[u8]| credentials.keep(&minting, kind, content);
+            return Ok(answer::minted(response, lent.as_ref(), keep).await?);
+        }
+        let response = answer::clean(response, &plan.method, lent.as_ref(), plan.decoding)?;
+        match (plan.upgrade, switched) {
+            (Some(upgrade), Some(switched)) => {
+                upgrade::switch(response, *upgrade, switched, lent, self.guard.clone())
+            }
+            (None, Some(_)) => Err(origin::Error::BadUpgrade.into()),
             // RFC 8441 §5: to an extended CONNECT any 2xx says that the stream is open, and it is
             // not.
-            (Some(upgrade), None) if upgrade.accept.is_none() && response.status().is_success() => {
-                Err(crate::origin::Error::BadUpgrade.into())
+            (Some(upgrade), None) if upgrade.accept.is_none() && success => {
+                Err(origin::Error::BadUpgrade.into())
             }
             (_, None) => Ok(response),
         }
     }
-
-    /// How the client expects to be told of an error, where a credential signs for the origin.
-    fn manner(&self, accepted: &Accepted) -> Option<Manner> {
-        let head = accepted.head();
-        let paths = self
-            .shared
-            .credentials
-            .bindings()
-            .signed_paths(&head.origin)?;
-        Some(Manner::of(paths == EncodedSlash::Key, head))
-    }
-
-    fn accept(
-        &self,
-        arrival: Arc<Arrival>,
-        request: Request<Incoming>,
-        watched: &Watched,
-        trail: &mut Trail,
-    ) -> Result<Accepted, Rejected> {
-        trail.method(request.method().as_str());
-        trail.scheme(arrival.scheme.as_str());
-        let rules = &self.shared.origin_settings;
-        let bindings = self.shared.credentials.bindings();
-        let accepted =
-            Accepted::read(arrival, request, watched.meter.clone(), |origin, signed| {
-                let signed = signed.then(|| bindings.signed_paths(origin)).flatten();
-                let rule = rules.rule(origin).map(|index| &rules.rules[index]);
-                let kept = match rule {
-                    Some(rule) if rule.encoded_slash => EncodedSlash::Keep,
-                    _ => EncodedSlash::Refuse,
-                };
-                Reading {
-                    slashes: signed.unwrap_or(kept),
-                    underscores: rule.is_some_and(|rule| rule.underscores),
-                }
-            })?;
-        let head = accepted.head();
-        trail.authority(
-            head.origin.authority.host.as_str(),
-            head.origin.authority.port,
-        );
-        trail.path(head.target.path());
-        trail.query(head.target.query().unwrap_or_default());
-        if let Some(bytes) = accepted.content_length() {
-            trail.request_bytes(bytes);
-        }
-        Ok(accepted)
-    }
 }
 
-/// Where the client's own content was malformed, or is not what was signed, the request to the
-/// origin broke off for that, and the origin is not to blame.
-fn blamed(refusal: Refusal, violations: Option<&Violations>) -> Refusal {
-    match (&refusal, violations.and_then(Violations::in_content)) {
-        (Refusal::Origin(_), Some(malformed)) => Rejected::Wire(malformed).into(),
-        (Refusal::Origin(error), None) => match RecodeFault::behind(error) {
-            Some(fault) => Refusal::Content(fault.clone()),
-            None => refusal,
-        },
-        _ => refusal,
+/// What is looked for in this answer: more in one that fails.
+fn look_for(lent: Option<Lent>, response: &Response<OriginBody>) -> Result<Option<Lent>, Refusal> {
+    let status = response.status();
+    if lent.as_ref().is_some_and(Lent::is_signed) {
+        clock::watch(status, response.headers(), SystemTime::now());
     }
-}
-
-/// An error with its causes, in one line; none of them holds text of the request's, the origin's or
-/// a secret.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}
-
-const END_OF_OUR_OWN: End = End {
-    outcome: Outcome::Whole,
-    reason: None,
-    request_bytes: None,
-    response_bytes: None,
-    scrubbed: 0,
-};
-
-/// Records the refusal, then gives it.
-async fn refuse(
-    refusal: Refusal,
-    version: http::Version,
-    mut trail: Trail,
-    manner: Option<Manner>,
-) -> Response<AnswerBody> {
-    let id = trail.id();
-    trail.refuse(refusal.reason(), refusal.blame());
-    let (status, fields, content) = refusal.answer(id, version, manner);
-    if let Refusal::Origin(error) = &refusal {
-        tracing::info!(exchange = %id, cause = %chain(error), "an origin failed");
-    }
-    if let Refusal::Credential(error) = &refusal
-        && refusal.status().is_server_error()
-    {
-        tracing::warn!(exchange = %id, cause = %chain(error), "a credential could not be lent");
-    }
-    let recorded = trail
-        .answer(status.as_u16(), Length::Known(content.len() as u64))
-        .await;
-    // What follows is a few bytes of our own: whether the client still reads them is not worth a
-    // second record.
-    if let Err(error) = recorded.and_then(|()| trail.end(END_OF_OUR_OWN)) {
-        // A refusal lets nothing through, so it is given even where it cannot be recorded; the
-        // trail counts the loss.
-        tracing::error!(exchange = %id, %error, "a refusal was not recorded");
-    }
-    let mut response = Response::new(AnswerBody::own(content));
-    *response.status_mut() = status;
-    *response.headers_mut() = fields;
-    response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::audit::{Log, Sync};
-    use crate::names::ExchangeId;
-
-    #[test]
-    fn a_refusal_is_one_record() {
-        let (log, memory) = Log::memory(Sync::Batch).unwrap();
-        let trail = Trail::begin(&log, ExchangeId::from_bytes([7; 10]), "connect");
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap();
-        let refused = refuse(Refusal::Busy, http::Version::HTTP_11, trail, None);
-        drop(runtime.block_on(refused));
-        let kinds: Vec<String> = memory
-            .records()
-            .into_iter()
-            .map(|record| record.kind)
-            .collect();
-        assert_eq!(kinds, ["start", "exchange"]);
-    }
+    let failed = status.is_client_error() || status.is_server_error();
+    Ok(match lent {
+        Some(lent) if failed => Some(lent.of_failure()?),
+        lent => lent,
+    })
 }

@@ -3,18 +3,24 @@
 
 mod answer;
 mod clock;
+mod conversation;
+mod error_format;
 mod exchange;
+mod guard;
 mod lingering;
-mod live;
-mod manner;
+mod opening;
 mod refusal;
+mod respond;
 mod serve;
 mod tally;
 mod upgrade;
+mod watchdog;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
 
 use crate::audit::Log;
 use crate::credential::Credentials;
@@ -25,9 +31,8 @@ use crate::policy::Policies;
 use crate::session::Sessions;
 
 pub use answer::AnswerBody;
-pub use exchange::chain;
-pub use live::Cut;
-pub use refusal::{EXCHANGE_ID, Refusal};
+pub use guard::Abort;
+pub use refusal::{EXCHANGE_ID, Refusal, chain};
 pub use serve::{Door, Doorway};
 pub use tally::{Counted, Tally};
 
@@ -101,7 +106,7 @@ impl Shared {
 pub struct Worker {
     shared: Arc<Shared>,
     origins: Origins,
-    live: live::Live,
+    watchdog: watchdog::Watchdog,
 }
 
 impl Worker {
@@ -111,11 +116,11 @@ impl Worker {
     /// [`ResolverUnusable`] where the system's resolver configuration cannot be read.
     pub fn new(shared: Arc<Shared>) -> Result<Arc<Self>, ResolverUnusable> {
         let origins = Origins::new(shared.origin_settings.clone())?;
-        let live = live::Live::new(&shared.limits);
+        let watchdog = watchdog::Watchdog::new(&shared.limits);
         Ok(Arc::new(Self {
             shared,
             origins,
-            live,
+            watchdog,
         }))
     }
 
@@ -127,21 +132,17 @@ impl Worker {
 
     /// Watches over exchanges and idle connections for ever.
     pub async fn watch(&self) {
-        self.live
-            .run(
-                || self.shared.policies.current().number(),
-                || {
-                    self.origins.sweep();
-                    self.shared.tell_suppressed();
-                },
-            )
-            .await;
+        let beside = || {
+            self.origins.sweep();
+            self.shared.tell_suppressed();
+        };
+        self.watchdog.run(&self.shared.policies, beside).await;
     }
 
     /// Tells the worker that the policies were replaced: what is under way is judged by the new
     /// ones at once.
     pub fn policy_changed(&self) {
-        self.live.policy_changed();
+        self.watchdog.policy_changed();
     }
 }
 
@@ -168,49 +169,29 @@ impl Ids {
     /// The next id: a keyed hash of a counter.
     pub fn next(&self) -> ExchangeId {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        // The one block of SHA-256 over key and count (FIPS 180-4 §5.1.1): what a general hasher
-        // does around it costs more.
-        let mut block = [0; 64];
-        block[..32].copy_from_slice(&self.key);
-        block[32..40].copy_from_slice(&count.to_le_bytes());
-        block[40] = 0x80;
-        block[62..].copy_from_slice(&(40_u16 * 8).to_be_bytes());
-        let mut state = SHA_256;
-        sha2::compress256(&mut state, &[block.into()]);
+        let hash = Sha256::new()
+            .chain_update(self.key)
+            .chain_update(count.to_le_bytes())
+            .finalize();
         let mut id = [0; 10];
-        for (four, word) in id.chunks_mut(4).zip(state) {
-            four.copy_from_slice(&word.to_be_bytes()[..four.len()]);
-        }
+        id.copy_from_slice(&hash[..10]);
         ExchangeId::from_bytes(id)
     }
 }
-
-/// The initial hash value (FIPS 180-4 §5.3.3).
-const SHA_256: [u32; 8] = [
-    0x6a09_e667,
-    0xbb67_ae85,
-    0x3c6e_f372,
-    0xa54f_f53a,
-    0x510e_527f,
-    0x9b05_688c,
-    0x1f83_d9ab,
-    0x5be0_cd19,
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_the_keyed_hash_of_its_number() {
-        use sha2::{Digest, Sha256};
-        let ids = Ids::new().unwrap();
-        for count in 0_u64..3 {
-            let hash = Sha256::new()
-                .chain_update(ids.key)
-                .chain_update(count.to_le_bytes());
-            let first: [u8; 10] = hash.finalize()[..10].try_into().unwrap();
-            assert_eq!(ids.next(), ExchangeId::from_bytes(first));
-        }
+    fn no_two_ids_are_the_same() {
+        let (ids, others) = (Ids::new().unwrap(), Ids::new().unwrap());
+        let mut all: Vec<_> = [&ids, &others]
+            .into_iter()
+            .flat_map(|ids| (0..1000).map(|_| ids.next().to_string()))
+            .collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 2000);
     }
 }

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::names::ExchangeId;
+use crate::names::{ExchangeId, ReasonCode};
 
 /// Kinds of refusals that are kept apart; a workload that provokes more is told apart no further.
 const MOST: usize = 256;
 
 /// Refusals by host and reason.
 #[derive(Default)]
-pub struct Tally(Mutex<BTreeMap<(String, &'static str), Counted>>);
+pub struct Tally(Mutex<BTreeMap<(String, ReasonCode), Counted>>);
 
 /// How often something was refused, and an exchange to ask about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Counted {
 
 impl Tally {
     /// Counts a refusal.
-    pub fn count(&self, host: &str, reason: &'static str, id: ExchangeId) {
+    pub fn count(&self, host: &str, reason: ReasonCode, id: ExchangeId) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let full = all.len() >= MOST;
         let host = if full { "…" } else { host };
@@ -37,7 +37,7 @@ impl Tally {
 
     /// Everything that was refused, by host and reason.
     #[must_use]
-    pub fn all(&self) -> Vec<(String, &'static str, Counted)> {
+    pub fn all(&self) -> Vec<(String, ReasonCode, Counted)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter()
             .map(|((host, reason), counted)| (host.clone(), *reason, *counted))
@@ -54,7 +54,7 @@ mod tests {
         let tally = Tally::default();
         let id = ExchangeId::from_bytes([1; 10]);
         for host in 0..10_000 {
-            tally.count(&format!("h{host}.test"), "dns_name", id);
+            tally.count(&format!("h{host}.test"), ReasonCode::DnsName, id);
         }
         let all = tally.all();
         assert!(all.len() <= MOST + 1);

@@ -1,4 +1,4 @@
-//! A connection that became a WebSocket: relayed, scrubbed towards the client, watched.
+//! A connection that became a WebSocket: relayed, scrubbed towards the client, guarded.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::answer::AnswerBody;
-use super::live::Watched;
+use super::guard::ExchangeGuard;
 use super::refusal::Refusal;
 use crate::body::Meter;
 use crate::credential::{Lent, ScrubFrames};
@@ -30,7 +30,7 @@ pub(super) fn switch(
     upgrade: Upgrade,
     origin: OnUpgrade,
     lent: Option<Lent>,
-    watched: Arc<Watched>,
+    guard: Arc<ExchangeGuard>,
 ) -> Result<Response<AnswerBody>, Refusal> {
     if !upgrade.expected.holds(response.headers()) {
         return Err(origin::Error::BadUpgrade.into());
@@ -53,9 +53,10 @@ pub(super) fn switch(
             *response.status_mut() = StatusCode::OK;
         }
     }
-    // Owned by the two connections: it ends when either does, or when the watch cuts it.
+    *response.body_mut() = AnswerBody::switched();
+    // Owned by the two connections: it ends when either does, or when it is aborted.
     tokio::spawn(async move {
-        if let Err(error) = join(client, origin, lent, &watched).await {
+        if let Err(error) = join(client, origin, lent, &guard).await {
             tracing::debug!(%error, "a WebSocket ended");
         }
     });
@@ -66,17 +67,17 @@ async fn join(
     client: OnUpgrade,
     origin: OnUpgrade,
     lent: Option<Lent>,
-    watched: &Watched,
+    guard: &ExchangeGuard,
 ) -> io::Result<()> {
     let (client, origin) = tokio::try_join!(client, origin).map_err(io::Error::other)?;
     let (client_in, client_out) = tokio::io::split(TokioIo::<Upgraded>::new(client));
     let (origin_in, origin_out) = tokio::io::split(TokioIo::<Upgraded>::new(origin));
     let frames = lent.map(|lent| lent.scrub_frames());
-    let up = relay_up(client_in, origin_out, &watched.meter);
-    let down = relay_down(origin_in, client_out, frames, &watched.meter);
+    let up = relay_up(client_in, origin_out, &guard.meter);
+    let down = relay_down(origin_in, client_out, frames, &guard.meter);
     tokio::select! {
         ended = async { tokio::try_join!(up, down) } => ended.map(|_| ()),
-        cut = std::future::poll_fn(|cx| watched.poll_cut(cx)) => Err(io::Error::other(cut)),
+        why = guard.aborted() => Err(io::Error::other(why)),
     }
 }
 

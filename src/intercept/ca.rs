@@ -19,7 +19,7 @@ use time::OffsetDateTime;
 use super::key::Key;
 use super::leaves::{self, Leaves, MayMint};
 use crate::message::Host;
-use crate::names::SessionId;
+use crate::names::{ReasonCode, SessionId};
 
 /// How a session's CA is made.
 #[derive(Debug, Clone)]
@@ -103,12 +103,12 @@ pub enum MintRefused {
 impl MintRefused {
     /// The short code for audit and refusals.
     #[must_use]
-    pub fn reason(self) -> &'static str {
+    pub fn reason(self) -> ReasonCode {
         match self {
-            Self::NotPermitted | Self::OutsideConstraints => "host_not_permitted",
-            Self::Throttled => "mint_throttled",
-            Self::Ended => "session_ended",
-            Self::Failed => "mint_failed",
+            Self::NotPermitted | Self::OutsideConstraints => ReasonCode::HostNotPermitted,
+            Self::Throttled => ReasonCode::MintThrottled,
+            Self::Ended => ReasonCode::SessionEnded,
+            Self::Failed => ReasonCode::MintFailed,
         }
     }
 }

@@ -50,22 +50,6 @@ pub enum Verdict {
     Full,
 }
 
-impl Verdict {
-    /// The short code for audit.
-    #[must_use]
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Synthetic => "dns_synthetic",
-            Self::Local => "dns_local",
-            Self::NoData => "dns_no_data",
-            Self::NameRefused => "dns_name",
-            Self::Refused => "dns_refused",
-            Self::Malformed => "dns_malformed",
-            Self::Full => "dns_full",
-        }
-    }
-}
-
 /// Answers one DNS message. Pure: no clock, no socket, and no other server is ever asked.
 ///
 /// `allowed` says whether any policy could permit a request to a name. An allowed name is answered

@@ -14,6 +14,7 @@ use super::prefixed::Prefixed;
 use super::socks::{self, Target};
 use super::strict::{Malformed, Status, parse_head};
 use crate::message::{Authority, AuthorityMalformed};
+use crate::names::ReasonCode;
 
 /// The longest head of a CONNECT, in bytes.
 const CONNECT_HEAD: usize = 16 << 10;
@@ -102,13 +103,13 @@ pub enum Refused {
 impl Refused {
     /// The reason code in the audit log.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::Io(_) => "client_left",
+            Self::Io(_) => ReasonCode::ClientLeft,
             Self::Socks(why) => why.reason(),
             Self::Head(why) => why.reason(),
             Self::Target(why) => why.reason(),
-            Self::HostMismatch => "host_mismatch",
+            Self::HostMismatch => ReasonCode::HostMismatch,
         }
     }
 }

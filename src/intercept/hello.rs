@@ -17,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::ca::{MintRefused, SessionCa};
 use crate::message::{Host, HostMalformed};
+use crate::names::ReasonCode;
 
 /// What is known of the destination before the client's hello.
 #[derive(Debug, Clone, Copy)]
@@ -82,19 +83,19 @@ pub enum Cut {
 impl Cut {
     /// The short code for audit.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::NotTls => "unknown_protocol",
-            Self::Left => "client_left",
-            Self::Timeout => "timeout",
-            Self::TooLong => "hello_too_long",
-            Self::NoSni => "no_sni",
+            Self::NotTls => ReasonCode::UnknownProtocol,
+            Self::Left => ReasonCode::ClientLeft,
+            Self::Timeout => ReasonCode::ClientTimeout,
+            Self::TooLong => ReasonCode::HelloTooLong,
+            Self::NoSni => ReasonCode::NoSni,
             Self::SniMalformed(cause) => cause.reason(),
-            Self::SniMismatch => "sni_connect_mismatch",
-            Self::Alpn => "alpn",
+            Self::SniMismatch => ReasonCode::SniConnectMismatch,
+            Self::Alpn => ReasonCode::Alpn,
             Self::Mint(cause) => cause.reason(),
-            Self::Tls(_) => "tls_handshake",
-            Self::Io(_) => "client_io",
+            Self::Tls(_) => ReasonCode::TlsHandshake,
+            Self::Io(_) => ReasonCode::ClientIo,
         }
     }
 

@@ -7,6 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::prefixed::Prefixed;
 use crate::message::{Authority, Host};
+use crate::names::ReasonCode;
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -63,13 +64,13 @@ pub enum Error {
 impl Error {
     /// The reason code in the audit log.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::Io(_) => "client_left",
-            Self::Malformed => "socks_malformed",
-            Self::Unauthenticated => "proxy_authentication",
-            Self::Command => "socks_command",
-            Self::Destination => "host_charset",
+            Self::Io(_) => ReasonCode::ClientLeft,
+            Self::Malformed => ReasonCode::SocksMalformed,
+            Self::Unauthenticated => ReasonCode::ProxyAuthentication,
+            Self::Command => ReasonCode::SocksCommand,
+            Self::Destination => ReasonCode::HostCharset,
         }
     }
 }

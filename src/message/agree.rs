@@ -6,6 +6,7 @@ use http::{HeaderMap, Method, Uri, Version};
 use super::authority::{Authority, AuthorityMalformed};
 use super::host::Host;
 use super::{Origin, Scheme};
+use crate::names::ReasonCode;
 
 /// What the connection said before its first request.
 #[derive(Debug, Clone, Copy)]
@@ -58,28 +59,19 @@ pub enum Disagreement {
 
 impl Disagreement {
     /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Disagreement::TargetForm => "target_form",
-            Disagreement::Nested => "connect_nested",
-            Disagreement::Scheme => "scheme",
-            Disagreement::HostCount => "host_count",
+            Disagreement::TargetForm => ReasonCode::TargetForm,
+            Disagreement::Nested => ReasonCode::ConnectNested,
+            Disagreement::Scheme => ReasonCode::Scheme,
+            Disagreement::HostCount => ReasonCode::HostCount,
             Disagreement::Malformed(malformed) => malformed.reason(),
-            Disagreement::HostMismatch => "host_mismatch",
-            Disagreement::AuthorityHostConflict => "authority_host_conflict",
-            Disagreement::NoSni => "no_sni",
-            Disagreement::SniTunnelMismatch => "sni_connect_mismatch",
-            Disagreement::Misdirected => "authority_mismatch",
+            Disagreement::HostMismatch => ReasonCode::HostMismatch,
+            Disagreement::AuthorityHostConflict => ReasonCode::AuthorityHostConflict,
+            Disagreement::NoSni => ReasonCode::NoSni,
+            Disagreement::SniTunnelMismatch => ReasonCode::SniConnectMismatch,
+            Disagreement::Misdirected => ReasonCode::AuthorityMismatch,
         }
-    }
-
-    /// Whether the answer is 421: a well-formed request on the wrong connection (RFC 9110
-    /// §15.5.20).
-    pub fn is_misdirected(&self) -> bool {
-        matches!(
-            self,
-            Disagreement::Misdirected | Disagreement::SniTunnelMismatch | Disagreement::NoSni
-        )
     }
 }
 
@@ -90,7 +82,7 @@ impl Disagreement {
 /// dialled, because the gateway resolves the agreed name itself.
 ///
 /// # Errors
-/// By cause, see [`Disagreement`]; [`Disagreement::is_misdirected`] tells 421 from 400.
+/// By cause, see [`Disagreement`].
 pub fn agree(
     leg: &Leg<'_>,
     version: Version,
@@ -295,11 +287,7 @@ mod tests {
                 &fields,
             ) {
                 Ok(origin) => origin.to_string(),
-                Err(e) => format!(
-                    "{} {}",
-                    if e.is_misdirected() { 421 } else { 400 },
-                    e.reason()
-                ),
+                Err(e) => format!("{} {}", e.reason().status().as_u16(), e.reason().as_str()),
             }
         }
     }
@@ -559,7 +547,7 @@ mod tests {
                     method: "CONNECT",
                     ..CONNECT
                 },
-                "400 connect_nested",
+                "405 connect_nested",
             ),
             (Case { hosts: &[], ..TLS }, "400 host_count"),
             (

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::host::{Host, HostMalformed};
+use crate::names::ReasonCode;
 
 /// A canonical host and an explicit port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,10 +31,10 @@ pub enum AuthorityMalformed {
 
 impl AuthorityMalformed {
     /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
             AuthorityMalformed::Host(host) => host.reason(),
-            AuthorityMalformed::Port | AuthorityMalformed::PortMissing => "port",
+            AuthorityMalformed::Port | AuthorityMalformed::PortMissing => ReasonCode::Port,
         }
     }
 }
@@ -116,7 +117,7 @@ mod tests {
     fn parsed(text: &str) -> String {
         Authority::parse(text.as_bytes(), Some(443))
             .map(|a| a.to_string())
-            .unwrap_or_else(|e| e.reason().to_owned())
+            .unwrap_or_else(|e| e.reason().as_str().to_owned())
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::names::ReasonCode;
 use http::Version;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -36,15 +37,15 @@ pub enum FieldsMalformed {
 
 impl FieldsMalformed {
     /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            FieldsMalformed::TooLarge => "fields_too_large",
-            FieldsMalformed::Framing => "framing",
-            FieldsMalformed::HostCount => "host_count",
-            FieldsMalformed::Duplicate => "field_duplicate",
-            FieldsMalformed::Alias => "field_alias",
-            FieldsMalformed::Name => "field_name",
-            FieldsMalformed::Value => "field_value",
+            FieldsMalformed::TooLarge => ReasonCode::FieldsTooLarge,
+            FieldsMalformed::Framing => ReasonCode::Framing,
+            FieldsMalformed::HostCount => ReasonCode::HostCount,
+            FieldsMalformed::Duplicate => ReasonCode::FieldDuplicate,
+            FieldsMalformed::Alias => ReasonCode::FieldAlias,
+            FieldsMalformed::Name => ReasonCode::FieldName,
+            FieldsMalformed::Value => ReasonCode::FieldValue,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::names::ReasonCode;
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 
 /// A canonical host: a lower-case name of A-labels without a trailing dot, or an address.
@@ -41,12 +42,12 @@ pub enum HostMalformed {
 
 impl HostMalformed {
     /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            HostMalformed::Syntax | HostMalformed::Ipv4 => "host_syntax",
-            HostMalformed::Charset => "host_charset",
-            HostMalformed::Idna => "host_idna",
-            HostMalformed::Zone => "host_zone",
+            HostMalformed::Syntax | HostMalformed::Ipv4 => ReasonCode::HostSyntax,
+            HostMalformed::Charset => ReasonCode::HostCharset,
+            HostMalformed::Idna => ReasonCode::HostIdna,
+            HostMalformed::Zone => ReasonCode::HostZone,
         }
     }
 }
@@ -272,7 +273,7 @@ mod tests {
     fn parsed(text: &str) -> String {
         Host::parse(text.as_bytes())
             .map(|h| h.to_string())
-            .unwrap_or_else(|e| e.reason().to_owned())
+            .unwrap_or_else(|e| e.reason().as_str().to_owned())
     }
 
     #[test]

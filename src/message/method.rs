@@ -1,5 +1,6 @@
 //! Methods: which tokens may be asked at all.
 
+use crate::names::ReasonCode;
 use http::Method;
 
 /// Why a method is refused before policy is asked.
@@ -15,8 +16,11 @@ pub enum MethodRefused {
 
 impl MethodRefused {
     /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
-        "method"
+    pub fn reason(&self) -> ReasonCode {
+        match self {
+            Self::Malformed => ReasonCode::Method,
+            Self::Prohibited => ReasonCode::MethodProhibited,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::canonical::{canonical, is_plain, may_stand_in_query};
+use crate::names::ReasonCode;
 
 /// What an encoded slash in a path means for an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -86,24 +87,18 @@ pub enum TargetMalformed {
 
 impl TargetMalformed {
     /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            TargetMalformed::Form => "target_form",
-            TargetMalformed::TooLong | TargetMalformed::TooManyParameters => "target_length",
+            TargetMalformed::Form => ReasonCode::TargetForm,
+            TargetMalformed::TooLong | TargetMalformed::TooManyParameters => {
+                ReasonCode::TargetLength
+            }
             TargetMalformed::Character
             | TargetMalformed::Escape
             | TargetMalformed::EncodedSlash
             | TargetMalformed::DotSegment
-            | TargetMalformed::NoSuchPart => "path",
+            | TargetMalformed::NoSuchPart => ReasonCode::Path,
         }
-    }
-
-    /// Whether the answer is 414 and not 400.
-    pub fn is_too_long(&self) -> bool {
-        matches!(
-            self,
-            TargetMalformed::TooLong | TargetMalformed::TooManyParameters
-        )
     }
 }
 
@@ -156,6 +151,17 @@ impl RequestTarget {
             canonical,
             sent: None,
         })
+    }
+
+    /// The canonical form in memory of its own: it keeps nothing alive of the buffer into which the
+    /// request was read.
+    #[must_use]
+    pub(crate) fn detached(&self) -> RequestTarget {
+        let copied = PathAndQuery::try_from(self.canonical.as_str());
+        RequestTarget {
+            canonical: copied.expect("a path and query parses again"),
+            sent: None,
+        }
     }
 
     fn sent_as(mut self, sent: Option<PathAndQuery>) -> RequestTarget {

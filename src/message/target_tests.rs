@@ -210,7 +210,7 @@ fn length_and_parameters_are_bounded() {
     let query = format!("/?{}", vec!["a"; 1000].join("&"));
     assert_eq!(parsed(&query), query);
     assert_eq!(parsed(&format!("{query}&a")), "!TooManyParameters");
-    assert!(TargetMalformed::TooManyParameters.is_too_long());
+    assert_eq!(TargetMalformed::TooManyParameters.reason().status(), 414);
 }
 
 #[test]

@@ -23,7 +23,7 @@ use super::rule::{OriginRule, OriginSettings};
 use super::tls::{Configurations, Offer};
 use super::{Error, dial};
 use crate::body::{Content, Meter};
-use crate::credential::{Credentialed, CredentialedParts, Verified};
+use crate::credential::{AnswerPlan, Credentialed, Verified};
 use crate::message::{Origin, RequestHead, Scheme};
 
 /// What an HTTP/2 origin may send of one answer that its client does not take yet, in bytes.
@@ -68,6 +68,7 @@ enum Sender {
 pub struct Forwarded {
     response: Response<OriginBody>,
     upgrade: Option<OnUpgrade>,
+    plan: AnswerPlan,
 }
 
 impl Forwarded {
@@ -77,10 +78,10 @@ impl Forwarded {
         self.response.status()
     }
 
-    /// The answer, and after a 101 the connection behind it.
+    /// The answer, after a 101 the connection behind it, and what it is handled with.
     #[must_use]
-    pub fn into_parts(self) -> (Response<OriginBody>, Option<OnUpgrade>) {
-        (self.response, self.upgrade)
+    pub fn into_parts(self) -> (Response<OriginBody>, Option<OnUpgrade>, AnswerPlan) {
+        (self.response, self.upgrade, self.plan)
     }
 }
 
@@ -285,14 +286,11 @@ impl Channel {
             mut remote,
             mut reused,
         } = self;
-        let CredentialedParts {
-            head,
-            content,
-            meter,
-            upgrades: upgrade,
-        } = credentialed.into_parts();
+        let (request, plan) = credentialed.into_parts();
+        let (content, meter) = (request.content, request.meter);
         let had_content = !content.is_empty();
-        let mut request = written(head, content, upgrade, sender.host())?;
+        let upgrade = plan.upgrade.is_some();
+        let mut request = written(request.head, content, upgrade, sender.host())?;
         loop {
             let sent = match &mut sender {
                 Sender::Http1(sender, _) => sender.try_send_request(request).await,
@@ -315,7 +313,7 @@ impl Channel {
                         }
                         Sender::Http2(_, place) => (None, Some(place)),
                     };
-                    return answered(response, back, place, upgrade);
+                    return answered(response, back, place, plan);
                 }
                 Err(mut failed) => {
                     let unsent = failed.take_message();
@@ -359,7 +357,7 @@ fn request_version(request: &Request<Content>) -> Version {
 
 /// The request as it is written: framing and routing fields made anew from what was judged.
 fn written(
-    mut head: Box<RequestHead>,
+    mut head: RequestHead,
     mut content: Content,
     upgrade: bool,
     host: Option<&HeaderValue>,
@@ -374,7 +372,7 @@ fn written(
         target,
         mut fields,
         ..
-    } = *head;
+    } = head;
     let uri = if let Some(host) = host {
         fields.insert(HOST, host.clone());
         if upgrade {
@@ -448,10 +446,10 @@ fn answered(
     mut response: Response<Incoming>,
     back: Option<Return>,
     place: Option<Place>,
-    upgrade: bool,
+    plan: AnswerPlan,
 ) -> Result<Forwarded, Error> {
     let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-    if switched != upgrade && switched {
+    if switched && plan.upgrade.is_none() {
         return Err(Error::BadUpgrade);
     }
     let on_upgrade = switched.then(|| hyper::upgrade::on(&mut response));
@@ -465,6 +463,7 @@ fn answered(
             _place: place,
         }),
         upgrade: on_upgrade,
+        plan,
     })
 }
 

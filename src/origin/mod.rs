@@ -13,6 +13,7 @@ pub mod vet;
 
 use std::io;
 
+use crate::names::ReasonCode;
 pub use channel::{Channel, Forwarded, OriginBody, Origins};
 pub use rule::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
 pub use tls::warm_roots;
@@ -72,23 +73,23 @@ pub enum Error {
 impl Error {
     /// The reason code in refusals and in the audit log.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Prohibited(why) => why.reason(),
-            Self::Unresolved(_) => "unresolved",
-            Self::Unreachable(_) => "unreachable",
-            Self::ConnectTimeout => "connect_timeout",
-            Self::HandshakeTimeout => "handshake_timeout",
-            Self::Tls(_) => "origin_tls",
-            Self::NotCertifiable => "host_syntax",
-            Self::TlsUnusable(_) => "origin_tls_settings",
-            Self::NoRoots => "no_roots",
-            Self::WrongChannel => "wrong_channel",
-            Self::Protocol => "origin_protocol",
-            Self::Http(_) => "bad_response",
-            Self::BadUpgrade => "bad_101",
-            Self::Coding => "encoding",
-            Self::DecodingBudget => "decoding_budget",
+            Self::Unresolved(_) => ReasonCode::Unresolved,
+            Self::Unreachable(_) => ReasonCode::Unreachable,
+            Self::ConnectTimeout => ReasonCode::ConnectTimeout,
+            Self::HandshakeTimeout => ReasonCode::HandshakeTimeout,
+            Self::Tls(_) => ReasonCode::OriginTls,
+            Self::NotCertifiable => ReasonCode::HostSyntax,
+            Self::TlsUnusable(_) => ReasonCode::OriginTlsSettings,
+            Self::NoRoots => ReasonCode::NoRoots,
+            Self::WrongChannel => ReasonCode::WrongChannel,
+            Self::Protocol => ReasonCode::OriginProtocol,
+            Self::Http(_) => ReasonCode::BadResponse,
+            Self::BadUpgrade => ReasonCode::Bad101,
+            Self::Coding => ReasonCode::Encoding,
+            Self::DecodingBudget => ReasonCode::DecodingBudget,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Which addresses may be dialled: the floor that no policy lifts (R20).
 
+use crate::names::ReasonCode;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// Why an address is not dialled.
@@ -17,11 +18,11 @@ pub enum Prohibited {
 impl Prohibited {
     /// The reason code in refusals and in the audit log.
     #[must_use]
-    pub fn reason(self) -> &'static str {
+    pub fn reason(self) -> ReasonCode {
         match self {
-            Self::Metadata => "metadata",
-            Self::Own => "self",
-            Self::Special => "ssrf_resolved_ip",
+            Self::Metadata => ReasonCode::Metadata,
+            Self::Own => ReasonCode::OwnAddress,
+            Self::Special => ReasonCode::SsrfResolvedIp,
         }
     }
 }

@@ -142,9 +142,6 @@ impl Declared {
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ContentFacts(BTreeMap<FactName, FactValue>);
 
-/// What is read of no content.
-pub(super) static NOTHING: ContentFacts = ContentFacts(BTreeMap::new());
-
 impl ContentFacts {
     /// Whether a fact of that name was read.
     pub(super) fn has(&self, name: &str) -> bool {

@@ -165,6 +165,14 @@ facts! {
         |of| Ok(text(of.loan()?.0.place));
 }
 
+/// The facts that are made from the fields.
+pub(super) const OF_FIELDS: [Fact; 4] = [
+    Fact::FieldsAny,
+    Fact::FieldsUnique,
+    Fact::FieldsNames,
+    Fact::ContentType,
+];
+
 impl Fact {
     /// The fact's row.
     pub fn row(self) -> &'static Row {

@@ -7,10 +7,11 @@ use bytes::Bytes;
 
 use super::content::{ContentFacts, Declared};
 use super::generation::{Generation, Policies};
-use super::stages::Asked;
+use super::judged::JudgedRequest;
 use crate::body::fact::plain;
 use crate::body::{HoldBudget, HoldFault, Limit, Share};
-use crate::session::Identified;
+use crate::intercept::Request;
+use crate::session::{Identified, Presented};
 
 /// What reading content may take.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +26,9 @@ pub struct Room<'a> {
 
 /// A request with all that its verdict depends on.
 pub struct Gathered {
-    pub(super) asked: Asked,
+    pub(super) request: Box<Request>,
+    pub(super) presented: Presented,
+    pub(super) judged: JudgedRequest,
     /// The policies that judge it: those that said whether its content is needed, or newer ones
     /// where it was read.
     pub(super) generation: Guard<Arc<Generation>>,
@@ -42,65 +45,61 @@ impl Policies {
         identified: Identified,
         room: Room<'_>,
     ) -> Result<Gathered, HoldFault> {
-        let asked = Asked::new(identified.into_parts());
-        let generation = self.look();
-        if !asked.needs_content(&generation) {
-            return Ok(Gathered { asked, generation });
+        let (mut request, session, presented) = identified.into_parts();
+        let mut judged = JudgedRequest::new(&request, session, &presented);
+        let mut generation = self.look();
+        if generation.needs_content(&judged, &request.head.fields) {
+            drop(generation);
+            // Large, and not for every request.
+            let (held, content) = Box::pin(self.read(request, &judged, room)).await?;
+            request = held;
+            judged.keep_content(content);
+            generation = self.look();
         }
-        drop(generation);
-        // Large, and not for every request.
-        let asked = Box::pin(asked.read(self.declared(), room)).await?;
         Ok(Gathered {
-            asked,
-            generation: self.look(),
+            request,
+            presented,
+            judged,
+            generation,
         })
-    }
-}
-
-impl Asked {
-    /// Whether the verdict on the request, or on one of its loans, depends on content that has not
-    /// been read.
-    fn needs_content(&self, generation: &Generation) -> bool {
-        let facts = self.facts();
-        let loans = || {
-            let mut lends = self.parts.lends.iter();
-            lends.any(|lend| generation.needs_content(&facts, Some(lend)))
-        };
-        generation.reads_content() && (generation.needs_content(&facts, None) || loans())
     }
 
     /// Holds the content, and reads what is declared of it.
-    async fn read(mut self, declared: &Arc<Declared>, room: Room<'_>) -> Result<Self, HoldFault> {
-        let session = self.parts.session.clone();
-        let budget = session.part_of(room.held);
-        self.parts.content = self.parts.content.hold(room.limit, budget).await?;
+    async fn read(
+        &self,
+        request: Box<Request>,
+        judged: &JudgedRequest,
+        room: Room<'_>,
+    ) -> Result<(Box<Request>, ContentFacts), HoldFault> {
+        let budget = judged.session().part_of(room.held);
+        let request = request.hold(room.limit, budget).await?;
         let mut share = Share::of(budget.clone());
-        let decoding = Share::of(session.decoding_of(room.decoding).clone());
-        let fields = &self.parts.head.fields;
-        let bytes = match self.parts.content.held() {
+        let decoding = Share::of(judged.session().decoding_of(room.decoding).clone());
+        let fields = &request.head.fields;
+        let bytes = match request.content.held() {
             Some(held) => plain(fields, held, room.limit, &mut share, decoding).await?,
             None => None,
         };
-        self.content = Some(match bytes {
-            Some(bytes) => self.facts_of(declared, bytes).await,
+        let content = match bytes {
+            Some(bytes) => facts_of(self.declared(), &request, bytes).await,
             None => ContentFacts::default(),
-        });
-        Ok(self)
+        };
+        Ok((request, content))
     }
+}
 
-    async fn facts_of(&self, declared: &Arc<Declared>, bytes: Bytes) -> ContentFacts {
-        let head = &self.parts.head;
-        let query = head.target.query().unwrap_or_default();
-        if bytes.len() <= SHORT {
-            return declared.read(&head.origin, &head.fields, query, &bytes);
-        }
-        // Other exchanges run on this thread.
-        let (declared, origin) = (declared.clone(), head.origin.clone());
-        let (fields, query) = (head.fields.clone(), query.to_owned());
-        let read = move || declared.read(&origin, &fields, &query, &bytes);
-        // What is not read is left out, so that a failure denies.
-        tokio::task::spawn_blocking(read).await.unwrap_or_default()
+async fn facts_of(declared: &Arc<Declared>, request: &Request, bytes: Bytes) -> ContentFacts {
+    let head = &request.head;
+    let query = head.target.query().unwrap_or_default();
+    if bytes.len() <= SHORT {
+        return declared.read(&head.origin, &head.fields, query, &bytes);
     }
+    // Other exchanges run on this thread.
+    let (declared, origin) = (declared.clone(), head.origin.clone());
+    let (fields, query) = (head.fields.clone(), query.to_owned());
+    let read = move || declared.read(&origin, &fields, &query, &bytes);
+    // What is not read is left out, so that a failure denies.
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
 /// What is read in less time than a thread is woken in.

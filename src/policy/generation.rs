@@ -5,11 +5,13 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
+use http::HeaderMap;
 
 use super::content::Declared;
-use super::context::context;
-use super::fact::Reader;
+use super::context::{Reads, context};
+use super::fact::{Fact, Reader};
 use super::index::Index;
+use super::judged::JudgedRequest;
 use super::load::load;
 use super::question::{Facts, Fault, Loan};
 use super::rule::{Rule, What};
@@ -19,7 +21,6 @@ use super::source::{Lint, Problems, Source};
 use super::verdict::{Outcome, Verdict};
 use crate::message::Host;
 use crate::names::{CredentialName, PolicyId, SessionId};
-use crate::session::Lend;
 
 /// The policies in force, replaced whole or not at all.
 #[derive(Debug)]
@@ -86,7 +87,8 @@ impl Policies {
 pub struct Generation {
     number: u64,
     pub(super) rules: Vec<Rule>,
-    reads_content: bool,
+    /// What any rule reads.
+    reads: Reads,
     pub(super) index: Index,
     lints: Vec<Lint>,
     /// Each rule's id alone, so that the usual verdict allocates nothing for it.
@@ -110,7 +112,11 @@ impl Generation {
         Ok(Self {
             number,
             index: Index::new(&rules),
-            reads_content: rules.iter().any(Rule::reads_content),
+            reads: rules
+                .iter()
+                .flat_map(|rule| &rule.reads.facts)
+                .copied()
+                .collect(),
             lints,
             alone: rules
                 .iter()
@@ -190,19 +196,39 @@ impl Generation {
         Some(hosts.into_iter().collect())
     }
 
-    /// Whether any policy reads content.
-    pub(super) fn reads_content(&self) -> bool {
-        self.reads_content
+    /// Whether a rule that can apply to the request, or to one of its credentials, reads one of
+    /// these facts.
+    pub(super) fn reads(&self, judged: &JudgedRequest, wanted: &[Fact]) -> bool {
+        let any = |reads: &Reads| wanted.iter().any(|fact| reads.contains(fact));
+        if !any(&self.reads) {
+            return false;
+        }
+        let nothing = HeaderMap::new();
+        let facts = judged.facts(&nothing);
+        let reads = |facts: &Facts<'_>, loan| {
+            let set = self.set(&Question::new(facts, loan));
+            set.is_some_and(|set| any(&set.whole.reads))
+        };
+        let of_a_batch = |method| {
+            let facts = Facts { method, ..facts };
+            facts.batch && reads(&facts, None)
+        };
+        let mut loans = judged.loans();
+        reads(&facts, None)
+            || METHODS.into_iter().any(of_a_batch)
+            || loans.any(|(credential, place)| reads(&facts, Some(Loan { credential, place })))
     }
 
-    /// Whether the answer to [`Self::ask`], or to [`Self::lend`], depends on content that has not
-    /// been read.
-    pub(super) fn needs_content(&self, facts: &Facts<'_>, lend: Option<&Lend>) -> bool {
-        let loan = lend.map(|lend| Loan {
-            credential: lend.credential(),
-            place: lend.place_text(),
-        });
-        self.judge(facts, loan).outcome == Outcome::Unjudged(Fault::ContentUnread)
+    /// The rules that can apply to a question; `None` if there is none.
+    fn set(&self, question: &Question<'_>) -> Option<Arc<RuleSet>> {
+        let facts = question.facts();
+        let matching = self.index.matching(
+            facts.session.as_str(),
+            facts.groups,
+            question.action(),
+            question.target(),
+        );
+        (!matching.is_empty()).then(|| self.sets.get(&matching, &self.rules))
     }
 
     /// Judges either question.
@@ -223,17 +249,9 @@ impl Generation {
     }
 
     fn judge_alone(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        let question = Question::new(facts, loan);
-        let matching = self.index.matching(
-            facts.session.as_str(),
-            facts.groups,
-            question.action(),
-            question.target(),
-        );
-        if matching.is_empty() {
+        let Some(set) = self.set(&Question::new(facts, loan)) else {
             return self.nobodys(Outcome::Unpermitted);
-        }
-        let set = self.sets.get(&matching, &self.rules);
+        };
         if facts.batch && set.tells_apart {
             return self.nobodys(Outcome::Unjudged(Fault::Batch));
         }

@@ -168,6 +168,11 @@ impl<'a> Question<'a> {
         Self { facts, loan }
     }
 
+    /// What is known of the request.
+    pub fn facts(&self) -> &'a Facts<'a> {
+        self.facts
+    }
+
     /// What is asked for.
     pub fn action(&self) -> Action {
         match self.loan {

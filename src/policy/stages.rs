@@ -2,21 +2,17 @@
 //! to it.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use http_body::Body as _;
-
-use super::content::{ContentFacts, NOTHING};
 use super::explain::Explanation;
 use super::gather::Gathered;
-use super::generation::Policies;
-use super::question::Facts;
+use super::generation::{Generation, Policies};
+use super::judged::{JudgedRequest, Refused};
 use super::verdict::Verdict;
-use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter};
-use crate::intercept::{Arrival, Upgrade};
+use crate::body::{Content, HoldBudget, HoldFault, Limit};
+use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
-use crate::session::{FormWatch, IdentifiedParts, Lend, Session};
+use crate::session::{FormWatch, Lend, Session};
 
 /// Leave to lend one credential to one request, in one place, at one origin. It cannot be copied or
 /// kept.
@@ -39,14 +35,23 @@ impl Grant {
     }
 }
 
+/// What policy decides about a request.
+///
+/// An obligation that is to be met before the request goes on (a person's consent, a budget) is a
+/// variant of its own, from which [`Authorized`] is made only once it is met: each place that
+/// matches on a decision must then say what it does about it.
+#[must_use = "a decision that nobody looks at allows nothing"]
+pub enum Decision {
+    /// The request may go on, with its credentials.
+    Allow(Authorized),
+    /// It may not.
+    Deny(Box<Denied>),
+}
+
 /// A request that policy allows, with a grant for each credential that it will carry.
 pub struct Authorized {
-    arrival: Arc<Arrival>,
-    head: Box<RequestHead>,
-    content: Content,
-    meter: Arc<Meter>,
-    upgrade: Option<Box<Upgrade>>,
-    session: Arc<Session>,
+    request: Box<Request>,
+    judged: Arc<JudgedRequest>,
     grants: Vec<Grant>,
     watch: Option<FormWatch>,
     identity: Identity,
@@ -67,118 +72,63 @@ pub struct Denied {
 }
 
 impl Policies {
-    /// Judges a request: may it ask, and may each credential that it presents be lent to it?
+    /// Decides about a request: may it ask, and may each credential that it presents be lent to it?
     ///
-    /// # Errors
-    /// [`Denied`] where any of the questions is not answered with a permit; one failed evaluation
-    /// denies all.
-    pub fn authorize(&self, gathered: Gathered) -> Result<Authorized, Box<Denied>> {
-        let Gathered { asked, generation } = gathered;
-        let facts = asked.facts();
-        let verdict = generation.ask(&facts);
-        if !verdict.allowed() {
-            let explanation = generation.explain(&facts, &verdict);
-            return Err(Box::new(Denied {
-                verdict,
-                credential: None,
-                explanation,
-            }));
-        }
-        for one in &asked.parts.lends {
-            let place = one.place_text();
-            let lent = generation.lend(&facts, one.credential(), place);
-            if !lent.allowed() {
-                let explanation = generation.explain_loan(&facts, one.credential(), place, &lent);
-                return Err(Box::new(Denied {
-                    verdict: lent,
-                    credential: Some(one.credential().clone()),
-                    explanation,
-                }));
+    /// One failed evaluation denies all.
+    pub fn decide(&self, gathered: Gathered) -> Decision {
+        let Gathered {
+            request,
+            presented,
+            mut judged,
+            generation,
+        } = gathered;
+        let fields = &request.head.fields;
+        let verdict = match generation.judge_request(&judged, fields) {
+            Ok(verdict) => verdict,
+            Err(refused) => {
+                return Decision::Deny(Box::new(denied(&generation, &judged, &request, refused)));
             }
-        }
-        let IdentifiedParts {
-            arrival,
-            head,
-            content,
-            meter,
-            upgrade,
-            session,
-            lends,
-            watch,
-            ..
-        } = asked.parts;
-        let identity = Identity {
-            session: session.id().clone(),
-            credentials: asked.credentials,
         };
-        let grants = lends
-            .into_iter()
-            .map(|lend| Grant {
-                lend,
-                origin: head.origin.clone(),
-            })
-            .collect();
-        Ok(Authorized {
-            arrival,
-            head,
-            content,
-            meter,
-            upgrade,
-            session,
-            grants,
-            watch,
+        judged.keep_fields(&generation, fields);
+        let identity = Identity {
+            session: judged.session().id().clone(),
+            credentials: judged.credentials().clone(),
+        };
+        let grant = |lend| Grant {
+            lend,
+            origin: request.head.origin.clone(),
+        };
+        Decision::Allow(Authorized {
+            grants: presented.lends.into_iter().map(grant).collect(),
+            watch: presented.watch,
             identity,
             verdict,
+            judged: Arc::new(judged),
+            request,
         })
     }
 }
 
-/// A request of a session, with what its verdict depends on beside the head.
-pub(super) struct Asked {
-    pub(super) parts: IdentifiedParts,
-    credentials: Arc<[CredentialName]>,
-    actions: Vec<String>,
-    /// What was read of the content.
-    pub(super) content: Option<ContentFacts>,
-}
-
-impl Asked {
-    pub(super) fn new(parts: IdentifiedParts) -> Self {
-        let lends = &parts.lends;
-        Self {
-            credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
-            actions: lends.iter().flat_map(Lend::actions).collect(),
-            content: None,
-            parts,
-        }
-    }
-
-    /// What policy judges.
-    pub(super) fn facts(&self) -> Facts<'_> {
-        let parts = &self.parts;
-        let nothing = || parts.content.is_empty().then_some(&NOTHING);
-        Facts {
-            session: parts.session.id(),
-            groups: parts.session.groups(),
-            entry: parts.arrival.entry.as_str(),
-            now: SystemTime::now(),
-            scheme: parts.head.origin.scheme,
-            host: &parts.head.origin.authority.host,
-            port: parts.head.origin.authority.port,
-            method: parts.head.method.as_str(),
-            target: &parts.head.target,
-            fields: &parts.head.fields,
-            content_length: parts.content.size_hint().exact(),
-            content: self.content.as_ref().or_else(nothing),
-            upgrade: if parts.upgrade.is_some() {
-                "websocket"
-            } else {
-                ""
-            },
-            credentials: &self.credentials,
-            batch: parts.batch,
-            actions: &self.actions,
-        }
+fn denied(
+    generation: &Generation,
+    judged: &JudgedRequest,
+    request: &Request,
+    refused: Refused,
+) -> Denied {
+    let Refused {
+        verdict,
+        credential,
+    } = refused;
+    let facts = judged.facts(&request.head.fields);
+    let loan = credential.and_then(|nth| judged.loans().nth(nth));
+    let explanation = match loan {
+        Some((credential, place)) => generation.explain_loan(&facts, credential, place, &verdict),
+        None => generation.explain(&facts, &verdict),
+    };
+    Denied {
+        verdict,
+        credential: loan.map(|(credential, _)| credential.clone()),
+        explanation,
     }
 }
 
@@ -186,7 +136,19 @@ impl Authorized {
     /// The head as it was judged; it can be read and not changed.
     #[must_use]
     pub fn head(&self) -> &RequestHead {
-        &self.head
+        &self.request.head
+    }
+
+    /// The content, which can be looked at as far as it is held.
+    #[must_use]
+    pub fn content(&self) -> &Content {
+        &self.request.content
+    }
+
+    /// What it was judged by.
+    #[must_use]
+    pub fn judged(&self) -> &Arc<JudgedRequest> {
+        &self.judged
     }
 
     /// In whose name connections for it are used.
@@ -209,13 +171,7 @@ impl Authorized {
     /// Whose it is.
     #[must_use]
     pub fn session(&self) -> &Session {
-        &self.session
-    }
-
-    /// The content, which can be looked at as far as it is held.
-    #[must_use]
-    pub fn content(&self) -> &Content {
-        &self.content
+        self.judged.session()
     }
 
     /// What may not stand in its content.
@@ -228,48 +184,18 @@ impl Authorized {
     ///
     /// # Errors
     /// [`HoldFault`] by cause; the request is gone then.
-    pub async fn holding(self, limit: Limit, budget: &Arc<HoldBudget>) -> Result<Self, HoldFault> {
-        let content = self.content.hold(limit, budget).await?;
-        Ok(Self { content, ..self })
+    pub async fn holding(
+        mut self,
+        limit: Limit,
+        budget: &Arc<HoldBudget>,
+    ) -> Result<Self, HoldFault> {
+        self.request = self.request.hold(limit, budget).await?;
+        Ok(self)
     }
 
-    /// Takes the request apart, for the room that lends.
-    pub(crate) fn into_parts(self) -> AuthorizedParts {
-        let Self {
-            head,
-            content,
-            meter,
-            upgrade,
-            session,
-            grants,
-            identity,
-            ..
-        } = self;
-        AuthorizedParts {
-            head,
-            content,
-            meter,
-            upgrade,
-            session,
-            grants,
-            identity,
-        }
+    /// Takes the proof apart, for the stage that lends.
+    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Vec<Grant>, Identity) {
+        let session = self.judged.session().clone();
+        (self.request, session, self.grants, self.identity)
     }
-
-    /// What is known of the connection.
-    #[must_use]
-    pub fn arrival(&self) -> &Arrival {
-        &self.arrival
-    }
-}
-
-/// The pieces of an authorized request.
-pub(crate) struct AuthorizedParts {
-    pub(crate) head: Box<RequestHead>,
-    pub(crate) content: Content,
-    pub(crate) meter: Arc<Meter>,
-    pub(crate) upgrade: Option<Box<Upgrade>>,
-    pub(crate) session: Arc<Session>,
-    pub(crate) grants: Vec<Grant>,
-    pub(crate) identity: Identity,
 }

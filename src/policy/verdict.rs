@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::question::Fault;
-use crate::names::PolicyId;
+use crate::names::{PolicyId, ReasonCode};
 
 /// The answer to one question.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,12 +45,18 @@ impl Outcome {
     /// The outcome as one word for refusals and audit.
     #[must_use]
     pub fn word(self) -> &'static str {
+        self.reason().map_or("allowed", ReasonCode::as_str)
+    }
+
+    /// The reason code of a denial.
+    #[must_use]
+    pub fn reason(self) -> Option<ReasonCode> {
         match self {
-            Self::Allowed => "allowed",
-            Self::Forbidden => "policy_forbids",
-            Self::Unpermitted => "policy_default_deny",
-            Self::PolicyError => "policy_error",
-            Self::Unjudged(_) => "policy_unjudged",
+            Self::Allowed => None,
+            Self::Forbidden => Some(ReasonCode::PolicyForbids),
+            Self::Unpermitted => Some(ReasonCode::PolicyDefaultDeny),
+            Self::PolicyError => Some(ReasonCode::PolicyError),
+            Self::Unjudged(_) => Some(ReasonCode::PolicyUnjudged),
         }
     }
 }

@@ -9,13 +9,12 @@ use arc_swap::ArcSwap;
 
 use super::binding::Bindings;
 use super::phantom::{Phantoms, Registry};
-use super::presented::{FormWatch, Lend, Presented};
+use super::presented::Presented;
 use super::refusal::CredentialRefusal;
 use crate::audit::{Account, Conceal, Log};
-use crate::body::{Content, HoldBudget, Meter};
-use crate::intercept::{Accepted, AcceptedParts, Arrival, Upgrade};
-use crate::message::RequestHead;
-use crate::names::{Map, SessionId};
+use crate::body::HoldBudget;
+use crate::intercept::{Accepted, Request};
+use crate::names::{Map, ReasonCode, SessionId};
 
 /// One workload: what it may present, and until when.
 pub struct Session {
@@ -48,10 +47,10 @@ pub enum Error {
 impl Error {
     /// The reason code in refusals and audit.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::Unknown => "session_unknown",
-            Self::Ended => "session_ended",
+            Self::Unknown => ReasonCode::SessionUnknown,
+            Self::Ended => ReasonCode::SessionEnded,
             Self::Misplaced(why) => why.reason(),
         }
     }
@@ -226,9 +225,10 @@ impl Sessions {
     ///
     /// # Errors
     /// [`Error`] by cause. No secret is touched: what is looked for are phantoms.
-    pub fn identify(&self, mut accepted: Accepted) -> Result<Identified, Error> {
+    pub fn identify(&self, accepted: Accepted) -> Result<Identified, Error> {
+        let mut request = accepted.into_request();
         let session = self
-            .get(&accepted.arrival().session)
+            .get(&request.connection.session)
             .ok_or(Error::Unknown)?;
         if session.is_over() {
             return Err(Error::Ended);
@@ -236,11 +236,11 @@ impl Sessions {
         let presented =
             session
                 .bindings
-                .locate(accepted.head(), &session.phantoms, &self.registry)?;
+                .locate(&request.head, &session.phantoms, &self.registry)?;
         // Foreign credentials go before policy looks, so that it judges what the origin will see.
-        presented.settle(accepted.fields_mut());
+        presented.settle(&mut request.head.fields);
         Ok(Identified {
-            accepted,
+            request,
             session,
             presented,
         })
@@ -249,55 +249,32 @@ impl Sessions {
 
 /// A request of a live session, with what it presents.
 pub struct Identified {
-    accepted: Accepted,
+    request: Box<Request>,
     session: Arc<Session>,
     presented: Presented,
 }
 
-/// The pieces of an identified request.
-pub(crate) struct IdentifiedParts {
-    pub(crate) arrival: Arc<Arrival>,
-    pub(crate) head: Box<RequestHead>,
-    pub(crate) content: Content,
-    pub(crate) meter: Arc<Meter>,
-    pub(crate) upgrade: Option<Box<Upgrade>>,
-    pub(crate) session: Arc<Session>,
-    pub(crate) lends: Vec<Lend>,
-    pub(crate) watch: Option<FormWatch>,
-    pub(crate) batch: bool,
-}
-
 impl Identified {
+    /// The request.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
     /// Whose it is.
     #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
-    /// Takes the request apart, for the room that judges.
-    pub(crate) fn into_parts(self) -> IdentifiedParts {
-        let Self {
-            accepted,
-            session,
-            presented,
-        } = self;
-        let AcceptedParts {
-            arrival,
-            head,
-            content,
-            meter,
-            upgrade,
-        } = accepted.into_parts();
-        IdentifiedParts {
-            arrival,
-            head,
-            content,
-            meter,
-            upgrade,
-            session,
-            lends: presented.lends,
-            watch: presented.watch,
-            batch: presented.batch,
-        }
+    /// What it presents.
+    #[must_use]
+    pub fn presented(&self) -> &Presented {
+        &self.presented
+    }
+
+    /// Takes the proof apart, for the stage that judges.
+    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Presented) {
+        (self.request, self.session, self.presented)
     }
 }

@@ -21,5 +21,4 @@ pub use signing::{
     OwnEndpoint, Role, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, SigningPart, Unsignable,
 };
 
-pub(crate) use live::IdentifiedParts;
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};

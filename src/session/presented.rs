@@ -20,12 +20,12 @@ use crate::names::CredentialName;
 /// changed yet: policy judges it first.
 #[derive(Debug, Default)]
 pub struct Presented {
-    pub(super) lends: Vec<Lend>,
+    pub(crate) lends: Vec<Lend>,
     pub(super) strip: Vec<HeaderName>,
     /// The cookies that go on, where the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
-    pub(super) watch: Option<FormWatch>,
-    pub(super) batch: bool,
+    pub(crate) watch: Option<FormWatch>,
+    pub(crate) batch: bool,
 }
 
 /// What may not stand in the content of a request, which is looked at when it is held.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::signing::Unsignable;
 use crate::body::FormFault;
-use crate::names::{CredentialName, SessionId};
+use crate::names::{CredentialName, ReasonCode, SessionId};
 use crate::signature::Fault;
 
 /// Which part of a request something stands in.
@@ -117,17 +117,17 @@ pub enum CredentialRefusal {
 impl CredentialRefusal {
     /// The short code for audit records and refusals.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::OutOfScope { .. } => "phantom_out_of_scope",
-            Self::Position { .. } => "phantom_position",
-            Self::Disguised { .. } => "phantom_disguised",
-            Self::Count { .. } => "phantom_count",
-            Self::Cleartext { .. } => "cleartext_injection",
-            Self::ForeignSession { .. } => "phantom_foreign_session",
-            Self::Foreign { .. } => "foreign_credential",
-            Self::Unreadable { .. } => "content_unreadable",
-            Self::Batch { .. } => "batch",
+            Self::OutOfScope { .. } => ReasonCode::PhantomOutOfScope,
+            Self::Position { .. } => ReasonCode::PhantomPosition,
+            Self::Disguised { .. } => ReasonCode::PhantomDisguised,
+            Self::Count { .. } => ReasonCode::PhantomCount,
+            Self::Cleartext { .. } => ReasonCode::CleartextInjection,
+            Self::ForeignSession { .. } => ReasonCode::PhantomForeignSession,
+            Self::Foreign { .. } => ReasonCode::ForeignCredential,
+            Self::Unreadable { .. } => ReasonCode::ContentUnreadable,
+            Self::Batch { .. } => ReasonCode::Batch,
             Self::Signature { fault } => fault.reason(),
             Self::Unsignable { why, .. } => why.reason(),
         }

@@ -7,7 +7,7 @@ use http::Method;
 use lru::LruCache;
 
 use crate::message::{EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, Scheme};
-use crate::names::CredentialName;
+use crate::names::{CredentialName, ReasonCode};
 use crate::session::phantom::Minted;
 use crate::signature::recipe::Recipe;
 use crate::signature::sigv4::{
@@ -117,7 +117,7 @@ pub enum Unsignable {
 impl Unsignable {
     /// The reason code in refusals and audit.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
             Self::Scope(why) => why.reason(),
             Self::Action(why) => why.reason(),

@@ -195,6 +195,6 @@ impl Stage {
             .iter()
             .any(|phantom| shown.contains(phantom.reveal()));
         assert!(!secret && !phantom, "{shown}");
-        refused.reason()
+        refused.reason().as_str()
     }
 }

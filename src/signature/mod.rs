@@ -7,6 +7,8 @@
 pub mod recipe;
 pub mod sigv4;
 
+use crate::names::ReasonCode;
+
 /// Why a signed request is refused, in whichever way it is signed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -21,28 +23,10 @@ pub enum Fault {
 impl Fault {
     /// The short code for refusals and audit records.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
             Self::SigV4(fault) => fault.reason(),
             Self::Recipe(fault) => fault.reason(),
-        }
-    }
-
-    /// Whether the request is malformed: it cannot be read, or could be in two ways.
-    #[must_use]
-    pub fn is_malformed(&self) -> bool {
-        use {recipe::Fault as R, sigv4::Fault as V};
-        match self {
-            Self::SigV4(fault) => matches!(
-                fault,
-                V::Both | V::Twice(_) | V::Missing(_) | V::Malformed(_) | V::Payload | V::Expiry
-            ),
-            Self::Recipe(fault) => {
-                matches!(
-                    fault,
-                    R::Ambiguous(_) | R::Malformed(_) | R::Incomplete(_) | R::Undecodable
-                )
-            }
         }
     }
 }

@@ -12,5 +12,5 @@ pub fn dressed(authorized: &mut Authorized) {
 }
 
 pub fn reached(authorized: &mut Authorized, elsewhere: Origin) {
-    authorized.head.origin = elsewhere;
+    authorized.request.head.origin = elsewhere;
 }

@@ -2,8 +2,8 @@
 //! afterwards.
 
 use gateway::credential::Credentialed;
-use gateway::message::RequestHead;
+use gateway::intercept::Request;
 
-pub fn forged(one: Credentialed, head: Box<RequestHead>) -> Credentialed {
-    Credentialed { head, ..one }
+pub fn forged(one: Credentialed, request: Box<Request>) -> Credentialed {
+    Credentialed { request, ..one }
 }

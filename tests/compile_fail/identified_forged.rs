@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gateway::intercept::Accepted;
+use gateway::intercept::Request;
 use gateway::session::{Identified, Presented, Session};
 
-pub fn forged(accepted: Accepted, session: Arc<Session>, presented: Presented) -> Identified {
-    Identified { accepted, session, presented }
+pub fn forged(request: Box<Request>, session: Arc<Session>, presented: Presented) -> Identified {
+    Identified { request, session, presented }
 }

@@ -716,6 +716,12 @@ impl Rig {
         }
     }
 
+    /// Takes the `end` records so far, without waiting.
+    pub fn every_end(&self) -> Vec<Value> {
+        self.pull();
+        std::mem::take(&mut self.books().ends)
+    }
+
     /// Forgets the `end` records so far: for cases about something else.
     pub fn ends_now(&self) {
         self.pull();

@@ -511,9 +511,9 @@ fn interim_answers_of_the_origin_are_dropped(rig: &Rig) {
 /// E16, E17.
 fn methods_are_exact_tokens_and_never_reflect(rig: &Rig) {
     for (method, status, reason) in [
-        ("TRACE", 405, "method"),
-        ("TRACK", 405, "method"),
-        ("DEBUG", 405, "method"),
+        ("TRACE", 405, "method_prohibited"),
+        ("TRACK", 405, "method_prohibited"),
+        ("DEBUG", 405, "method_prohibited"),
         ("G=\":<", 400, "method"),
         ("GE(T", 400, "method"),
         ("get", 400, "method"),

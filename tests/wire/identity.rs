@@ -412,7 +412,7 @@ fn a_split_client_hello_is_the_same_and_a_stalled_one_is_cut(rig: &Rig) {
     for (way, mut wire) in stalled {
         let (_, over) = wire.rest();
         assert!(over, "{way:?}: given up after handshake_timeout");
-        assert_eq!(rig.record(way)["reason"], "timeout", "{way:?}");
+        assert_eq!(rig.record(way)["reason"], "client_timeout", "{way:?}");
     }
     // A hello that never becomes one.
     for way in Way::SECURE {
@@ -594,7 +594,7 @@ fn every_deny_is_the_same_on_every_listener(rig: &Rig) {
             &[("x-role", "user,admin")],
             "policy_forbids",
         ),
-        ("TRACE", GOOD, "/x", &[], "method"),
+        ("TRACE", GOOD, "/x", &[], "method_prohibited"),
         ("GET", GOOD, "/..%2fsecret", &[], "path"),
         ("GET", GOOD, "/x%00", &[], "path"),
         ("GET", GOOD, "/x?_method=DELETE", &[], "method_override"),

@@ -21,6 +21,7 @@ mod pauses;
 mod phantoms;
 mod policy;
 mod reach;
+mod reload;
 mod review;
 mod shares;
 mod shown;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         phantoms::ROWS,
         policy::ROWS,
         reach::ROWS,
+        reload::ROWS,
         review::ROWS,
         shares::ROWS,
         signing::ROWS,

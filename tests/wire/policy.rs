@@ -28,7 +28,7 @@ rows![
 ];
 
 /// Writes the policies, asks for a reload, and says whether it was taken.
-fn reload(rig: &Rig, text: &str) -> bool {
+pub fn reload(rig: &Rig, text: &str) -> bool {
     fs::write(rig.dir.path().join("rig.cedar"), text).unwrap();
     hang_up(rig)
 }
@@ -53,7 +53,7 @@ fn hang_up(rig: &Rig) -> bool {
     }
 }
 
-fn permit(id: &str, host: &str, condition: &str) -> String {
+pub fn permit(id: &str, host: &str, condition: &str) -> String {
     format!(
         "@id(\"{id}\")\npermit(principal, action in Gateway::Action::\"ask\", resource == Gateway::Host::\"{host}\") when {{ {condition} }};\n"
     )

@@ -334,7 +334,7 @@ async fn a_secret_that_does_not_fit_its_declared_shape_is_not_put_in() {
     );
     let failed = stage.try_forward(sent).await.unwrap_err();
     assert_eq!(failed, AttachFailure::Unsafe(SecretUnsafe::Shape));
-    assert_eq!(failed.reason(), "secret_unsafe");
+    assert_eq!(failed.reason(), ReasonCode::SecretUnsafe);
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! Request heads of HTTP/1, read line by line under the strictest reading of RFC 9112.
 
-use http::{StatusCode, Uri, Version};
+use http::{Uri, Version};
 
 use crate::message::{Authority, AuthorityMalformed};
+use crate::names::ReasonCode;
 
 /// Why a request is not well-formed HTTP/1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -61,32 +62,21 @@ pub enum Malformed {
 
 impl Malformed {
     /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Malformed::LineEnd | Malformed::RequestLine | Malformed::Field => "syntax",
-            Malformed::Method => "method",
-            Malformed::Version => "version",
-            Malformed::Target => "path",
-            Malformed::TargetForm => "target_form",
-            Malformed::Scheme => "scheme",
+            Malformed::LineEnd | Malformed::RequestLine | Malformed::Field => ReasonCode::Syntax,
+            Malformed::Method => ReasonCode::Method,
+            Malformed::Version => ReasonCode::Version,
+            Malformed::Target => ReasonCode::Path,
+            Malformed::TargetForm => ReasonCode::TargetForm,
+            Malformed::Scheme => ReasonCode::Scheme,
             Malformed::Authority(authority) => authority.reason(),
-            Malformed::TargetTooLong => "target_length",
-            Malformed::FieldsTooLarge => "fields_too_large",
-            Malformed::HostCount => "host_count",
-            Malformed::Framing | Malformed::Chunk => "framing",
-            Malformed::Expectation => "expectation",
-            Malformed::Trailer => "trailer",
-        }
-    }
-
-    /// The status of the answer: 400, 414, 417, 431 or 505.
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Malformed::TargetTooLong => StatusCode::URI_TOO_LONG,
-            Malformed::Expectation => StatusCode::EXPECTATION_FAILED,
-            Malformed::FieldsTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Malformed::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            _ => StatusCode::BAD_REQUEST,
+            Malformed::TargetTooLong => ReasonCode::TargetLength,
+            Malformed::FieldsTooLarge => ReasonCode::FieldsTooLarge,
+            Malformed::HostCount => ReasonCode::HostCount,
+            Malformed::Framing | Malformed::Chunk => ReasonCode::Framing,
+            Malformed::Expectation => ReasonCode::Expectation,
+            Malformed::Trailer => ReasonCode::Trailer,
         }
     }
 }

@@ -85,7 +85,7 @@ fn a_phantom_with_another_method_or_path_than_its_binding_names_is_out_of_scope(
         ..head("https://gemini.example", "/v1/x", &fields)
     };
     assert_eq!(
-        stage.locate(&post).unwrap_err().reason(),
+        stage.locate(&post).unwrap_err().reason().as_str(),
         "phantom_out_of_scope"
     );
 }
@@ -570,7 +570,7 @@ fn h13_a_foreign_credential_is_refused_wherever_a_service_is_known_to_take_one()
             };
             let refused = refused.unwrap_or_else(|| panic!("{} takes {taken}", credential.name));
             assert_eq!(
-                refused.reason(),
+                refused.reason().as_str(),
                 "foreign_credential",
                 "{} {taken}",
                 credential.name
@@ -755,7 +755,7 @@ fn content_may_hold_the_sessions_phantom_and_no_other_credential() {
     let phantom = stage.of("slack");
     let judge = |kind: FormKind, text: &str| {
         let judged = watch.judge(kind, text.as_bytes(), &stage.phantoms);
-        judged.err().map(|refused| refused.reason())
+        judged.err().map(|refused| refused.reason().as_str())
     };
     for (kind, text) in [
         (FormKind::Pairs, "channel=C&text=token%3Dx"),
@@ -886,7 +886,7 @@ fn j06_a_credential_in_a_place_is_no_signature() {
         let found = stage.locate(&head("https://store.example", target, fields));
         found
             .map(|found| found.lends().len())
-            .map_err(|refused| refused.reason())
+            .map_err(|refused| refused.reason().as_str())
     };
     let (closed, open) = (stage(&[]), stage(&["https://store.example"]));
     let key = closed.of("gemini");

@@ -1,5 +1,6 @@
 //! Why a request is not verified, or not signed.
 
+use crate::names::ReasonCode;
 /// Why a request is not signed. Says nothing of what stood in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -47,17 +48,17 @@ pub enum Fault {
 impl Fault {
     /// The short code for refusals and audit records.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Fault::Incomplete(_) => "signature_incomplete",
-            Fault::Ambiguous(_) => "signature_ambiguous",
-            Fault::Malformed(_) | Fault::Undecodable => "signature_malformed",
-            Fault::Foreign(_) => "foreign_credential",
-            Fault::Mismatch => "signature_mismatch",
-            Fault::Forbidden(_) => "signature_scope",
-            Fault::Content => "signature_content",
-            Fault::Part(_) | Fault::Key(_) => "signing_key",
-            Fault::Unfit(_) | Fault::Target | Fault::Time => "signing_unfit",
+            Fault::Incomplete(_) => ReasonCode::SignatureIncomplete,
+            Fault::Ambiguous(_) => ReasonCode::SignatureAmbiguous,
+            Fault::Malformed(_) | Fault::Undecodable => ReasonCode::SignatureMalformed,
+            Fault::Foreign(_) => ReasonCode::ForeignCredential,
+            Fault::Mismatch => ReasonCode::SignatureMismatch,
+            Fault::Forbidden(_) => ReasonCode::SignatureScope,
+            Fault::Content => ReasonCode::SignatureContent,
+            Fault::Part(_) | Fault::Key(_) => ReasonCode::SigningKey,
+            Fault::Unfit(_) | Fault::Target | Fault::Time => ReasonCode::SigningUnfit,
         }
     }
 }

@@ -20,6 +20,7 @@ pub(super) use s3::{CopySource, S3Call};
 use super::endpoint::{Endpoint, Style};
 use super::tables::Tables;
 use crate::message::RequestHead;
+use crate::names::ReasonCode;
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +75,8 @@ pub enum ActionFault {
 
 impl ActionFault {
     /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
-        "sigv4_action"
+    pub fn reason(&self) -> ReasonCode {
+        ReasonCode::SigV4Action
     }
 }
 

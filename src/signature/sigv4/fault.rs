@@ -1,5 +1,6 @@
 //! Why a signed request is refused, by cause.
 
+use crate::names::ReasonCode;
 use http::HeaderName;
 
 /// What is wrong with a claim, or with the content that it covers. No variant holds a value from
@@ -85,23 +86,25 @@ pub enum Fault {
 impl Fault {
     /// The short code for refusals and audit records.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Fault::Both | Fault::Twice(_) => "sigv4_ambiguous",
-            Fault::Missing(_) | Fault::Malformed(_) => "sigv4_malformed",
-            Fault::Algorithm => "sigv4_algorithm",
-            Fault::Unsigned(_) | Fault::Absent(_) => "sigv4_unsigned",
-            Fault::Date => "sigv4_date",
-            Fault::Scope => "sigv4_scope",
-            Fault::Expiry => "sigv4_expiry",
-            Fault::Payload | Fault::HashNeeded => "sigv4_payload",
-            Fault::Content => "sigv4_content",
-            Fault::Mismatch => "sigv4_mismatch",
-            Fault::PartMismatch | Fault::Framing(_) | Fault::PartTooLong(_) => "sigv4_streaming",
-            Fault::PostForm => "sigv4_post_form",
-            Fault::Nested(_) => "sigv4_nested",
-            Fault::Key => "sigv4_key",
-            Fault::TooLong => "sigv4_too_long",
+            Fault::Both | Fault::Twice(_) => ReasonCode::SigV4Ambiguous,
+            Fault::Missing(_) | Fault::Malformed(_) => ReasonCode::SigV4Malformed,
+            Fault::Algorithm => ReasonCode::SigV4Algorithm,
+            Fault::Unsigned(_) | Fault::Absent(_) => ReasonCode::SigV4Unsigned,
+            Fault::Date => ReasonCode::SigV4Date,
+            Fault::Scope => ReasonCode::SigV4Scope,
+            Fault::Expiry => ReasonCode::SigV4Expiry,
+            Fault::Payload | Fault::HashNeeded => ReasonCode::SigV4Payload,
+            Fault::Content => ReasonCode::SigV4Content,
+            Fault::Mismatch => ReasonCode::SigV4Mismatch,
+            Fault::PartMismatch | Fault::Framing(_) | Fault::PartTooLong(_) => {
+                ReasonCode::SigV4Streaming
+            }
+            Fault::PostForm => ReasonCode::SigV4PostForm,
+            Fault::Nested(_) => ReasonCode::SigV4Nested,
+            Fault::Key => ReasonCode::SigV4Key,
+            Fault::TooLong => ReasonCode::SigV4TooLong,
         }
     }
 }

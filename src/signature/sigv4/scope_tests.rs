@@ -61,7 +61,7 @@ fn judge(
     let endpoint = Endpoint::of(&head.origin.authority.host).unwrap();
     match judge_at(&endpoint, pins, &head, form) {
         Ok(()) => "ok".to_owned(),
-        Err(refused) => refused.reason().to_owned(),
+        Err(refused) => refused.reason().as_str().to_owned(),
     }
 }
 
@@ -854,7 +854,7 @@ fn beside_pins_only_known_fields_are_taken() {
             &head("store.test", "PUT", target, fields),
             "",
         )
-        .map_err(|why| why.reason())
+        .map_err(|why| why.reason().as_str())
     };
     let pinned = || [buckets(&["shared/in/"]), actions(&["s3:PutObject"])];
     let key = "/shared/in/x.tar";

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::super::endpoint::ScopeMismatch;
 use super::super::named::{Named, Unreadable};
+use crate::names::ReasonCode;
 
 /// Why a request is outside of a credential's scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -127,16 +128,16 @@ impl OutOfScope {
     }
 
     /// The short code for refusals and audit records.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> ReasonCode {
         match self {
             OutOfScope::Scope(_)
             | OutOfScope::Partition
             | OutOfScope::Region
             | OutOfScope::EveryRegion
-            | OutOfScope::Service => "sigv4_scope",
+            | OutOfScope::Service => ReasonCode::SigV4Scope,
             OutOfScope::Action(_)
             | OutOfScope::UnknownAction
-            | OutOfScope::ReturnsCredentials(_) => "sigv4_action",
+            | OutOfScope::ReturnsCredentials(_) => ReasonCode::SigV4Action,
             OutOfScope::Bucket
             | OutOfScope::BucketHidden
             | OutOfScope::Account { .. }
@@ -145,8 +146,8 @@ impl OutOfScope {
             | OutOfScope::Everybody(_)
             | OutOfScope::NamedBucket { .. }
             | OutOfScope::Field
-            | OutOfScope::Unreadable(_) => "sigv4_resource",
-            OutOfScope::NotSigned => "sigv4_absent",
+            | OutOfScope::Unreadable(_) => ReasonCode::SigV4Resource,
+            OutOfScope::NotSigned => ReasonCode::SigV4Absent,
         }
     }
 }

@@ -1,16 +1,20 @@
-//! The shape in which a service of AWS tells its clients of an error, so that their SDKs show ours
-//! as they show its own.
+//! The shape in which an error is told: our own, or that of the service of AWS that a request is
+//! for, so that its SDKs show ours as they show its own.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::json;
 
-use crate::message::RequestHead;
+use crate::message::{EncodedSlash, RequestHead};
+use crate::names::{PolicyId, ReasonCode};
 
 /// How an error is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum ErrorFormat {
+    /// Our own (docs/adr/0009).
+    #[default]
+    Gateway,
     /// `<Error>`: Amazon S3 API Reference, "REST Error Responses".
     S3,
     /// `<ErrorResponse>`: the query protocol (IAM, STS, SNS, …).
@@ -24,22 +28,28 @@ pub enum Manner {
 }
 
 /// What is told.
-pub struct Told<'a> {
-    /// The status.
-    pub status: StatusCode,
-    /// Our reason code.
-    pub reason: &'a str,
+pub(super) struct ErrorDetails<'a> {
+    pub(super) reason: ReasonCode,
     /// What happened, and what to do.
-    pub message: &'a str,
+    pub(super) message: &'a str,
     /// The exchange.
-    pub id: &'a str,
+    pub(super) id: &'a str,
+    /// The policies that decided.
+    pub(super) policies: &'a [PolicyId],
 }
 
-impl Manner {
-    /// The manner of the service that a signed request is for; `objects` says that it is an object
-    /// store.
-    #[must_use]
-    pub fn of(objects: bool, head: &RequestHead) -> Self {
+impl ErrorFormat {
+    /// The format of the service that a request is for; `signed_paths` says how its origin reads
+    /// the path of a signed request, if a credential signs for it.
+    pub(super) fn of(signed_paths: Option<EncodedSlash>, head: &RequestHead) -> Self {
+        match signed_paths {
+            Some(paths) => Self::of_service(paths == EncodedSlash::Key, head),
+            None => Self::Gateway,
+        }
+    }
+
+    /// The format of a service of AWS; `objects` says that it is an object store.
+    fn of_service(objects: bool, head: &RequestHead) -> Self {
         let field = |name: &str| {
             head.fields
                 .get(name)
@@ -64,31 +74,36 @@ impl Manner {
     }
 
     /// The content, and the fields that go with it.
-    #[must_use]
-    pub fn write(self, told: &Told<'_>) -> (HeaderMap, Bytes) {
-        let code = self.code(told.status, told.reason);
-        let message = format!(
-            "{} [gateway: {}; gateway why {}]",
-            told.message, told.reason, told.id
-        );
+    pub(super) fn write(self, details: &ErrorDetails<'_>) -> (HeaderMap, Bytes) {
+        let id = details.id;
+        let reason = details.reason.as_str();
+        let code = self.code(details.reason);
+        let message = format!("{} [gateway: {reason}; gateway why {id}]", details.message);
         let (kind, content) = match self {
-            Self::S3 => ("application/xml", s3(code, &message, told.id)),
-            Self::Query => ("text/xml", query(code, &message, told.id)),
-            Self::Ec2 => ("text/xml;charset=UTF-8", ec2(code, &message, told.id)),
+            Self::Gateway => ("application/json", own(details)),
+            Self::S3 => ("application/xml", s3(code, &message, id)),
+            Self::Query => ("text/xml", query(code, &message, id)),
+            Self::Ec2 => ("text/xml;charset=UTF-8", ec2(code, &message, id)),
             Self::Json => (
                 "application/x-amz-json-1.1",
-                json_error(code, &message, told),
+                json_error(code, &message, details),
             ),
             Self::Cbor => ("application/cbor", cbor(code, &message)),
         };
-        let mut fields = HeaderMap::with_capacity(8);
+        let mut fields = self.fields(code, id);
         fields.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        let id = match self {
+        (fields, content)
+    }
+
+    fn fields(self, code: &'static str, id: &str) -> HeaderMap {
+        let mut fields = HeaderMap::with_capacity(8);
+        let name = match self {
+            Self::Gateway => return fields,
             Self::S3 => HeaderName::from_static("x-amz-request-id"),
             _ => HeaderName::from_static("x-amzn-requestid"),
         };
-        if let Ok(value) = HeaderValue::from_str(told.id) {
-            fields.insert(id, value);
+        if let Ok(value) = HeaderValue::from_str(id) {
+            fields.insert(name, value);
         }
         match self {
             Self::Json => {
@@ -99,23 +114,22 @@ impl Manner {
             }
             _ => {}
         }
-        (fields, content)
+        fields
     }
 
     /// The service's own code that is nearest. SDKs act on some of them: a skewed clock is
     /// corrected and the request sent again, what is denied is not.
-    fn code(self, status: StatusCode, reason: &str) -> &'static str {
-        let (s3, others) = match (status, reason) {
-            (_, "signature_skew") => ("RequestTimeTooSkewed", "RequestTimeTooSkewed"),
-            (_, "signature_expired") => ("AccessDenied", "RequestExpired"),
-            (_, "sigv4_mismatch") => ("SignatureDoesNotMatch", "InvalidSignatureException"),
-            (_, "foreign_credential") => ("InvalidAccessKeyId", "UnrecognizedClientException"),
-            (_, "sigv4_content") => ("XAmzContentSHA256Mismatch", "InvalidSignatureException"),
-            (StatusCode::PAYLOAD_TOO_LARGE, _) => {
-                ("EntityTooLarge", "RequestEntityTooLargeException")
-            }
-            (StatusCode::BAD_REQUEST, _) => ("InvalidRequest", "ValidationException"),
-            (status, _) if status.is_server_error() => ("ServiceUnavailable", "ServiceUnavailable"),
+    fn code(self, reason: ReasonCode) -> &'static str {
+        let status = reason.status();
+        let (s3, others) = match reason {
+            ReasonCode::SignatureSkew => ("RequestTimeTooSkewed", "RequestTimeTooSkewed"),
+            ReasonCode::SignatureExpired => ("AccessDenied", "RequestExpired"),
+            ReasonCode::SigV4Mismatch => ("SignatureDoesNotMatch", "InvalidSignatureException"),
+            ReasonCode::ForeignCredential => ("InvalidAccessKeyId", "UnrecognizedClientException"),
+            ReasonCode::SigV4Content => ("XAmzContentSHA256Mismatch", "InvalidSignatureException"),
+            ReasonCode::ContentTooLong => ("EntityTooLarge", "RequestEntityTooLargeException"),
+            _ if status == StatusCode::BAD_REQUEST => ("InvalidRequest", "ValidationException"),
+            _ if status.is_server_error() => ("ServiceUnavailable", "ServiceUnavailable"),
             _ => ("AccessDenied", "AccessDeniedException"),
         };
         match self {
@@ -128,9 +142,22 @@ impl Manner {
                 "RequestEntityTooLargeException" => "RequestEntityTooLarge",
                 other => other,
             },
-            Self::Json | Self::Cbor => others,
+            Self::Gateway | Self::Json | Self::Cbor => others,
         }
     }
+}
+
+fn own(details: &ErrorDetails<'_>) -> Bytes {
+    let policies: Vec<&str> = details.policies.iter().map(PolicyId::as_str).collect();
+    let content = json!({
+        "error": "refused_by_gateway",
+        "reason": details.reason.as_str(),
+        "message": details.message,
+        "request_id": details.id,
+        "policies": policies,
+        "next": format!("gateway why {}", details.id),
+    });
+    Bytes::from(format!("{content}\n"))
 }
 
 fn s3(code: &str, message: &str, id: &str) -> Bytes {
@@ -157,12 +184,12 @@ fn ec2(code: &str, message: &str, id: &str) -> Bytes {
     ))
 }
 
-fn json_error(code: &str, message: &str, told: &Told<'_>) -> Bytes {
+fn json_error(code: &str, message: &str, details: &ErrorDetails<'_>) -> Bytes {
     let content = json!({
         "__type": code,
         "message": message,
-        "reason": told.reason,
-        "request_id": told.id,
+        "reason": details.reason.as_str(),
+        "request_id": details.id,
     });
     Bytes::from(content.to_string())
 }
@@ -203,7 +230,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme};
+    use crate::message::{Authority, Origin, RequestTarget, Scheme};
     use http::Version;
 
     fn head(host: &str, target: &str, fields: &[(&'static str, &'static str)]) -> RequestHead {
@@ -223,17 +250,17 @@ mod tests {
         }
     }
 
-    const DENIED: Told<'static> = Told {
-        status: StatusCode::FORBIDDEN,
-        reason: "policy_default_deny",
+    const DENIED: ErrorDetails<'static> = ErrorDetails {
+        reason: ReasonCode::PolicyDefaultDeny,
         message: "no policy permits <it>",
         id: "00ff",
+        policies: &[],
     };
 
     #[test]
-    fn each_protocol_has_its_manner() {
-        for (host, target, fields, manner) in [
-            ("s3", "/b/k", &[][..], Manner::S3),
+    fn each_protocol_has_its_format() {
+        for (host, target, fields, format) in [
+            ("s3", "/b/k", &[][..], ErrorFormat::S3),
             (
                 "sts",
                 "/",
@@ -241,42 +268,42 @@ mod tests {
                     "content-type",
                     "application/x-www-form-urlencoded; charset=utf-8",
                 )],
-                Manner::Query,
+                ErrorFormat::Query,
             ),
             (
                 "sts",
                 "/?Action=GetCallerIdentity&Version=2011-06-15",
                 &[],
-                Manner::Query,
+                ErrorFormat::Query,
             ),
             (
                 "ec2",
                 "/",
                 &[("content-type", "application/x-www-form-urlencoded")],
-                Manner::Ec2,
+                ErrorFormat::Ec2,
             ),
             (
                 "dynamodb",
                 "/",
                 &[("x-amz-target", "DynamoDB_20120810.GetItem")],
-                Manner::Json,
+                ErrorFormat::Json,
             ),
             (
                 "bedrock",
                 "/model/x/invoke",
                 &[("content-type", "application/json")],
-                Manner::Json,
+                ErrorFormat::Json,
             ),
             (
                 "cloudwatch",
                 "/service/X/operation/Y",
                 &[("smithy-protocol", "rpc-v2-cbor")],
-                Manner::Cbor,
+                ErrorFormat::Cbor,
             ),
         ] {
             assert_eq!(
-                Manner::of(host == "s3", &head(host, target, fields)),
-                manner,
+                ErrorFormat::of_service(host == "s3", &head(host, target, fields)),
+                format,
                 "{host}"
             );
         }
@@ -284,7 +311,7 @@ mod tests {
 
     #[test]
     fn an_error_has_the_services_shape_with_our_reason_and_id() {
-        let (fields, content) = Manner::S3.write(&DENIED);
+        let (fields, content) = ErrorFormat::S3.write(&DENIED);
         let text = std::str::from_utf8(&content).unwrap();
         assert!(
             text.contains("<Code>AccessDenied</Code>") && text.contains("&lt;it&gt;"),
@@ -295,7 +322,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(fields["x-amz-request-id"], "00ff");
-        let (fields, content) = Manner::Json.write(&DENIED);
+        let (fields, content) = ErrorFormat::Json.write(&DENIED);
         let read: serde_json::Value = serde_json::from_slice(&content).unwrap();
         assert_eq!(
             (&read["__type"], &fields["x-amzn-errortype"]),
@@ -304,16 +331,16 @@ mod tests {
                 &HeaderValue::from_static("AccessDeniedException")
             )
         );
-        let (_, content) = Manner::Query.write(&DENIED);
+        let (_, content) = ErrorFormat::Query.write(&DENIED);
         assert!(
             content
                 .starts_with(b"<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code>")
         );
-        let (_, content) = Manner::Ec2.write(&DENIED);
+        let (_, content) = ErrorFormat::Ec2.write(&DENIED);
         assert!(
             memchr::memmem::find(&content, b"<Errors><Error><Code>AccessDenied</Code>").is_some()
         );
-        let (_, content) = Manner::Cbor.write(&DENIED);
+        let (_, content) = ErrorFormat::Cbor.write(&DENIED);
         assert_eq!(&content[..9], b"\xa2\x66__type\x75");
         assert_eq!(&content[9..30], b"AccessDeniedException");
     }

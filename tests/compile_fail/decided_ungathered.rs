@@ -1,5 +1,5 @@
 //! No request is judged before what its verdict depends on is known.
 
 pub fn early(policies: &gateway::policy::Policies, identified: gateway::session::Identified) {
-    let _ = policies.authorize(identified);
+    let _ = policies.decide(identified);
 }

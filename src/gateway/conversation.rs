@@ -1,0 +1,208 @@
+//! The HTTP of one connection: each request of it is an exchange of its own.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Worker;
+use super::answer::AnswerBody;
+use super::exchange::Exchange;
+use super::guard::ConnectionGuard;
+use super::lingering::Lingering;
+use super::refusal::Refusal;
+use super::serve::{Door, Doorway};
+use crate::intercept::explicit::Authentication;
+use crate::intercept::paced::{Flooded, Paced};
+use crate::intercept::strict::{Strict, Violations};
+use crate::intercept::{ConnectionContext, Entry, Rejected};
+use crate::names::ReasonCode;
+
+/// What a client may send of one upload that its origin does not take yet, in bytes; on a
+/// connection, as much for each of its streams, so that uploads that no origin reads never stop the
+/// others.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// Held of one stream's answer for a client that does not read, in bytes (threats L02, Must show
+/// 5).
+const SEND_BUFFER: usize = 64 << 10;
+/// Held of an HTTP/1.1 connection's bytes in each direction: more than a whole head (threats L02,
+/// P05).
+const HTTP1_BUFFER: usize = 128 << 10;
+/// A request's fields, as HTTP/2 counts them (RFC 9113 §6.5.2), in bytes.
+const HEADER_LIST: u32 = 48 << 10;
+
+impl Worker {
+    /// The exchanges of a connection, every one judged by itself (threats E06, E07, L06).
+    pub(super) fn conversation(
+        self: Arc<Self>,
+        door: &Door,
+        connection: ConnectionContext,
+    ) -> Conversation {
+        // Inside a tunnel the client has shown who it is; in absolute-form each request does.
+        let authentication = match &door.way {
+            Doorway::Proxy(known) if connection.entry == Entry::Forward => known.clone(),
+            _ => None,
+        };
+        Conversation {
+            guard: self.watchdog.connection(),
+            worker: self,
+            connection: Arc::new(connection),
+            authentication,
+            violations: None,
+        }
+    }
+}
+
+/// What the exchanges of one connection have in common.
+pub(super) struct Conversation {
+    worker: Arc<Worker>,
+    connection: Arc<ConnectionContext>,
+    authentication: Option<Arc<Authentication>>,
+    guard: Arc<ConnectionGuard>,
+    violations: Option<Violations>,
+}
+
+impl Conversation {
+    /// Serves HTTP/1.
+    pub(super) async fn http1<IO>(mut self, io: IO)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let strict = Strict::new(Lingering::new(io));
+        let guard = self.guard.clone();
+        guard.watch_heads(strict.violations());
+        self.violations = Some(strict.violations());
+        let serving = pin!(
+            hyper::server::conn::http1::Builder::new()
+                .half_close(true)
+                .max_buf_size(HTTP1_BUFFER)
+                .serve_connection(
+                    TokioIo::new(strict),
+                    service_fn(move |request| self.answer(request)),
+                )
+                .with_upgrades()
+        );
+        tokio::select! { ended = serving => log(ended), () = guard.closed() => {} }
+    }
+
+    /// Serves HTTP/2.
+    pub(super) async fn http2<IO>(self, io: IO, door: &Door)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let flooded = Flooded::default();
+        let (guard, worker, connection) = (
+            self.guard.clone(),
+            self.worker.clone(),
+            self.connection.clone(),
+        );
+        let streams = worker.shared.limits.streams_per_connection;
+        let serving = pin!(
+            hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(connection_window(streams))
+                .max_concurrent_streams(streams)
+                .max_send_buf_size(SEND_BUFFER)
+                .max_header_list_size(HEADER_LIST)
+                .enable_connect_protocol()
+                .serve_connection(
+                    TokioIo::new(Paced::new(io, flooded.clone())),
+                    service_fn(move |request| self.answer(request)),
+                )
+        );
+        tokio::select! { ended = serving => log(ended), () = guard.closed() => {} }
+        if flooded.is_so() {
+            let (entry, named) = (connection.entry, connection.named.as_ref());
+            worker.record_opening(door, entry, named, ReasonCode::Http2Flood);
+        }
+    }
+
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> + Send + use<> {
+        let refusal = self.refusal(&request);
+        let violations = self.violations.clone();
+        let exchange = Exchange::begin(
+            &self.worker,
+            &self.connection,
+            &self.guard,
+            violations.clone(),
+        );
+        let connection = self.connection.clone();
+        async move {
+            let response = exchange.respond(connection, request, refusal).await;
+            if let Some(violations) = violations
+                && response.status() == StatusCode::SWITCHING_PROTOCOLS
+            {
+                violations.upgraded();
+            }
+            Ok(response)
+        }
+    }
+
+    /// Why the request is refused before it is read; to be asked once for each, in their order.
+    fn refusal(&self, request: &Request<Incoming>) -> Option<Refusal> {
+        if let Some(Err(malformed)) = self.violations.as_ref().map(Violations::begin) {
+            return Some(Rejected::Wire(malformed).into());
+        }
+        let known = self.authentication.as_ref()?;
+        (!known.accepts_fields(request.headers())).then_some(Refusal::ProxyAuthentication)
+    }
+}
+
+fn log(ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a client's connection ended");
+    }
+}
+
+/// RFC 9113 §6.9.1: at most 2^31-1.
+fn connection_window(streams: u32) -> u32 {
+    STREAM_WINDOW
+        .saturating_mul(streams.max(2))
+        .min(i32::MAX as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intercept::prefixed::Prefixed;
+    use tokio::net::TcpStream;
+
+    fn size<A, B, C, F>(_: impl FnOnce(A, B, C) -> F) -> usize {
+        std::mem::size_of::<F>()
+    }
+
+    type Tls = tokio_rustls::server::TlsStream<Prefixed<TcpStream>>;
+
+    /// What a waiting connection and an exchange hold, in bytes, without optimisation
+    /// (performance.md: at most 34 KiB a connection, buffers of TLS and HTTP included).
+    #[test]
+    fn a_connection_and_an_exchange_are_small() {
+        let connection = size(
+            |worker: Arc<Worker>, stream: TcpStream, door: &'static Door| {
+                worker.connection(stream, door)
+            },
+        );
+        let conversation = size(
+            |worker: Arc<Worker>,
+             stream: Tls,
+             (door, context): (&'static Door, ConnectionContext)| {
+                worker.conversation(door, context).http1(stream)
+            },
+        );
+        let exchange = size(|exchange: Exchange, connection, request| {
+            exchange.respond(connection, request, None)
+        });
+        assert!(connection <= 4096, "{connection}");
+        assert!(conversation <= 6144, "{conversation}");
+        assert!(exchange <= 6144, "{exchange}");
+    }
+}

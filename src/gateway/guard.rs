@@ -1,0 +1,246 @@
+//! What lives as long as a connection or an exchange does, and what can end it from outside.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use crate::audit::{End, Outcome, Trail};
+use crate::body::Meter;
+use crate::intercept::strict::Violations;
+use crate::names::ReasonCode;
+use crate::policy::{Generation, JudgedRequest};
+use crate::session::Underway;
+
+/// Why an exchange was aborted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Abort {
+    /// No byte moved in either direction for the time that the limits allow.
+    #[error("nothing moved for longer than `progress_timeout` allows")]
+    Stalled,
+    /// The policies now in force do not allow it.
+    #[error("the policies changed while the exchange was under way, and do not allow it any more")]
+    Revoked,
+    /// The session came to its end.
+    #[error("the session has ended")]
+    Ended,
+}
+
+impl Abort {
+    /// The reason code in refusals and audit.
+    #[must_use]
+    pub fn reason(self) -> ReasonCode {
+        match self {
+            Self::Stalled => ReasonCode::Timeout,
+            Self::Revoked => ReasonCode::Revoked,
+            Self::Ended => ReasonCode::SessionEnded,
+        }
+    }
+}
+
+/// One connection of a client.
+#[derive(Default)]
+pub(super) struct ConnectionGuard {
+    /// Exchanges under way.
+    busy: AtomicU32,
+    quiet_sweeps: AtomicU32,
+    /// Sweeps for which one head has not come to its end.
+    head_sweeps: AtomicU32,
+    violations: OnceLock<Violations>,
+    closed: CancellationToken,
+}
+
+impl ConnectionGuard {
+    /// Watches the heads of an HTTP/1 connection, too.
+    pub(super) fn watch_heads(&self, violations: Violations) {
+        // Set once, by the task that serves the connection.
+        let _ = self.violations.set(violations);
+    }
+
+    /// Ready when the connection is to be closed.
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// Whether the connection has been without an exchange, or within one head, for more sweeps
+    /// than these; to be asked once a sweep.
+    pub(super) fn is_idle(&self, idle_limit: u32, head_limit: u32) -> bool {
+        if self.violations.get().is_some_and(Violations::is_mid_head) {
+            if self.head_sweeps.fetch_add(1, Ordering::Relaxed) >= head_limit {
+                return true;
+            }
+        } else {
+            self.head_sweeps.store(0, Ordering::Relaxed);
+        }
+        self.busy.load(Ordering::Relaxed) == 0
+            && self.quiet_sweeps.fetch_add(1, Ordering::Relaxed) >= idle_limit
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+}
+
+/// One exchange under way, from its head to the end of its answer's content, or of the WebSocket
+/// that it became.
+pub(super) struct ExchangeGuard {
+    /// Bytes that moved.
+    pub(super) meter: Arc<Meter>,
+    connection: Arc<ConnectionGuard>,
+    aborted: CancellationToken,
+    why: OnceLock<Abort>,
+    /// Its place among the exchanges of its session.
+    underway: OnceLock<Underway>,
+    judged: OnceLock<Arc<JudgedRequest>>,
+    /// The generation of policies that allowed it last.
+    generation: AtomicU64,
+    quiet_sweeps: AtomicU32,
+    /// Sweeps since it was aborted.
+    aborted_sweeps: AtomicU32,
+    /// The record, once the answer's head is given.
+    trail: Mutex<Option<Trail>>,
+}
+
+impl Drop for ExchangeGuard {
+    fn drop(&mut self) {
+        match self.abort_reason() {
+            Some(why) => self.end(Outcome::Cut, Some(why.reason()), 0),
+            None => self.end(Outcome::Whole, None, 0),
+        }
+        self.connection.quiet_sweeps.store(0, Ordering::Relaxed);
+        self.connection.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ExchangeGuard {
+    /// Guards an exchange on a connection, which is not idle until this is dropped.
+    pub(super) fn new(connection: &Arc<ConnectionGuard>) -> Self {
+        connection.busy.fetch_add(1, Ordering::Relaxed);
+        Self {
+            meter: Arc::default(),
+            connection: connection.clone(),
+            aborted: CancellationToken::new(),
+            why: OnceLock::new(),
+            underway: OnceLock::new(),
+            judged: OnceLock::new(),
+            generation: AtomicU64::new(0),
+            quiet_sweeps: AtomicU32::new(0),
+            aborted_sweeps: AtomicU32::new(0),
+            trail: Mutex::default(),
+        }
+    }
+
+    /// Takes the place among the exchanges of its session, until this is dropped.
+    pub(super) fn holds(&self, underway: Underway) {
+        // Set once, where the exchange begins.
+        let _ = self.underway.set(underway);
+    }
+
+    /// Keeps what the exchange was judged by, so that another generation of policies can judge it.
+    pub(super) fn allowed(&self, judged: Arc<JudgedRequest>, generation: u64) {
+        self.generation.store(generation, Ordering::Relaxed);
+        // Set once, by the one decision on the path.
+        let _ = self.judged.set(judged);
+    }
+
+    /// Aborts the exchange if these policies do not allow it. What was judged by them already, or
+    /// not at all yet, is left alone.
+    pub(super) fn judge_again(&self, generation: &Generation) {
+        let Some(judged) = self.judged.get() else {
+            return;
+        };
+        if self.generation.load(Ordering::Relaxed) == generation.number()
+            || self.abort_reason().is_some()
+        {
+            return;
+        }
+        if generation.still_allows(judged) {
+            self.generation
+                .store(generation.number(), Ordering::Relaxed);
+        } else {
+            self.abort(Abort::Revoked);
+        }
+    }
+
+    /// Looks whether the exchange may go on, once a sweep.
+    pub(super) fn sweep(&self, progress_limit: u32, grace: u32) {
+        if self.abort_reason().is_some() {
+            // A client that takes nothing is asked for nothing, and so never finds that its answer
+            // was cut: where that did not end the exchange, its connection ends.
+            if self.aborted_sweeps.fetch_add(1, Ordering::Relaxed) >= grace {
+                self.connection.close();
+            }
+        } else if self.is_over() {
+            self.abort(Abort::Ended);
+        } else if self.is_stalled(progress_limit) {
+            self.abort(Abort::Stalled);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.underway
+            .get()
+            .is_some_and(|underway| underway.session().is_over())
+    }
+
+    fn is_stalled(&self, limit: u32) -> bool {
+        if self.meter.take_moved() {
+            self.quiet_sweeps.store(0, Ordering::Relaxed);
+            return false;
+        }
+        self.quiet_sweeps.fetch_add(1, Ordering::Relaxed) >= limit
+    }
+
+    fn abort(&self, why: Abort) {
+        let _ = self.why.set(why);
+        self.aborted.cancel();
+    }
+
+    /// Ready when the exchange is aborted.
+    pub(super) async fn aborted(&self) -> Abort {
+        self.aborted.cancelled().await;
+        // The cause is set before the token is cancelled.
+        self.abort_reason().unwrap_or(Abort::Revoked)
+    }
+
+    /// Ready when the exchange is aborted; owned, for content that is polled.
+    pub(super) fn wait_for_abort(&self) -> WaitForCancellationFutureOwned {
+        self.aborted.clone().cancelled_owned()
+    }
+
+    /// The reason, once it was aborted.
+    pub(super) fn abort_reason(&self) -> Option<Abort> {
+        self.why.get().copied()
+    }
+
+    /// Ends the trail with the answer's content, else when the last owner drops this: what a
+    /// WebSocket carried is known only then.
+    pub(super) fn ends_with_it(&self, trail: Trail) {
+        *self.trail() = Some(trail);
+    }
+
+    fn trail(&self) -> MutexGuard<'_, Option<Trail>> {
+        self.trail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the trail, if it was not ended.
+    pub(super) fn end(&self, outcome: Outcome, reason: Option<ReasonCode>, scrubbed: u64) {
+        let trail = self.trail().take();
+        let Some(mut trail) = trail else { return };
+        let ended = trail.end(End {
+            outcome,
+            reason: reason.map(ReasonCode::as_str),
+            request_bytes: Some(self.meter.up()),
+            response_bytes: Some(self.meter.down()),
+            scrubbed,
+        });
+        if let Err(error) = ended {
+            tracing::error!(%error, "the end of an exchange was not recorded");
+        }
+    }
+}

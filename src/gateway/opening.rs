@@ -1,0 +1,126 @@
+//! What is refused before there is a request: tunnels, handshakes and names. Each is recorded.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::Version;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use super::Worker;
+use super::error_format::ErrorFormat;
+use super::refusal::Refusal;
+use super::serve::Door;
+use crate::audit::Trail;
+use crate::intercept::prefixed::Prefixed;
+use crate::intercept::{Entry, dns, explicit};
+use crate::message::Authority;
+use crate::names::{ExchangeId, ReasonCode, SessionId};
+
+impl Worker {
+    /// A refusal before there is an exchange: recorded, and told in HTTP where the client speaks
+    /// it.
+    pub(super) async fn answer_opening(
+        &self,
+        io: &mut Prefixed<TcpStream>,
+        door: &Door,
+        to: Option<&Authority>,
+        refusal: Refusal,
+    ) -> io::Result<()> {
+        let id = self.record_opening(door, Entry::Connect, to, refusal.reason());
+        let (status, fields, content) = refusal.answer(id, Version::HTTP_11, ErrorFormat::Gateway);
+        let mut message = format!("HTTP/1.1 {} Refused\r\n", status.as_u16()).into_bytes();
+        for (name, value) in &fields {
+            message.extend_from_slice(
+                &[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat(),
+            );
+        }
+        message.extend_from_slice(b"\r\n");
+        message.extend_from_slice(&content);
+        io.write_all(&message).await
+    }
+
+    pub(super) async fn refuse_opening(
+        &self,
+        mut io: Prefixed<TcpStream>,
+        door: &Door,
+        refused: explicit::Refused,
+    ) {
+        match refused {
+            explicit::Refused::Io(_) => {}
+            explicit::Refused::Socks(why) => {
+                self.record_opening(door, Entry::Socks, None, why.reason());
+            }
+            other => {
+                // The client may be gone; the refusal is recorded either way.
+                let _ = self
+                    .answer_opening(&mut io, door, None, Refusal::Opening(other))
+                    .await;
+            }
+        }
+    }
+
+    pub(super) fn record_opening(
+        &self,
+        door: &Door,
+        entry: Entry,
+        to: Option<&Authority>,
+        reason: ReasonCode,
+    ) -> ExchangeId {
+        let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), entry.as_str());
+        trail.session(door.session.id(), door.session.clone());
+        // It is refused in either case; over the session's share it is counted, and has no record.
+        let _ = trail.admit();
+        trail.method("CONNECT");
+        if let Some(to) = to {
+            trail.authority(to.host.as_str(), to.port);
+        }
+        trail.refuse(reason);
+        self.shared
+            .refused
+            .count(to.map_or("", |to| to.host.as_str()), reason, trail.id());
+        // Dropped unanswered, the trail writes its record.
+        trail.id()
+    }
+}
+
+impl Worker {
+    /// Sees a session's questions for names: what is refused is recorded, each name once.
+    pub fn name_observer(
+        self: &Arc<Self>,
+        session: &SessionId,
+    ) -> Box<dyn Fn(&dns::Answer) + Send + Sync> {
+        let (shared, session) = (self.shared.clone(), session.clone());
+        let seen = Mutex::new(HashSet::new());
+        Box::new(move |answer| {
+            let Some(host) = answer
+                .host
+                .as_ref()
+                .filter(|_| answer.verdict == dns::Verdict::NameRefused)
+            else {
+                return;
+            };
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            // A flood of names is one line each up to a bound, then none: the log is not the
+            // workload's to fill.
+            if seen.len() >= REFUSED_NAMES || !seen.insert(host.clone()) {
+                return;
+            }
+            drop(seen);
+            let mut trail = Trail::begin(&shared.log, shared.ids.next(), "dns");
+            if let Some(known) = shared.sessions.get(&session) {
+                trail.session(&session, known);
+                let _ = trail.admit();
+            }
+            trail.authority(host.as_str(), 0);
+            trail.refuse(ReasonCode::DnsName);
+            shared
+                .refused
+                .count(host.as_str(), ReasonCode::DnsName, trail.id());
+        })
+    }
+}
+
+/// Names whose refusal is recorded, for each session.
+const REFUSED_NAMES: usize = 4096;

@@ -1,0 +1,152 @@
+//! The frame around one exchange: it begins, and ends in the origin's answer or in a refusal, and
+//! either is in the audit log before it is given.
+
+use std::sync::Arc;
+
+use http::{Request, Response, Version};
+use hyper::body::Incoming;
+
+use super::Worker;
+use super::answer::AnswerBody;
+use super::error_format::ErrorFormat;
+use super::exchange::Exchange;
+use super::guard::ConnectionGuard;
+use super::refusal::Refusal;
+use crate::audit::{End, Length, Outcome, Trail};
+use crate::body::RecodeFault;
+use crate::intercept::strict::Violations;
+use crate::intercept::{ConnectionContext, Rejected};
+
+impl Exchange {
+    /// Begins an exchange on a connection.
+    pub(super) fn begin(
+        worker: &Arc<Worker>,
+        connection: &ConnectionContext,
+        guard: &Arc<ConnectionGuard>,
+        violations: Option<Violations>,
+    ) -> Self {
+        let (log, id) = (&worker.shared.log, worker.shared.ids.next());
+        Self {
+            guard: worker.watchdog.exchange(guard),
+            trail: Trail::begin(log, id, connection.entry.as_str()),
+            worker: worker.clone(),
+            violations,
+            error_format: ErrorFormat::default(),
+        }
+    }
+
+    /// Answers the request, whatever happens. One that is refused already goes no further.
+    pub(super) async fn respond(
+        mut self,
+        connection: Arc<ConnectionContext>,
+        request: Request<Incoming>,
+        refusal: Option<Refusal>,
+    ) -> Response<AnswerBody> {
+        let version = request.version();
+        self.trail.protocol(version);
+        let (unnamed, named) = (host_of_unnamed(&connection, &request), connection.clone());
+        let refusal = self.admit(&connection).err().or(refusal);
+        let guard = self.guard.clone();
+        let result = match refusal {
+            Some(refusal) => Err(refusal),
+            None => tokio::select! {
+                biased;
+                result = self.run(connection, request) => result,
+                why = guard.aborted() => Err(Refusal::Aborted(why)),
+            },
+        };
+        let refusal = match result {
+            Ok(response) => {
+                let (status, length) = (response.status().as_u16(), response.body().length());
+                match self.trail.answer(status, length).await {
+                    Ok(()) => return self.release(response, length),
+                    Err(error) => Refusal::Audit(error),
+                }
+            }
+            Err(refusal) => self.blame(refusal),
+        };
+        let host = unnamed.as_deref().unwrap_or(named.said_host());
+        self.refuse(refusal, version, host).await
+    }
+
+    /// A place among the exchanges of the session, and in the log.
+    fn admit(&mut self, connection: &ConnectionContext) -> Result<(), Refusal> {
+        let shared = &self.worker.shared;
+        let Some(session) = shared.sessions.get(&connection.session) else {
+            return Ok(());
+        };
+        let place = session.exchange(shared.limits.exchanges_per_session);
+        self.trail.session(&connection.session, session);
+        self.trail.admit()?;
+        self.guard.holds(place.ok_or(Refusal::Busy)?);
+        Ok(())
+    }
+
+    /// Gives the answer away; its content, or the WebSocket behind it, ends the exchange.
+    fn release(self, mut response: Response<AnswerBody>, length: Length) -> Response<AnswerBody> {
+        if length == Length::Switched {
+            self.guard.ends_with_it(self.trail);
+        } else {
+            response.body_mut().settle(self.trail, self.guard);
+        }
+        response
+    }
+
+    /// Where the client's own content was malformed, or is not what was signed, the request to the
+    /// origin broke off for that, and the origin is not to blame.
+    fn blame(&self, refusal: Refusal) -> Refusal {
+        let Refusal::Origin(error) = &refusal else {
+            return refusal;
+        };
+        if let Some(malformed) = self.violations.as_ref().and_then(Violations::in_content) {
+            return Rejected::Wire(malformed).into();
+        }
+        match RecodeFault::behind(error) {
+            Some(fault) => Refusal::Content(fault.clone()),
+            None => refusal,
+        }
+    }
+
+    /// Records the refusal, then gives it.
+    async fn refuse(
+        mut self,
+        refusal: Refusal,
+        version: Version,
+        host: &str,
+    ) -> Response<AnswerBody> {
+        let (id, reason) = (self.trail.id(), refusal.reason());
+        self.worker.shared.refused.count(host, reason, id);
+        self.trail.refuse(reason);
+        refusal.log(id);
+        let (status, fields, content) = refusal.answer(id, version, self.error_format);
+        let length = Length::Known(content.len() as u64);
+        let recorded = self.trail.answer(status.as_u16(), length).await;
+        // What follows is a few bytes of our own: whether the client still reads them is not worth
+        // a second record.
+        if let Err(error) = recorded.and_then(|()| self.trail.end(END_OF_OUR_OWN)) {
+            // A refusal lets nothing through, so it is given even where it cannot be recorded; the
+            // trail counts the loss.
+            tracing::error!(exchange = %id, %error, "a refusal was not recorded");
+        }
+        let mut response = Response::new(AnswerBody::own(content));
+        *response.status_mut() = status;
+        *response.headers_mut() = fields;
+        response
+    }
+}
+
+/// The host as the request says it, where its connection names none: for the person who reads what
+/// was refused. It decides nothing.
+fn host_of_unnamed(connection: &ConnectionContext, request: &Request<Incoming>) -> Option<String> {
+    let host = request.uri().host();
+    host.filter(|_| connection.said_host().is_empty())
+        .map(str::to_owned)
+}
+
+const END_OF_OUR_OWN: End = End {
+    outcome: Outcome::Whole,
+    reason: None,
+    request_bytes: None,
+    response_bytes: None,
+    scrubbed: 0,
+};

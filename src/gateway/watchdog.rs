@@ -1,0 +1,299 @@
+//! Watches over what is under way: exchanges that make no progress, sessions that end, connections
+//! that idle, and policies that change.
+//!
+//! One sweep a second looks at everything; an exchange itself sets no timer. So a deadline is exact
+//! to a second, and costs nothing on the path of a request.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::Limits;
+use super::guard::{ConnectionGuard, ExchangeGuard};
+use crate::policy::Policies;
+
+/// How often everything is looked at.
+const SWEEP: Duration = Duration::from_secs(1);
+/// Whole sweeps that an exchange may outlive its abort.
+const GRACE: u32 = 1;
+/// Exchanges that are judged again before other tasks of the thread have their turn.
+const JUDGED_AT_ONCE: usize = 64;
+
+/// The exchanges and connections of one runtime thread.
+pub(super) struct Watchdog {
+    exchanges: Register<ExchangeGuard>,
+    connections: Register<ConnectionGuard>,
+    changed: Notify,
+    progress_limit: u32,
+    idle_limit: u32,
+    head_limit: u32,
+}
+
+impl Watchdog {
+    /// A watch that aborts an exchange after `progress_timeout` without a byte, and closes a
+    /// connection after `idle_timeout` without an exchange or where a head takes longer than
+    /// `head_timeout`; each to the second.
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            exchanges: Register::default(),
+            connections: Register::default(),
+            changed: Notify::new(),
+            progress_limit: sweeps(limits.progress_timeout),
+            idle_limit: sweeps(limits.idle_timeout),
+            head_limit: sweeps(limits.head_timeout),
+        }
+    }
+
+    /// Begins to watch a connection; it is forgotten when its last owner drops it.
+    pub(super) fn connection(&self) -> Arc<ConnectionGuard> {
+        self.connections.enter(ConnectionGuard::default())
+    }
+
+    /// Begins to watch an exchange on a connection.
+    pub(super) fn exchange(&self, connection: &Arc<ConnectionGuard>) -> Arc<ExchangeGuard> {
+        self.exchanges.enter(ExchangeGuard::new(connection))
+    }
+
+    /// Tells the watchdog that policies changed.
+    pub(super) fn policy_changed(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Watches for ever; `beside` is done once a sweep.
+    pub(super) async fn run(&self, policies: &Policies, beside: impl Fn()) {
+        let mut tick = tokio::time::interval(SWEEP);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {
+                    self.sweep();
+                    beside();
+                }
+                () = self.changed.notified() => {}
+            }
+            self.judge_again(policies).await;
+        }
+    }
+
+    fn sweep(&self) {
+        for exchange in self.exchanges.living() {
+            exchange.sweep(self.progress_limit, GRACE);
+        }
+        for connection in self.connections.living() {
+            if connection.is_idle(self.idle_limit, self.head_limit) {
+                connection.close();
+            }
+        }
+    }
+
+    /// Has the policies in force judge what others allowed.
+    async fn judge_again(&self, policies: &Policies) {
+        let mut left = JUDGED_AT_ONCE;
+        for exchange in self.exchanges.all() {
+            if left == 0 {
+                left = JUDGED_AT_ONCE;
+                tokio::task::yield_now().await;
+            }
+            left -= 1;
+            if let Some(exchange) = exchange.upgrade() {
+                exchange.judge_again(&policies.current());
+            }
+        }
+    }
+}
+
+fn sweeps(time: Duration) -> u32 {
+    u32::try_from(time.as_secs().max(1)).unwrap_or(u32::MAX)
+}
+
+/// What is alive of one kind, held weakly.
+struct Register<T>(Mutex<Vec<Weak<T>>>);
+
+impl<T> Default for Register<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Register<T> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, one: T) -> Arc<T> {
+        let one = Arc::new(one);
+        let mut all = self.lock();
+        if all.len() == all.capacity() {
+            drop_dead(&mut all);
+        }
+        all.push(Arc::downgrade(&one));
+        one
+    }
+
+    fn all(&self) -> Vec<Weak<T>> {
+        let mut all = self.lock();
+        drop_dead(&mut all);
+        all.clone()
+    }
+
+    fn living(&self) -> impl Iterator<Item = Arc<T>> + use<T> {
+        self.all().into_iter().filter_map(|one| one.upgrade())
+    }
+}
+
+/// Leaves room for as many again, so that the dead are looked for seldom; they hold memory, so that
+/// there are never more of them than that.
+fn drop_dead<T>(all: &mut Vec<Weak<T>>) {
+    all.retain(|one| one.strong_count() > 0);
+    let most = 2 * all.len() + 8;
+    all.shrink_to(most);
+    all.reserve_exact(most - all.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Trail;
+    use crate::gateway::guard::Abort;
+
+    fn watchdog(seconds: u64) -> Watchdog {
+        let time = Duration::from_secs(seconds);
+        Watchdog::new(&Limits {
+            progress_timeout: time,
+            idle_timeout: time,
+            ..Limits::default()
+        })
+    }
+
+    #[test]
+    fn an_exchange_without_progress_is_cut_and_one_with_progress_is_not() {
+        let live = watchdog(2);
+        let connection = live.connection();
+        let (still, moving) = (live.exchange(&connection), live.exchange(&connection));
+        for _ in 0..5 {
+            moving.meter.add_down(1);
+            live.sweep();
+        }
+        assert_eq!(still.abort_reason(), Some(Abort::Stalled));
+        assert_eq!(moving.abort_reason(), None);
+    }
+
+    #[test]
+    fn an_exchange_that_outlives_its_abort_ends_with_its_connection() {
+        let live = watchdog(100);
+        let (deaf, other) = (live.connection(), live.connection());
+        let (over, new) = (live.exchange(&deaf), live.exchange(&other));
+        let ended = session(Some(std::time::Instant::now()));
+        over.holds(ended.exchange(1).unwrap());
+        live.sweep();
+        live.sweep();
+        assert_eq!(
+            (over.abort_reason(), deaf.is_closed()),
+            (Some(Abort::Ended), false)
+        );
+        live.sweep();
+        assert_eq!((deaf.is_closed(), other.is_closed()), (true, false));
+        drop(new);
+    }
+
+    fn session(ends: Option<std::time::Instant>) -> Arc<crate::session::Session> {
+        use crate::session::phantom::{Issue, PhantomKey};
+        let bindings = crate::session::Bindings::new(Vec::new()).unwrap();
+        let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
+        let id = crate::names::SessionId::new("ours").unwrap();
+        let session =
+            crate::session::Session::new(id, Vec::new(), Arc::new(bindings), phantoms, ends);
+        Arc::new(session)
+    }
+
+    #[test]
+    fn the_end_of_a_session_cuts_what_is_under_way() {
+        let live = watchdog(100);
+        let connection = live.connection();
+        let (over, lasting) = (live.exchange(&connection), live.exchange(&connection));
+        over.holds(
+            session(Some(std::time::Instant::now()))
+                .exchange(1)
+                .unwrap(),
+        );
+        lasting.holds(session(None).exchange(1).unwrap());
+        live.sweep();
+        assert_eq!(
+            (over.abort_reason(), lasting.abort_reason()),
+            (Some(Abort::Ended), None)
+        );
+    }
+
+    #[test]
+    fn a_session_has_so_many_exchanges_and_gets_a_place_back_when_one_ends() {
+        let live = watchdog(100);
+        let connection = live.connection();
+        let session = session(None);
+        let watched = live.exchange(&connection);
+        watched.holds(session.exchange(1).unwrap());
+        assert!(session.exchange(1).is_none());
+        drop(watched);
+        assert!(session.exchange(1).is_some());
+    }
+
+    #[test]
+    fn the_record_of_a_websocket_ends_with_what_it_carried() {
+        use crate::audit::{Length, Log, Sync};
+        let (log, memory) = Log::memory(Sync::Batch).unwrap();
+        let live = watchdog(100);
+        let connection = live.connection();
+        let watched = live.exchange(&connection);
+        let mut trail = Trail::begin(
+            &log,
+            crate::names::ExchangeId::from_bytes([7; 10]),
+            "transparent",
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime
+            .block_on(trail.answer(101, Length::Switched))
+            .unwrap();
+        watched.ends_with_it(trail);
+        let ends = || {
+            let records = memory.records();
+            let ends = records.into_iter().filter(|record| record.kind == "end");
+            ends.map(|end| (end.request_bytes, end.response_bytes))
+                .collect::<Vec<_>>()
+        };
+        watched.meter.add_up(5);
+        watched.meter.add_down(7);
+        assert_eq!(ends(), []);
+        drop(watched);
+        assert_eq!(ends(), [(Some(5), Some(7))]);
+    }
+
+    #[test]
+    fn ended_exchanges_are_forgotten() {
+        let live = watchdog(100);
+        let connection = live.connection();
+        for _ in 0..10_000 {
+            drop(live.exchange(&connection));
+        }
+        assert!(live.exchanges.lock().len() < 64);
+    }
+
+    #[test]
+    fn a_connection_is_idle_only_without_an_exchange() {
+        let live = watchdog(2);
+        let (idle, used) = (live.connection(), live.connection());
+        let watched = live.exchange(&used);
+        for _ in 0..5 {
+            watched.meter.add_down(1);
+            live.sweep();
+        }
+        assert_eq!((idle.is_closed(), used.is_closed()), (true, false));
+        drop(watched);
+        for _ in 0..5 {
+            live.sweep();
+        }
+        assert!(used.is_closed());
+    }
+}

@@ -1,0 +1,61 @@
+//! The request that travels through the stages, carried inside each stage's proof.
+
+use std::sync::Arc;
+
+use http_body::Body as _;
+use hyper::upgrade::OnUpgrade;
+
+use super::connection::ConnectionContext;
+use super::websocket;
+use crate::body::{Content, HoldBudget, HoldFault, Limit, Meter};
+use crate::message::RequestHead;
+
+/// One request on its way from the client to the origin.
+///
+/// It proves nothing by itself: what may be done with it is said by the stage that holds it. A
+/// stage passes it on whole, so that what travels with a request is named here and nowhere else.
+pub struct Request {
+    /// The connection on which it came.
+    pub(crate) connection: Arc<ConnectionContext>,
+    /// The canonical head.
+    pub(crate) head: RequestHead,
+    /// The content, which streams until something holds it.
+    pub(crate) content: Content,
+    /// Counts the bytes of content that moved.
+    pub(crate) meter: Arc<Meter>,
+    /// What the client wants the connection to become.
+    pub(crate) upgrade: Option<Box<Upgrade>>,
+}
+
+/// What the client wants the connection to become.
+pub struct Upgrade {
+    /// Resolves to the client's side when the answer is a 101 (or the 200 of an extended CONNECT).
+    pub on: OnUpgrade,
+    /// The client's leg: the accept value that it expects, or `None` where it asked by extended
+    /// CONNECT (RFC 8441).
+    pub accept: Option<String>,
+    /// The origin's leg: what its answer must hold.
+    pub expected: websocket::Expected,
+}
+
+impl Request {
+    /// The length of the content that the head announces, in bytes; 0 without content, `None` where
+    /// its end will tell.
+    #[must_use]
+    pub fn content_length(&self) -> Option<u64> {
+        self.content.size_hint().exact()
+    }
+
+    /// The same request with all of its content in memory.
+    ///
+    /// # Errors
+    /// [`HoldFault`] by cause; the request is gone then.
+    pub(crate) async fn hold(
+        mut self: Box<Self>,
+        limit: Limit,
+        budget: &Arc<HoldBudget>,
+    ) -> Result<Box<Self>, HoldFault> {
+        self.content = self.content.hold(limit, budget).await?;
+        Ok(self)
+    }
+}
