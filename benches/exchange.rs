@@ -19,7 +19,7 @@ use gateway::intercept::{CaSettings, SessionCa};
 use gateway::message::Host;
 use gateway::names::SessionId;
 use gateway::origin::{OriginRule, OriginSettings};
-use gateway::policy::{Policies, Source, quick};
+use gateway::policy::{Declared, Policies, Source, generate};
 use gateway::session::phantom::Phantoms;
 use gateway::session::{Bindings, Session, Sessions};
 use http::{Request, Response};
@@ -60,10 +60,13 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
     let session = SessionId::new("bench").unwrap();
     let shared = Arc::new(Shared {
         sessions: Sessions::default(),
-        policies: Policies::load(&[Source::new(
-            "bench",
-            quick::permit_host(None, HOST, Some(80)),
-        )])
+        policies: Policies::load(
+            &[Source::new(
+                "bench",
+                generate::permit_host(None, HOST, Some(80)),
+            )],
+            Declared::default(),
+        )
         .unwrap(),
         credentials: Credentials::new(bindings.clone(), &Stores::new([])),
         log: Log::memory(Sync::Batch).unwrap().0,

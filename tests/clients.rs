@@ -8,15 +8,20 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 #[test]
 fn every_client_gets_through_by_every_way_with_a_phantom_alone() {
-    let rig = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
-    let home = std::env::var_os("GATEWAY_CLIENTS").map_or_else(installed, PathBuf::from);
-    run(Command::new(rig.join("setup")).env("GATEWAY_CLIENTS", &home));
-    run(Command::new(rig.join("matrix"))
+    run(Command::new(rig().join("matrix"))
         .args(["--gateway", env!("CARGO_BIN_EXE_gateway")])
-        .env("GATEWAY_CLIENTS", &home));
+        .env("GATEWAY_CLIENTS", clients()));
+}
+
+#[test]
+fn policies_over_content_hold_for_the_sdks_that_send_it() {
+    run(Command::new(rig().join("content/run"))
+        .env("GATEWAY", env!("CARGO_BIN_EXE_gateway"))
+        .env("GATEWAY_CLIENTS", clients()));
 }
 
 #[test]
@@ -55,6 +60,20 @@ fn doctor_tells_a_client_that_gets_through_from_one_that_does_not_and_why() {
         "{said}"
     );
     assert_eq!(output.status.code(), Some(1), "{said}");
+}
+
+fn rig() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
+
+/// The clients, installed once.
+fn clients() -> &'static Path {
+    static CLIENTS: OnceLock<PathBuf> = OnceLock::new();
+    CLIENTS.get_or_init(|| {
+        let home = std::env::var_os("GATEWAY_CLIENTS").map_or_else(installed, PathBuf::from);
+        run(Command::new(rig().join("setup")).env("GATEWAY_CLIENTS", &home));
+        home
+    })
 }
 
 /// Where clients are installed unless somebody says otherwise: as root, where users without

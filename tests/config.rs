@@ -354,6 +354,83 @@ fn weak_and_contradictory_origins_are_refused() {
 }
 
 #[test]
+fn facts_of_content_are_declared_strictly() {
+    let fact = |more: &str| format!("[[fact]]\norigins = [\"https://a.test\"]\n{more}");
+    let good = fact("name = \"amount\"\ntype = \"Long\"\nform = \"a[b]\"\n");
+    assert!(read(&good).is_ok());
+    let elsewhere = good
+        .replace("a.test", "b.test")
+        .replace("form = \"a[b]\"", "json = \"/a\"");
+    assert!(read(&format!("{good}{elsewhere}")).is_ok());
+    for (text, expected) in [
+        (
+            fact("name = \"a b\"\ntype = \"Long\"\nform = \"a\""),
+            "3:8: `name`",
+        ),
+        (
+            fact("name = \"has\"\ntype = \"Long\"\nform = \"a\""),
+            "3:8: `name`",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Decimal\"\nform = \"a\""),
+            "4:8: `type`",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Long\"\nform = \"a[\""),
+            "5:8: `form`",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Long\"\njson = \"a\""),
+            "5:8: `json`",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Long\"\njson = \"/a~2\""),
+            "5:8: `json`",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Long\"\njson = \"/a\"\nform = \"a\""),
+            "6:8: `form` stands beside",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Long\""),
+            "1:1: [[fact]] has no `json`",
+        ),
+        (
+            fact("type = \"Long\"\njson = \"/a\""),
+            "1:1: [[fact]] has no `name`",
+        ),
+        (
+            fact("name = \"a\"\ntype = \"Set<String>\"\nform = \"a\""),
+            "4:8: a form has no sets",
+        ),
+        (
+            good.replace("\"https://a.test\"", ""),
+            "2:11: `origins` names no origin",
+        ),
+        (
+            format!("{good}{good}"),
+            "8:8: `amount` is declared twice for https://a.test",
+        ),
+        (
+            format!("{good}{}", elsewhere.replace("Long", "Bool")),
+            "8:8: `amount` is declared as",
+        ),
+    ] {
+        let mistakes = read(&text).expect_err(&text);
+        assert_eq!(mistakes.len(), 1, "{text}\n{mistakes:#?}");
+        let (place, what) = expected.split_once(": ").unwrap();
+        assert!(
+            mistakes[0].contains(what),
+            "{text}\n{expected}\n{mistakes:#?}"
+        );
+        assert!(
+            mistakes[0].starts_with(&place[..2]),
+            "{text}\n{expected}\n{mistakes:#?}"
+        );
+    }
+}
+
+#[test]
 fn the_bounds_of_the_sandbox_are_read_and_within_reason() {
     let config =
         read("[sandbox]\nmemory_files = \"2GiB\"\nprocesses = 512\npass_env = [\"MY_*\"]\n")

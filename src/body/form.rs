@@ -6,6 +6,8 @@ use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::percent_decode;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::message::pairs::decoded;
+
 /// How content that an origin may read as a form is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormKind {
@@ -144,27 +146,44 @@ fn is_binary(kind: &str) -> bool {
 
 /// Whether a reader that tells the format by the content would take it for JSON, in whatever
 /// charset.
-fn begins_as_json(content: &[u8]) -> bool {
+pub(super) fn begins_as_json(content: &[u8]) -> bool {
     let skipped = |b: &&u8| !(b.is_ascii_control() || b" \xef\xbb\xbf\xfe\xff".contains(b));
     matches!(content.iter().find(skipped), Some(b'{' | b'['))
 }
 
 fn pairs(content: &[u8], found: &mut Found<'_>) {
-    for pair in content.split(|b| matches!(b, b'&' | b';' | b'\r' | b'\n')) {
-        let equals = memchr::memchr(b'=', pair).unwrap_or(pair.len());
-        if (found.is_asked)(&decoded(&pair[..equals])) {
-            let value = pair.get(equals + 1..).unwrap_or_default();
-            found.value(Some(decoded(value)));
+    for pair in split_pairs(content) {
+        if (found.is_asked)(&decoded(pair.name, b' ').text) {
+            let value = pair.value.unwrap_or_default();
+            found.value(Some(decoded(value, b' ').text));
         }
     }
 }
 
-fn decoded(raw: &[u8]) -> String {
-    let spaced: Vec<u8> = raw
-        .iter()
-        .map(|b| if *b == b'+' { b' ' } else { *b })
-        .collect();
-    percent_decode(&spaced).decode_utf8_lossy().into_owned()
+/// One pair of a form, as it stands there.
+pub(super) struct Pair<'a> {
+    pub name: &'a [u8],
+    /// What follows `=`.
+    pub value: Option<&'a [u8]>,
+    /// Whether all readers see this pair here: between two `&`, where some also end one at `;` or
+    /// at the end of a line.
+    pub agreed: bool,
+}
+
+/// The pairs of a form, by the readers that see most of them.
+pub(super) fn split_pairs(content: &[u8]) -> impl Iterator<Item = Pair<'_>> {
+    let inner = |b: &u8| matches!(b, b';' | b'\r' | b'\n');
+    content.split(|b| *b == b'&').flat_map(move |whole| {
+        let agreed = !whole.iter().any(inner);
+        whole.split(inner).map(move |pair| {
+            let equals = memchr::memchr(b'=', pair);
+            Pair {
+                name: &pair[..equals.unwrap_or(pair.len())],
+                value: equals.map(|at| &pair[at + 1..]),
+                agreed,
+            }
+        })
+    })
 }
 
 /// Every line that may be the head of a part, wherever the borders are: readers disagree about

@@ -5,6 +5,7 @@ mod budget;
 mod coding;
 mod content;
 mod decode;
+pub mod fact;
 mod form;
 mod hold;
 mod limit;

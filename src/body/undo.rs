@@ -80,6 +80,14 @@ impl Decoder {
         })
     }
 
+    /// The same decoder, which fails at a second member or frame: some readers take the first
+    /// alone.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        self.stages.iter_mut().for_each(|stage| stage.once = true);
+        self
+    }
+
     /// The same decoder, which fails where the identity form passes the limit.
     pub fn limited(self, limit: Limit) -> Self {
         Self {
@@ -165,6 +173,8 @@ struct Stage {
     codec: Codec,
     input: Bytes,
     place: Place,
+    /// Nothing follows the first member or frame.
+    once: bool,
     /// The last call filled its output, so the codec may hold more.
     full: bool,
     scratch: Box<[u8]>,
@@ -208,6 +218,7 @@ impl Stage {
             codec,
             input: Bytes::new(),
             place: Place::Start,
+            once: false,
             full: false,
             scratch: vec![0; Decoder::PIECE].into_boxed_slice(),
         }
@@ -239,6 +250,7 @@ impl Stage {
                 return Err(Error::Corrupt(self.coding));
             }
             (Place::Start, _) => {}
+            (Place::Complete, _) if self.once => return Err(Error::Trailing(self.coding)),
             (Place::Complete, Codec::Gzip(codec)) => reset(codec, self.coding)?,
             (Place::Complete, Codec::Zstd(codec)) => reset(codec, self.coding)?,
             (Place::Complete, _) => return Err(Error::Trailing(self.coding)),

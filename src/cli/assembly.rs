@@ -15,7 +15,7 @@ use crate::intercept::{CaSettings, SessionCa};
 use crate::message::{Host, HostPattern};
 use crate::names::SessionId;
 use crate::origin::{OriginRule, OriginSettings};
-use crate::policy::{HostScope, Policies, Source, quick};
+use crate::policy::{HostScope, Policies, Source, generate};
 use crate::session::phantom::{PhantomKey, Phantoms};
 use crate::session::{Binding, Bindings, Role, Session, Sessions};
 
@@ -60,7 +60,7 @@ impl Assembly {
         let stores = Stores::new(bindings.all().map(|binding| &binding.reference));
         let shared = Shared {
             sessions: Sessions::default(),
-            policies: Policies::load(&sources(&config, &flags)?)
+            policies: Policies::load(&sources(&config, &flags)?, config.facts.clone())
                 .map_err(|problems| refused("the policies", problems))?,
             credentials: Credentials::new(bindings, &stores).with_holding(config.limits.holding()),
             log: log(&config)?,
@@ -195,7 +195,7 @@ fn sources(config: &Config, flags: &str) -> Result<Vec<Source>, Failure> {
 fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindings) -> String {
     let mut permits = BTreeSet::new();
     for one in allowed {
-        permits.insert(quick::permit_host(
+        permits.insert(generate::permit_host(
             None,
             &one.host.to_string(),
             Some(one.port),
@@ -210,11 +210,11 @@ fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindin
                 // there.
                 permits.insert(match (binding.signing(), &origin.hosts) {
                     (Some(_), HostPattern::Below(_)) => {
-                        quick::permit_with(None, &binding.credential, &host, Some(origin.port))
+                        generate::permit_with(None, &binding.credential, &host, Some(origin.port))
                     }
-                    _ => quick::permit_host(None, &host, Some(origin.port)),
+                    _ => generate::permit_host(None, &host, Some(origin.port)),
                 });
-                permits.insert(quick::permit_lend(
+                permits.insert(generate::permit_lend(
                     None,
                     &binding.credential,
                     &host,

@@ -2,6 +2,7 @@
 //! by the code that enforces.
 
 mod check;
+mod schema;
 mod test;
 mod why;
 
@@ -20,6 +21,8 @@ use super::screen::{Paint, Screen, safe};
 pub(super) enum Policy {
     /// Load policies under strict validation and say what is doubtful in them
     Check(check::Check),
+    /// Print what policies can read, with the facts that the configuration declares
+    Schema(schema::Schema),
     /// Judge the requests of decision files and compare with what they expect
     Test(test::Test),
     /// Tell which policy decided a recorded request, and which one would allow it
@@ -38,6 +41,7 @@ impl Policy {
     pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
         match self {
             Self::Check(command) => command.run(screen),
+            Self::Schema(command) => command.run(screen),
             Self::Test(command) => command.run(screen),
             Self::Why(command) => command.run(screen),
         }
@@ -57,8 +61,15 @@ fn sources(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<Source>, Pr
 }
 
 /// Loads the policies, or prints every problem; `None` where there are some.
-fn load(screen: &Screen, sources: Result<Vec<Source>, Problems>) -> Option<Policies> {
-    match sources.and_then(|sources| Policies::load(&sources)) {
+fn load(
+    screen: &Screen,
+    sources: Result<Vec<Source>, Problems>,
+    config: Option<&Config>,
+) -> Option<Policies> {
+    let declared = config
+        .map(|config| config.facts.clone())
+        .unwrap_or_default();
+    match sources.and_then(|sources| Policies::load(&sources, declared)) {
         Ok(policies) => Some(policies),
         Err(Problems(problems)) => {
             if screen.json() {

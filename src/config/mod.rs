@@ -7,6 +7,7 @@
 mod bind;
 mod credential;
 mod cross;
+mod fact;
 mod flags;
 pub mod keys;
 mod listener;
@@ -36,6 +37,7 @@ use crate::gateway::Limits;
 use crate::message::HostPattern;
 use crate::origin::resolve::ResolverSettings;
 use crate::policy;
+use crate::policy::Declared;
 
 /// Holds every setting, valid as a whole.
 ///
@@ -61,6 +63,8 @@ pub struct Config {
     pub credentials: Vec<Credential>,
     /// How origins are reached.
     pub origins: Vec<Origin>,
+    /// What policies may read of content.
+    pub facts: Declared,
     /// The sandbox of `gateway exec`.
     pub sandbox: Sandbox,
     /// The bounds of the data path.

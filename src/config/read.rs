@@ -13,7 +13,7 @@ use super::keys::{self, PARTS};
 use super::literal::shown;
 use super::mistake::{Doubt, Mistake, Position, Severity};
 use super::page::{Page, Section};
-use super::{Config, Refused, credential, listener, origin, settings, state};
+use super::{Config, Refused, credential, fact, listener, origin, settings, state};
 
 impl Config {
     /// Reads and checks a file.
@@ -152,6 +152,14 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
         "phantoms" => {
             config.phantoms = settings::phantoms(section);
             spans.phantoms = section.span.clone();
+        }
+        "fact" => {
+            let added = fact::fact(section).map(|fact| config.facts.add(fact));
+            if let Some(Err(clash)) = added {
+                let why = "a name stands for one value, of one type, in each content";
+                let doubt = Doubt::new(why, "give one of them another name, or other origins");
+                section.error("name", clash.to_string(), doubt);
+            }
         }
         "listener" => take(
             listener::listener(section),

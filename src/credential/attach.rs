@@ -200,7 +200,7 @@ impl Credentials {
         self.slots.get(index).ok_or(Error::Unknown)
     }
 
-    pub(super) fn holding(&self) -> &Holding {
+    pub(crate) fn holding(&self) -> &Holding {
         &self.holding
     }
 

@@ -13,7 +13,7 @@ use super::sign;
 use crate::body::{FormKind, Held, HoldBudget, Limit};
 use crate::message::RequestHead;
 use crate::names::Identity;
-use crate::policy::Authorized;
+use crate::policy::{Authorized, Room};
 use crate::session::{CredentialRefusal, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, Spot};
 use crate::signature::Fault;
 use crate::signature::recipe::{self, Needs, Parts, Recipe};
@@ -95,6 +95,17 @@ impl Default for Holding {
             limit: Self::REQUEST,
             budget: HoldBudget::new(Self::REQUESTS),
             decoding: HoldBudget::new(Self::DECODING),
+        }
+    }
+}
+
+impl Holding {
+    /// The same for policies that read content.
+    pub(crate) fn room(&self) -> Room<'_> {
+        Room {
+            limit: self.limit,
+            held: &self.budget,
+            decoding: &self.decoding,
         }
     }
 }

@@ -12,12 +12,13 @@ use super::guard::ExchangeGuard;
 use super::refusal::Refusal;
 use super::{Shared, Worker, clock, upgrade};
 use crate::audit::{self, Phase, Trail};
+use crate::body::HoldFault;
 use crate::credential::{Credentialed, Lent, Verified};
 use crate::intercept::strict::Violations;
 use crate::intercept::{Accepted, Addressed, ConnectionContext, Rejected};
 use crate::message::{EncodedSlash, Reading};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
-use crate::policy::{Authorized, Decision};
+use crate::policy::{Authorized, Decision, Gathered};
 use crate::session::{self, Identified};
 
 /// One exchange: what its stages use and leave behind, however it ends.
@@ -35,8 +36,6 @@ pub(super) struct Exchange {
 impl Exchange {
     /// The path, a line a stage: what one stage gives is what the next one takes, and nothing else
     /// can be had by it.
-    ///
-    /// A stage that holds content because policy reads it stands between `identify` and `decide`.
     pub(super) async fn run(
         &mut self,
         connection: Arc<ConnectionContext>,
@@ -44,7 +43,8 @@ impl Exchange {
     ) -> Result<Response<AnswerBody>, Refusal> {
         let accepted = self.accept(connection, request)?;
         let identified = self.identify(accepted)?;
-        let authorized = self.decide(identified)?;
+        let gathered = self.gather(identified).await?;
+        let authorized = self.decide(gathered)?;
         let verified = self.verify(authorized).await?;
         let channel = self.open(&verified).await?;
         let credentialed = self.attach(verified).await?;
@@ -101,8 +101,14 @@ impl Exchange {
         Ok(identified)
     }
 
-    fn decide(&mut self, identified: Identified) -> Result<Authorized, Refusal> {
-        let decision = self.shared().policies.decide(identified);
+    async fn gather(&self, identified: Identified) -> Result<Gathered, HoldFault> {
+        let shared = self.shared();
+        let room = shared.credentials.holding().room();
+        shared.policies.gather(identified, room).await
+    }
+
+    fn decide(&mut self, gathered: Gathered) -> Result<Authorized, Refusal> {
+        let decision = self.shared().policies.decide(gathered);
         self.trail.reach(Phase::Authorize);
         let (word, verdict) = match &decision {
             Decision::Allow(authorized) => (audit::Decision::Allow, authorized.verdict()),

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use super::error_format::{ErrorDetails, ErrorFormat};
 use super::guard::Abort;
 use crate::audit;
-use crate::body::RecodeFault;
+use crate::body::{HoldFault, RecodeFault};
 use crate::intercept::{Rejected, explicit};
 use crate::message::Host;
 use crate::names::{ExchangeId, PolicyId, ReasonCode};
@@ -32,6 +32,9 @@ pub enum Refusal {
     /// Policy denies.
     #[error(transparent)]
     Denied(#[from] Box<policy::Denied>),
+    /// Content on which the verdict depends cannot be held.
+    #[error(transparent)]
+    Gathered(#[from] HoldFault),
     /// A credential cannot be had.
     #[error(transparent)]
     Credential(#[from] credential::Error),
@@ -79,6 +82,7 @@ impl Refusal {
                 .outcome
                 .reason()
                 .unwrap_or(ReasonCode::PolicyDefaultDeny),
+            Self::Gathered(why) => why.reason(),
             Self::Credential(why) => why.reason(),
             Self::Content(why) => why.reason,
             Self::Origin(why) => why.reason(),

@@ -11,6 +11,7 @@ mod canonical;
 pub mod fields;
 mod host;
 pub mod method;
+pub mod pairs;
 mod pattern;
 mod place;
 pub mod route;

@@ -15,6 +15,14 @@
 //! by = ["github/read"]      # optional: exactly the policies that decide; none: default denial
 //!
 //! [[decision]]
+//! name = "refunds a little"
+//! url = "https://api.stripe.com/v1/refunds"
+//! method = "POST"
+//! content_type = "application/x-www-form-urlencoded"
+//! content = "amount=500"
+//! expect = "allow"
+//!
+//! [[decision]]
 //! name = "lends the token to the API only"
 //! url = "https://example.com/"
 //! lend = "github"           # asks for the loan instead of the request
@@ -22,18 +30,19 @@
 //! expect = "deny"
 //! ```
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::facts::{Facts, Loan};
-use super::generation::Generation;
+use super::content::{ContentFacts, Declared};
+use super::generation::Policies;
+use super::question::{Loan, OwnedFacts};
 use super::verdict::Verdict;
-use crate::message::{EncodedSlash, Host, Place, RequestTarget, Scheme, is_batch};
+use crate::message::{Authority, EncodedSlash, Host, Origin, Place, RequestTarget, Scheme};
 use crate::names::{CredentialName, PolicyId, SessionId};
 
 /// What came of a decision file.
@@ -81,56 +90,40 @@ pub enum Malformed {
 ///
 /// # Errors
 /// [`Malformed`]; no decision is run then.
-pub fn run(generation: &Generation, text: &str) -> Result<Report, Malformed> {
+pub fn run(policies: &Policies, text: &str) -> Result<Report, Malformed> {
     let file: File = toml::from_str(text)?;
     if file.decision.is_empty() {
         return Err(Malformed::Empty);
     }
-    let mut report = Report {
-        passed: 0,
-        failed: Vec::new(),
-    };
-    let cases: Vec<Case> = file
-        .decision
-        .into_iter()
-        .map(|decision| {
-            let name = decision.name.clone();
-            Case::new(decision, &file.request)
-                .map_err(|reason| Malformed::Decision { name, reason })
-        })
-        .collect::<Result<_, _>>()?;
-    for case in cases {
-        match case.judge(generation) {
-            None => report.passed += 1,
-            Some(surprise) => report.failed.push(surprise),
+    let cases = file.decision.into_iter().map(|mut decision| {
+        for (key, value) in &file.request {
+            decision.entry(key).or_insert_with(|| value.clone());
         }
-    }
-    Ok(report)
+        let decision: Decision = decision.try_into()?;
+        let name = decision.name.clone();
+        Case::new(decision, policies.declared())
+            .map_err(|reason| Malformed::Decision { name, reason })
+    });
+    let cases: Vec<Case> = cases.collect::<Result<_, _>>()?;
+    let generation = policies.current();
+    let failed: Vec<Surprise> = cases
+        .iter()
+        .filter_map(|case| case.judge(&generation))
+        .collect();
+    Ok(Report {
+        passed: cases.len() - failed.len(),
+        failed,
+    })
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// What every decision begins with.
     #[serde(default)]
-    request: Defaults,
+    request: toml::Table,
     #[serde(default)]
-    decision: Vec<Decision>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct Defaults {
-    session: Option<String>,
-    groups: Option<Vec<String>>,
-    labels: Option<Vec<String>>,
-    entry: Option<String>,
-    now: Option<String>,
-    method: Option<String>,
-    fields: Option<Vec<String>>,
-    content_length: Option<u64>,
-    upgrade: Option<String>,
-    credentials: Option<Vec<String>>,
-    actions: Option<Vec<String>>,
+    decision: Vec<toml::Table>,
 }
 
 #[derive(Deserialize)]
@@ -142,17 +135,33 @@ struct Decision {
     by: Option<Vec<String>>,
     lend: Option<String>,
     place: Option<String>,
-    session: Option<String>,
-    groups: Option<Vec<String>>,
-    labels: Option<Vec<String>>,
+    #[serde(default = "test_session")]
+    session: String,
+    #[serde(default)]
+    groups: Vec<String>,
     entry: Option<String>,
-    now: Option<String>,
+    #[serde(default = "new_year")]
+    now: String,
     method: Option<String>,
-    fields: Option<Vec<String>>,
+    #[serde(default)]
+    fields: Vec<String>,
+    content_type: Option<String>,
+    content: Option<String>,
     content_length: Option<u64>,
-    upgrade: Option<String>,
-    credentials: Option<Vec<String>>,
-    actions: Option<Vec<String>>,
+    #[serde(default)]
+    upgrade: String,
+    #[serde(default)]
+    credentials: Vec<String>,
+    #[serde(default)]
+    actions: Vec<String>,
+}
+
+fn test_session() -> String {
+    "test".to_owned()
+}
+
+fn new_year() -> String {
+    "2026-01-01T00:00:00Z".to_owned()
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
@@ -162,114 +171,38 @@ enum Expect {
     Deny,
 }
 
-/// A decision with everything that its facts borrow from.
+/// A decision with the request that it is about.
 struct Case {
     name: String,
     expect: Expect,
     by: Option<Vec<String>>,
     loan: Option<(CredentialName, String)>,
-    session: SessionId,
-    groups: Vec<Arc<str>>,
-    labels: Vec<Arc<str>>,
-    entry: String,
-    now: SystemTime,
-    scheme: Scheme,
-    host: Host,
-    port: u16,
-    method: String,
-    target: RequestTarget,
-    fields: HeaderMap,
-    content_length: Option<u64>,
-    upgrade: String,
-    credentials: Vec<CredentialName>,
-    actions: Vec<String>,
+    request: OwnedFacts,
 }
 
 impl Case {
-    fn new(decision: Decision, defaults: &Defaults) -> Result<Self, String> {
-        let or = |own: Option<String>, default: &Option<String>, last: &str| {
-            own.or_else(|| default.clone())
-                .unwrap_or_else(|| last.to_owned())
-        };
-        let all = |own: Option<Vec<String>>, default: &Option<Vec<String>>| {
-            own.or_else(|| default.clone()).unwrap_or_default()
-        };
-        let uri: Uri = decision
-            .url
-            .parse()
-            .map_err(|error| format!("`url`: {error}"))?;
-        let (scheme, host, port) = authority(&uri)?;
-        let credential =
-            |name: &String| CredentialName::new(name).map_err(|error| format!("`{name}`: {error}"));
-        let loan = match (decision.lend, decision.place) {
+    fn new(decision: Decision, declared: &Declared) -> Result<Self, String> {
+        let loan = match (&decision.lend, &decision.place) {
             (Some(lend), Some(place)) => {
                 let place: Place = place.parse().map_err(|error| format!("`place`: {error}"))?;
-                Some((credential(&lend)?, place.to_string()))
+                Some((credential(lend)?, place.to_string()))
             }
             (Some(_), None) | (None, Some(_)) => {
                 return Err("`lend` and `place` go together".into());
             }
             (None, None) => None,
         };
-        let session = or(decision.session, &defaults.session, "test");
         Ok(Self {
+            request: request(&decision, declared)?,
             name: decision.name,
             expect: decision.expect,
             by: decision.by,
             loan,
-            session: SessionId::new(&session).map_err(|error| format!("`session`: {error}"))?,
-            groups: all(decision.groups, &defaults.groups)
-                .into_iter()
-                .map(Arc::from)
-                .collect(),
-            labels: all(decision.labels, &defaults.labels)
-                .into_iter()
-                .map(Arc::from)
-                .collect(),
-            entry: or(decision.entry, &defaults.entry, "exec"),
-            now: instant(&or(decision.now, &defaults.now, "2026-01-01T00:00:00Z"))?,
-            scheme,
-            host,
-            port,
-            method: or(decision.method, &defaults.method, "GET"),
-            target: target(&uri)?,
-            fields: field_map(&all(decision.fields, &defaults.fields))?,
-            content_length: decision
-                .content_length
-                .or(defaults.content_length)
-                .or(Some(0)),
-            upgrade: or(decision.upgrade, &defaults.upgrade, ""),
-            credentials: all(decision.credentials, &defaults.credentials)
-                .iter()
-                .map(credential)
-                .collect::<Result<_, _>>()?,
-            actions: all(decision.actions, &defaults.actions),
         })
     }
 
-    fn facts(&self) -> Facts<'_> {
-        Facts {
-            session: &self.session,
-            groups: &self.groups,
-            labels: &self.labels,
-            entry: &self.entry,
-            now: self.now,
-            scheme: self.scheme,
-            host: &self.host,
-            port: self.port,
-            method: &self.method,
-            target: &self.target,
-            fields: &self.fields,
-            content_length: self.content_length,
-            upgrade: &self.upgrade,
-            credentials: &self.credentials,
-            batch: is_batch(&self.host, &self.target),
-            actions: &self.actions,
-        }
-    }
-
-    fn judge(&self, generation: &Generation) -> Option<Surprise> {
-        let facts = self.facts();
+    fn judge(&self, generation: &super::Generation) -> Option<Surprise> {
+        let facts = self.request.facts();
         let loan = self.loan.as_ref();
         let verdict = generation.judge(
             &facts,
@@ -312,6 +245,65 @@ impl Case {
         });
         verdict.allowed() == (self.expect == Expect::Allow) && by_those
     }
+}
+
+/// The request that a decision describes, canonical as the gateway makes it.
+fn request(decision: &Decision, declared: &Declared) -> Result<OwnedFacts, String> {
+    let uri: Uri = decision
+        .url
+        .parse()
+        .map_err(|error| format!("`url`: {error}"))?;
+    let (scheme, host, port) = authority(&uri)?;
+    let session =
+        SessionId::new(&decision.session).map_err(|error| format!("`session`: {error}"))?;
+    let mut request = OwnedFacts::new(session, scheme, host, target(&uri)?);
+    request.port = port;
+    request.groups = decision
+        .groups
+        .iter()
+        .map(|group| group.as_str().into())
+        .collect();
+    request.entry = decision.entry.clone().unwrap_or(request.entry);
+    request.now = instant(&decision.now)?;
+    request.method = decision.method.clone().unwrap_or(request.method);
+    request.fields = field_map(&decision.fields)?;
+    if let Some(kind) = &decision.content_type {
+        let kind: HeaderValue = kind
+            .parse()
+            .map_err(|error| format!("`content_type`: {error}"))?;
+        request.fields.append(CONTENT_TYPE, kind);
+    }
+    request.content = Some(content(&request, decision.content.as_deref(), declared));
+    let length = decision.content.as_ref().map_or(0, String::len);
+    request.content_length = Some(decision.content_length.unwrap_or(length as u64));
+    request.upgrade.clone_from(&decision.upgrade);
+    request.credentials = decision
+        .credentials
+        .iter()
+        .map(|name| credential(name))
+        .collect::<Result<_, _>>()?;
+    request.actions.clone_from(&decision.actions);
+    Ok(request)
+}
+
+/// What is read of the content; nothing of none.
+fn content(request: &OwnedFacts, text: Option<&str>, declared: &Declared) -> ContentFacts {
+    let Some(text) = text else {
+        return ContentFacts::default();
+    };
+    let origin = Origin {
+        scheme: request.scheme,
+        authority: Authority {
+            host: request.host.clone(),
+            port: request.port,
+        },
+    };
+    let query = request.target.query().unwrap_or_default();
+    declared.read(&origin, &request.fields, query, text.as_bytes())
+}
+
+fn credential(name: &str) -> Result<CredentialName, String> {
+    CredentialName::new(name).map_err(|error| format!("`{name}`: {error}"))
 }
 
 /// Host and path in their canonical form, as the gateway makes it.
@@ -368,7 +360,7 @@ mod tests {
 
     fn file(decision: &str) -> Result<Report, Malformed> {
         let text = format!("[request]\ngroups = [\"ci\"]\n[[decision]]\nname = \"it\"\n{decision}");
-        run(&policies(POLICY).current(), &text)
+        run(&policies(POLICY), &text)
     }
 
     #[test]
@@ -422,9 +414,6 @@ mod tests {
         ] {
             assert!(file(bad).is_err(), "{bad}");
         }
-        assert!(matches!(
-            run(&policies("").current(), ""),
-            Err(Malformed::Empty)
-        ));
+        assert!(matches!(run(&policies(""), ""), Err(Malformed::Empty)));
     }
 }

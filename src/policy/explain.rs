@@ -1,11 +1,12 @@
 //! Why a question was answered so, and what to do about a no.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use super::facts::{Facts, Loan};
+use super::generate;
 use super::generation::Generation;
 use super::index::Target;
-use super::quick;
+use super::question::{Facts, Fault, Loan};
 use super::rule::Rule;
 use super::schema::{Action, Actions};
 use super::verdict::{Outcome, Verdict};
@@ -65,9 +66,10 @@ impl Generation {
                 format!("{policies} forbids this"),
                 "no permit lifts a forbid: narrow it, or remove it".to_owned(),
             ),
-            Outcome::PolicyError => (
-                format!("{policies} failed to evaluate, and an error denies"),
-                "repair it: arithmetic on a request's numbers may overflow".to_owned(),
+            Outcome::PolicyError => self.failed(facts, verdict, &policies),
+            Outcome::Unjudged(Fault::ContentUnread) => (
+                format!("{policies} reads the content of the request, which is not known here"),
+                String::new(),
             ),
             Outcome::Unjudged(fault) => (
                 format!("the request cannot be judged: {fault}"),
@@ -79,12 +81,37 @@ impl Generation {
             ),
         };
         let proposal =
-            (verdict.outcome == Outcome::Unpermitted).then(|| quick::exactly(facts, loan));
+            (verdict.outcome == Outcome::Unpermitted).then(|| generate::exactly(facts, loan));
         Explanation {
             reason,
             next_step,
             proposal,
         }
+    }
+
+    /// Why policies failed: a fact of the content is missing, or they are at fault themselves.
+    fn failed(&self, facts: &Facts<'_>, verdict: &Verdict, policies: &str) -> (String, String) {
+        let failed = verdict.policies.iter();
+        let failed = failed.filter_map(|id| self.rules.iter().find(|rule| rule.id == *id));
+        let read = failed.flat_map(|rule| &rule.reads.content);
+        let missing: BTreeSet<&str> = read
+            .filter(|name| facts.content.is_none_or(|content| !content.has(name)))
+            .map(String::as_str)
+            .collect();
+        if missing.is_empty() {
+            return (
+                format!("{policies} failed to evaluate, and an error denies"),
+                "repair it: arithmetic on a request's numbers may overflow".to_owned(),
+            );
+        }
+        let missing: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+        (
+            format!(
+                "{policies} reads {} of the content, which does not say it in exactly one way",
+                missing.join(", ")
+            ),
+            "send it once, with the type that `[[fact]]` declares, as one JSON document or form in UTF-8".to_owned(),
+        )
     }
 
     /// Why nothing permits it: an unmet condition, another method, or nothing at all.
@@ -169,9 +196,10 @@ const MOST_LOOKED_AT: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::generation::tests::{BEARER, Owned, policies};
+    use crate::policy::generation::tests::{BEARER, owned, policies};
+    use crate::policy::question::OwnedFacts;
 
-    fn explained(text: &str, request: &Owned) -> Explanation {
+    fn explained(text: &str, request: &OwnedFacts) -> Explanation {
         let generation = policies(text).current();
         let verdict = generation.ask(&request.facts());
         generation.explain(&request.facts(), &verdict)
@@ -181,25 +209,25 @@ mod tests {
     fn a_default_denial_names_the_nearest_permit() {
         let reads = r#"@id("reads") permit(principal, action in Gateway::Action::"read",
             resource == Gateway::Host::"api.github.com") when { context.port == 443 };"#;
-        let posts = Owned {
+        let posts = OwnedFacts {
             method: "POST".into(),
-            ..Owned::default()
+            ..owned()
         };
         assert_eq!(
             explained(reads, &posts).reason,
             "no policy permits `POST` on `api.github.com`; policy `reads` covers GET, HEAD, OPTIONS there"
         );
-        let elsewhere = Owned {
+        let elsewhere = OwnedFacts {
             port: 22,
-            ..Owned::default()
+            ..owned()
         };
         assert_eq!(
             explained(reads, &elsewhere).reason,
             "policy `reads` covers `GET` on `api.github.com`, but its conditions do not hold for this request"
         );
-        let other = Owned {
+        let other = OwnedFacts {
             host: "x.example".parse().unwrap(),
-            ..Owned::default()
+            ..owned()
         };
         assert_eq!(
             explained(reads, &other).reason,
@@ -209,9 +237,9 @@ mod tests {
 
     #[test]
     fn a_proposal_turns_a_default_denial_into_an_allowance() {
-        let request = Owned {
+        let request = OwnedFacts {
             method: "PROPFIND".into(),
-            ..Owned::default()
+            ..owned()
         };
         let proposal = explained("", &request).proposal.unwrap();
         assert!(
@@ -235,7 +263,7 @@ mod tests {
     #[test]
     fn a_forbid_is_named_and_no_permit_is_proposed() {
         let text = r#"@id("never") forbid(principal, action, resource); permit(principal, action, resource);"#;
-        let explanation = explained(text, &Owned::default());
+        let explanation = explained(text, &owned());
         assert_eq!(explanation.reason, "policy `never` forbids this");
         assert_eq!(explanation.proposal, None);
     }

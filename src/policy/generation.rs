@@ -1,22 +1,20 @@
 //! One generation of policies, which judges; and the holder that swaps generations whole.
 
-use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use cedar_policy::{AuthorizationError, Authorizer, Context, Decision, Request, Response};
+use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
 
-use super::attribute::Attributes;
-use super::context::context;
-use super::facts::{Facts, Fault, Loan};
+use super::content::Declared;
+use super::context::{Reads, context};
+use super::fact::{Fact, Reader};
 use super::index::Index;
 use super::load::load;
-use super::memo;
+use super::question::{Facts, Fault, Loan};
 use super::rule::{Rule, What};
-use super::schema::{Action, Actions};
-use super::shelf::Shelves;
-use super::slice::{Question, RuleSet, Slice};
+use super::rule_set::{Head, Part, Question, RuleSet, RuleSets};
+use super::schema::Actions;
 use super::source::{Lint, Problems, Source};
 use super::verdict::{Outcome, Verdict};
 use crate::message::Host;
@@ -26,18 +24,21 @@ use crate::names::{CredentialName, PolicyId, SessionId};
 #[derive(Debug)]
 pub struct Policies {
     current: ArcSwap<Generation>,
+    declared: Arc<Declared>,
     /// Held while a set is replaced, so that numbers rise in the order of the swaps.
     replacing: Mutex<()>,
 }
 
 impl Policies {
-    /// Loads the first generation, number 1. No source at all permits nothing.
+    /// Loads the first generation, number 1, which may read what is declared of content. No source
+    /// at all permits nothing.
     ///
     /// # Errors
     /// Every problem of the sources.
-    pub fn load(sources: &[Source]) -> Result<Self, Problems> {
+    pub fn load(sources: &[Source], declared: Declared) -> Result<Self, Problems> {
         Ok(Self {
-            current: ArcSwap::from_pointee(Generation::load(1, sources)?),
+            current: ArcSwap::from_pointee(Generation::load(1, sources, &declared)?),
+            declared: Arc::new(declared),
             replacing: Mutex::new(()),
         })
     }
@@ -54,6 +55,12 @@ impl Policies {
         self.current.load()
     }
 
+    /// What is declared of content.
+    #[must_use]
+    pub fn declared(&self) -> &Arc<Declared> {
+        &self.declared
+    }
+
     /// Replaces the policies by those of the sources, and gives the new generation.
     ///
     /// # Errors
@@ -63,7 +70,11 @@ impl Policies {
             .replacing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let next = Arc::new(Generation::load(self.current.load().number + 1, sources)?);
+        let next = Arc::new(Generation::load(
+            self.current.load().number + 1,
+            sources,
+            &self.declared,
+        )?);
         self.current.store(Arc::clone(&next));
         Ok(next)
     }
@@ -74,16 +85,14 @@ impl Policies {
 pub struct Generation {
     number: u64,
     pub(super) rules: Vec<Rule>,
+    /// What any rule reads.
+    reads: Reads,
     pub(super) index: Index,
     lints: Vec<Lint>,
-    /// A rule's number by its id.
-    numbers: HashMap<Box<str>, u32>,
     /// Each rule's id alone, so that the usual verdict allocates nothing for it.
     alone: Vec<Arc<[PolicyId]>>,
     nobody: Arc<[PolicyId]>,
-    /// What any rule reads.
-    reads: Attributes,
-    shelves: Shelves,
+    pub(super) sets: RuleSets,
 }
 
 /// A host, or a domain and everything under it, that some permit reaches.
@@ -96,27 +105,24 @@ pub enum HostScope {
 }
 
 impl Generation {
-    fn load(number: u64, sources: &[Source]) -> Result<Self, Problems> {
-        let (rules, lints) = load(sources)?;
-        let numbers = (0..)
-            .zip(&rules)
-            .map(|(nth, rule)| (rule.id.as_str().into(), nth))
-            .collect();
+    fn load(number: u64, sources: &[Source], declared: &Declared) -> Result<Self, Problems> {
+        let (rules, lints) = load(sources, declared)?;
         Ok(Self {
             number,
             index: Index::new(&rules),
+            reads: rules
+                .iter()
+                .flat_map(|rule| &rule.reads.facts)
+                .copied()
+                .collect(),
             lints,
-            numbers,
             alone: rules
                 .iter()
                 .map(|rule| Arc::from([rule.id.clone()]))
                 .collect(),
             nobody: Arc::from([]),
-            reads: rules
-                .iter()
-                .fold(Attributes::NONE, |reads, rule| reads.or(rule.reads)),
             rules,
-            shelves: Shelves::new(),
+            sets: RuleSets::new(),
         })
     }
 
@@ -188,6 +194,30 @@ impl Generation {
         Some(hosts.into_iter().collect())
     }
 
+    /// Whether a rule that can apply to this question reads one of these facts.
+    pub(super) fn reads(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>, wanted: &[Fact]) -> bool {
+        let any = |reads: &Reads| wanted.iter().any(|fact| reads.contains(fact));
+        let reads = |facts: &Facts<'_>| {
+            let set = self.set(&Question::new(facts, loan));
+            set.is_some_and(|set| any(&set.whole.reads))
+        };
+        // A batch is allowed only where each method is.
+        let of_a_batch = |method| reads(&Facts { method, ..*facts });
+        any(&self.reads) && (reads(facts) || facts.batch && METHODS.into_iter().any(of_a_batch))
+    }
+
+    /// The rules that can apply to a question; `None` if there is none.
+    fn set(&self, question: &Question<'_>) -> Option<Arc<RuleSet>> {
+        let facts = question.facts();
+        let matching = self.index.matching(
+            facts.session.as_str(),
+            facts.groups,
+            question.action(),
+            question.target(),
+        );
+        (!matching.is_empty()).then(|| self.sets.get(&matching, &self.rules))
+    }
+
     /// Judges either question.
     pub(super) fn judge(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
         let verdict = self.judge_alone(facts, loan);
@@ -201,93 +231,52 @@ impl Generation {
         if is_whole {
             verdict
         } else {
-            self.verdict(Outcome::Unjudged(Fault::Batch), Arc::clone(&self.nobody))
+            self.nobodys(Outcome::Unjudged(Fault::Batch))
         }
     }
 
     fn judge_alone(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        let question = question(facts, loan);
-        let Some(slice) = self.slice(&question) else {
-            return self.verdict(Outcome::Unpermitted, Arc::clone(&self.nobody));
+        let Some(set) = self.set(&Question::new(facts, loan)) else {
+            return self.nobodys(Outcome::Unpermitted);
         };
-        if facts.batch && slice.rules.reads.holds_any(&Attributes::OF_ONE_REQUEST) {
-            return self.verdict(Outcome::Unjudged(Fault::Batch), Arc::clone(&self.nobody));
+        if facts.batch && set.tells_apart {
+            return self.nobodys(Outcome::Unjudged(Fault::Batch));
         }
-        if let Some(verdict) = &slice.constant {
-            return verdict.clone();
+        if !set.conditional {
+            return set
+                .constant
+                .get_or_init(|| self.by_scope_alone(&set))
+                .clone();
         }
-        KEY.with_borrow_mut(|key| {
-            let keeps = memo::key(slice.rules.reads, facts, loan, key);
-            if keeps && let Some(verdict) = slice.memo.find(key) {
-                return verdict;
-            }
-            let verdict = match context(
-                slice.rules.reads,
-                facts,
-                loan.map(|loan| (loan, &slice.origin)),
-            ) {
-                Ok(context) => self.evaluate(&slice, question.action, context),
-                Err(fault) => self.verdict(Outcome::Unjudged(fault), Arc::clone(&self.nobody)),
-            };
-            if keeps {
-                slice.memo.keep(key, verdict.clone());
-            }
-            verdict
-        })
-    }
-
-    /// Whether a rule that can apply to this question reads a field.
-    pub(super) fn reads_fields(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> bool {
-        let reads = |facts: &Facts<'_>| {
-            let slice = self.slice(&question(facts, loan));
-            slice.is_some_and(|slice| slice.rules.reads.holds_any(&Attributes::OF_FIELDS))
-        };
-        // A batch is allowed only where each method is.
-        let of_a_batch = |method| reads(&Facts { method, ..*facts });
-        self.reads.holds_any(&Attributes::OF_FIELDS)
-            && (reads(facts) || facts.batch && METHODS.into_iter().any(of_a_batch))
-    }
-
-    /// The question's slice, kept for the next one like it; `None` if no rule can apply.
-    fn slice(&self, question: &Question<'_>) -> Option<Arc<Slice>> {
-        match self.shelves.slice(question) {
-            Ok(slice) => Some(slice),
-            // Where there is none nothing is kept: made-up names must not push out the slices of
-            // real ones.
-            Err(key) => {
-                let slice = Arc::new(self.new_slice(question)?);
-                self.shelves.keep(key, Arc::clone(&slice));
-                Some(slice)
-            }
+        let judge = |part: &Part| self.evaluate(part, facts, loan);
+        match &set.head {
+            Some(head) if facts.content.is_none() => self.judge_head(head, judge),
+            _ => judge(&set.whole),
         }
     }
 
-    fn new_slice(&self, question: &Question<'_>) -> Option<Slice> {
-        let matching = self.index.matching(
-            question.session,
-            question.groups,
-            question.action,
-            question.target(),
-        );
-        if matching.is_empty() {
-            return None;
+    /// Judges without the content: only where no policy's verdict could depend on it.
+    fn judge_head(&self, head: &Head, judge: impl Fn(&Part) -> Verdict) -> Verdict {
+        let firm = judge(&head.firm);
+        if !matches!(firm.outcome, Outcome::Allowed | Outcome::Unpermitted) {
+            return firm;
         }
-        let mut slice = Slice::new(question, self.shelves.rule_set(matching, &self.rules));
-        if !slice.rules.conditional {
-            slice.constant = Some(self.by_scope_alone(&slice.rules));
-        } else if slice.rules.reads.is_empty() {
-            slice.constant = Some(self.evaluate(&slice, question.action, Context::empty()));
+        let guards = judge(&head.guards);
+        match guards.outcome {
+            Outcome::Unpermitted => firm,
+            Outcome::Allowed => Verdict {
+                outcome: Outcome::Unjudged(Fault::ContentUnread),
+                ..guards
+            },
+            _ => guards,
         }
-        Some(slice)
     }
 
     /// The verdict of rules that have only scopes, all of which match.
     fn by_scope_alone(&self, set: &RuleSet) -> Verdict {
         let those = |permits: bool| -> Vec<u32> {
-            set.rules
-                .iter()
-                .copied()
-                .filter(|nth| self.rules[*nth as usize].permits == permits)
+            let all = set.rules.iter().copied();
+            all.filter(|nth| self.rules[*nth as usize].permits == permits)
                 .collect()
         };
         match those(false) {
@@ -296,22 +285,28 @@ impl Generation {
         }
     }
 
-    fn evaluate(&self, slice: &Slice, action: Action, context: Context) -> Verdict {
+    fn evaluate(&self, part: &Part, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
         static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
+        let question = Question::new(facts, loan);
+        let origin = question.origin();
+        let reader = Reader::new(facts, loan.map(|loan| (loan, &origin)));
+        let context = match context(&part.reads, &reader) {
+            Ok(context) => context,
+            Err(fault) => return self.nobodys(Outcome::Unjudged(fault)),
+        };
         let request = Request::new(
-            slice.principal.clone(),
-            action.uid().clone(),
-            slice.resource.clone(),
+            question.principal(),
+            question.action().uid().clone(),
+            question.resource(),
             context,
             // Checked by construction: a property test holds every context against the schema.
             None,
         );
-        match request {
-            Ok(request) => {
-                self.read(&AUTHORIZER.is_authorized(&request, &slice.rules.set, &slice.entities))
-            }
-            Err(_) => self.verdict(Outcome::Unjudged(Fault::Context), Arc::clone(&self.nobody)),
-        }
+        let Ok(request) = request else {
+            return self.nobodys(Outcome::Unjudged(Fault::Context));
+        };
+        let entities = question.entities(part.hierarchy);
+        self.read(&AUTHORIZER.is_authorized(&request, &part.set, &entities))
     }
 
     /// Reads Cedar's answer: an error is a denial, whatever the decision.
@@ -320,25 +315,18 @@ impl Generation {
         let erred: Vec<u32> = diagnostics
             .errors()
             .map(|AuthorizationError::PolicyEvaluationError(error)| error.policy_id())
-            .filter_map(|id| self.number_of(id.as_ref()))
+            .filter_map(number_of)
             .collect();
         if diagnostics.errors().next().is_some() {
             return self.verdict(Outcome::PolicyError, self.named(erred));
         }
-        let decided: Vec<u32> = diagnostics
-            .reason()
-            .filter_map(|id| self.number_of(id.as_ref()))
-            .collect();
+        let decided: Vec<u32> = diagnostics.reason().filter_map(number_of).collect();
         let outcome = match (response.decision(), decided.is_empty()) {
             (Decision::Allow, _) => Outcome::Allowed,
             (Decision::Deny, true) => Outcome::Unpermitted,
             (Decision::Deny, false) => Outcome::Forbidden,
         };
         self.verdict(outcome, self.named(decided))
-    }
-
-    fn number_of(&self, id: &str) -> Option<u32> {
-        self.numbers.get(id).copied()
     }
 
     /// The rules' ids, in the order of the sources.
@@ -356,6 +344,11 @@ impl Generation {
         }
     }
 
+    /// A verdict that no policy took.
+    fn nobodys(&self, outcome: Outcome) -> Verdict {
+        self.verdict(outcome, Arc::clone(&self.nobody))
+    }
+
     fn verdict(&self, outcome: Outcome, policies: Arc<[PolicyId]>) -> Verdict {
         Verdict {
             outcome,
@@ -365,27 +358,14 @@ impl Generation {
     }
 }
 
-fn question<'a>(facts: &Facts<'a>, loan: Option<Loan<'a>>) -> Question<'a> {
-    Question {
-        session: facts.session.as_str(),
-        groups: facts.groups,
-        action: if loan.is_some() {
-            Action::Lend
-        } else {
-            Action::of_method(facts.method)
-        },
-        credential: loan.map(|loan| loan.credential.as_str()),
-        host: facts.host,
-    }
-}
-
 /// One for each action that a request can be.
 const METHODS: [&str; 8] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "OTHER",
 ];
 
-thread_local! {
-    static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+/// The number of a rule by the name that Cedar knows it by.
+fn number_of(id: &cedar_policy::PolicyId) -> Option<u32> {
+    AsRef::<str>::as_ref(id).parse().ok()
 }
 
 #[cfg(test)]

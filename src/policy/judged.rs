@@ -5,15 +5,17 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, Method};
 
-use super::facts::{Facts, Loan};
+use super::content::ContentFacts;
+use super::fact::{Fact, OF_FIELDS};
 use super::generation::Generation;
-use super::verdict::Verdict;
+use super::question::{Facts, Fault, Loan};
+use super::verdict::{Outcome, Verdict};
 use crate::intercept::{ConnectionContext, Request};
 use crate::message::{Origin, RequestTarget};
 use crate::names::CredentialName;
 use crate::session::{Lend, Presented, Session};
 
-/// All that policies can read of one request, without its content.
+/// All that policies can read of one request.
 ///
 /// It holds no bytes of the client's read buffer. Fields are kept only where a rule read them when
 /// the request was judged first.
@@ -25,6 +27,8 @@ pub struct JudgedRequest {
     target: RequestTarget,
     fields: Option<Box<HeaderMap>>,
     content_length: Option<u64>,
+    /// What was read of the content; `None` where it was not.
+    content: Option<ContentFacts>,
     websocket: bool,
     batch: bool,
     credentials: Arc<[CredentialName]>,
@@ -53,6 +57,7 @@ impl JudgedRequest {
             target: request.head.target.detached(),
             fields: None,
             content_length: request.content_length(),
+            content: request.content.is_empty().then(ContentFacts::default),
             websocket: request.upgrade.is_some(),
             batch: presented.batch,
             credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
@@ -63,9 +68,14 @@ impl JudgedRequest {
 
     /// Keeps the fields, if the rules of `generation` for the request read any.
     pub(super) fn keep_fields(&mut self, generation: &Generation, fields: &HeaderMap) {
-        if self.fields_are_read_by(generation) {
+        if self.is_read_by(generation, &OF_FIELDS) {
             self.fields = Some(Box::new(fields.clone()));
         }
+    }
+
+    /// Keeps what was read of the content.
+    pub(super) fn keep_content(&mut self, content: ContentFacts) {
+        self.content = Some(content);
     }
 
     /// Whose it is.
@@ -86,12 +96,14 @@ impl JudgedRequest {
             .zip(self.places.iter().map(AsRef::as_ref))
     }
 
-    fn fields_are_read_by(&self, generation: &Generation) -> bool {
+    /// Whether a rule that can apply to the request, or to one of its credentials, reads one of
+    /// these facts.
+    fn is_read_by(&self, generation: &Generation, wanted: &[Fact]) -> bool {
         let facts = self.facts(&NONE);
         let mut loans = self.loans();
-        generation.reads_fields(&facts, None)
+        generation.reads(&facts, None, wanted)
             || loans.any(|(credential, place)| {
-                generation.reads_fields(&facts, Some(Loan { credential, place }))
+                generation.reads(&facts, Some(Loan { credential, place }), wanted)
             })
     }
 
@@ -99,7 +111,6 @@ impl JudgedRequest {
         Facts {
             session: self.session.id(),
             groups: self.session.groups(),
-            labels: &[],
             entry: self.connection.entry.as_str(),
             now: SystemTime::now(),
             scheme: self.origin.scheme,
@@ -109,6 +120,7 @@ impl JudgedRequest {
             target: &self.target,
             fields,
             content_length: self.content_length,
+            content: self.content.as_ref(),
             upgrade: if self.websocket { "websocket" } else { "" },
             credentials: &self.credentials,
             batch: self.batch,
@@ -126,8 +138,20 @@ impl Generation {
     pub fn still_allows(&self, judged: &JudgedRequest) -> bool {
         match &judged.fields {
             Some(fields) => self.judge_request(judged, fields).is_ok(),
-            None => !judged.fields_are_read_by(self) && self.judge_request(judged, &NONE).is_ok(),
+            None => {
+                !judged.is_read_by(self, &OF_FIELDS) && self.judge_request(judged, &NONE).is_ok()
+            }
         }
+    }
+
+    /// Whether the verdict on a request depends on content that has not been read.
+    pub(super) fn needs_content(&self, judged: &JudgedRequest, fields: &HeaderMap) -> bool {
+        let unread =
+            |refused: &Refused| refused.verdict.outcome == Outcome::Unjudged(Fault::ContentUnread);
+        judged.is_read_by(self, &[Fact::Content])
+            && self
+                .judge_request(judged, fields)
+                .is_err_and(|refused| unread(&refused))
     }
 
     /// Asks whether the request may be made, and whether each of its credentials may be lent to it.
@@ -190,6 +214,7 @@ mod tests {
             target: RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap(),
             fields: None,
             content_length: Some(0),
+            content: None,
             websocket: false,
             batch: false,
             credentials: Arc::from([CredentialName::new("github").unwrap()]),

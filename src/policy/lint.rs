@@ -5,11 +5,12 @@ use cedar_policy::pst::{
     BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Template, UnaryOp, Var,
 };
 
-use super::attribute::Attribute;
+use super::content::Declared;
+use super::fact::Fact;
 use super::literal::literal_fault;
 use super::rule::{Rule, What, scope_entity};
 use super::schema::{Action, Actions, host_fault};
-use crate::message::{Shared, shared};
+use crate::message::{Host, Shared, shared};
 use crate::names::CredentialName;
 
 /// What was found in one policy.
@@ -44,7 +45,12 @@ impl Sense {
 }
 
 /// Looks through one policy.
-pub(super) fn inspect(rule: &Rule, body: &Template) -> Findings {
+pub(super) fn inspect(
+    rule: &Rule,
+    policy: &cedar_policy::Policy,
+    body: &Template,
+    declared: &Declared,
+) -> Findings {
     let mut findings = Findings {
         permits: rule.permits,
         ..Findings::default()
@@ -61,7 +67,8 @@ pub(super) fn inspect(rule: &Rule, body: &Template) -> Findings {
             Clause::Unless(condition) => findings.walk(condition, sense.flipped()),
         }
     }
-    findings.entities(rule);
+    findings.entities(policy);
+    findings.content(rule, declared);
     findings
 }
 
@@ -102,7 +109,8 @@ impl Findings {
                 );
             }
         }
-        if lends && !rule.reads.holds_any(&[Attribute::Origin, Attribute::Host]) {
+        let reads = |fact| rule.reads.facts.contains(&fact);
+        if lends && !reads(Fact::Origin) && !reads(Fact::Host) {
             self.warn(
                 "this permit lends a credential to every host that the session may ask",
                 "add `when { context.origin == Gateway::Host::\"…\" }`",
@@ -190,7 +198,7 @@ impl Findings {
     fn pattern(&mut self, subject: &Expr, pattern: &[PatternElem], sense: Sense) {
         match subject_of(subject) {
             Some(Subject::HostName) => self.host_pattern(pattern, sense),
-            Some(Subject::Context(Attribute::Path)) if sense != Sense::Restrains => {
+            Some(Subject::Context(Fact::Path)) if sense != Sense::Restrains => {
                 self.path_pattern(pattern)
             }
             _ => {}
@@ -267,36 +275,50 @@ impl Findings {
         }
     }
 
-    // `query` and `fields` hold every reading of every value, so a forbid sees the bad one wherever
-    // it hides; that also means that a client can add the value that a permit asks for.
+    // `any` holds every reading of every value, so a forbid sees the bad one wherever it hides;
+    // that also means that a client can add the value that a permit asks for.
     fn multiplicity(&mut self, expr: &Expr, sense: Sense) {
-        let Some(Subject::Context(attribute)) = subject_of(expr) else {
+        let Some(Subject::Context(fact)) = subject_of(expr) else {
             return;
         };
-        let (every, once) = match attribute {
-            Attribute::Query | Attribute::QueryOnce => ("query", "queryOnce"),
-            Attribute::Fields | Attribute::FieldsOnce => ("fields", "fieldsOnce"),
+        let map = match fact {
+            Fact::QueryAny | Fact::QueryUnique => "query",
+            Fact::FieldsAny | Fact::FieldsUnique => "fields",
             _ => return,
         };
-        match attribute {
-            Attribute::Query | Attribute::Fields if sense == Sense::Grants => self.warn(
-                format!(
-                    "the client can satisfy `context.{every}` beside another value of the same name"
-                ),
-                format!("a permit asks `context.{once}`, which holds values that stand alone"),
+        match (fact, sense) {
+            (Fact::QueryAny | Fact::FieldsAny, Sense::Grants) => self.warn(
+                format!("the client can satisfy `context.{map}.any` beside another value of the same name"),
+                format!("a permit asks `context.{map}.unique`, which holds values that stand alone"),
             ),
-            Attribute::QueryOnce | Attribute::FieldsOnce if sense == Sense::Restrains => self.warn(
-                format!("the client can escape `context.{once}` by sending the name twice"),
-                format!(
-                    "a forbid asks `context.{every}`, which holds every reading of every value"
-                ),
+            (Fact::QueryUnique | Fact::FieldsUnique, Sense::Restrains) => self.warn(
+                format!("the client can escape `context.{map}.unique` by sending the name twice"),
+                format!("a forbid asks `context.{map}.any`, which holds every reading of every value"),
             ),
             _ => {}
         }
     }
 
-    fn entities(&mut self, rule: &Rule) {
-        for entity in rule.cedar.entity_literals() {
+    // Where nothing is declared the fact is never read, and every request that reaches it is denied.
+    fn content(&mut self, rule: &Rule, declared: &Declared) {
+        let What::Host(host) = &rule.resource else {
+            return;
+        };
+        let Ok(host) = Host::parse(host.as_bytes()) else {
+            return;
+        };
+        for name in &rule.reads.content {
+            if !declared.reads(name, &host) {
+                self.warn(
+                    format!("no `[[fact]]` reads `{name}` from requests to `{host}`, so this policy denies what reaches it"),
+                    "add the origin to the `origins` of the fact, or name another host",
+                );
+            }
+        }
+    }
+
+    fn entities(&mut self, policy: &cedar_policy::Policy) {
+        for entity in policy.entity_literals() {
             let id = entity.id().unescaped();
             let fault = match entity.type_name().basename() {
                 "Host" => host_fault(id),
@@ -317,22 +339,25 @@ impl Findings {
 /// What an expression reads, as far as the lints care.
 enum Subject {
     HostName,
-    Context(Attribute),
+    Context(Fact),
 }
 
 fn subject_of(expr: &Expr) -> Option<Subject> {
     let Expr::GetAttr { expr: of, attr } = expr else {
         return None;
     };
-    match &**of {
-        Expr::Var(Var::Context) if attr == "host" => Some(Subject::HostName),
-        Expr::Var(Var::Context) => Attribute::named(attr).map(Subject::Context),
-        Expr::Var(Var::Resource) if attr == "name" => Some(Subject::HostName),
-        Expr::GetAttr { attr: origin, .. } if attr == "name" && origin == "origin" => {
-            Some(Subject::HostName)
+    let name = match &**of {
+        Expr::Var(Var::Context) => attr.to_string(),
+        Expr::GetAttr { expr, attr: record } if matches!(&**expr, Expr::Var(Var::Context)) => {
+            format!("{record}.{attr}")
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    let fact = Fact::named(&name).find(|fact| fact.row().name == name)?;
+    Some(match fact {
+        Fact::Host => Subject::HostName,
+        fact => Subject::Context(fact),
+    })
 }
 
 fn is_kind(entity: &EntityUID, kind: &str) -> bool {

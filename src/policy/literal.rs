@@ -1,22 +1,22 @@
-//! The forms that an attribute's values have, and why a literal in a policy is in no request.
+//! The forms that an fact's values have, and why a literal in a policy is in no request.
 
-use super::attribute::Attribute;
+use super::fact::Fact;
 use crate::message::{EncodedSlash, Place, RequestTarget};
 
-/// Why no request has this value in this attribute; `None` if one may.
-pub(super) fn literal_fault(attribute: Attribute, literal: &str) -> Option<String> {
-    match attribute {
-        Attribute::Path => path_fault(literal),
-        Attribute::Prefixes => prefix_fault(literal),
-        Attribute::Place => place_fault(literal),
-        _ => form_fault(attribute, literal).map(Into::into),
+/// Why no request has this value in this fact; `None` if one may.
+pub(super) fn literal_fault(fact: Fact, literal: &str) -> Option<String> {
+    match fact {
+        Fact::Path => path_fault(literal),
+        Fact::Prefixes => prefix_fault(literal),
+        Fact::Place => place_fault(literal),
+        _ => form_fault(fact, literal).map(Into::into),
     }
 }
 
 fn path_fault(literal: &str) -> Option<String> {
     match RequestTarget::parse(literal.as_bytes(), EncodedSlash::Keep) {
         Ok(target) if target.query().is_some() => {
-            Some("a path has no query; ask `context.queryOnce`".into())
+            Some("a path has no query; ask `context.query.unique`".into())
         }
         Ok(target) if target.path() == literal => None,
         Ok(target) => Some(format!("its one form is `{}`", target.path())),
@@ -42,25 +42,25 @@ fn place_fault(literal: &str) -> Option<String> {
     }
 }
 
-fn form_fault(attribute: Attribute, literal: &str) -> Option<&'static str> {
-    match attribute {
-        Attribute::Segments if !is_placed(literal) => {
+fn form_fault(fact: Fact, literal: &str) -> Option<&'static str> {
+    match fact {
+        Fact::Segments if !is_placed(literal) => {
             Some("a segment is written with its place, from 0: `0:repos`")
         }
-        Attribute::Query | Attribute::QueryOnce if !literal.contains('=') => {
-            Some("a pair is written `name=value`; for the name alone, ask `context.queryNames`")
+        Fact::QueryAny | Fact::QueryUnique if !literal.contains('=') => {
+            Some("a pair is written `name=value`; for the name alone, ask `context.query.names`")
         }
-        Attribute::Fields | Attribute::FieldsOnce => match literal.split_once(": ") {
+        Fact::FieldsAny | Fact::FieldsUnique => match literal.split_once(": ") {
             Some((name, _)) if !has_upper_case(name) => None,
             _ => Some("a field is written `name: value`, the name in lower case"),
         },
-        Attribute::FieldNames if has_upper_case(literal) => {
+        Fact::FieldsNames if has_upper_case(literal) => {
             Some("field names are written in lower case")
         }
-        Attribute::ContentType if has_upper_case(literal) || literal.contains(';') => {
+        Fact::ContentType if has_upper_case(literal) || literal.contains(';') => {
             Some("a content type is in lower case and without parameters: `application/json`")
         }
-        Attribute::Upgrade | Attribute::Scheme if has_upper_case(literal) => {
+        Fact::Upgrade | Fact::Scheme if has_upper_case(literal) => {
             Some("it is written in lower case")
         }
         _ => None,
@@ -84,31 +84,27 @@ mod tests {
 
     #[test]
     fn a_form_that_no_request_has_is_at_fault_and_its_neighbour_is_not() {
-        for (attribute, good, bad) in [
-            (Attribute::Path, "/a/b", "/a/../b"),
-            (Attribute::Path, "/", "a"),
-            (Attribute::Path, "/a%2Fb", "/a%2fb"),
-            (Attribute::Path, "/~x", "/%7Ex"),
-            (Attribute::Path, "/a", "/a?b=1"),
-            (Attribute::Prefixes, "/", "/a/"),
-            (Attribute::Prefixes, "/a", "a"),
-            (Attribute::Prefixes, "/a/b", "/a/./b"),
-            (Attribute::Segments, "0:a", "a"),
-            (Attribute::Segments, "10:a:b", "01:a"),
-            (Attribute::Query, "a=", "a"),
-            (Attribute::Fields, "x-a: B", "X-A: b"),
-            (Attribute::FieldNames, "x-a", "X-a"),
-            (
-                Attribute::ContentType,
-                "text/plain",
-                "text/plain; charset=utf-8",
-            ),
-            (Attribute::Upgrade, "websocket", "WebSocket"),
-            (Attribute::Place, "header:x-api-key", "header:X-Api-Key"),
-            (Attribute::Place, "basic:user", "body:user"),
+        for (fact, good, bad) in [
+            (Fact::Path, "/a/b", "/a/../b"),
+            (Fact::Path, "/", "a"),
+            (Fact::Path, "/a%2Fb", "/a%2fb"),
+            (Fact::Path, "/~x", "/%7Ex"),
+            (Fact::Path, "/a", "/a?b=1"),
+            (Fact::Prefixes, "/", "/a/"),
+            (Fact::Prefixes, "/a", "a"),
+            (Fact::Prefixes, "/a/b", "/a/./b"),
+            (Fact::Segments, "0:a", "a"),
+            (Fact::Segments, "10:a:b", "01:a"),
+            (Fact::QueryAny, "a=", "a"),
+            (Fact::FieldsAny, "x-a: B", "X-A: b"),
+            (Fact::FieldsNames, "x-a", "X-a"),
+            (Fact::ContentType, "text/plain", "text/plain; charset=utf-8"),
+            (Fact::Upgrade, "websocket", "WebSocket"),
+            (Fact::Place, "header:x-api-key", "header:X-Api-Key"),
+            (Fact::Place, "basic:user", "body:user"),
         ] {
-            assert_eq!(literal_fault(attribute, good), None, "{good}");
-            assert!(literal_fault(attribute, bad).is_some(), "{bad}");
+            assert_eq!(literal_fault(fact, good), None, "{good}");
+            assert!(literal_fault(fact, bad).is_some(), "{bad}");
         }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use cedar_policy::{PolicySet, ValidationMode, ValidationWarning, Validator};
 use miette::Diagnostic;
 
+use super::content::Declared;
 use super::lint;
 use super::rule::Rule;
 use super::schema::schema;
@@ -17,10 +18,18 @@ use crate::names::PolicyId;
 /// # Errors
 /// Everything that is wrong with any of them: nothing is loaded then, because what is left out may
 /// be a forbid.
-pub(super) fn load(sources: &[Source]) -> Result<(Vec<Rule>, Vec<Lint>), Problems> {
+pub(super) fn load(
+    sources: &[Source],
+    declared: &Declared,
+) -> Result<(Vec<Rule>, Vec<Lint>), Problems> {
     let mut loading = Loading {
         sources,
-        ..Loading::default()
+        declared,
+        places: HashMap::new(),
+        rules: Vec::new(),
+        policies: Vec::new(),
+        problems: Vec::new(),
+        lints: Vec::new(),
     };
     for (nth, source) in sources.iter().enumerate() {
         loading.parse(nth, source);
@@ -38,13 +47,14 @@ pub(super) fn load(sources: &[Source]) -> Result<(Vec<Rule>, Vec<Lint>), Problem
     }
 }
 
-#[derive(Default)]
 struct Loading<'a> {
     sources: &'a [Source],
+    declared: &'a Declared,
     /// Where each policy stands: source and byte offset.
     places: HashMap<PolicyId, (usize, usize)>,
     rules: Vec<Rule>,
-    bodies: Vec<cedar_policy::pst::Policy>,
+    /// The same as they are written, under their ids.
+    policies: Vec<(cedar_policy::Policy, cedar_policy::pst::Policy)>,
     problems: Vec<Problem>,
     lints: Vec<Lint>,
 }
@@ -98,12 +108,14 @@ impl Loading<'_> {
         let body = policy
             .to_pst()
             .map_err(|error| source.problem(at, error.to_string(), None))?;
+        let rule = Rule::new(self.rules.len(), id.clone(), policy, body.body());
+        let rule = rule.map_err(|not_read| {
+            source.problem(at, not_read.reason, Some(not_read.help.to_owned()))
+        })?;
         let renamed = policy.new_id(cedar_policy::PolicyId::new(id.as_str()));
-        // Without its text: slices hold clones of it.
-        let renamed = cedar_policy::Policy::from(renamed.as_ref().clone());
-        self.places.insert(id.clone(), (nth, at));
-        self.rules.push(Rule::new(id, renamed, body.body()));
-        self.bodies.push(body);
+        self.places.insert(id, (nth, at));
+        self.rules.push(rule);
+        self.policies.push((renamed, body));
         Ok(())
     }
 
@@ -140,7 +152,9 @@ impl Loading<'_> {
         if self.rules.is_empty() {
             return;
         }
-        let set = match PolicySet::from_policies(self.rules.iter().map(|rule| rule.cedar.clone())) {
+        let set = match PolicySet::from_policies(
+            self.policies.iter().map(|(policy, _)| policy.clone()),
+        ) {
             Ok(set) => set,
             Err(error) => {
                 let reason = error.to_string();
@@ -154,7 +168,7 @@ impl Loading<'_> {
                 return;
             }
         };
-        let result = Validator::new(schema().clone()).validate(&set, ValidationMode::Strict);
+        let result = Validator::new(schema(self.declared)).validate(&set, ValidationMode::Strict);
         for error in result.validation_errors() {
             let (source, at) = self.place(error.policy_id());
             self.problems.push(from_diagnostic(source, at, error));
@@ -181,10 +195,10 @@ impl Loading<'_> {
     }
 
     fn inspect(&mut self) {
-        for (rule, body) in self.rules.iter().zip(&self.bodies) {
+        for (rule, (policy, body)) in self.rules.iter().zip(&self.policies) {
             let (nth, at) = self.places[&rule.id];
             let source = &self.sources[nth];
-            let found = lint::inspect(rule, body.body());
+            let found = lint::inspect(rule, policy, body.body(), self.declared);
             self.problems.extend(
                 found
                     .problems

@@ -1,32 +1,38 @@
 //! Cedar: loads policies, judges requests and loans against them, and explains what was decided.
 
-mod attribute;
+mod content;
 mod context;
 pub mod decisions;
 mod explain;
-mod facts;
+mod fact;
+mod gather;
+pub mod generate;
 mod generation;
 mod index;
 mod judged;
 mod lint;
 mod literal;
 mod load;
-mod memo;
-pub mod quick;
-mod readings;
+mod multimap;
+mod path;
+mod question;
+mod reads;
 mod rule;
+mod rule_set;
 mod schema;
-mod shelf;
-mod slice;
 mod source;
+mod split;
 mod stages;
 mod verdict;
 
+pub use content::{Clash, ContentFact, ContentFacts, Declared, FactName, FactNameMalformed};
 pub use explain::Explanation;
-pub use facts::{Facts, Fault};
+pub use gather::{Gathered, Room};
 pub use generation::{Generation, HostScope, Policies};
 pub use judged::JudgedRequest;
-pub use schema::{Action, SCHEMA};
+pub(crate) use question::OwnedFacts;
+pub use question::{Facts, Fault};
+pub use schema::{Action, schema_text};
 pub use source::{Lint, Problem, Problems, Settings, Source};
 pub use stages::{Authorized, Decision, Denied, Grant};
 pub use verdict::{Outcome, Verdict};

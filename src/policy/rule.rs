@@ -1,31 +1,40 @@
-//! One policy as the index needs it: its scope taken apart, and the context attributes that it
-//! reads.
+//! One policy as it is judged: its scope taken apart for the index, its conditions for Cedar.
 
-use cedar_policy::pst::{self, EntityOrSlot, Expr, Var};
+use cedar_policy::pst::{self, Clause, EntityOrSlot};
 use cedar_policy::{
     ActionConstraint, Effect, EntityTypeName, EntityUid, Policy, PrincipalConstraint,
     ResourceConstraint,
 };
 
-use super::attribute::{Attribute, Attributes};
+use super::reads::{NotRead, Read};
 use super::schema::{Actions, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION};
+use super::split::Conditions;
 use crate::names::PolicyId;
 
 /// A loaded policy.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub id: PolicyId,
-    /// The policy itself, under the same id.
-    pub cedar: Policy,
     pub permits: bool,
     /// The actions that the scope can match, as far as its resource's type allows them.
     pub actions: Actions,
     pub principal: Who,
     pub resource: What,
-    /// What the conditions read of the context.
-    pub reads: Attributes,
+    /// What the conditions read.
+    pub reads: Read,
     /// Whether there is any condition beside the scope.
     pub conditional: bool,
+    /// The conditions under the policy's number, for any scope: the index has matched that.
+    pub judged: Policy,
+    /// Of a policy that reads content: the conditions that read the head, as a permit.
+    pub guard: Option<Guard>,
+}
+
+/// The part of a policy that can be judged before content is read.
+#[derive(Debug)]
+pub(super) struct Guard {
+    pub judged: Policy,
+    pub reads: Read,
 }
 
 /// Whom a scope names.
@@ -50,25 +59,59 @@ pub(super) enum What {
 }
 
 impl Rule {
-    /// Takes a policy apart.
-    pub fn new(id: PolicyId, cedar: Policy, body: &pst::Template) -> Self {
+    /// Takes a policy apart; `number` is its place among all.
+    ///
+    /// # Errors
+    /// [`NotRead`] where its conditions cannot be followed.
+    pub fn new(
+        number: usize,
+        id: PolicyId,
+        cedar: &Policy,
+        body: &pst::Template,
+    ) -> Result<Self, NotRead> {
+        let conditions = Conditions::of(body.clauses())?;
         let (resource, typed) = what(&cedar.resource_constraint());
-        let mut reads = Attributes::NONE;
-        for clause in body.clauses() {
-            let (pst::Clause::When(condition) | pst::Clause::Unless(condition)) = clause;
-            reads = reads.or(reads_of(condition));
-        }
-        Self {
+        let guard = (!conditions.content.is_empty()).then(|| Guard {
+            judged: open(number, pst::Effect::Permit, conditions.guard()),
+            reads: conditions.head_reads.clone(),
+        });
+        Ok(Self {
             permits: cedar.effect() == Effect::Permit,
             actions: actions(&cedar.action_constraint()).and(typed),
             principal: who(&cedar.principal_constraint()),
             conditional: !body.clauses().is_empty(),
+            judged: open(number, body.effect, conditions.whole()),
+            reads: conditions.reads,
             resource,
-            reads,
-            cedar,
+            guard,
             id,
-        }
+        })
     }
+
+    /// Whether a condition reads content.
+    pub fn reads_content(&self) -> bool {
+        self.guard.is_some()
+    }
+}
+
+/// A policy of these clauses for any scope, named by its number.
+fn open(number: usize, effect: pst::Effect, clauses: impl Iterator<Item = Clause>) -> Policy {
+    let template = pst::Template::new(
+        number.to_string().as_str(),
+        effect,
+        pst::PrincipalConstraint::Any,
+        pst::ActionConstraint::Any,
+        pst::ResourceConstraint::Any,
+    );
+    let policy = template
+        .try_with_clauses(clauses)
+        .map(|template| pst::StaticPolicy::try_from(template).map(pst::Policy::Static));
+    let Ok(Ok(policy)) = policy else {
+        unreachable!("the clauses are those of a policy, and the scope has no slots");
+    };
+    let policy = Policy::from_pst(policy).expect("the clauses are those of a policy");
+    // Without its text: rule sets hold clones of it.
+    Policy::from(policy.as_ref().clone())
 }
 
 fn actions(constraint: &ActionConstraint) -> Actions {
@@ -146,54 +189,6 @@ fn id(one: &EntityUid) -> String {
     one.id().unescaped().to_owned()
 }
 
-/// The context attributes that an expression can read; all of them where the context is used as a
-/// whole.
-fn reads_of(expr: &Expr) -> Attributes {
-    // INVARIANT: an attribute that this leaves out is never looked at, so the context may come
-    // without it. What is not understood reads everything.
-    match expr {
-        Expr::Var(Var::Context) => Attributes::ALL,
-        Expr::Literal(_) | Expr::Var(_) => Attributes::NONE,
-        Expr::GetAttr { expr, attr } if is_context(expr) => one_named(attr),
-        Expr::HasAttr { expr, attrs } if is_context(expr) => one_named(attrs.first()),
-        Expr::UnaryOp { expr, .. }
-        | Expr::GetAttr { expr, .. }
-        | Expr::HasAttr { expr, .. }
-        | Expr::Like { expr, .. } => reads_of(expr),
-        Expr::BinaryOp { left, right, .. } => reads_of(left).or(reads_of(right)),
-        Expr::Is { expr, in_expr, .. } => in_expr
-            .iter()
-            .fold(reads_of(expr), |reads, inner| reads.or(reads_of(inner))),
-        Expr::IfThenElse {
-            cond,
-            then_expr,
-            else_expr,
-        } => reads_of(cond)
-            .or(reads_of(then_expr))
-            .or(reads_of(else_expr)),
-        Expr::Set(members) => members
-            .iter()
-            .fold(Attributes::NONE, |reads, member| reads.or(reads_of(member))),
-        Expr::Record(members) => members
-            .values()
-            .fold(Attributes::NONE, |reads, member| reads.or(reads_of(member))),
-        _ => Attributes::ALL,
-    }
-}
-
-fn is_context(expr: &Expr) -> bool {
-    matches!(expr, Expr::Var(Var::Context))
-}
-
-fn one_named(name: &str) -> Attributes {
-    let mut reads = Attributes::NONE;
-    match Attribute::named(name) {
-        Some(attribute) => reads.add(attribute),
-        None => reads = Attributes::ALL,
-    }
-    reads
-}
-
 /// The entity that a scope names, if it names one.
 pub(super) fn scope_entity(resource: &pst::ResourceConstraint) -> Option<&pst::EntityUID> {
     match resource {
@@ -211,30 +206,7 @@ mod tests {
     fn rule(text: &str) -> Rule {
         let cedar: Policy = text.parse().unwrap();
         let body = cedar.to_pst().unwrap();
-        Rule::new(PolicyId::new("p").unwrap(), cedar, body.body())
-    }
-
-    #[test]
-    fn reading_one_attribute_reads_no_other() {
-        let rule = rule(
-            r#"permit(principal, action, resource) when { context.port == 443 } unless { !context.secure };"#,
-        );
-        let names: Vec<_> = rule.reads.iter().map(Attribute::name).collect();
-        assert_eq!(names, ["secure", "port"]);
-    }
-
-    #[test]
-    fn the_whole_context_reads_everything() {
-        let rule =
-            rule(r#"permit(principal, action, resource) when { [context].contains({a: 1}) };"#);
-        assert_eq!(rule.reads, Attributes::ALL);
-    }
-
-    #[test]
-    fn an_entity_in_the_context_is_read_through() {
-        let rule =
-            rule(r#"permit(principal, action, resource) when { context.origin.name == "a.b" };"#);
-        assert_eq!(rule.reads.iter().collect::<Vec<_>>(), [Attribute::Origin]);
+        Rule::new(0, PolicyId::new("p").unwrap(), &cedar, body.body()).unwrap()
     }
 
     #[test]

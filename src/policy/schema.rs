@@ -1,27 +1,113 @@
-//! The Cedar schema, its actions and its entities, as the rest of the room needs them.
+//! The Cedar schema, made from the table of facts and from what is declared of content; its actions
+//! and its entities.
 
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use cedar_policy::{EntityId, EntityTypeName, EntityUid, Schema};
+use cedar_policy::{EntityId, EntityTypeName, EntityUid, Schema, SchemaFragment};
+use serde_json::{Map, Value, json};
 
+use super::content::Declared;
+use super::fact::{FACTS, Kind, Row, Scope};
 use crate::message::Host;
 
+/// The schema of policies that may read what is declared of content.
+pub(super) fn schema(declared: &Declared) -> Schema {
+    Schema::from_json_value(document(declared)).expect("every name and type in it is Cedar's")
+}
+
 /// The schema's text, as people read it.
-pub const SCHEMA: &str = include_str!("../../policies/gateway.cedarschema");
+#[must_use]
+pub fn schema_text(declared: &Declared) -> String {
+    let fragment = SchemaFragment::from_json_value(document(declared));
+    let text = fragment.map(|fragment| fragment.to_cedarschema());
+    let Ok(Ok(text)) = text else {
+        unreachable!("every name and type in it is Cedar's");
+    };
+    let abouts = FACTS
+        .iter()
+        .map(|row| format!("// context.{}: {}\n", row.name, row.about));
+    format!("{HEAD}{}//\n{text}", abouts.collect::<String>())
+}
 
-/// The same in Cedar's JSON, made from [`SCHEMA`]: parsing the text took three quarters of a
-/// start's instructions.
-const SCHEMA_JSON: &str = include_str!("../../policies/gateway.cedarschema.json");
+const HEAD: &str = "// The schema that every policy is validated against, strictly, when it is loaded.\n\
+    // Made from the table of facts; with what a configuration declares: `gateway policy schema`.\n//\n";
 
-static PARSED: LazyLock<Schema> = LazyLock::new(|| {
-    // A broken embedded schema fails every test of this room, so it cannot reach a release.
-    Schema::from_json_str(SCHEMA_JSON).expect("the embedded schema parses")
-});
+fn document(declared: &Declared) -> Value {
+    let mut actions = Map::new();
+    for (group, above) in [("ask", None), ("read", Some("ask")), ("write", Some("ask"))] {
+        let above: Vec<Value> = above.iter().map(|id| json!({ "id": id })).collect();
+        let nothing = json!({ "principalTypes": [], "resourceTypes": [] });
+        actions.insert(
+            group.into(),
+            json!({ "memberOf": above, "appliesTo": nothing }),
+        );
+    }
+    for action in Action::ALL {
+        let (resource, context, group) = match action {
+            Action::Lend => ("Credential", "Loan", None),
+            Action::Get | Action::Head | Action::Options => ("Host", "Request", Some("read")),
+            _ => ("Host", "Request", Some("write")),
+        };
+        let above: Vec<Value> = group.iter().map(|id| json!({ "id": id })).collect();
+        let applies = json!({
+            "principalTypes": ["Session"], "resourceTypes": [resource],
+            "context": { "type": context },
+        });
+        actions.insert(
+            action.name().into(),
+            json!({ "memberOf": above, "appliesTo": applies }),
+        );
+    }
+    json!({ "Gateway": {
+        "entityTypes": {
+            "Group": { "memberOfTypes": ["Group"] },
+            "Session": { "memberOfTypes": ["Group"] },
+            "Domain": { "memberOfTypes": ["Domain"] },
+            "Host": { "memberOfTypes": ["Domain"] },
+            "Credential": {},
+        },
+        "commonTypes": {
+            "Request": record(declared, |row| row.scope != Scope::Loan),
+            "Loan": record(declared, |_| true),
+        },
+        "actions": actions,
+    }})
+}
 
-/// The parsed schema.
-pub(super) fn schema() -> &'static Schema {
-    &PARSED
+/// The type of a context with some of the facts.
+fn record(declared: &Declared, has: impl Fn(&Row) -> bool) -> Value {
+    let mut attributes = Map::new();
+    for row in FACTS.iter().filter(|row| has(row)) {
+        let kind = type_of(row.kind, declared);
+        match row.name.split_once('.') {
+            None => drop(attributes.insert(row.name.into(), kind)),
+            Some((outer, inner)) => {
+                let record = attributes
+                    .entry(outer)
+                    .or_insert_with(|| json!({ "type": "Record", "attributes": {} }));
+                record["attributes"][inner] = kind;
+            }
+        }
+    }
+    json!({ "type": "Record", "attributes": attributes })
+}
+
+fn type_of(kind: Kind, declared: &Declared) -> Value {
+    let named = |name: &str| json!({ "type": "EntityOrCommon", "name": name });
+    match kind {
+        Kind::String => named("String"),
+        Kind::Strings => json!({ "type": "Set", "element": named("String") }),
+        Kind::Long => named("Long"),
+        Kind::Bool => named("Bool"),
+        Kind::Datetime => named("datetime"),
+        Kind::Host => named("Host"),
+        Kind::Content => {
+            let facts = declared.types().into_iter();
+            let facts = facts.map(|(name, kind)| (name.to_owned(), type_of(kind.into(), declared)));
+            json!({ "type": "Record", "attributes": facts.collect::<Map<_, _>>() })
+        }
+    }
 }
 
 /// What is asked of a policy set: a request's method family, or the loan of a credential.
@@ -215,30 +301,71 @@ pub(super) fn host_fault(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// `GATEWAY_WRITE_SCHEMA=1 cargo test --lib policy::schema` makes the JSON anew.
+    /// `GATEWAY_WRITE=1 cargo test --lib policy::schema` writes what the table makes.
     #[test]
-    fn the_json_says_what_the_text_says() {
-        let (fragment, warnings) =
-            cedar_policy::SchemaFragment::from_cedarschema_str(SCHEMA).unwrap();
-        assert_eq!(warnings.count(), 0);
-        let json = fragment.to_json_value().unwrap();
-        if std::env::var_os("GATEWAY_WRITE_SCHEMA").is_some() {
-            let path = concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/policies/gateway.cedarschema.json"
+    fn the_files_say_what_the_table_says() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let schema = root.join("policies/gateway.cedarschema");
+        let docs = root.join("docs/policy.md");
+        let page = std::fs::read_to_string(&docs).unwrap();
+        let made = [
+            (
+                schema,
+                format!("{HEAD}{}", schema_text(&Declared::default())),
+            ),
+            (docs, with_tables(&page)),
+        ];
+        for (path, text) in made {
+            if std::env::var_os("GATEWAY_WRITE").is_some() {
+                std::fs::write(&path, &text).unwrap();
+            }
+            let is = std::fs::read_to_string(&path).unwrap();
+            assert!(
+                is == text,
+                "{}: set GATEWAY_WRITE=1 for this test",
+                path.display()
             );
-            std::fs::write(path, format!("{json}\n")).unwrap();
         }
-        let embedded: serde_json::Value = serde_json::from_str(SCHEMA_JSON).unwrap();
-        assert_eq!(
-            embedded, json,
-            "set GATEWAY_WRITE_SCHEMA=1 for this test, and run it twice"
-        );
+    }
+
+    /// The page with the tables of facts in place of those that it has.
+    fn with_tables(page: &str) -> String {
+        let rows = |scopes: &[Scope]| -> String {
+            let mut text = String::from("| attribute | type | what it is |\n|---|---|---|\n");
+            for row in FACTS.iter().filter(|row| scopes.contains(&row.scope)) {
+                let kind = match row.kind {
+                    Kind::Strings => "Set",
+                    Kind::Datetime => "datetime",
+                    Kind::Content => "Record",
+                    Kind::String => "String",
+                    Kind::Long => "Long",
+                    Kind::Bool => "Bool",
+                    Kind::Host => "Host",
+                };
+                text.push_str(&format!("| `{}` | {kind} | {} |\n", row.name, row.about));
+            }
+            text
+        };
+        let mut tables = [rows(&[Scope::Any, Scope::One]), rows(&[Scope::Loan])].into_iter();
+        let mut made = String::new();
+        let mut skips = false;
+        for line in page.lines() {
+            if line.starts_with("| attribute |") {
+                made.push_str(&tables.next().unwrap());
+                skips = true;
+            }
+            skips &= line.starts_with('|');
+            if !skips {
+                made.push_str(line);
+                made.push('\n');
+            }
+        }
+        made
     }
 
     #[test]
     fn every_action_is_in_the_schema() {
-        let known: Vec<_> = schema().actions().cloned().collect();
+        let known: Vec<_> = schema(&Declared::default()).actions().cloned().collect();
         for action in Action::ALL {
             assert!(known.contains(action.uid()), "{}", action.name());
         }
@@ -246,7 +373,7 @@ mod tests {
 
     #[test]
     fn action_groups_are_those_of_the_schema() {
-        let entities = schema().action_entities().unwrap();
+        let entities = schema(&Declared::default()).action_entities().unwrap();
         for action in Action::ALL {
             for group in ["ask", "read", "write"] {
                 let in_schema = entities.is_ancestor_of(&uid(&ACTION, group), action.uid());

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::explain::Explanation;
+use super::gather::Gathered;
 use super::generation::{Generation, Policies};
 use super::judged::{JudgedRequest, Refused};
 use super::verdict::Verdict;
@@ -11,7 +12,7 @@ use crate::body::{Content, HoldBudget, HoldFault, Limit};
 use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
-use crate::session::{FormWatch, Identified, Lend, Session};
+use crate::session::{FormWatch, Lend, Session};
 
 /// Leave to lend one credential to one request, in one place, at one origin. It cannot be copied or
 /// kept.
@@ -74,11 +75,14 @@ impl Policies {
     /// Decides about a request: may it ask, and may each credential that it presents be lent to it?
     ///
     /// One failed evaluation denies all.
-    pub fn decide(&self, identified: Identified) -> Decision {
-        let generation = self.look();
-        let (request, session, presented) = identified.into_parts();
+    pub fn decide(&self, gathered: Gathered) -> Decision {
+        let Gathered {
+            request,
+            presented,
+            mut judged,
+            generation,
+        } = gathered;
         let fields = &request.head.fields;
-        let mut judged = JudgedRequest::new(&request, session, &presented);
         let verdict = match generation.judge_request(&judged, fields) {
             Ok(verdict) => verdict,
             Err(refused) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::facts::Fault;
+use super::question::Fault;
 use crate::names::{PolicyId, ReasonCode};
 
 /// The answer to one question.

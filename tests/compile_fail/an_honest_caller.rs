@@ -4,7 +4,7 @@
 use gateway::credential::Credentials;
 use gateway::intercept::Accepted;
 use gateway::origin::{Forwarded, Origins};
-use gateway::policy::{Decision, Policies};
+use gateway::policy::{Decision, Policies, Room};
 use gateway::session::Sessions;
 
 pub async fn exchange(
@@ -13,9 +13,11 @@ pub async fn exchange(
     origins: &Origins,
     credentials: &Credentials,
     accepted: Accepted,
+    room: Room<'_>,
 ) -> Option<Forwarded> {
     let identified = sessions.identify(accepted).ok()?;
-    let Decision::Allow(authorized) = policies.decide(identified) else {
+    let gathered = policies.gather(identified, room).await.ok()?;
+    let Decision::Allow(authorized) = policies.decide(gathered) else {
         return None;
     };
     let verified = credentials.verify(authorized).await.ok()?;

@@ -1,6 +1,6 @@
-//! A request is judged once, and what was judged is what goes on.
+//! A request is gathered once, and what was gathered is what goes on.
 
-pub fn twice(policies: &gateway::policy::Policies, identified: gateway::session::Identified) {
-    let _ = policies.decide(identified);
-    let _ = policies.decide(identified);
+pub async fn twice(policies: &gateway::policy::Policies, identified: gateway::session::Identified, room: gateway::policy::Room<'_>) {
+    let _ = policies.gather(identified, room).await;
+    let _ = policies.gather(identified, room).await;
 }

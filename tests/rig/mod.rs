@@ -71,6 +71,10 @@ pub const SENTRY: &str = "sentry.rig.test";
 pub const DATADOG: &str = "datadog.rig.test";
 pub const GEMINI: &str = "gemini.rig.test";
 pub const HUGGINGFACE: &str = "huggingface.rig.test";
+/// A host whose forms policy reads, as those of a payment service.
+pub const MONEY: &str = "money.rig.test";
+/// A host whose JSON policy reads, as that of a model provider: allowed by what it says alone.
+pub const MODEL: &str = "model.rig.test";
 /// The account of `pinned`.
 pub const ACCOUNT: &str = "111122223333";
 /// The password of the proxy that requires one.
@@ -279,9 +283,10 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 41] = [
+pub const ALLOWED: [&str; 42] = [
     GOOD,
     OTHER,
+    MONEY,
     SECOND,
     H2,
     S3,
@@ -345,6 +350,7 @@ pub fn policies() -> String {
     }
     text.push_str(FIRST_PARTY);
     text.push_str(FORBIDS);
+    text.push_str(BY_CONTENT);
     text
 }
 
@@ -371,9 +377,49 @@ forbid(principal, action == Gateway::Action::"DELETE", resource);
 @id("rig/no-other")
 forbid(principal, action == Gateway::Action::"other", resource);
 @id("rig/no-bad-repo")
-forbid(principal, action, resource) when { context.query.contains("repo=bad") };
+forbid(principal, action, resource) when { context.query.any.contains("repo=bad") };
 @id("rig/no-role")
-forbid(principal, action, resource) when { context.fields.contains("x-role: admin") };
+forbid(principal, action, resource) when { context.fields.any.contains("x-role: admin") };
+"#;
+
+/// What depends on content.
+const BY_CONTENT: &str = r#"
+@id("rig/large-refunds")
+forbid(principal, action == Gateway::Action::"POST", resource == Gateway::Host::"money.rig.test")
+when { context.content.amount > 5000 && context.path == "/v1/refunds" };
+@id("rig/small-models")
+permit(principal, action == Gateway::Action::"POST", resource == Gateway::Host::"model.rig.test")
+when {
+    ["gpt-4o-mini", "claude-haiku-4-5"].contains(context.content.model) && context.content.max_tokens <= 1024 &&
+    ["/v1/chat/completions", "/v1/messages"].contains(context.path)
+};
+@id("rig/small-payments")
+forbid(principal, action == Gateway::Action::"lend", resource == Gateway::Credential::"bearer")
+when { context.path == "/pay" && context.content.amount > 5000 };
+"#;
+
+/// What policies read of content.
+const FACTS: &str = r#"
+[[fact]]
+name = "amount"
+type = "Long"
+origins = ["https://money.rig.test"]
+form = "amount"
+[[fact]]
+name = "amount"
+type = "Long"
+origins = ["https://good.rig.test"]
+json = "/amount"
+[[fact]]
+name = "model"
+type = "String"
+origins = ["https://model.rig.test"]
+json = "/model"
+[[fact]]
+name = "max_tokens"
+type = "Long"
+origins = ["https://model.rig.test"]
+json = "/max_tokens"
 "#;
 
 impl Rig {
@@ -947,6 +993,7 @@ fn settings(origins: &Origins, names: &Names) -> String {
             variable(name)
         ));
     }
+    text.push_str(FACTS);
     for (name, variable, _, preset, host) in SERVICES {
         text.push_str(&format!(
             "[[credential]]\nname = \"{name}\"\nfrom = \"file:secrets/{name}\"\npreset = \"{preset}\"\norigins = [\"https://{host}\"]\nenv = [\"{variable}\"]\n"

@@ -9,6 +9,7 @@ mod rig;
 
 mod aws;
 mod bounds;
+mod content;
 mod dial;
 mod echoes;
 mod foreign;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         paths::ROWS,
         pauses::ROWS,
         bounds::ROWS,
+        content::ROWS,
         phantoms::ROWS,
         policy::ROWS,
         reach::ROWS,

@@ -34,7 +34,11 @@ impl Check {
                 .because("no file is named, and no configuration")
                 .next("name the files: `gateway policy check policies/*.cedar`, or the configuration: `--config FILE`"));
         }
-        let Some(policies) = load(screen, sources(&self.files, config.as_ref())) else {
+        let Some(policies) = load(
+            screen,
+            sources(&self.files, config.as_ref()),
+            config.as_ref(),
+        ) else {
             return Ok(Code::Failed);
         };
         let generation = policies.current();

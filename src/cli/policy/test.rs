@@ -29,7 +29,11 @@ impl Test {
         let mut failed = 0;
         let mut documents = Vec::new();
         for file in self.files()? {
-            let Some(policies) = load(screen, self.sources(&file, config.as_ref())) else {
+            let Some(policies) = load(
+                screen,
+                self.sources(&file, config.as_ref()),
+                config.as_ref(),
+            ) else {
                 return Ok(Code::Failed);
             };
             let cannot = |why: String| {
@@ -40,7 +44,7 @@ impl Test {
                 .because(why)
             };
             let text = std::fs::read_to_string(&file).map_err(|error| cannot(error.to_string()))?;
-            let report = run(&policies.current(), &text)
+            let report = run(&policies, &text)
                 .map_err(|error| cannot(error.to_string()).next("docs/policy.md has the format"))?;
             failed += report.failed.len();
             if screen.json() {

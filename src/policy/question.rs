@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use http::HeaderMap;
 
-use crate::message::{Host, RequestTarget, Scheme};
+use super::content::ContentFacts;
+use crate::message::{Host, RequestTarget, Scheme, is_batch};
 use crate::names::{CredentialName, SessionId};
 
 /// One request, canonical, as it will be forwarded, with phantoms where credentials go.
@@ -17,8 +18,6 @@ pub struct Facts<'a> {
     pub session: &'a SessionId,
     /// The session's groups, all of them: a group's own groups, too.
     pub groups: &'a [Arc<str>],
-    /// What the session has done so far, in words that the configuration gives.
-    pub labels: &'a [Arc<str>],
     /// How the session came in: `exec`, `proxy`, ….
     pub entry: &'a str,
     /// When it is judged.
@@ -37,6 +36,8 @@ pub struct Facts<'a> {
     pub fields: &'a HeaderMap,
     /// The content's length in bytes, 0 without content, `None` if the end will tell.
     pub content_length: Option<u64>,
+    /// What the configuration declares of the content; `None` where it has not been read.
+    pub content: Option<&'a ContentFacts>,
     /// The protocol that the request wants to change to, in lower case (`websocket`), or nothing.
     pub upgrade: &'a str,
     /// The credentials whose phantoms the request carries.
@@ -46,6 +47,74 @@ pub struct Facts<'a> {
     /// What a signed request asks of AWS's services, by the names that pins have; empty without a
     /// signature.
     pub actions: &'a [String],
+}
+
+/// The same with everything that it borrows from: for requests that are not under way.
+#[derive(Clone, Debug)]
+pub struct OwnedFacts {
+    /// As in [`Facts`], and so are the others.
+    pub session: SessionId,
+    pub groups: Vec<Arc<str>>,
+    pub entry: String,
+    pub now: SystemTime,
+    pub scheme: Scheme,
+    pub host: Host,
+    pub port: u16,
+    pub method: String,
+    pub target: RequestTarget,
+    pub fields: HeaderMap,
+    pub content_length: Option<u64>,
+    pub content: Option<ContentFacts>,
+    pub upgrade: String,
+    pub credentials: Vec<CredentialName>,
+    pub actions: Vec<String>,
+}
+
+impl OwnedFacts {
+    /// A `GET` of a session over the host's usual port, without content, fields or credentials.
+    #[must_use]
+    pub fn new(session: SessionId, scheme: Scheme, host: Host, target: RequestTarget) -> Self {
+        Self {
+            session,
+            groups: Vec::new(),
+            entry: "exec".to_owned(),
+            now: SystemTime::now(),
+            scheme,
+            host,
+            port: scheme.default_port(),
+            method: "GET".to_owned(),
+            target,
+            fields: HeaderMap::new(),
+            content_length: Some(0),
+            content: Some(ContentFacts::default()),
+            upgrade: String::new(),
+            credentials: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// What is judged.
+    #[must_use]
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            session: &self.session,
+            groups: &self.groups,
+            entry: &self.entry,
+            now: self.now,
+            scheme: self.scheme,
+            host: &self.host,
+            port: self.port,
+            method: &self.method,
+            target: &self.target,
+            fields: &self.fields,
+            content_length: self.content_length,
+            content: self.content.as_ref(),
+            upgrade: &self.upgrade,
+            credentials: &self.credentials,
+            batch: is_batch(&self.host, &self.target),
+            actions: &self.actions,
+        }
+    }
 }
 
 /// A credential that a request wants to carry, and where.
@@ -61,13 +130,16 @@ pub(super) struct Loan<'a> {
 /// Each arises only where a policy reads the attribute that is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
+    /// The verdict depends on the content, and that has not been read.
+    #[error("policy depends on its content, which was not read")]
+    ContentUnread,
     /// `prefixes`, `segments` and `depth` are read.
     #[error("the path has more than {} segments", Fault::MAX_SEGMENTS)]
     TooManySegments,
-    /// `query…` is read.
+    /// `query` is read.
     #[error("the query has more than {} pairs", Fault::MAX_PAIRS)]
     TooManyPairs,
-    /// `fields…` is read.
+    /// `fields` is read.
     #[error("the fields have more than {} values", Fault::MAX_VALUES)]
     TooManyValues,
     /// `contentType` is read.

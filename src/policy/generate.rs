@@ -2,7 +2,7 @@
 
 use cedar_policy::EntityId;
 
-use super::facts::{Facts, Loan};
+use super::question::{Facts, Loan};
 use super::schema::Action;
 use crate::names::{CredentialName, PolicyId, SessionId};
 
@@ -189,14 +189,15 @@ mod tests {
 
     use super::*;
     use crate::message::{EncodedSlash, RequestTarget, Scheme};
-    use crate::policy::generation::tests::{BEARER, Owned, policies};
+    use crate::policy::generation::tests::{BEARER, declared, owned, policies};
+    use crate::policy::question::OwnedFacts;
     use crate::policy::{Policies, Source};
 
     fn allows(text: &str, host: &str, port: u16) -> bool {
-        let request = Owned {
+        let request = OwnedFacts {
             host: host.parse().unwrap(),
             port,
-            ..Owned::default()
+            ..owned()
         };
         policies(text).current().ask(&request.facts()).allowed()
     }
@@ -224,21 +225,22 @@ mod tests {
         let github = CredentialName::new("github").unwrap();
         let text = permit_lend(None, &github, "api.github.com", Some(443));
         let generation = policies(&text).current();
-        let lends = |request: &Owned| generation.lend(&request.facts(), &github, BEARER).allowed();
-        assert!(lends(&Owned::default()));
-        assert!(!lends(&Owned {
+        let lends =
+            |request: &OwnedFacts| generation.lend(&request.facts(), &github, BEARER).allowed();
+        assert!(lends(&owned()));
+        assert!(!lends(&OwnedFacts {
             host: "github.com".parse().unwrap(),
-            ..Owned::default()
+            ..owned()
         }));
-        assert!(!lends(&Owned {
+        assert!(!lends(&OwnedFacts {
             scheme: Scheme::Http,
-            ..Owned::default()
+            ..owned()
         }));
-        assert!(!lends(&Owned {
+        assert!(!lends(&OwnedFacts {
             port: 8443,
-            ..Owned::default()
+            ..owned()
         }));
-        assert!(!generation.ask(&Owned::default().facts()).allowed());
+        assert!(!generation.ask(&owned().facts()).allowed());
     }
 
     #[test]
@@ -257,13 +259,13 @@ mod tests {
         ] {
             let text = permit_host(None, host, Some(443));
             assert!(
-                Policies::load(&[Source::new("--allow", text.clone())]).is_err(),
+                Policies::load(&[Source::new("--allow", text.clone())], declared()).is_err(),
                 "{host}: {text}"
             );
             let github = CredentialName::new("github").unwrap();
             let text = permit_lend(None, &github, host, None);
             assert!(
-                Policies::load(&[Source::new("--secret", text.clone())]).is_err(),
+                Policies::load(&[Source::new("--secret", text.clone())], declared()).is_err(),
                 "{host}: {text}"
             );
         }
@@ -275,14 +277,14 @@ mod tests {
             let Ok(target) = RequestTarget::parse(path.as_bytes(), EncodedSlash::Keep) else {
                 return Err(TestCaseError::reject("no target"));
             };
-            let request = Owned { target, method, upgrade, ..Owned::default() };
+            let request = OwnedFacts { target, method, upgrade, ..owned() };
             let text = exactly(&request.facts(), None);
             let loaded = policies(&text);
             prop_assert_eq!(loaded.current().len(), 1);
             prop_assert!(loaded.current().ask(&request.facts()).allowed(), "{}", text);
             let longer = format!("{}x", request.target.path());
             let target = RequestTarget::parse(longer.as_bytes(), EncodedSlash::Keep).unwrap();
-            let other = Owned { target, ..request };
+            let other = OwnedFacts { target, ..request };
             prop_assert!(!loaded.current().ask(&other.facts()).allowed());
         }
 

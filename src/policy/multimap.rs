@@ -1,4 +1,4 @@
-//! The ways in which an origin may read a query or a field.
+//! Queries and fields as maps in which a name may have several values and several readings.
 //!
 //! Origins disagree about duplicates, `a[]`, `+` and letter case. A rule that restrains must see
 //! every reading; a rule that grants must see only what has one. (A bare `;` is `%3B` in every
@@ -10,21 +10,22 @@ use std::collections::{BTreeSet, HashMap};
 use http::header::{CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName};
 
-use super::facts::Fault;
+use super::question::Fault;
 use crate::message::fields::folded_name;
+use crate::message::pairs::{as_text, decoded};
 
 /// A query's pairs and names.
 #[derive(Default, Debug)]
-pub(super) struct QueryReadings {
-    /// `name=value`, in every reading.
-    pub every: BTreeSet<String>,
+pub(super) struct Query {
+    /// `name=value`, in any reading.
+    pub any: BTreeSet<String>,
     /// `name=value` where the name stands alone and reads one way.
-    pub once: BTreeSet<String>,
-    /// The names, in every reading.
+    pub unique: BTreeSet<String>,
+    /// The names, in any reading.
     pub names: BTreeSet<String>,
 }
 
-impl QueryReadings {
+impl Query {
     /// Reads a raw query.
     ///
     /// # Errors
@@ -38,22 +39,22 @@ impl QueryReadings {
         for piece in &pieces {
             readings.add(piece);
         }
-        readings.once = stand_alone(&pieces);
+        readings.unique = stand_alone(&pieces);
         Ok(readings)
     }
 
     fn add(&mut self, piece: &str) {
         let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
-        for plus in [" ", "+"] {
-            let name = escaped_name(&decoded(name, plus).text);
-            let value = decoded(value, plus).text;
+        for plus in [b' ', b'+'] {
+            let name = escaped_name(&decoded(name.as_bytes(), plus).text);
+            let value = decoded(value.as_bytes(), plus).text;
             for name in [
                 Cow::Borrowed(name.as_str()),
                 Cow::Owned(name.to_ascii_lowercase()),
             ] {
                 let base = base(&name);
-                self.every.insert(format!("{base}={value}"));
-                self.every.insert(format!("{name}={value}"));
+                self.any.insert(format!("{base}={value}"));
+                self.any.insert(format!("{name}={value}"));
                 self.names.insert(base.to_owned());
                 self.names.insert(name.into_owned());
             }
@@ -68,7 +69,10 @@ fn stand_alone(pieces: &[&str]) -> BTreeSet<String> {
     let mut seen: HashMap<String, Option<String>> = HashMap::new();
     for piece in pieces {
         let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
-        let (name, value) = (decoded(name, " "), decoded(value, " "));
+        let (name, value) = (
+            decoded(name.as_bytes(), b' '),
+            decoded(value.as_bytes(), b' '),
+        );
         let clear = name.clear && value.clear && !name.text.contains('[');
         let pair = clear.then(|| format!("{}={}", escaped_name(&name.text), value.text));
         let key = base(&name.text).to_ascii_lowercase();
@@ -84,39 +88,6 @@ fn base(name: &str) -> &str {
     name.split('[').next().unwrap_or(name)
 }
 
-struct Decoded {
-    text: String,
-    /// Whether all decoders agree: each `%` begins an escape, and the bytes are UTF-8.
-    clear: bool,
-}
-
-/// Percent-decodes; `plus` is what `+` means. Bytes that are no UTF-8 stay `%XX`, in upper case.
-fn decoded(raw: &str, plus: &str) -> Decoded {
-    let raw = raw.replace('+', plus);
-    let bytes: Vec<u8> = percent_encoding::percent_decode_str(&raw).collect();
-    let whole = raw
-        .split('%')
-        .skip(1)
-        .all(|rest| rest.len() >= 2 && rest.bytes().take(2).all(|digit| digit.is_ascii_hexdigit()));
-    let clear = whole && std::str::from_utf8(&bytes).is_ok();
-    Decoded {
-        text: as_text(&bytes),
-        clear,
-    }
-}
-
-/// Bytes as text, one way only: what is no UTF-8 becomes `%XX`.
-pub(super) fn as_text(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            text.push_str(percent_encoding::percent_encode_byte(*byte));
-        }
-    }
-    text
-}
-
 /// A name in which `=` and `%` are escaped, so that `name=value` splits in one way.
 fn escaped_name(name: &str) -> String {
     name.replace('%', "%25").replace('=', "%3D")
@@ -124,16 +95,16 @@ fn escaped_name(name: &str) -> String {
 
 /// The fields' values and names.
 #[derive(Default, Debug)]
-pub(super) struct FieldReadings {
+pub(super) struct Fields {
     /// `name: value`, for whole values and for the members of lists.
-    pub every: BTreeSet<String>,
+    pub any: BTreeSet<String>,
     /// `name: value` for names that have one line.
-    pub once: BTreeSet<String>,
+    pub unique: BTreeSet<String>,
     /// The names, in lower case.
     pub names: BTreeSet<String>,
 }
 
-impl FieldReadings {
+impl Fields {
     /// Reads the fields.
     ///
     /// # Errors
@@ -151,14 +122,14 @@ impl FieldReadings {
                     return Err(Fault::TooManyValues);
                 }
                 readings
-                    .every
+                    .any
                     .insert(format!("{name}: {}", member.trim_matches([' ', '\t'])));
             }
             let alone = fields.get_all(name).iter().nth(1).is_none();
             if alone && std::str::from_utf8(value.as_bytes()).is_ok() {
-                readings.once.insert(whole.clone());
+                readings.unique.insert(whole.clone());
             }
-            readings.every.insert(whole);
+            readings.any.insert(whole);
             readings.names.insert(name.as_str().to_owned());
             readings.add_folded(name, &text, separators);
         }
@@ -172,10 +143,10 @@ impl FieldReadings {
             return;
         };
         for member in text.split(separators) {
-            self.every
+            self.any
                 .insert(format!("{folded}: {}", member.trim_matches([' ', '\t'])));
         }
-        self.every.insert(format!("{folded}: {text}"));
+        self.any.insert(format!("{folded}: {text}"));
         self.names.insert(folded);
     }
 }
@@ -203,8 +174,8 @@ mod tests {
     use http::HeaderValue;
     use proptest::prelude::*;
 
-    fn query(raw: &str) -> QueryReadings {
-        QueryReadings::of(raw).unwrap()
+    fn query(raw: &str) -> Query {
+        Query::of(raw).unwrap()
     }
 
     fn has(set: &BTreeSet<String>, text: &str) -> bool {
@@ -223,17 +194,17 @@ mod tests {
             "Repo=bad",
             "&&repo=bad",
         ] {
-            assert!(has(&query(raw).every, "repo=bad"), "{raw}");
+            assert!(has(&query(raw).any, "repo=bad"), "{raw}");
             assert!(has(&query(raw).names, "repo"), "{raw}");
         }
-        assert!(has(&query("q=a+b").every, "q=a b"));
-        assert!(has(&query("q=a+b").every, "q=a+b"));
+        assert!(has(&query("q=a+b").any, "q=a b"));
+        assert!(has(&query("q=a+b").any, "q=a+b"));
     }
 
     #[test]
     fn a_good_value_counts_only_where_it_stands_alone() {
-        assert!(has(&query("repo=ok").once, "repo=ok"));
-        assert!(has(&query("page=2&repo=o%6B").once, "repo=ok"));
+        assert!(has(&query("repo=ok").unique, "repo=ok"));
+        assert!(has(&query("page=2&repo=o%6B").unique, "repo=ok"));
         for raw in [
             "repo=ok&repo=bad",
             "repo=ok&repo=ok",
@@ -244,22 +215,22 @@ mod tests {
             "repo=ok&repo",
             "repo=ok%FF",
         ] {
-            assert!(!has(&query(raw).once, "repo=ok"), "{raw}");
+            assert!(!has(&query(raw).unique, "repo=ok"), "{raw}");
         }
     }
 
     #[test]
     fn a_name_with_an_equals_sign_is_no_other_pair() {
-        assert!(has(&query("a%3Db=c").every, "a%3Db=c"));
-        assert!(!has(&query("a%3Db=c").every, "a=b=c"));
-        assert!(has(&query("a=b=c").once, "a=b=c"));
+        assert!(has(&query("a%3Db=c").any, "a%3Db=c"));
+        assert!(!has(&query("a%3Db=c").any, "a=b=c"));
+        assert!(has(&query("a=b=c").unique, "a=b=c"));
     }
 
     #[test]
     fn a_flood_of_pairs_is_not_judged() {
-        assert!(QueryReadings::of(&"a&".repeat(256)).is_ok());
+        assert!(Query::of(&"a&".repeat(256)).is_ok());
         assert_eq!(
-            QueryReadings::of(&"a&".repeat(257)).unwrap_err(),
+            Query::of(&"a&".repeat(257)).unwrap_err(),
             Fault::TooManyPairs
         );
     }
@@ -277,34 +248,33 @@ mod tests {
 
     #[test]
     fn repeated_and_listed_fields_are_seen_whole_and_apart() {
-        let joined = FieldReadings::of(&fields(&[("x-role", b"user, admin")])).unwrap();
-        let repeated =
-            FieldReadings::of(&fields(&[("x-role", b"user"), ("x-role", b"admin")])).unwrap();
+        let joined = Fields::of(&fields(&[("x-role", b"user, admin")])).unwrap();
+        let repeated = Fields::of(&fields(&[("x-role", b"user"), ("x-role", b"admin")])).unwrap();
         for readings in [&joined, &repeated] {
-            assert!(has(&readings.every, "x-role: admin"));
-            assert!(!has(&readings.once, "x-role: user"));
+            assert!(has(&readings.any, "x-role: admin"));
+            assert!(!has(&readings.unique, "x-role: user"));
         }
-        assert!(has(&joined.once, "x-role: user, admin"));
-        assert!(repeated.once.is_empty());
-        let cookie = FieldReadings::of(&fields(&[("cookie", b"a=1; b=2")])).unwrap();
-        assert!(has(&cookie.every, "cookie: b=2"));
+        assert!(has(&joined.unique, "x-role: user, admin"));
+        assert!(repeated.unique.is_empty());
+        let cookie = Fields::of(&fields(&[("cookie", b"a=1; b=2")])).unwrap();
+        assert!(has(&cookie.any, "cookie: b=2"));
     }
 
     #[test]
     fn a_name_with_underscores_is_seen_as_cgi_origins_see_it() {
-        let readings = FieldReadings::of(&fields(&[("x_evil", b"a, b")])).unwrap();
+        let readings = Fields::of(&fields(&[("x_evil", b"a, b")])).unwrap();
         for value in ["x_evil: a, b", "x-evil: a, b", "x-evil: b"] {
-            assert!(has(&readings.every, value), "{value}");
+            assert!(has(&readings.any, value), "{value}");
         }
         assert!(has(&readings.names, "x-evil") && has(&readings.names, "x_evil"));
-        assert!(!has(&readings.once, "x-evil: a, b"));
+        assert!(!has(&readings.unique, "x-evil: a, b"));
     }
 
     #[test]
     fn bytes_outside_utf8_are_escaped_and_never_once() {
-        let readings = FieldReadings::of(&fields(&[("x", b"a\xffb")])).unwrap();
-        assert!(has(&readings.every, "x: a%FFb"));
-        assert!(readings.once.is_empty());
+        let readings = Fields::of(&fields(&[("x", b"a\xffb")])).unwrap();
+        assert!(has(&readings.any, "x: a%FFb"));
+        assert!(readings.unique.is_empty());
     }
 
     #[test]
@@ -335,13 +305,13 @@ mod tests {
         #[test]
         fn what_stands_alone_is_among_every_reading(raw in "[ab=&%5BbD+\\[\\]]{0,24}") {
             let readings = query(&raw);
-            prop_assert!(readings.once.is_subset(&readings.every), "{readings:?}");
+            prop_assert!(readings.unique.is_subset(&readings.any), "{readings:?}");
         }
 
         #[test]
         fn no_name_of_what_stands_alone_occurs_again(raw in "[aA=&%61]{0,24}") {
             let readings = query(&raw);
-            let mut names: Vec<_> = readings.once.iter()
+            let mut names: Vec<_> = readings.unique.iter()
                 .map(|pair| pair.split('=').next().unwrap().to_ascii_lowercase()).collect();
             names.sort();
             let count = names.len();

@@ -1,0 +1,428 @@
+//! Facts read from content: single values of a JSON document or of a form, in the one reading that
+//! every origin shares.
+//!
+//! What is missing, doubled, of another type, too large, or could be read in two ways is not read
+//! at all. The content is judged whole: one fault anywhere in it, and nothing is read from it.
+
+mod form;
+mod json;
+mod kind;
+mod plain;
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::HeaderMap;
+
+pub use form::{FormName, FormNameMalformed};
+pub use json::{Pointer, PointerMalformed};
+pub use plain::plain;
+
+use form::FormReader;
+use json::JsonReader;
+use kind::ContentKind;
+
+/// Where a value stands in content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Location {
+    /// At this place of a JSON document.
+    Json(Pointer),
+    /// Under this name in a form (`application/x-www-form-urlencoded`).
+    Form(FormName),
+}
+
+/// The type that a value must have to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FactType {
+    /// A whole number below 2^53. In JSON a number without fraction and exponent, in a form the
+    /// same digits.
+    Long,
+    /// A text without NUL.
+    String,
+    /// `true` or `false`.
+    Bool,
+    /// A JSON list of texts.
+    Strings,
+}
+
+/// A value that was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FactValue {
+    /// A whole number.
+    Long(i64),
+    /// A text.
+    String(String),
+    /// A truth value.
+    Bool(bool),
+    /// The texts of a list.
+    Strings(Vec<String>),
+}
+
+/// Text that names no [`FactType`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a type is `Long`, `String`, `Bool` or `Set<String>`")]
+pub struct FactTypeUnknown(());
+
+impl FactType {
+    const ALL: [Self; 4] = [Self::Long, Self::String, Self::Bool, Self::Strings];
+
+    /// The type's name in Cedar.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Long => "Long",
+            Self::String => "String",
+            Self::Bool => "Bool",
+            Self::Strings => "Set<String>",
+        }
+    }
+}
+
+impl FromStr for FactType {
+    type Err = FactTypeUnknown;
+
+    fn from_str(text: &str) -> Result<Self, FactTypeUnknown> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|kind| kind.name() == text)
+            .ok_or(FactTypeUnknown(()))
+    }
+}
+
+impl fmt::Display for FactType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Reads the wanted values from the content of a request, whose codings have been undone.
+///
+/// `query` is the request's own: a form's value that stands there too is doubled, since many
+/// origins put both into one map. The result has one entry for each wanted value, in order.
+#[must_use]
+pub fn read(
+    fields: &HeaderMap,
+    query: &str,
+    content: &[u8],
+    wanted: &[(&Location, FactType)],
+) -> Vec<Option<FactValue>> {
+    let nothing = || vec![None; wanted.len()];
+    let Some(kind) = ContentKind::of(fields) else {
+        return nothing();
+    };
+    // Some readers skip the mark (U+FEFF), some take it for the first character.
+    if content.starts_with(b"\xef\xbb\xbf") {
+        return nothing();
+    }
+    let read = match kind {
+        ContentKind::Json => JsonReader::new(wanted).read(content),
+        ContentKind::Form => FormReader::new(wanted).read(query, content),
+    };
+    read.unwrap_or_else(nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use http::header::CONTENT_TYPE;
+
+    use super::*;
+
+    fn at(location: &str) -> Location {
+        if location.starts_with('/') {
+            Location::Json(location.parse().unwrap())
+        } else {
+            Location::Form(location.parse().unwrap())
+        }
+    }
+
+    fn one(kind: &str, content: &[u8], location: &str, wanted: FactType) -> Option<FactValue> {
+        let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_str(kind).unwrap())]);
+        read(&fields, "", content, &[(&at(location), wanted)]).remove(0)
+    }
+
+    fn json(content: impl AsRef<[u8]>, wanted: FactType) -> Option<FactValue> {
+        one("application/json", content.as_ref(), "/a", wanted)
+    }
+
+    fn form(content: impl AsRef<[u8]>, wanted: FactType) -> Option<FactValue> {
+        let kind = "application/x-www-form-urlencoded";
+        one(kind, content.as_ref(), "a", wanted)
+    }
+
+    fn long(number: i64) -> Option<FactValue> {
+        Some(FactValue::Long(number))
+    }
+
+    fn text(text: &str) -> Option<FactValue> {
+        Some(FactValue::String(text.to_owned()))
+    }
+
+    #[test]
+    fn a_value_of_its_type_is_read() {
+        assert_eq!(json(r#"{"a":5}"#, FactType::Long), long(5));
+        assert_eq!(
+            json(" {\"b\":[1.5e3],\n\"a\":-7 } ", FactType::Long),
+            long(-7)
+        );
+        let most = (1 << 53) - 1;
+        assert_eq!(
+            json(format!("{{\"a\":{most}}}"), FactType::Long),
+            long(most)
+        );
+        assert_eq!(form(format!("a=-{most}"), FactType::Long), long(-most));
+        assert_eq!(
+            json(r#"{"\u0061":"x\u00e9"}"#, FactType::String),
+            text("xé")
+        );
+        assert_eq!(json(r#"{"a":""}"#, FactType::String), text(""));
+        assert_eq!(
+            json(r#"{"a":true}"#, FactType::Bool),
+            Some(FactValue::Bool(true))
+        );
+        let both = Some(FactValue::Strings(vec!["x".into(), "y".into()]));
+        assert_eq!(json(r#"{"a":["x","y"]}"#, FactType::Strings), both);
+        let none = Some(FactValue::Strings(Vec::new()));
+        assert_eq!(json(r#"{"a":[]}"#, FactType::Strings), none);
+        assert_eq!(form("b=1&a=6000", FactType::Long), long(6000));
+        assert_eq!(form("%61=x+%2B%c3%a9", FactType::String), text("x +é"));
+        assert_eq!(
+            form("a=false", FactType::Bool),
+            Some(FactValue::Bool(false))
+        );
+    }
+
+    #[test]
+    fn a_value_of_another_type_or_form_is_left_out() {
+        for value in [
+            "\"5\"",
+            "5.0",
+            "5e0",
+            "-0",
+            "05",
+            "+5",
+            "0x5",
+            "9223372036854775808",
+            "9007199254740993",
+            "-9007199254740992",
+            "null",
+            "[5]",
+            "{\"a\":5}",
+            "true",
+            "1e400",
+            "NaN",
+            "Infinity",
+            "5 5",
+            "",
+        ] {
+            let content = format!("{{\"a\":{value}}}");
+            assert_eq!(json(&content, FactType::Long), None, "{value}");
+        }
+        for value in ["5", "true", "null", "[\"x\"]", "{}", "\"x\\u0000y\""] {
+            let content = format!("{{\"a\":{value}}}");
+            assert_eq!(json(&content, FactType::String), None, "{value}");
+        }
+        for value in [
+            "[\"x\",1]",
+            "[[\"x\"]]",
+            "\"x\"",
+            "[\"x\",null]",
+            "{\"0\":\"x\"}",
+        ] {
+            let content = format!("{{\"a\":{value}}}");
+            assert_eq!(json(&content, FactType::Strings), None, "{value}");
+        }
+        for value in [
+            "",
+            "5.0",
+            "5e0",
+            "-0",
+            "05",
+            "+5",
+            "%2B5",
+            " 5",
+            "5+",
+            "9223372036854775808",
+            "9007199254740993",
+            "-9007199254740992",
+            "5%00",
+            "5;",
+            "5\r\n",
+            "٥",
+            "0x5",
+            "5%0a",
+        ] {
+            assert_eq!(form(format!("a={value}"), FactType::Long), None, "{value}");
+        }
+        assert_eq!(form("a=True", FactType::Bool), None);
+        assert_eq!(form("a=1", FactType::Strings), None);
+        assert_eq!(form("a=x%00", FactType::String), None);
+    }
+
+    #[test]
+    fn a_json_document_that_reads_two_ways_is_not_read_at_all() {
+        for content in [
+            &br#"{"a":5,"a":6}"#[..],
+            br#"{"a":5,"\u0061":6}"#,
+            br#"{"a":5,"b":{"c":1,"c":1}}"#,
+            br#"{"a":5,"b":[{"c":1,"c":1}]}"#,
+            b"\xef\xbb\xbf{\"a\":5}",
+            b"{\"a\":5} {}",
+            b"{\"a\":5}\0",
+            b"{\"a\":5,}",
+            b"{\"a\":5} // x",
+            b"{'a':5}",
+            b"{a:5}",
+            b"\xff\xfe{\0\"\0",
+            b"{\"a\":5,\"b\":\"\xff\"}",
+            br#"{"a":5,"b":"\ud800"}"#,
+            br#"{"a":5,"b":1e400}"#,
+            br#"{"a":5,"b":"#,
+            b"",
+            b" ",
+        ] {
+            let shown = String::from_utf8_lossy(content).into_owned();
+            assert_eq!(json(content, FactType::Long), None, "{shown}");
+        }
+        let deep = format!("{{\"a\":5,\"b\":{}1{}}}", "[".repeat(200), "]".repeat(200));
+        assert_eq!(json(deep, FactType::Long), None);
+        let many: Vec<String> = (0..100_000).map(|nth| format!("\"k{nth}\":0")).collect();
+        let many = format!("{{\"a\":5,{}}}", many.join(","));
+        assert_eq!(json(many, FactType::Long), None);
+    }
+
+    #[test]
+    fn a_key_in_another_case_is_the_same_key_to_some_origins() {
+        for content in [r#"{"a":5,"A":6}"#, r#"{"A":6}"#, r#"{"A":6,"a":5}"#] {
+            assert_eq!(json(content, FactType::Long), None, "{content}");
+        }
+        // Elsewhere in the document both may stand.
+        assert_eq!(
+            json(r#"{"a":5,"b":{"c":1,"C":2}}"#, FactType::Long),
+            long(5)
+        );
+        let kelvin = one(
+            "application/json",
+            "{\"k\":1,\"\u{212a}\":2}".as_bytes(),
+            "/k",
+            FactType::Long,
+        );
+        assert_eq!(kelvin, None);
+        let long_s = one(
+            "application/json",
+            "{\"s\":1,\"\u{17f}\":2}".as_bytes(),
+            "/s",
+            FactType::Long,
+        );
+        assert_eq!(long_s, None);
+    }
+
+    #[test]
+    fn a_pointer_leads_through_objects_and_lists() {
+        let content = br#"{"m":[{"r":"x"},{"r":"y"}],"x/y":{"~":{"":3}}}"#;
+        let at = |pointer: &str, wanted| one("application/json", content, pointer, wanted);
+        assert_eq!(at("/m/1/r", FactType::String), text("y"));
+        assert_eq!(at("/x~1y/~0/", FactType::Long), long(3));
+        assert_eq!(at("/m/2/r", FactType::String), None);
+        assert_eq!(at("/m/01/r", FactType::String), None);
+        assert_eq!(at("/m/-/r", FactType::String), None);
+    }
+
+    #[test]
+    fn a_value_that_a_form_has_twice_in_any_spelling_is_left_out() {
+        assert_eq!(form("a=5&b=6", FactType::Long), long(5));
+        for content in [
+            "a=5&a=5",
+            "a=5&A=6",
+            "a=5&%61=6",
+            "a=5&a[]=6",
+            "a=5&a%5B0%5D=6",
+            "a=5&+a=6",
+            "a=5&$a=6",
+            "a=5&a%00=6",
+            "a=5&a",
+            "a=5;a=6",
+            "b=1;a=6&a=5",
+            "a=5\na=6",
+            "a=5&b=1;a",
+            "a",
+            "a[]=5",
+            "A=5",
+            "+a=5",
+            "\u{feff}a=6&a=5",
+            "{\"a\":6}&a=5",
+            "a=5&_charset_=utf-7",
+            "a=5&a\u{200b}=6",
+        ] {
+            assert_eq!(form(content, FactType::Long), None, "{content}");
+        }
+        let fields = HeaderMap::from_iter([(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-www-form-urlencoded"),
+        )]);
+        for (query, expected) in [
+            ("", long(5)),
+            ("b=1", long(5)),
+            ("a=6", None),
+            ("%41=6", None),
+        ] {
+            let read = read(&fields, query, b"a=5", &[(&at("a"), FactType::Long)]);
+            assert_eq!(read, [expected], "{query}");
+        }
+    }
+
+    #[test]
+    fn a_nested_name_of_a_form_is_doubled_by_what_is_above_or_below_it() {
+        let nested = |content: &str| {
+            let kind = "application/x-www-form-urlencoded";
+            one(kind, content.as_bytes(), "card[number]", FactType::Long)
+        };
+        assert_eq!(nested("card[number]=5&card[cvc]=1"), long(5));
+        assert_eq!(nested("card%5Bnumber%5D=5"), long(5));
+        for content in [
+            "card[number]=5&card=6",
+            "card[number]=5&card[number][]=6",
+            "card[number]=5&Card[Number]=6",
+            "card[number]=5&card[]=6",
+        ] {
+            assert_eq!(nested(content), None, "{content}");
+        }
+    }
+
+    #[test]
+    fn content_is_read_by_its_one_declared_type() {
+        let json_type = |kind: &str| one(kind, b"{\"a\":5}", "/a", FactType::Long);
+        for kind in [
+            "application/json",
+            "Application/JSON; charset=UTF-8",
+            "application/vnd.api+json",
+            "application/json; charset=\"utf-8\"",
+            "application/json;profile=x",
+        ] {
+            assert_eq!(json_type(kind), long(5), "{kind}");
+        }
+        for kind in [
+            "",
+            "text/plain",
+            "text/json",
+            "application/jsonx",
+            "application/json, text/plain",
+            "application/json; charset=utf-16",
+            "application/json; charset=latin1",
+            "application/json; charset=utf-8; charset=utf-16",
+            "multipart/form-data; boundary=x",
+            "application/x-www-form-urlencoded",
+            "application/json+x",
+            "+json",
+            "a/b/c+json",
+            "application/json; charset",
+            "application/json; charset='utf-8'",
+        ] {
+            assert_eq!(json_type(kind), None, "{kind}");
+        }
+        let mut fields = HeaderMap::new();
+        fields.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        fields.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let twice = read(&fields, "", b"{\"a\":5}", &[(&at("/a"), FactType::Long)]);
+        assert_eq!(twice, [None]);
+    }
+}

@@ -1,0 +1,170 @@
+//! What the configuration declares of content, and what was read of one request.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use cedar_policy::{Expression, RestrictedExpression};
+use http::HeaderMap;
+
+use super::fact::{text, texts};
+use crate::body::fact::{FactType, FactValue, Location, read};
+use crate::message::{Host, Origin, OriginPattern};
+
+/// A fact of content: `context.content.NAME`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContentFact {
+    /// Its name in policies.
+    pub name: FactName,
+    /// Its type in policies, which the value must have.
+    pub kind: FactType,
+    /// The origins whose requests it is read from.
+    pub origins: Vec<OriginPattern>,
+    /// Where it stands.
+    pub location: Location,
+}
+
+/// The name of a fact of content: an identifier of Cedar's.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FactName(String);
+
+/// Text that cannot be the name of a fact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "a fact's name has letters, digits and `_`, does not begin with a digit, and is no word of Cedar's"
+)]
+pub struct FactNameMalformed(());
+
+impl FromStr for FactName {
+    type Err = FactNameMalformed;
+
+    fn from_str(text: &str) -> Result<Self, FactNameMalformed> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let parses = || {
+            format!("context.content.{text}")
+                .parse::<Expression>()
+                .is_ok()
+        };
+        if text.len() <= 64 && !text.is_empty() && text.bytes().all(plain) && parses() {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(FactNameMalformed(()))
+        }
+    }
+}
+
+impl fmt::Display for FactName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Every declared fact.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Declared(Vec<ContentFact>);
+
+/// Two declarations that cannot both hold.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Clash {
+    /// One name has two types.
+    #[error("`{0}` is declared as `{1}` and as `{2}`")]
+    Types(FactName, FactType, FactType),
+    /// One name would be read from two places of the same content.
+    #[error("`{0}` is declared twice for {1}")]
+    Twice(FactName, OriginPattern),
+}
+
+impl Declared {
+    /// Adds a declaration. One name may be declared several times, for different origins.
+    ///
+    /// # Errors
+    /// [`Clash`] with one that was added before.
+    pub fn add(&mut self, fact: ContentFact) -> Result<(), Clash> {
+        for other in self.0.iter().filter(|other| other.name == fact.name) {
+            if other.kind != fact.kind {
+                return Err(Clash::Types(fact.name, other.kind, fact.kind));
+            }
+            let overlaps = |origin: &&OriginPattern| {
+                let mut others = other.origins.iter();
+                others.any(|other| other.overlaps(origin))
+            };
+            if let Some(origin) = fact.origins.iter().find(overlaps) {
+                return Err(Clash::Twice(fact.name, origin.clone()));
+            }
+        }
+        self.0.push(fact);
+        Ok(())
+    }
+
+    /// Whether some declaration reads the fact from requests to the host.
+    pub(super) fn reads(&self, name: &str, host: &Host) -> bool {
+        let mut named = self.0.iter().filter(|fact| fact.name.0 == name);
+        named.any(|fact| fact.origins.iter().any(|origin| origin.hosts.matches(host)))
+    }
+
+    /// The facts' names and types.
+    pub(super) fn types(&self) -> BTreeMap<&str, FactType> {
+        let all = self.0.iter();
+        all.map(|fact| (fact.name.0.as_str(), fact.kind)).collect()
+    }
+
+    /// Reads what is declared of an origin from the content of a request to it, whose coding has
+    /// been undone. Everything that does not read in one way is left out.
+    #[must_use]
+    pub fn read(
+        &self,
+        origin: &Origin,
+        fields: &HeaderMap,
+        query: &str,
+        content: &[u8],
+    ) -> ContentFacts {
+        let here: Vec<&ContentFact> = self.of(origin).collect();
+        let wanted: Vec<_> = here
+            .iter()
+            .map(|fact| (&fact.location, fact.kind))
+            .collect();
+        let values = read(fields, query, content, &wanted);
+        let named = here.iter().zip(values);
+        ContentFacts(
+            named
+                .filter_map(|(fact, value)| Some((fact.name.clone(), value?)))
+                .collect(),
+        )
+    }
+
+    fn of(&self, origin: &Origin) -> impl Iterator<Item = &ContentFact> {
+        let all = self.0.iter();
+        all.filter(move |fact| fact.origins.iter().any(|one| one.matches(origin)))
+    }
+}
+
+/// The facts that were read from the content of one request; none from a request without content.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct ContentFacts(BTreeMap<FactName, FactValue>);
+
+impl ContentFacts {
+    /// Whether a fact of that name was read.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.keys().any(|known| known.0 == name)
+    }
+
+    /// The facts as Cedar takes them.
+    pub(super) fn values(&self) -> Vec<(String, RestrictedExpression)> {
+        let value = |value: &FactValue| match value {
+            FactValue::Long(number) => RestrictedExpression::new_long(*number),
+            FactValue::String(one) => text(one),
+            FactValue::Bool(flag) => RestrictedExpression::new_bool(*flag),
+            FactValue::Strings(all) => texts(all),
+        };
+        let all = self.0.iter();
+        all.map(|(name, one)| (name.0.clone(), value(one)))
+            .collect()
+    }
+}
+
+/// The names alone: content is not for logs.
+impl fmt::Debug for ContentFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

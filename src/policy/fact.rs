@@ -1,0 +1,288 @@
+//! The table of facts: everything that a policy can read of a request, one row each. The enum, the
+//! schema, the context and the table of docs/policy.md are made from it.
+
+use std::cell::OnceCell;
+use std::time::UNIX_EPOCH;
+
+use cedar_policy::{EntityUid, RestrictedExpression as Value};
+
+use super::multimap::{Fields, Query, content_type};
+use super::path::{prefixes, segments};
+use super::question::{Facts, Fault, Loan};
+use crate::body::fact::FactType;
+use crate::message::Scheme;
+
+/// The type of a fact in Cedar.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    String,
+    Strings,
+    Long,
+    Bool,
+    Datetime,
+    Host,
+    /// A record of what the configuration declares.
+    Content,
+}
+
+impl From<FactType> for Kind {
+    fn from(kind: FactType) -> Self {
+        match kind {
+            FactType::Long => Self::Long,
+            FactType::String => Self::String,
+            FactType::Bool => Self::Bool,
+            FactType::Strings => Self::Strings,
+        }
+    }
+}
+
+/// Of what a fact is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Scope {
+    /// Of every request that the session makes there.
+    Any,
+    /// Of this request: others to the same host have another, and each of a batch has its own.
+    One,
+    /// Of the loan of a credential.
+    Loan,
+}
+
+/// A fact's row.
+pub(super) struct Row {
+    pub fact: Fact,
+    /// Its name in the context; `query.any` is `any` of the record `query`.
+    pub name: &'static str,
+    pub kind: Kind,
+    pub scope: Scope,
+    /// What it is, for docs/policy.md.
+    pub about: &'static str,
+    value: fn(&Reader<'_>) -> Result<Value, Fault>,
+}
+
+macro_rules! facts {
+    ($($fact:ident $name:literal $kind:ident $scope:ident $about:literal $value:expr;)*) => {
+        /// One fact that a policy can read.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub(super) enum Fact { $($fact),* }
+
+        /// Every fact.
+        pub(super) const FACTS: &[Row] = &[$(Row {
+            fact: Fact::$fact,
+            name: $name,
+            kind: Kind::$kind,
+            scope: Scope::$scope,
+            about: $about,
+            value: $value,
+        }),*];
+    };
+}
+
+facts! {
+    Session "session" String Any
+        "the session's id"
+        |of| Ok(text(of.facts.session.as_str()));
+    Groups "groups" Strings Any
+        "the names of its groups; `principal in Gateway::Group::\"…\"` is usually better"
+        |of| Ok(texts(of.facts.groups));
+    Entry "entry" String Any
+        "how it came in: `exec`, `proxy`, …"
+        |of| Ok(text(of.facts.entry));
+    Now "now" Datetime Any
+        "when it is judged, UTC: `context.now < datetime(\"2026-12-31\")`, `context.now.toTime() >= duration(\"6h\")`"
+        now;
+    Scheme "scheme" String Any
+        "`http` or `https`"
+        |of| Ok(text(of.facts.scheme.as_str()));
+    Secure "secure" Bool Any
+        "the origin is reached over TLS"
+        |of| Ok(Value::new_bool(of.facts.scheme == Scheme::Https));
+    Host "host" String Any
+        "the host's name, for `like`; `resource in Gateway::Domain::\"…\"` is usually better"
+        |of| Ok(text(of.facts.host.as_str()));
+    Port "port" Long Any
+        "the origin's port. A host is permitted on every port unless a policy says otherwise"
+        |of| Ok(Value::new_long(of.facts.port.into()));
+    Method "method" String One
+        "as sent"
+        |of| Ok(text(of.facts.method));
+    Path "path" String One
+        "canonical and percent-encoded, without the query"
+        |of| Ok(text(of.facts.target.path()));
+    Prefixes "prefixes" Strings One
+        "every part of the path that ends with a whole segment: of `/repos/o/r`, `/`, `/repos`, `/repos/o`, `/repos/o/r`"
+        |of| Ok(texts(prefixes(of.facts.target.path())?));
+    Segments "segments" Strings One
+        "the path's segments with their places: `0:repos`, `1:o`, `2:r`"
+        |of| Ok(texts(segments(of.facts.target.path())?.enumerate().map(|(place, segment)| format!("{place}:{segment}"))));
+    Depth "depth" Long One
+        "how many segments there are; a slash at the end begins none"
+        |of| Ok(Value::new_long(i64::try_from(segments(of.facts.target.path())?.count()).map_err(|_| Fault::TooManySegments)?));
+    QueryAny "query.any" Strings One
+        "`name=value` in **any reading** (below)"
+        |of| Ok(texts(&of.query()?.any));
+    QueryUnique "query.unique" Strings One
+        "`name=value` for names that occur **once** and read one way"
+        |of| Ok(texts(&of.query()?.unique));
+    QueryNames "query.names" Strings One
+        "the names, in any reading"
+        |of| Ok(texts(&of.query()?.names));
+    FieldsAny "fields.any" Strings One
+        "`name: value`, the name in lower case: each whole line, and each member of a comma-separated one; a name with `_` or `.` also with `-` in their place"
+        |of| Ok(texts(&of.fields()?.any));
+    FieldsUnique "fields.unique" Strings One
+        "`name: value` for names with one line"
+        |of| Ok(texts(&of.fields()?.unique));
+    FieldsNames "fields.names" Strings One
+        "the names, in lower case, in both readings"
+        |of| Ok(texts(&of.fields()?.names));
+    ContentType "contentType" String Any
+        "the media type in lower case without parameters, or empty. Two content types are not judged"
+        |of| Ok(Value::new_string(content_type(of.facts.fields)?));
+    ContentLength "contentLength" Long Any
+        "in bytes; 0 without content; -1 where it is not known in advance"
+        // Beyond what Cedar counts is as large as it can count.
+        |of| Ok(Value::new_long(of.facts.content_length.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX))));
+    Content "content" Content One
+        "what `[[fact]]` declares of the content (below)"
+        |of| of.content();
+    Upgrade "upgrade" String Any
+        "empty, or the protocol to change to: `websocket`"
+        |of| Ok(text(of.facts.upgrade));
+    Credentials "credentials" Strings Any
+        "the names of the credentials whose phantoms the request carries"
+        |of| Ok(texts(of.facts.credentials.iter().map(|name| name.as_str())));
+    Actions "actions" Strings One
+        "what a request that is signed for AWS asks for: `s3:PutObject`, and beside it `s3:PutObjectAcl` where a field asks for that (docs/config.md, `actions`); `sts:?` where a form says it, `s3:?` where no table knows it; empty without a signature"
+        |of| Ok(texts(of.facts.actions));
+    Credential "credential" String Loan
+        "its name"
+        |of| Ok(text(of.loan()?.0.credential.as_str()));
+    Origin "origin" Host Loan
+        "the host that would receive it"
+        |of| Ok(Value::new_entity_uid(of.loan()?.1.clone()));
+    Place "place" String Loan
+        "where it would stand: `header:authorization:Bearer`, `header:x-api-key`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`"
+        |of| Ok(text(of.loan()?.0.place));
+}
+
+/// The facts that are made from the fields.
+pub(super) const OF_FIELDS: [Fact; 4] = [
+    Fact::FieldsAny,
+    Fact::FieldsUnique,
+    Fact::FieldsNames,
+    Fact::ContentType,
+];
+
+impl Fact {
+    /// The fact's row.
+    pub fn row(self) -> &'static Row {
+        &FACTS[self as usize]
+    }
+
+    /// The facts that a name in the context stands for: one, or all of a record; none if there is
+    /// no such name.
+    pub fn named(name: &str) -> impl Iterator<Item = Self> {
+        let is_it = move |row: &&Row| {
+            let rest = row.name.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        FACTS.iter().filter(is_it).map(|row| row.fact)
+    }
+
+    /// Its value.
+    ///
+    /// # Errors
+    /// [`Fault`] by cause.
+    pub fn value(self, reader: &Reader<'_>) -> Result<Value, Fault> {
+        (self.row().value)(reader)
+    }
+}
+
+/// What the values are made from; parsed once, and only if one of them is read.
+pub(super) struct Reader<'a> {
+    facts: &'a Facts<'a>,
+    loan: Option<(Loan<'a>, &'a EntityUid)>,
+    query: OnceCell<Query>,
+    fields: OnceCell<Fields>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads a request, or a loan with the host that would receive it.
+    pub fn new(facts: &'a Facts<'a>, loan: Option<(Loan<'a>, &'a EntityUid)>) -> Self {
+        Self {
+            facts,
+            loan,
+            query: OnceCell::new(),
+            fields: OnceCell::new(),
+        }
+    }
+
+    fn query(&self) -> Result<&Query, Fault> {
+        if let Some(known) = self.query.get() {
+            return Ok(known);
+        }
+        let read = Query::of(self.facts.target.query().unwrap_or_default())?;
+        Ok(self.query.get_or_init(|| read))
+    }
+
+    fn fields(&self) -> Result<&Fields, Fault> {
+        if let Some(known) = self.fields.get() {
+            return Ok(known);
+        }
+        let read = Fields::of(self.facts.fields)?;
+        Ok(self.fields.get_or_init(|| read))
+    }
+
+    fn content(&self) -> Result<Value, Fault> {
+        let content = self.facts.content.ok_or(Fault::ContentUnread)?;
+        Value::new_record(content.values()).map_err(|_| Fault::Context)
+    }
+
+    fn loan(&self) -> Result<&(Loan<'a>, &'a EntityUid), Fault> {
+        self.loan.as_ref().ok_or(Fault::Context)
+    }
+}
+
+/// A text, as Cedar takes it.
+pub(super) fn text(text: &str) -> Value {
+    Value::new_string(text.to_owned())
+}
+
+/// A set of texts, as Cedar takes it.
+pub(super) fn texts(all: impl IntoIterator<Item = impl AsRef<str>>) -> Value {
+    Value::new_set(all.into_iter().map(|one| text(one.as_ref())))
+}
+
+fn now(of: &Reader<'_>) -> Result<Value, Fault> {
+    let since = of.facts.now.duration_since(UNIX_EPOCH);
+    let since = since.map_err(|_| Fault::Clock)?;
+    let seconds = i64::try_from(since.as_secs()).map_err(|_| Fault::Clock)?;
+    let at = time::OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| Fault::Clock)?;
+    if at.year() > 9999 {
+        return Err(Fault::Clock);
+    }
+    let (hour, minute, second) = at.to_hms();
+    Ok(Value::new_datetime(format!(
+        "{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
+        at.year(),
+        u8::from(at.month()),
+        at.day(),
+        since.subsec_millis()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_stands_at_its_place_in_the_table() {
+        for (place, row) in FACTS.iter().enumerate() {
+            assert_eq!(row.fact as usize, place);
+            assert_eq!(Fact::named(row.name).collect::<Vec<_>>(), [row.fact]);
+        }
+        assert_eq!(Fact::named("query").count(), 3);
+        assert_eq!(Fact::named("quer").count(), 0);
+        assert_eq!(Fact::named("labels").count(), 0);
+    }
+}

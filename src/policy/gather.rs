@@ -1,0 +1,106 @@
+//! Content, read before a request is judged where its verdict depends on it.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use bytes::Bytes;
+
+use super::content::{ContentFacts, Declared};
+use super::generation::{Generation, Policies};
+use super::judged::JudgedRequest;
+use crate::body::fact::plain;
+use crate::body::{HoldBudget, HoldFault, Limit, Share};
+use crate::intercept::Request;
+use crate::session::{Identified, Presented};
+
+/// What reading content may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Room<'a> {
+    /// The longest content of one request, with its coding and without.
+    pub limit: Limit,
+    /// For the content of all requests.
+    pub held: &'a Arc<HoldBudget>,
+    /// For what undoes codings.
+    pub decoding: &'a Arc<HoldBudget>,
+}
+
+/// A request with all that its verdict depends on.
+pub struct Gathered {
+    pub(super) request: Box<Request>,
+    pub(super) presented: Presented,
+    pub(super) judged: JudgedRequest,
+    /// The policies that judge it: those that said whether its content is needed, or newer ones
+    /// where it was read.
+    pub(super) generation: Guard<Arc<Generation>>,
+}
+
+impl Policies {
+    /// Reads the content of a request where some policy that reads content may apply to it by its
+    /// head, and no other policy denies it already. Every other request goes on as it came.
+    ///
+    /// # Errors
+    /// [`HoldFault`] where the content cannot be judged whole; nothing of it was sent.
+    pub async fn gather(
+        &self,
+        identified: Identified,
+        room: Room<'_>,
+    ) -> Result<Gathered, HoldFault> {
+        let (mut request, session, presented) = identified.into_parts();
+        let mut judged = JudgedRequest::new(&request, session, &presented);
+        let mut generation = self.look();
+        if generation.needs_content(&judged, &request.head.fields) {
+            drop(generation);
+            // Large, and not for every request.
+            let (held, content) = Box::pin(self.read(request, &judged, room)).await?;
+            request = held;
+            judged.keep_content(content);
+            generation = self.look();
+        }
+        Ok(Gathered {
+            request,
+            presented,
+            judged,
+            generation,
+        })
+    }
+
+    /// Holds the content, and reads what is declared of it.
+    async fn read(
+        &self,
+        request: Box<Request>,
+        judged: &JudgedRequest,
+        room: Room<'_>,
+    ) -> Result<(Box<Request>, ContentFacts), HoldFault> {
+        let budget = judged.session().part_of(room.held);
+        let request = request.hold(room.limit, budget).await?;
+        let mut share = Share::of(budget.clone());
+        let decoding = Share::of(judged.session().decoding_of(room.decoding).clone());
+        let fields = &request.head.fields;
+        let bytes = match request.content.held() {
+            Some(held) => plain(fields, held, room.limit, &mut share, decoding).await?,
+            None => None,
+        };
+        let content = match bytes {
+            Some(bytes) => facts_of(self.declared(), &request, bytes).await,
+            None => ContentFacts::default(),
+        };
+        Ok((request, content))
+    }
+}
+
+async fn facts_of(declared: &Arc<Declared>, request: &Request, bytes: Bytes) -> ContentFacts {
+    let head = &request.head;
+    let query = head.target.query().unwrap_or_default();
+    if bytes.len() <= SHORT {
+        return declared.read(&head.origin, &head.fields, query, &bytes);
+    }
+    // Other exchanges run on this thread.
+    let (declared, origin) = (declared.clone(), head.origin.clone());
+    let (fields, query) = (head.fields.clone(), query.to_owned());
+    let read = move || declared.read(&origin, &fields, &query, &bytes);
+    // What is not read is left out, so that a failure denies.
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+}
+
+/// What is read in less time than a thread is woken in.
+const SHORT: usize = 64 << 10;

@@ -1,0 +1,70 @@
+//! A path taken apart: its segments, and the prefixes that end with one.
+
+use super::question::Fault;
+
+/// The path's segments; those of `/` are none, and a slash at the end begins none.
+pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, Fault> {
+    let inner = path.strip_prefix('/').unwrap_or_default();
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    if inner.split('/').count() > Fault::MAX_SEGMENTS {
+        return Err(Fault::TooManySegments);
+    }
+    Ok(inner.split('/').skip(usize::from(inner.is_empty())))
+}
+
+/// Every part of the path that ends with a segment, from `/` on.
+pub(super) fn prefixes(path: &str) -> Result<Vec<&str>, Fault> {
+    let mut all = vec!["/"];
+    let mut end = 0;
+    for segment in segments(path)? {
+        end += 1 + segment.len();
+        if !segment.is_empty() {
+            all.push(&path[..end]);
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segments_of(path: &str) -> Vec<&str> {
+        segments(path).unwrap().collect()
+    }
+
+    #[test]
+    fn prefixes_end_with_whole_segments() {
+        assert_eq!(
+            prefixes("/repos/o/r-evil").unwrap(),
+            ["/", "/repos", "/repos/o", "/repos/o/r-evil"]
+        );
+        assert_eq!(
+            prefixes("/graphql-explorer").unwrap(),
+            ["/", "/graphql-explorer"]
+        );
+        assert_eq!(prefixes("/").unwrap(), ["/"]);
+        assert_eq!(prefixes("/a/").unwrap(), ["/", "/a"]);
+        assert_eq!(prefixes("/a//b").unwrap(), ["/", "/a", "/a//b"]);
+    }
+
+    #[test]
+    fn segments_have_their_places() {
+        assert_eq!(segments_of("/repos/o/r"), ["repos", "o", "r"]);
+        assert_eq!(segments_of("/a//b/"), ["a", "", "b"]);
+        assert!(segments_of("/").is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_segments_is_not_judged() {
+        assert!(prefixes(&"/a".repeat(64)).is_ok());
+        assert_eq!(
+            prefixes(&"/a".repeat(65)).unwrap_err(),
+            Fault::TooManySegments
+        );
+        assert_eq!(
+            prefixes(&"/".repeat(8192)).unwrap_err(),
+            Fault::TooManySegments
+        );
+    }
+}

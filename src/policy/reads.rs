@@ -1,0 +1,231 @@
+//! What conditions read of the context.
+
+use std::collections::BTreeSet;
+
+use cedar_policy::pst::{BinaryOp, Expr, Var};
+
+use super::context::Reads;
+use super::fact::Fact;
+
+/// What an expression reads.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Read {
+    /// The facts of the context.
+    pub facts: Reads,
+    /// The facts of the content, by name.
+    pub content: BTreeSet<String>,
+    /// Whether it asks what an entity is in.
+    pub hierarchy: bool,
+}
+
+/// Why an expression cannot be followed, and what to write instead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct NotRead {
+    pub reason: &'static str,
+    pub help: &'static str,
+}
+
+impl Read {
+    /// Adds what another expression reads.
+    pub fn join(&mut self, other: &Self) {
+        self.facts.extend(&other.facts);
+        self.content.extend(other.content.iter().cloned());
+        self.hierarchy |= other.hierarchy;
+    }
+}
+
+/// What an expression reads.
+///
+/// # Errors
+/// [`NotRead`] where that cannot be told from its text, and for `has` on a fact of the content.
+pub(super) fn reads_of(expr: &Expr) -> Result<Read, NotRead> {
+    let mut read = Read::default();
+    follow(expr, &mut read)?;
+    Ok(read)
+}
+
+// INVARIANT: what this leaves out is never looked at, so the context may come without it. What is
+// not understood is refused.
+fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
+    if let Some(path) = path_of(expr) {
+        return take(&path, read);
+    }
+    match expr {
+        Expr::Literal(_) => Ok(()),
+        Expr::Var(Var::Context) => Err(WHOLE_CONTEXT),
+        Expr::Var(_) => Ok(()),
+        Expr::HasAttr { expr, attrs } => match path_of(expr) {
+            Some(mut path) => {
+                path.extend(attrs.iter().map(|attr| attr.as_str()));
+                match path.first() {
+                    Some(&"content") => Err(HAS_CONTENT),
+                    _ => take(&path, read),
+                }
+            }
+            None if is_context(expr) && attrs.first() == "content" => Err(HAS_CONTENT),
+            None if is_context(expr) => take(&[attrs.first().as_str()], read),
+            None => follow(expr, read),
+        },
+        Expr::UnaryOp { expr, .. } | Expr::GetAttr { expr, .. } | Expr::Like { expr, .. } => {
+            follow(expr, read)
+        }
+        Expr::BinaryOp { op, left, right } => {
+            read.hierarchy |= *op == BinaryOp::In;
+            follow(left, read)?;
+            follow(right, read)
+        }
+        Expr::Is { expr, in_expr, .. } => {
+            read.hierarchy |= in_expr.is_some();
+            follow(expr, read)?;
+            in_expr.iter().try_for_each(|inner| follow(inner, read))
+        }
+        Expr::IfThenElse {
+            cond,
+            then_expr,
+            else_expr,
+        } => [cond, then_expr, else_expr]
+            .into_iter()
+            .try_for_each(|part| follow(part, read)),
+        Expr::Set(members) => members.iter().try_for_each(|member| follow(member, read)),
+        Expr::Record(members) => members.values().try_for_each(|member| follow(member, read)),
+        _ => Err(UNKNOWN),
+    }
+}
+
+/// The attributes that lead from the context to a value; `None` for what is no such path.
+fn path_of(expr: &Expr) -> Option<Vec<&str>> {
+    let Expr::GetAttr { expr, attr } = expr else {
+        return None;
+    };
+    let mut path = match &**expr {
+        Expr::Var(Var::Context) => Vec::new(),
+        inner => path_of(inner)?,
+    };
+    path.push(attr);
+    Some(path)
+}
+
+fn take(path: &[&str], read: &mut Read) -> Result<(), NotRead> {
+    match path {
+        ["content"] => return Err(WHOLE_CONTENT),
+        ["content", name, ..] => {
+            read.content.insert((*name).to_owned());
+            read.facts.insert(Fact::Content);
+        }
+        [record, name, ..] if Fact::named(&format!("{record}.{name}")).next().is_some() => {
+            read.facts.extend(Fact::named(&format!("{record}.{name}")));
+        }
+        // An attribute that the schema lacks fails validation.
+        [name, ..] => read.facts.extend(Fact::named(name)),
+        [] => return Err(WHOLE_CONTEXT),
+    }
+    Ok(())
+}
+
+fn is_context(expr: &Expr) -> bool {
+    matches!(expr, Expr::Var(Var::Context))
+}
+
+const WHOLE_CONTEXT: NotRead = NotRead {
+    reason: "the context is used as a whole",
+    help: "name the attribute: `context.path`",
+};
+const WHOLE_CONTENT: NotRead = NotRead {
+    reason: "the content is used as a whole",
+    help: "name the fact: `context.content.NAME`",
+};
+const HAS_CONTENT: NotRead = NotRead {
+    reason: "`has` asks whether a fact of the content was read",
+    help: "leave it out: a fact that is missing, doubled or of another type fails where it is read, and a policy that fails denies; with `has` a `forbid` would not apply",
+};
+const UNKNOWN: NotRead = NotRead {
+    reason: "this expression is not supported",
+    help: "write it with the operators of docs/policy.md",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(condition: &str) -> Result<Read, NotRead> {
+        let text = format!("permit(principal, action, resource) when {{ {condition} }};");
+        let policy: cedar_policy::Policy = text.parse().unwrap();
+        let pst = policy.to_pst().unwrap();
+        let mut read = Read::default();
+        for clause in pst.body().clauses() {
+            let (cedar_policy::pst::Clause::When(one) | cedar_policy::pst::Clause::Unless(one)) =
+                clause;
+            read.join(&reads_of(one)?);
+        }
+        Ok(read)
+    }
+
+    fn facts(condition: &str) -> Vec<Fact> {
+        read(condition).unwrap().facts.into_iter().collect()
+    }
+
+    #[test]
+    fn reading_one_fact_reads_no_other() {
+        let condition = "context.port == 443 && !(!context.secure)";
+        assert_eq!(facts(condition), [Fact::Secure, Fact::Port]);
+        assert_eq!(
+            facts("context.query.any.contains(\"a=b\")"),
+            [Fact::QueryAny]
+        );
+        assert_eq!(facts("context has port"), [Fact::Port]);
+        assert_eq!(
+            facts("context.origin == Gateway::Host::\"a.b\""),
+            [Fact::Origin]
+        );
+        let whole = "context.query == context.query";
+        assert_eq!(
+            facts(whole),
+            [Fact::QueryAny, Fact::QueryUnique, Fact::QueryNames]
+        );
+    }
+
+    #[test]
+    fn facts_of_the_content_are_read_by_name() {
+        let read = read("context.content.amount > 5 && context.content.model like \"a*\"").unwrap();
+        assert_eq!(read.facts, Reads::from([Fact::Content]));
+        assert_eq!(Vec::from_iter(read.content), ["amount", "model"]);
+    }
+
+    #[test]
+    fn what_entities_are_in_is_asked_by_in_alone() {
+        assert!(
+            read("resource in Gateway::Domain::\"a.b\"")
+                .unwrap()
+                .hierarchy
+        );
+        assert!(
+            read("principal is Gateway::Session in Gateway::Group::\"g\"")
+                .unwrap()
+                .hierarchy
+        );
+        assert!(
+            !read("context.origin == Gateway::Host::\"a.b\"")
+                .unwrap()
+                .hierarchy
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused() {
+        for (condition, refused) in [
+            ("[context].contains(context)", WHOLE_CONTEXT),
+            (
+                "(if true then context else context).port == 1",
+                WHOLE_CONTEXT,
+            ),
+            ("[context.content].contains(context.content)", WHOLE_CONTENT),
+            ("{ a: context.content }.a.amount == 1", WHOLE_CONTENT),
+            ("context has content", HAS_CONTENT),
+            ("context.content has amount", HAS_CONTENT),
+            ("context has content.amount", HAS_CONTENT),
+            ("context[\"content\"] has \"amount\"", HAS_CONTENT),
+        ] {
+            assert_eq!(read(condition), Err(refused), "{condition}");
+        }
+    }
+}

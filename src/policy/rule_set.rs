@@ -1,0 +1,309 @@
+//! The rules that can apply to a question, made ready for Cedar, and the one cache of them.
+
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+
+use cedar_policy::{Entities, Entity, EntityUid, PolicySet};
+use foldhash::fast::RandomState;
+use lru::LruCache;
+
+use super::context::Reads;
+use super::fact::Scope;
+use super::index::Target;
+use super::question::{Facts, Loan};
+use super::rule::Rule;
+use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, domains, uid};
+use super::verdict::Verdict;
+
+/// Rules that are judged together.
+#[derive(Debug)]
+pub(super) struct RuleSet {
+    pub rules: Vec<u32>,
+    /// All of them.
+    pub whole: Part,
+    /// What can be judged before content is read, where some of them read it.
+    pub head: Option<Head>,
+    /// The verdict of rules that have no conditions, which is the same for every request.
+    pub constant: OnceLock<Verdict>,
+    /// Whether any has a condition.
+    pub conditional: bool,
+    /// Whether any condition tells one request of a batch from another.
+    pub tells_apart: bool,
+}
+
+/// The rules of a set before content is read.
+#[derive(Debug)]
+pub(super) struct Head {
+    /// The rules that read no content.
+    pub firm: Part,
+    /// The conditions of the others as far as they read the head, each as a permit.
+    pub guards: Part,
+}
+
+/// Policies as Cedar takes them, and what they read.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub set: PolicySet,
+    pub reads: Reads,
+    /// Whether a condition asks what an entity is in.
+    pub hierarchy: bool,
+}
+
+impl RuleSet {
+    fn new(numbers: &[u32], all: &[Rule]) -> Self {
+        let rules = || numbers.iter().map(|nth| &all[*nth as usize]);
+        let whole = Part::of(rules().map(|rule| (&rule.judged, &rule.reads)));
+        let head = rules().any(Rule::reads_content).then(|| Head {
+            firm: Part::of(
+                rules()
+                    .filter(|rule| !rule.reads_content())
+                    .map(|rule| (&rule.judged, &rule.reads)),
+            ),
+            guards: Part::of(
+                rules()
+                    .filter_map(|rule| rule.guard.as_ref())
+                    .map(|guard| (&guard.judged, &guard.reads)),
+            ),
+        });
+        Self {
+            tells_apart: whole
+                .reads
+                .iter()
+                .any(|fact| fact.row().scope == Scope::One),
+            conditional: rules().any(|rule| rule.conditional),
+            constant: OnceLock::new(),
+            rules: numbers.to_vec(),
+            whole,
+            head,
+        }
+    }
+}
+
+impl Part {
+    fn of<'a>(
+        policies: impl Iterator<Item = (&'a cedar_policy::Policy, &'a super::reads::Read)>,
+    ) -> Self {
+        let mut part = Self::default();
+        for (policy, read) in policies {
+            part.reads.extend(&read.facts);
+            part.hierarchy |= read.hierarchy;
+            let added = part.set.add(policy.clone());
+            added.expect("a number is one rule's, and no rule is here twice");
+        }
+        part
+    }
+}
+
+/// The rule sets that were judged lately.
+///
+/// A set is known by its rules alone, so that what a client makes up (names of hosts) adds nothing:
+/// there are only as many sets as policies make. Still their sum is bounded, by the rules that they
+/// refer to.
+#[derive(Debug)]
+pub(super) struct RuleSets(Mutex<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    sets: LruCache<Box<[u32]>, Arc<RuleSet>, RandomState>,
+    weight: usize,
+}
+
+impl RuleSets {
+    /// None yet.
+    pub fn new() -> Self {
+        Self(Mutex::new(Kept {
+            sets: LruCache::unbounded_with_hasher(RandomState::default()),
+            weight: 0,
+        }))
+    }
+
+    /// The set of these rules, made if it is not there.
+    pub fn get(&self, numbers: &[u32], all: &[Rule]) -> Arc<RuleSet> {
+        if let Some(set) = self.kept().sets.get(numbers) {
+            return Arc::clone(set);
+        }
+        // Made outside the lock: other questions need not wait for it.
+        let set = Arc::new(RuleSet::new(numbers, all));
+        self.kept().keep(Arc::clone(&set));
+        set
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn keep(&mut self, set: Arc<RuleSet>) {
+        self.weight += weight(&set);
+        if let Some(replaced) = self.sets.put(set.rules.as_slice().into(), set) {
+            self.weight -= weight(&replaced);
+        }
+        while self.weight > MOST_WEIGHT && self.sets.len() > 1 {
+            if let Some((_, dropped)) = self.sets.pop_lru() {
+                self.weight -= weight(&dropped);
+            }
+        }
+    }
+}
+
+/// The rules that are referred to, and a little for the set itself.
+fn weight(set: &RuleSet) -> usize {
+    set.rules.len() + 16
+}
+
+/// What all kept sets may weigh, unless it is a single one.
+const MOST_WEIGHT: usize = 65_536;
+
+/// Whom, what and where a question is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question<'a> {
+    facts: &'a Facts<'a>,
+    loan: Option<Loan<'a>>,
+}
+
+impl<'a> Question<'a> {
+    /// Whether the request may be made, or the loan.
+    pub fn new(facts: &'a Facts<'a>, loan: Option<Loan<'a>>) -> Self {
+        Self { facts, loan }
+    }
+
+    /// What is known of the request.
+    pub fn facts(&self) -> &'a Facts<'a> {
+        self.facts
+    }
+
+    /// What is asked for.
+    pub fn action(&self) -> Action {
+        match self.loan {
+            Some(_) => Action::Lend,
+            None => Action::of_method(self.facts.method),
+        }
+    }
+
+    /// The resource that it is asked of, for the index.
+    pub fn target(&self) -> Target<'a> {
+        self.loan.map_or(Target::Host(self.facts.host), |loan| {
+            Target::Credential(loan.credential.as_str())
+        })
+    }
+
+    /// Who asks.
+    pub fn principal(&self) -> EntityUid {
+        uid(&SESSION, self.facts.session.as_str())
+    }
+
+    /// The resource, for Cedar.
+    pub fn resource(&self) -> EntityUid {
+        match self.loan {
+            Some(loan) => uid(&CREDENTIAL, loan.credential.as_str()),
+            None => self.origin(),
+        }
+    }
+
+    /// The host.
+    pub fn origin(&self) -> EntityUid {
+        uid(&HOST, self.facts.host.as_str())
+    }
+
+    /// The entities that conditions may ask about; none where no condition does.
+    pub fn entities(&self, hierarchy: bool) -> std::borrow::Cow<'static, Entities> {
+        static NONE: LazyLock<Entities> = LazyLock::new(Entities::empty);
+        if !hierarchy {
+            return std::borrow::Cow::Borrowed(&NONE);
+        }
+        let groups = self.facts.groups.iter().map(|group| uid(&GROUP, group));
+        let domains = domains(self.facts.host).map(|domain| uid(&DOMAIN, domain));
+        let action = self.action();
+        // With all that is above them: what those are in themselves is asked by nothing.
+        let all = [
+            Entity::new_no_attrs(self.principal(), groups.collect()),
+            Entity::new_no_attrs(self.origin(), domains.collect()),
+            Entity::new_no_attrs(action.uid().clone(), above(action)),
+        ];
+        let all = Entities::from_entities(all, None);
+        std::borrow::Cow::Owned(
+            all.expect("no two of these are one entity, and none is in another"),
+        )
+    }
+}
+
+/// The groups that an action is in.
+fn above(action: Action) -> HashSet<EntityUid> {
+    use super::schema::Actions;
+    let groups = ["ask", "read", "write"].into_iter();
+    let groups = groups.filter(|group| Actions::named(group, true).holds(action));
+    groups.map(|group| uid(&ACTION, group)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::generation::tests::{owned, policies};
+
+    #[test]
+    fn made_up_names_do_not_fill_the_cache() {
+        let generation = policies(
+            "permit(principal, action, resource in Gateway::Domain::\"a.example\") when { context.port == 443 };
+             permit(principal, action, resource == Gateway::Host::\"b.a.example\");",
+        )
+        .current();
+        for nth in 0..1_000 {
+            let mut request = owned();
+            request.host = format!("h{nth}.a.example").parse().unwrap();
+            assert!(generation.ask(&request.facts()).allowed());
+        }
+        assert_eq!(generation.sets.kept().sets.len(), 1);
+    }
+
+    #[test]
+    fn the_cache_is_bounded_by_the_rules_that_it_refers_to() {
+        let hosts = 0..200_u32;
+        let text: String = hosts
+            .map(|nth| {
+                format!("permit(principal, action, resource) when {{ context.port == {nth} }};\n")
+            })
+            .collect();
+        let generation = policies(&text).current();
+        for nth in 0..10_000_u32 {
+            let numbers: Vec<u32> = (0..50)
+                .map(|k| (nth + k * k) % 200)
+                .collect::<std::collections::BTreeSet<_>>()
+                .into_iter()
+                .collect();
+            generation.sets.get(&numbers, &generation.rules);
+        }
+        let kept = generation.sets.kept();
+        assert!(kept.weight <= MOST_WEIGHT, "{}", kept.weight);
+        let sum: usize = kept.sets.iter().map(|(_, set)| weight(set)).sum();
+        assert_eq!(sum, kept.weight);
+    }
+
+    #[test]
+    fn entities_have_whole_labels_and_groups_as_ancestors() {
+        let mut request = owned();
+        request.groups = vec!["ci".into()];
+        let facts = request.facts();
+        let question = Question::new(&facts, None);
+        let entities = question.entities(true);
+        let above = |one: &EntityUid| -> Vec<String> {
+            let all = entities.ancestors(one).unwrap().map(ToString::to_string);
+            let mut names: Vec<_> = all.collect();
+            names.sort();
+            names
+        };
+        assert_eq!(above(&question.principal()), [r#"Gateway::Group::"ci""#]);
+        assert_eq!(
+            above(&question.origin()),
+            [
+                r#"Gateway::Domain::"api.github.com""#,
+                r#"Gateway::Domain::"com""#,
+                r#"Gateway::Domain::"github.com""#
+            ]
+        );
+        assert_eq!(
+            above(Action::Get.uid()),
+            [r#"Gateway::Action::"ask""#, r#"Gateway::Action::"read""#]
+        );
+    }
+}

@@ -1,0 +1,413 @@
+//! Policies over content: what was judged is what is sent, and what does not read in one way is
+//! denied.
+
+use crate::echoes::coded_pieces;
+use crate::rig::frames::{DATA, END_STREAM};
+use crate::rig::origin::ok;
+use crate::rig::way::Way;
+use crate::rig::{GOOD, MODEL, MONEY, OTHER, Rig};
+use crate::rows;
+
+rows![
+    a_refund_above_an_amount_is_refused,
+    a_model_and_its_tokens_are_bounded,
+    content_that_reads_two_ways_is_not_judged,
+    content_behind_a_coding_is_judged_as_the_origin_reads_it,
+    content_too_long_to_be_judged_is_refused,
+    what_was_judged_is_what_is_sent,
+    only_content_that_a_verdict_depends_on_is_held,
+    a_credential_is_lent_by_what_the_content_says,
+];
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json";
+
+/// One request with content, over HTTP/1.1 and over HTTP/2.
+struct Post<'a> {
+    host: &'a str,
+    path: &'a str,
+    fields: Vec<(&'a str, &'a str)>,
+    content: &'a [u8],
+}
+
+impl<'a> Post<'a> {
+    fn new(host: &'a str, path: &'a str, kind: &'a str, content: &'a [u8]) -> Self {
+        let fields = vec![("content-type", kind)];
+        Self {
+            host,
+            path,
+            fields,
+            content,
+        }
+    }
+
+    fn with(mut self, name: &'a str, value: &'a str) -> Self {
+        self.fields.push((name, value));
+        self
+    }
+
+    /// Sends it, and gives the reason of the refusal, or nothing.
+    fn send(&self, rig: &Rig, way: Way, http2: bool) -> String {
+        if http2 {
+            let mut frames = rig.frames(way, self.host);
+            let mut fields = vec![
+                (":method", "POST"),
+                (":scheme", "https"),
+                (":authority", self.host),
+                (":path", self.path),
+            ];
+            fields.extend(&self.fields);
+            frames.headers(1, &fields, false);
+            // In two frames at least; a frame has 16 KiB at most.
+            for piece in self
+                .content
+                .chunks((self.content.len() / 2).clamp(1, 1 << 14))
+            {
+                frames.frame(DATA, 0, 1, piece);
+            }
+            frames.frame(DATA, END_STREAM, 1, b"");
+            assert!(frames.fate(1).answered, "{way:?}");
+        } else {
+            let mut head = format!("POST {} HTTP/1.1\r\nHost: {}\r\n", self.path, self.host);
+            for (name, value) in &self.fields {
+                head.push_str(&format!("{name}: {value}\r\n"));
+            }
+            head.push_str(&format!("Content-Length: {}\r\n\r\n", self.content.len()));
+            let mut wire = rig.open(way, self.host);
+            wire.ask(&[head.as_bytes(), self.content].concat());
+        }
+        let record = rig.record(way);
+        record["reason"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Sends it by every listener, in both protocols, and expects this reason, or that the origin
+    /// gets the very bytes.
+    fn expect(&self, rig: &Rig, reason: &str) {
+        let shown = String::from_utf8_lossy(&self.content[..self.content.len().min(200)]);
+        for way in Way::SECURE {
+            for http2 in [false, true] {
+                let got = self.send(rig, way, http2);
+                assert_eq!(got, reason, "{way:?} h2 {http2}: {:?} {shown}", self.fields);
+                let seen = rig.seen();
+                assert_eq!(
+                    seen.len(),
+                    usize::from(reason.is_empty()),
+                    "{way:?} {shown}"
+                );
+                if let Some(seen) = seen.first() {
+                    assert_eq!(seen.body, self.content, "{way:?} {shown}");
+                }
+            }
+        }
+    }
+}
+
+fn refund(content: &str) -> Post<'_> {
+    Post::new(MONEY, "/v1/refunds", FORM, content.as_bytes())
+}
+
+fn chat(content: &str) -> Post<'_> {
+    Post::new(MODEL, "/v1/chat/completions", JSON, content.as_bytes())
+}
+
+/// A form as Stripe's SDK sends it.
+fn a_refund_above_an_amount_is_refused(rig: &Rig) {
+    refund("amount=500&charge=ch_3Nx").expect(rig, "");
+    refund("charge=ch_3Nx&amount=5000&metadata%5Border%5D=6000").expect(rig, "");
+    refund("amount=6000&charge=ch_3Nx").expect(rig, "policy_forbids");
+    refund("charge=ch_3Nx&amount=5001").expect(rig, "policy_forbids");
+    // A refund of everything says no amount.
+    refund("charge=ch_3Nx").expect(rig, "policy_error");
+    for twice in [
+        "amount=500&amount=6000",
+        "amount=6000&amount=500",
+        "amount=500&amount[]=6000",
+        "amount=500&%61mount=6000",
+        "amount=500&Amount=6000",
+        "amount=500;amount=6000",
+        "amount=500&amount",
+    ] {
+        refund(twice).expect(rig, "policy_error");
+    }
+    for no_number in [
+        "amount=",
+        "amount=500.0",
+        "amount=5e2",
+        "amount=0500",
+        "amount=+500",
+    ] {
+        refund(no_number).expect(rig, "policy_error");
+    }
+    Post::new(MONEY, "/v1/refunds?amount=6000", FORM, b"amount=500").expect(rig, "policy_error");
+    // Another type than the declared one.
+    Post::new(MONEY, "/v1/refunds", JSON, b"{\"amount\":500}").expect(rig, "policy_error");
+    let part = b"--b\r\nContent-Disposition: form-data; name=\"amount\"\r\n\r\n6000\r\n--b--\r\n";
+    Post::new(
+        MONEY,
+        "/v1/refunds",
+        "multipart/form-data; boundary=b",
+        part,
+    )
+    .expect(rig, "policy_error");
+    // Elsewhere nothing depends on it.
+    Post::new(MONEY, "/v1/charges", FORM, b"amount=6000").expect(rig, "");
+}
+
+/// JSON as OpenAI's and Anthropic's SDKs send it.
+fn a_model_and_its_tokens_are_bounded(rig: &Rig) {
+    let messages = r#""messages":[{"role":"user","content":"say \"max_tokens\":999999"}]"#;
+    chat(&format!(
+        r#"{{{messages},"model":"gpt-4o-mini","max_tokens":1024}}"#
+    ))
+    .expect(rig, "");
+    let claude = format!(r#"{{"max_tokens":16,{messages},"model":"claude-haiku-4-5"}}"#);
+    Post::new(MODEL, "/v1/messages", JSON, claude.as_bytes()).expect(rig, "");
+    chat(&format!(
+        r#"{{{messages},"model":"gpt-4o-mini","max_tokens":1025}}"#
+    ))
+    .expect(rig, "policy_default_deny");
+    chat(&format!(
+        r#"{{{messages},"model":"o3-pro","max_tokens":1}}"#
+    ))
+    .expect(rig, "policy_default_deny");
+    for unread in [
+        format!(r#"{{{messages},"model":"gpt-4o-mini"}}"#),
+        format!(r#"{{{messages},"max_tokens":1}}"#),
+        format!(r#"{{{messages},"model":["gpt-4o-mini"],"max_tokens":1}}"#),
+        format!(r#"{{{messages},"model":"gpt-4o-mini","max_tokens":"1"}}"#),
+        format!(r#"{{{messages},"model":"gpt-4o-mini","max_tokens":1.0}}"#),
+        format!(r#"{{{messages},"model":"gpt-4o-mini","max_tokens":18446744073709551617}}"#),
+    ] {
+        chat(&unread).expect(rig, "policy_error");
+    }
+    let elsewhere = format!(r#"{{{messages},"model":"gpt-4o-mini","max_tokens":1}}"#);
+    Post::new(MODEL, "/v1/images", JSON, elsewhere.as_bytes()).expect(rig, "policy_default_deny");
+}
+
+fn content_that_reads_two_ways_is_not_judged(rig: &Rig) {
+    let good = r#"{"model":"gpt-4o-mini","max_tokens":1}"#;
+    chat(good).expect(rig, "");
+    for bad in [
+        r#"{"model":"gpt-4o-mini","max_tokens":1,"max_tokens":9}"#,
+        r#"{"model":"gpt-4o-mini","max_tokens":1,"MAX_TOKENS":9}"#,
+        r#"{"model":"gpt-4o-mini","max_tokens":1,"x":{"y":1,"y":2}}"#,
+        "\u{feff}{\"model\":\"gpt-4o-mini\",\"max_tokens\":1}",
+        r#"{"model":"gpt-4o-mini","max_tokens":1}{"max_tokens":9}"#,
+        r#"{"model":"gpt-4o-mini","max_tokens":1,"x":"\udc00"}"#,
+        r#"{"model":"gpt-4o-mini","max_tokens":1,"x":1e999}"#,
+        r#"{"model":"gpt-4o-mini","max_tokens":1"#,
+        "model=gpt-4o-mini&max_tokens=1",
+        "",
+        &"[".repeat(50_000),
+        &"{\"a\":".repeat(10_000),
+    ] {
+        chat(bad).expect(rig, "policy_error");
+    }
+    let latin = [good.as_bytes(), b" \xff"].concat();
+    Post::new(MODEL, "/v1/messages", JSON, &latin).expect(rig, "policy_error");
+    let utf16: Vec<u8> = good.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    Post::new(MODEL, "/v1/messages", JSON, &utf16).expect(rig, "policy_error");
+    for kind in [
+        "text/plain",
+        "application/json; charset=utf-16",
+        "application/json, text/plain",
+        "multipart/mixed; boundary=x",
+    ] {
+        Post::new(MODEL, "/v1/messages", kind, good.as_bytes()).expect(rig, "policy_error");
+    }
+    chat(good)
+        .with("content-type", JSON)
+        .expect(rig, "field_duplicate");
+}
+
+fn content_behind_a_coding_is_judged_as_the_origin_reads_it(rig: &Rig) {
+    let (small, large) = (&b"amount=500"[..], &b"amount=6000"[..]);
+    for coding in ["gzip", "br", "zstd"] {
+        let coded = |content: &[u8]| coded_pieces(coding, &[content]).concat();
+        for (content, reason) in [(small, ""), (large, "policy_forbids")] {
+            Post::new(MONEY, "/v1/refunds", FORM, &coded(content))
+                .with("content-encoding", coding)
+                .expect(rig, reason);
+        }
+        // The end is missing; other bytes follow; it is not what it says; it is coded twice.
+        let whole = coded(small);
+        let damaged = [
+            (&whole[..whole.len() - 1], coding),
+            (&[&whole[..], b"x"].concat(), coding),
+            (small, coding),
+        ];
+        for (content, coding) in damaged {
+            Post::new(MONEY, "/v1/refunds", FORM, content)
+                .with("content-encoding", coding)
+                .expect(rig, "policy_error");
+        }
+        Post::new(MONEY, "/v1/refunds", FORM, &coded(&whole))
+            .with("content-encoding", &format!("{coding}, {coding}"))
+            .expect(rig, "policy_error");
+    }
+    // Some readers take the first member alone, and of `deflate` there are two kinds.
+    let members = ["amount=6000", "&amount=500"]
+        .map(|part| coded_pieces("gzip", &[part.as_bytes()]).concat());
+    let deflated = coded_pieces("deflate", &[small]).concat();
+    for (coding, content) in [
+        ("gzip", members.concat()),
+        ("deflate", deflated),
+        ("compress", small.to_vec()),
+    ] {
+        Post::new(MONEY, "/v1/refunds", FORM, &content)
+            .with("content-encoding", coding)
+            .expect(rig, "policy_error");
+    }
+}
+
+/// 17 MiB: as it comes, in pieces of unknown number, and out of a few bytes in gzip.
+fn content_too_long_to_be_judged_is_refused(rig: &Rig) {
+    let long = format!("{{\"amount\":1,\"x\":\"{}\"}}", " ".repeat(17 << 20));
+    let coded = coded_pieces("zstd", &[long.as_bytes()]).concat();
+    assert!(coded.len() < 60_000, "{}", coded.len());
+    for way in Way::SECURE {
+        let head = format!(
+            "POST /v1/refunds HTTP/1.1\r\nHost: {MONEY}\r\nContent-Type: {FORM}\r\nContent-Length: {}\r\n\r\n",
+            long.len()
+        );
+        let mut wire = rig.open(way, MONEY);
+        let answer = wire.ask(head.as_bytes());
+        assert_eq!(
+            (answer.status, answer.reason().as_str()),
+            (413, "content_too_long"),
+            "{way:?}"
+        );
+        rig.record(way);
+        let mut frames = rig.frames(way, MONEY);
+        let length = long.len().to_string();
+        let fields = [
+            (":method", "POST"),
+            (":scheme", "https"),
+            (":authority", MONEY),
+            (":path", "/v1/refunds"),
+            ("content-type", FORM),
+            ("content-length", &length),
+        ];
+        frames.headers(1, &fields, false);
+        assert!(frames.fate(1).answered, "{way:?}");
+        assert_eq!(rig.record(way)["reason"], "content_too_long", "{way:?}");
+    }
+    Post::new(MODEL, "/v1/messages", JSON, &coded)
+        .with("content-encoding", "zstd")
+        .expect(rig, "content_too_long");
+    // Where no verdict depends on it, it streams.
+    Post::new(MONEY, "/v1/charges", JSON, &coded)
+        .with("content-encoding", "zstd")
+        .expect(rig, "");
+}
+
+/// Chunks, a client that waits to be asked, and trailers.
+fn what_was_judged_is_what_is_sent(rig: &Rig) {
+    let fill = |way, template: &str| rig.ask(way, MONEY, template);
+    for way in Way::SECURE {
+        let chunked = "POST /v1/refunds HTTP/1.1\r\nHost: {H}\r\nContent-Type: application/x-www-form-urlencoded\r\nTransfer-Encoding: chunked\r\n\r\n5\r\namoun\r\n6\r\nt=5000\r\n0\r\nx-after: 1\r\n\r\n";
+        assert_eq!(fill(way, chunked).status, 200, "{way:?}");
+        rig.record(way);
+        assert_eq!(rig.seen().remove(0).body, b"amount=5000", "{way:?}");
+        let bytes: String = "amount=5001"
+            .chars()
+            .map(|c| format!("1\r\n{c}\r\n"))
+            .collect();
+        let head = chunked.split("5\r\namoun").next().unwrap();
+        let one_by_one = format!("{head}{bytes}0\r\n\r\n");
+        assert_eq!(fill(way, &one_by_one).reason(), "policy_forbids", "{way:?}");
+        rig.record(way);
+        let large = chunked.replace("t=5000", "t=5001");
+        assert_eq!(fill(way, &large).reason(), "policy_forbids", "{way:?}");
+        rig.record(way);
+        assert!(rig.seen().is_empty());
+        for (amount, status) in [("500", 200), ("600", 200), ("5001", 403)] {
+            let content = format!("amount={amount}");
+            let head = format!(
+                "POST /v1/refunds HTTP/1.1\r\nHost: {MONEY}\r\nContent-Type: {FORM}\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+                content.len()
+            );
+            let mut wire = rig.open(way, MONEY);
+            wire.send(head.as_bytes());
+            let asked = wire.line(b"\r\n\r\n").unwrap();
+            assert!(asked.starts_with(b"HTTP/1.1 100"), "{way:?}");
+            let answer = wire.ask(content.as_bytes());
+            assert_eq!(answer.status, status, "{way:?} {amount} {answer:?}");
+            rig.record(way);
+            let seen = rig.seen();
+            assert_eq!(seen.len(), usize::from(status == 200), "{way:?} {amount}");
+            seen.iter()
+                .for_each(|seen| assert_eq!(seen.body, content.as_bytes()));
+        }
+    }
+    // Over clear text nothing is declared, so that nothing is read.
+    for way in Way::CLEAR {
+        let template = "POST {T}/v1/refunds HTTP/1.1\r\nHost: {H}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 10\r\n\r\namount=500";
+        assert_eq!(fill(way, template).reason(), "policy_error", "{way:?}");
+        rig.record(way);
+        assert!(rig.seen().is_empty());
+    }
+}
+
+/// An origin that answers before the content is whole shows that it came piece by piece.
+fn only_content_that_a_verdict_depends_on_is_held(rig: &Rig) {
+    rig.origins.on("/v1/early", |_| ok("", b"early"));
+    for way in Way::SECURE {
+        for (host, path) in [(MONEY, "/v1/early"), (OTHER, "/v1/early")] {
+            let half = format!(
+                "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {FORM}\r\nContent-Length: 1000\r\n\r\namount=1"
+            );
+            let mut wire = rig.open(way, host);
+            wire.send(half.as_bytes());
+            let rest = "x".repeat(1000 - 8);
+            let answer = wire.ask(rest.as_bytes());
+            assert_eq!(answer.status, 200, "{way:?} {host} {answer:?}");
+            rig.record(way);
+            rig.seen();
+        }
+        // What a rule on the head forbids is refused before its content has come.
+        let denied = format!(
+            "POST /secret/v1/refunds HTTP/1.1\r\nHost: {MONEY}\r\nContent-Type: {FORM}\r\nContent-Length: 1000\r\n\r\n"
+        );
+        let mut wire = rig.open(way, MONEY);
+        assert_eq!(
+            wire.ask(denied.as_bytes()).reason(),
+            "policy_forbids",
+            "{way:?}"
+        );
+        rig.record(way);
+        assert!(rig.seen().is_empty());
+    }
+}
+
+fn a_credential_is_lent_by_what_the_content_says(rig: &Rig) {
+    for way in Way::SECURE {
+        let bearer = format!("Bearer {}", rig.phantom(way, "bearer"));
+        for (content, reason) in [
+            ("{\"amount\":5}", ""),
+            ("{\"amount\":6000}", "policy_forbids"),
+            ("{\"amount\":\"5\"}", "policy_error"),
+            ("", "policy_error"),
+        ] {
+            for http2 in [false, true] {
+                let post = Post::new(GOOD, "/pay", JSON, content.as_bytes())
+                    .with("authorization", &bearer);
+                assert_eq!(
+                    post.send(rig, way, http2),
+                    reason,
+                    "{way:?} {http2} {content}"
+                );
+                let seen = rig.seen();
+                assert_eq!(seen.len(), usize::from(reason.is_empty()));
+                if let Some(seen) = seen.first() {
+                    let secret = format!("Bearer {}", rig.secret("bearer"));
+                    assert_eq!(seen.all("authorization"), [secret]);
+                }
+            }
+        }
+        // Without the credential nobody asks what it says.
+        let post = Post::new(GOOD, "/pay", JSON, b"{\"amount\":6000}");
+        assert_eq!(post.send(rig, way, false), "");
+        rig.seen();
+    }
+}
