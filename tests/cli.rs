@@ -99,7 +99,7 @@ fn why_tells_what_became_of_a_request_and_steers_no_terminal() {
             "refused with 403: policy_forbids",
             "decided by guard/no-writes",
             "noticed phantom_in_content of TOKEN",
-            "a forbid decided",
+            "No permit lifts a forbid",
         ],
     );
     let json = ends_with(

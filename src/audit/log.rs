@@ -20,7 +20,7 @@ use super::share::{Account, Allowance, Disk};
 use super::sink::{Sink, Stderr};
 use super::sync::{Lasting, keep_synced};
 use super::writer::Writer;
-use crate::names::SessionId;
+use crate::names::{ReasonCode, SessionId};
 
 /// Where the log stands and how hard it holds on; the audit section of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -218,7 +218,7 @@ impl Log {
             name: "suppressed",
             session: Some(session),
             subject: b"exchanges",
-            reason: Some("audit_budget"),
+            reason: Some(ReasonCode::AuditBudget.as_str()),
             count,
         };
         self.event(event).inspect_err(|_| account.suppress(count))

@@ -148,23 +148,19 @@ impl ExchangeGuard {
         let _ = self.judged.set(judged);
     }
 
-    /// Aborts the exchange if these policies do not allow it. What was judged by them already, or
-    /// not at all yet, is left alone.
-    pub(super) fn judge_again(&self, generation: &Generation) {
-        let Some(judged) = self.judged.get() else {
-            return;
+    /// Aborts the exchange if these policies do not allow it. Gives whether that was asked: what
+    /// they have judged already, or nobody has judged yet, is left alone.
+    pub(super) fn judge_again(&self, generation: &Generation) -> bool {
+        let is_new = self.generation.load(Ordering::Relaxed) != generation.number();
+        let Some(judged) = self.judged.get().filter(|_| is_new) else {
+            return false;
         };
-        if self.generation.load(Ordering::Relaxed) == generation.number()
-            || self.abort_reason().is_some()
-        {
-            return;
-        }
-        if generation.still_allows(judged) {
-            self.generation
-                .store(generation.number(), Ordering::Relaxed);
-        } else {
+        self.generation
+            .store(generation.number(), Ordering::Relaxed);
+        if !generation.still_allows(judged) {
             self.abort(Abort::Revoked);
         }
+        true
     }
 
     /// Looks whether the exchange may go on, once a sweep.

@@ -5,7 +5,7 @@
 //! to a second, and costs nothing on the path of a request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -17,8 +17,9 @@ use crate::policy::Policies;
 const SWEEP: Duration = Duration::from_secs(1);
 /// Whole sweeps that an exchange may outlive its abort.
 const GRACE: u32 = 1;
-/// Exchanges that are judged again before other tasks of the thread have their turn.
-const JUDGED_AT_ONCE: usize = 64;
+/// For how long exchanges are judged again before other tasks of the thread have their turn: about
+/// a thousand of them.
+const TURN: Duration = Duration::from_millis(5);
 
 /// The exchanges and connections of one runtime thread.
 pub(super) struct Watchdog {
@@ -89,16 +90,24 @@ impl Watchdog {
 
     /// Has the policies in force judge what others allowed.
     async fn judge_again(&self, policies: &Policies) {
-        let mut left = JUDGED_AT_ONCE;
+        let (began, mut judged) = (Instant::now(), 0);
+        let mut turn = began;
         for exchange in self.exchanges.all() {
-            if left == 0 {
-                left = JUDGED_AT_ONCE;
+            let Some(exchange) = exchange.upgrade() else {
+                continue;
+            };
+            if exchange.judge_again(&policies.current()) {
+                judged += 1;
+            }
+            drop(exchange);
+            if turn.elapsed() > TURN {
                 tokio::task::yield_now().await;
+                turn = Instant::now();
             }
-            left -= 1;
-            if let Some(exchange) = exchange.upgrade() {
-                exchange.judge_again(&policies.current());
-            }
+        }
+        if judged > 0 {
+            let took = began.elapsed();
+            tracing::debug!(judged, ?took, "exchanges under way were judged again");
         }
     }
 }

@@ -5,13 +5,11 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
-use http::HeaderMap;
 
 use super::content::Declared;
 use super::context::{Reads, context};
 use super::fact::{Fact, Reader};
 use super::index::Index;
-use super::judged::JudgedRequest;
 use super::load::load;
 use super::question::{Facts, Fault, Loan};
 use super::rule::{Rule, What};
@@ -196,27 +194,16 @@ impl Generation {
         Some(hosts.into_iter().collect())
     }
 
-    /// Whether a rule that can apply to the request, or to one of its credentials, reads one of
-    /// these facts.
-    pub(super) fn reads(&self, judged: &JudgedRequest, wanted: &[Fact]) -> bool {
+    /// Whether a rule that can apply to this question reads one of these facts.
+    pub(super) fn reads(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>, wanted: &[Fact]) -> bool {
         let any = |reads: &Reads| wanted.iter().any(|fact| reads.contains(fact));
-        if !any(&self.reads) {
-            return false;
-        }
-        let nothing = HeaderMap::new();
-        let facts = judged.facts(&nothing);
-        let reads = |facts: &Facts<'_>, loan| {
+        let reads = |facts: &Facts<'_>| {
             let set = self.set(&Question::new(facts, loan));
             set.is_some_and(|set| any(&set.whole.reads))
         };
-        let of_a_batch = |method| {
-            let facts = Facts { method, ..facts };
-            facts.batch && reads(&facts, None)
-        };
-        let mut loans = judged.loans();
-        reads(&facts, None)
-            || METHODS.into_iter().any(of_a_batch)
-            || loans.any(|(credential, place)| reads(&facts, Some(Loan { credential, place })))
+        // A batch is allowed only where each method is.
+        let of_a_batch = |method| reads(&Facts { method, ..*facts });
+        any(&self.reads) && (reads(facts) || facts.batch && METHODS.into_iter().any(of_a_batch))
     }
 
     /// The rules that can apply to a question; `None` if there is none.

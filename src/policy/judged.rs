@@ -8,7 +8,7 @@ use http::{HeaderMap, Method};
 use super::content::ContentFacts;
 use super::fact::{Fact, OF_FIELDS};
 use super::generation::Generation;
-use super::question::{Facts, Fault};
+use super::question::{Facts, Fault, Loan};
 use super::verdict::{Outcome, Verdict};
 use crate::intercept::{ConnectionContext, Request};
 use crate::message::{Origin, RequestTarget};
@@ -36,6 +36,8 @@ pub struct JudgedRequest {
     places: Box<[Box<str>]>,
     actions: Box<[String]>,
 }
+
+static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
 
 /// A question that was answered with no.
 pub(super) struct Refused {
@@ -66,7 +68,7 @@ impl JudgedRequest {
 
     /// Keeps the fields, if the rules of `generation` for the request read any.
     pub(super) fn keep_fields(&mut self, generation: &Generation, fields: &HeaderMap) {
-        if generation.reads(self, &OF_FIELDS) {
+        if self.is_read_by(generation, &OF_FIELDS) {
             self.fields = Some(Box::new(fields.clone()));
         }
     }
@@ -92,6 +94,17 @@ impl JudgedRequest {
         self.credentials
             .iter()
             .zip(self.places.iter().map(AsRef::as_ref))
+    }
+
+    /// Whether a rule that can apply to the request, or to one of its loans, reads one of these
+    /// facts.
+    fn is_read_by(&self, generation: &Generation, wanted: &[Fact]) -> bool {
+        let facts = self.facts(&NONE);
+        let mut loans = self.loans();
+        generation.reads(&facts, None, wanted)
+            || loans.any(|(credential, place)| {
+                generation.reads(&facts, Some(Loan { credential, place }), wanted)
+            })
     }
 
     pub(super) fn facts<'a>(&'a self, fields: &'a HeaderMap) -> Facts<'a> {
@@ -123,10 +136,11 @@ impl Generation {
     /// Where they read what was not kept of it, it is not.
     #[must_use]
     pub fn still_allows(&self, judged: &JudgedRequest) -> bool {
-        static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
         match &judged.fields {
             Some(fields) => self.judge_request(judged, fields).is_ok(),
-            None => !self.reads(judged, &OF_FIELDS) && self.judge_request(judged, &NONE).is_ok(),
+            None => {
+                !judged.is_read_by(self, &OF_FIELDS) && self.judge_request(judged, &NONE).is_ok()
+            }
         }
     }
 
@@ -134,7 +148,7 @@ impl Generation {
     pub(super) fn needs_content(&self, judged: &JudgedRequest, fields: &HeaderMap) -> bool {
         let unread =
             |refused: &Refused| refused.verdict.outcome == Outcome::Unjudged(Fault::ContentUnread);
-        self.reads(judged, &[Fact::Content])
+        judged.is_read_by(self, &[Fact::Content])
             && self
                 .judge_request(judged, fields)
                 .is_err_and(|refused| unread(&refused))
@@ -164,5 +178,99 @@ impl Generation {
             }
         }
         Ok(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intercept::Entry;
+    use crate::message::{Authority, EncodedSlash, Scheme};
+    use crate::names::SessionId;
+    use crate::policy::generation::tests::policies;
+    use crate::session::Bindings;
+    use crate::session::phantom::{Issue, PhantomKey};
+
+    fn judged(path: &str) -> JudgedRequest {
+        let id = SessionId::new("s1").unwrap();
+        let phantoms = Issue::new(&PhantomKey::from_bytes([1; 32])).finish();
+        let bindings = Arc::new(Bindings::new(Vec::new()).unwrap());
+        let session = Session::new(id.clone(), Vec::new(), bindings, phantoms, None);
+        JudgedRequest {
+            connection: Arc::new(ConnectionContext {
+                session: id,
+                entry: Entry::Connect,
+                scheme: Scheme::Https,
+                named: None,
+                sni: None,
+                destination: None,
+            }),
+            session: Arc::new(session),
+            origin: Origin {
+                scheme: Scheme::Https,
+                authority: Authority::parse(b"api.github.com", Some(443)).unwrap(),
+            },
+            method: Method::GET,
+            target: RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap(),
+            fields: None,
+            content_length: Some(0),
+            content: Some(ContentFacts::default()),
+            websocket: false,
+            batch: false,
+            credentials: Arc::from([CredentialName::new("github").unwrap()]),
+            places: [Box::from("header:authorization:Bearer")].into(),
+            actions: [].into(),
+        }
+    }
+
+    const ASK: &str = "permit(principal, action in Gateway::Action::\"ask\", resource);";
+    const LEND: &str = "permit(principal, action == Gateway::Action::\"lend\", resource);";
+
+    fn allows(text: &str, judged: &JudgedRequest) -> bool {
+        policies(text).current().still_allows(judged)
+    }
+
+    #[test]
+    fn request_and_loans_are_judged_again() {
+        let one = judged("/repos/one");
+        assert!(allows(&format!("{ASK}{LEND}"), &one));
+        assert!(!allows(LEND, &one), "the request itself is not allowed");
+        assert!(!allows(ASK, &one), "the loan is not allowed");
+        let narrow = format!("{LEND}{ASK}").replace(
+            "resource);permit",
+            "resource);forbid(principal, action, resource) when { context has path && context.path == \"/repos/two\" };permit",
+        );
+        assert!(allows(&narrow, &one) && !allows(&narrow, &judged("/repos/two")));
+    }
+
+    #[test]
+    fn rules_that_read_fields_which_were_not_kept_do_not_allow() {
+        let reads = "forbid(principal, action, resource) when { context.fields.any.contains(\"x-role: admin\") };";
+        let mut one = judged("/");
+        assert!(!allows(&format!("{ASK}{LEND}{reads}"), &one));
+        let fields = HeaderMap::new();
+        let generation = policies(&format!("{ASK}{LEND}{reads}")).current();
+        one.keep_fields(&generation, &fields);
+        assert!(one.fields.is_some() && generation.still_allows(&one));
+        let mut other = judged("/");
+        other.keep_fields(&policies(&format!("{ASK}{LEND}")).current(), &fields);
+        assert!(other.fields.is_none());
+    }
+
+    #[test]
+    fn a_request_whose_content_was_not_read_is_judged_by_its_head() {
+        let reads = "forbid(principal, action, resource) when { context.path == \"/pay\" && context.content.amount > 5 };";
+        let mut one = judged("/pay");
+        one.content = None;
+        assert!(!allows(&format!("{ASK}{LEND}{reads}"), &one));
+        let mut other = judged("/");
+        other.content = None;
+        assert!(allows(&format!("{ASK}{LEND}{reads}"), &other));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_request_is_small() {
+        let size = std::mem::size_of::<JudgedRequest>();
+        assert!(size <= 256, "{size}");
     }
 }

@@ -18,7 +18,7 @@ const HOST: &str = "two.origin.test";
 const RELOADS: u64 = 200;
 
 /// Two files that stand for one edition: one lets ask, the other lends. Every second edition
-/// forbids `/even`, the others `/odd`.
+/// forbids `/even`, the others `/odd`, and each allows a stream of its own alone.
 fn edition(number: u64) -> Vec<(String, String)> {
     let forbidden = if number.is_multiple_of(2) {
         "/odd"
@@ -28,7 +28,7 @@ fn edition(number: u64) -> Vec<(String, String)> {
     let domain = r#"Gateway::Domain::"origin.test""#;
     let ask = format!(
         "@id(\"ask/{number}\") permit(principal, action in Gateway::Action::\"ask\", resource in {domain})
-         unless {{ context.path == \"{forbidden}\" }};"
+         unless {{ context.path == \"{forbidden}\" || (context.path == \"/drip\" && !context.query.contains(\"of={number}\")) }};"
     );
     let lend = format!(
         "@id(\"lend/{number}\") permit(principal, action == Gateway::Action::\"lend\", resource == Gateway::Credential::\"TOKEN\")
@@ -118,7 +118,8 @@ fn two_hundred_reloads_under_load_mix_no_verdict_and_cut_what_the_old_policies_a
         let first = said_generation(&stage);
         for number in 1..=RELOADS {
             let mut sender = stage.client.http2(HOST, 1 << 20, 1 << 20).await;
-            let request = stage.client.request(Method::GET, HOST, "/drip", none());
+            let path = format!("/drip?of={}", number - 1);
+            let request = stage.client.request(Method::GET, HOST, &path, none());
             let response = sender.send_request(request).await.unwrap();
             assert_eq!(response.status(), StatusCode::OK);
             let client = stage.client.clone();

@@ -15,7 +15,7 @@ rows![
     a_reload_that_forbids_cuts_within_50_ms,
     a_withdrawn_loan_cuts_what_carries_it_alone,
     fields_that_were_kept_are_judged_again_and_others_cut,
-    a_thousand_streams_are_judged_again_within_50_ms,
+    a_forbid_cuts_a_thousand_streams_at_once,
 ];
 
 /// The ways into `serve`, which alone reloads.
@@ -314,7 +314,7 @@ fn fields_that_were_kept_are_judged_again_and_others_cut(rig: &Rig) {
 }
 
 /// Uploads that wait for more of their content, on connections of 120 streams each.
-fn a_thousand_streams_are_judged_again_within_50_ms(rig: &Rig) {
+fn a_forbid_cuts_a_thousand_streams_at_once(rig: &Rig) {
     const CONNECTIONS: usize = 8;
     rig.origins.on2("/x", |_| Answer::default());
     let streams: Vec<u32> = (0..120).map(|nth| 2 * nth + 1).collect();
@@ -366,9 +366,7 @@ fn a_thousand_streams_are_judged_again_within_50_ms(rig: &Rig) {
         &all[..2000.min(all.len())]
     );
     rig.seen();
-    println!(
-        "{} streams were cut in {slowest:?}",
-        CONNECTIONS * streams.len()
-    );
+    // In a debug build that logs everything, an evaluation takes milliseconds.
+    assert!(slowest < Some(Duration::from_secs(10)), "{slowest:?}");
     assert!(reload(rig, &policies()));
 }
