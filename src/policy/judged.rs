@@ -214,7 +214,7 @@ mod tests {
             target: RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap(),
             fields: None,
             content_length: Some(0),
-            content: None,
+            content: Some(ContentFacts::default()),
             websocket: false,
             batch: false,
             credentials: Arc::from([CredentialName::new("github").unwrap()]),
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn rules_that_read_fields_which_were_not_kept_do_not_allow() {
-        let reads = "forbid(principal, action, resource) when { context.fields.contains(\"x-role: admin\") };";
+        let reads = "forbid(principal, action, resource) when { context.fields.any.contains(\"x-role: admin\") };";
         let mut one = judged("/");
         assert!(!allows(&format!("{ASK}{LEND}{reads}"), &one));
         let fields = HeaderMap::new();
@@ -255,6 +255,17 @@ mod tests {
         let mut other = judged("/");
         other.keep_fields(&policies(&format!("{ASK}{LEND}")).current(), &fields);
         assert!(other.fields.is_none());
+    }
+
+    #[test]
+    fn a_request_whose_content_was_not_read_is_judged_by_its_head() {
+        let reads = "forbid(principal, action, resource) when { context.path == \"/pay\" && context.content.amount > 5 };";
+        let mut one = judged("/pay");
+        one.content = None;
+        assert!(!allows(&format!("{ASK}{LEND}{reads}"), &one));
+        let mut other = judged("/");
+        other.content = None;
+        assert!(allows(&format!("{ASK}{LEND}{reads}"), &other));
     }
 
     #[test]

@@ -14,8 +14,63 @@ pub(super) struct Read {
     pub facts: Reads,
     /// The facts of the content, by name.
     pub content: BTreeSet<String>,
-    /// Whether it asks what an entity is in.
-    pub hierarchy: bool,
+    /// The entities of which it asks what they are in.
+    pub hierarchy: Hierarchy,
+}
+
+/// Entities of which a condition asks what they are in.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Hierarchy {
+    pub principal: bool,
+    pub action: bool,
+    /// The resource, or the origin of a loan.
+    pub host: bool,
+}
+
+impl Hierarchy {
+    const ALL: Self = Self {
+        principal: true,
+        action: true,
+        host: true,
+    };
+
+    /// Those that `expr in …` asks about.
+    fn of(expr: &Expr) -> Self {
+        match expr {
+            Expr::Var(Var::Principal) => Self {
+                principal: true,
+                ..Self::default()
+            },
+            Expr::Var(Var::Action) => Self {
+                action: true,
+                ..Self::default()
+            },
+            Expr::Var(Var::Resource) => Self {
+                host: true,
+                ..Self::default()
+            },
+            _ if path_of(expr).as_deref() == Some(&["origin"]) => Self {
+                host: true,
+                ..Self::default()
+            },
+            _ => Self::ALL,
+        }
+    }
+
+    /// Whether there is any.
+    pub fn is_asked(self) -> bool {
+        self.principal || self.action || self.host
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            principal: self.principal || other.principal,
+            action: self.action || other.action,
+            host: self.host || other.host,
+        }
+    }
 }
 
 /// Why an expression cannot be followed, and what to write instead.
@@ -30,7 +85,7 @@ impl Read {
     pub fn join(&mut self, other: &Self) {
         self.facts.extend(&other.facts);
         self.content.extend(other.content.iter().cloned());
-        self.hierarchy |= other.hierarchy;
+        self.hierarchy = self.hierarchy.or(other.hierarchy);
     }
 }
 
@@ -70,12 +125,16 @@ fn follow(expr: &Expr, read: &mut Read) -> Result<(), NotRead> {
             follow(expr, read)
         }
         Expr::BinaryOp { op, left, right } => {
-            read.hierarchy |= *op == BinaryOp::In;
+            if *op == BinaryOp::In {
+                read.hierarchy = read.hierarchy.or(Hierarchy::of(left));
+            }
             follow(left, read)?;
             follow(right, read)
         }
         Expr::Is { expr, in_expr, .. } => {
-            read.hierarchy |= in_expr.is_some();
+            if in_expr.is_some() {
+                read.hierarchy = read.hierarchy.or(Hierarchy::of(expr));
+            }
             follow(expr, read)?;
             in_expr.iter().try_for_each(|inner| follow(inner, read))
         }
@@ -193,21 +252,29 @@ mod tests {
 
     #[test]
     fn what_entities_are_in_is_asked_by_in_alone() {
-        assert!(
-            read("resource in Gateway::Domain::\"a.b\"")
-                .unwrap()
-                .hierarchy
-        );
-        assert!(
-            read("principal is Gateway::Session in Gateway::Group::\"g\"")
-                .unwrap()
-                .hierarchy
-        );
-        assert!(
-            !read("context.origin == Gateway::Host::\"a.b\"")
-                .unwrap()
-                .hierarchy
-        );
+        let asked = |condition: &str| {
+            let asked = read(condition).unwrap().hierarchy;
+            (asked.principal, asked.action, asked.host)
+        };
+        for (condition, expected) in [
+            ("resource in Gateway::Domain::\"a.b\"", (false, false, true)),
+            (
+                "context.origin in Gateway::Domain::\"a.b\"",
+                (false, false, true),
+            ),
+            ("action in Gateway::Action::\"read\"", (false, true, false)),
+            (
+                "principal is Gateway::Session in Gateway::Group::\"g\"",
+                (true, false, false),
+            ),
+            ("Gateway::Host::\"a.b\" in resource", (true, true, true)),
+            (
+                "context.origin == Gateway::Host::\"a.b\"",
+                (false, false, false),
+            ),
+        ] {
+            assert_eq!(asked(condition), expected, "{condition}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The rules that can apply to a question, made ready for Cedar, and the one cache of them.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
@@ -11,6 +12,7 @@ use super::context::Reads;
 use super::fact::Scope;
 use super::index::Target;
 use super::question::{Facts, Loan};
+use super::reads::{Hierarchy, Read};
 use super::rule::Rule;
 use super::schema::{ACTION, Action, CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, domains, uid};
 use super::verdict::Verdict;
@@ -45,8 +47,8 @@ pub(super) struct Head {
 pub(super) struct Part {
     pub set: PolicySet,
     pub reads: Reads,
-    /// Whether a condition asks what an entity is in.
-    pub hierarchy: bool,
+    /// The entities of which a condition asks what they are in.
+    pub hierarchy: Hierarchy,
 }
 
 impl RuleSet {
@@ -80,13 +82,11 @@ impl RuleSet {
 }
 
 impl Part {
-    fn of<'a>(
-        policies: impl Iterator<Item = (&'a cedar_policy::Policy, &'a super::reads::Read)>,
-    ) -> Self {
+    fn of<'a>(policies: impl Iterator<Item = (&'a cedar_policy::Policy, &'a Read)>) -> Self {
         let mut part = Self::default();
         for (policy, read) in policies {
             part.reads.extend(&read.facts);
-            part.hierarchy |= read.hierarchy;
+            part.hierarchy = part.hierarchy.or(read.hierarchy);
             let added = part.set.add(policy.clone());
             added.expect("a number is one rule's, and no rule is here twice");
         }
@@ -206,25 +206,26 @@ impl<'a> Question<'a> {
         uid(&HOST, self.facts.host.as_str())
     }
 
-    /// The entities that conditions may ask about; none where no condition does.
-    pub fn entities(&self, hierarchy: bool) -> std::borrow::Cow<'static, Entities> {
+    /// The entities that conditions ask about; none where no condition does.
+    pub fn entities(&self, asked: Hierarchy) -> Cow<'static, Entities> {
         static NONE: LazyLock<Entities> = LazyLock::new(Entities::empty);
-        if !hierarchy {
-            return std::borrow::Cow::Borrowed(&NONE);
+        if !asked.is_asked() {
+            return Cow::Borrowed(&NONE);
         }
         let groups = self.facts.groups.iter().map(|group| uid(&GROUP, group));
         let domains = domains(self.facts.host).map(|domain| uid(&DOMAIN, domain));
         let action = self.action();
         // With all that is above them: what those are in themselves is asked by nothing.
+        let session = || Entity::new_no_attrs(self.principal(), groups.collect());
+        let host = || Entity::new_no_attrs(self.origin(), domains.collect());
+        let action = || Entity::new_no_attrs(action.uid().clone(), above(action));
         let all = [
-            Entity::new_no_attrs(self.principal(), groups.collect()),
-            Entity::new_no_attrs(self.origin(), domains.collect()),
-            Entity::new_no_attrs(action.uid().clone(), above(action)),
+            asked.principal.then(session),
+            asked.host.then(host),
+            asked.action.then(action),
         ];
-        let all = Entities::from_entities(all, None);
-        std::borrow::Cow::Owned(
-            all.expect("no two of these are one entity, and none is in another"),
-        )
+        let all = Entities::from_entities(all.into_iter().flatten(), None);
+        Cow::Owned(all.expect("no two of these are one entity, and none is in another"))
     }
 }
 
@@ -285,7 +286,11 @@ mod tests {
         request.groups = vec!["ci".into()];
         let facts = request.facts();
         let question = Question::new(&facts, None);
-        let entities = question.entities(true);
+        let entities = question.entities(Hierarchy {
+            principal: true,
+            action: true,
+            host: true,
+        });
         let above = |one: &EntityUid| -> Vec<String> {
             let all = entities.ancestors(one).unwrap().map(ToString::to_string);
             let mut names: Vec<_> = all.collect();
