@@ -136,6 +136,12 @@ impl Slot {
         given.clone()
     }
 
+    /// What the source gave last.
+    pub(super) fn latest(&self) -> Option<Arc<Secret>> {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        given.last().cloned()
+    }
+
     /// Whether the source ever gave something.
     pub(super) fn has_given(&self) -> bool {
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
@@ -430,6 +436,12 @@ impl Credentials {
         let cached = cached.map_err(|why| Error::Unavailable(Box::new(why)))?;
         fetched.push((name.clone(), cached));
         Ok(())
+    }
+
+    /// The stores, whose leases somebody must renew and end.
+    #[must_use]
+    pub fn stores(&self) -> &Stores {
+        &self.stores
     }
 
     /// Forgets what a session was lent, and revokes what was issued to it, with the session.

@@ -86,6 +86,12 @@ impl Credentials {
             if slot.source.reference().private_key().is_some() || is_lent() {
                 continue;
             }
+            // None is made to be looked for; what was made for any session is.
+            if slot.source.is_issued() {
+                let latest = slot.latest();
+                bound.extend(latest.map(|secret| (binding.credential.clone(), secret)));
+                continue;
+            }
             match slot.source.resolve(Some(session)).await {
                 Ok(lease) => bound.push((binding.credential.clone(), lease.secret)),
                 Err(why) if why.cause.is_absent() || is_optional(binding) => {}

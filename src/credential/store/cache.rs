@@ -1,14 +1,16 @@
 //! Holds what was read from stores for as long as it may serve; one reading at a time of each place.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::OwnedMutexGuard;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::{Backend, Backends, Lease, Material, SecretRef, SecretStore, StoreError};
+use super::vault::VaultStore;
+use super::{Backend, Backends, Lease, Material, SecretRef, SecretStore, StoreError, Vault};
 use crate::credential::secret::Secret;
 use crate::names::SessionId;
 
@@ -87,8 +89,10 @@ struct Flight {
 struct Reading {
     secrets: Vec<Result<Arc<Secret>, StoreError>>,
     lease: Option<Lease>,
+    asked: Instant,
     expires: Option<Instant>,
-    refresh_at: Option<Instant>,
+    /// Whether somebody waited in vain for a newer one.
+    waited: AtomicBool,
 }
 
 impl Stores {
@@ -96,6 +100,20 @@ impl Stores {
     #[must_use]
     pub fn new<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
         Self::of(Backends::new(references))
+    }
+
+    /// The same with a Vault, whose own login is kept in the stores of this machine.
+    #[must_use]
+    pub fn with_vault<'r>(
+        references: impl IntoIterator<Item = &'r SecretRef>,
+        (settings, client): Vault,
+    ) -> Self {
+        let local = Self::new(settings.references());
+        let vault = VaultStore::new(&settings, client, |reference| local.source(reference));
+        Self::of(Backends {
+            vault: Some(Arc::new(vault)),
+            ..Backends::new(references)
+        })
     }
 
     /// One store in place of all, whatever a reference names.
@@ -118,7 +136,7 @@ impl Stores {
         let made = places.entry(backend.clone()).or_insert_with(|| {
             Arc::new(Place {
                 backend: backend.clone(),
-                store: self.0.backends.of(backend).clone(),
+                store: self.0.backends.of(backend),
                 wanted: Mutex::default(),
                 shared: Arc::default(),
                 of_sessions: Mutex::default(),
@@ -133,18 +151,58 @@ impl Stores {
 
     /// Ends what was issued to a session: its leases are revoked, and there are no new ones.
     pub async fn end(&self, session: &SessionId) {
-        let places: Vec<Arc<Place>> = {
-            let places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
-            places.values().cloned().collect()
-        };
-        let mut ends = tokio::task::JoinSet::new();
-        for place in places {
-            let slot = place.slots().get(session).cloned();
-            if let Some(slot) = slot {
-                ends.spawn(async move { slot.end(&place).await });
+        self.end_where(|id| id == session).await;
+    }
+
+    /// Ends what was issued to any session, and the stores' own logins, with the process.
+    pub async fn close(&self) {
+        self.end_where(|_| true).await;
+        for store in self.0.backends.each() {
+            if let Err(cause) = store.close().await {
+                tracing::warn!(%cause, "a store's login was not ended");
             }
         }
+    }
+
+    /// Whether a store issues what ends unless it is renewed.
+    #[must_use]
+    pub fn must_be_tended(&self) -> bool {
+        self.0.backends.vault.is_some()
+    }
+
+    /// Renews what ends soon; to be called about every second.
+    pub async fn tend(&self) {
+        for store in self.0.backends.each() {
+            if let Err(cause) = store.tend().await {
+                tracing::warn!(%cause, "a store's login was not renewed");
+            }
+        }
+        let now = Instant::now();
+        for (place, slot) in self.issued(|_| true) {
+            if slot.serving(0).is_some_and(|held| held.is_due(now)) {
+                place.refresh(&slot);
+            }
+        }
+    }
+
+    async fn end_where(&self, is_over: impl Fn(&SessionId) -> bool) {
+        let mut ends = tokio::task::JoinSet::new();
+        for (place, slot) in self.issued(is_over) {
+            ends.spawn(async move { slot.end(&place).await });
+        }
         ends.join_all().await;
+    }
+
+    /// What was issued to sessions.
+    fn issued(&self, of: impl Fn(&SessionId) -> bool) -> Vec<(Arc<Place>, Arc<Slot>)> {
+        let places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut issued = Vec::new();
+        for place in places.values() {
+            let slots = place.slots();
+            let slots = slots.iter().filter(|(session, _)| of(session));
+            issued.extend(slots.map(|(_, slot)| (place.clone(), slot.clone())));
+        }
+        issued
     }
 }
 
@@ -153,6 +211,12 @@ impl Source {
     #[must_use]
     pub fn reference(&self) -> &SecretRef {
         &self.reference
+    }
+
+    /// Whether the store makes a new secret for each session.
+    #[must_use]
+    pub fn is_issued(&self) -> bool {
+        self.reference.backend.is_issued()
     }
 
     /// The secret, from memory while it serves, else from its store; what a store issues to each
@@ -192,7 +256,7 @@ impl Source {
     }
 
     fn slot(&self, session: Option<&SessionId>) -> Result<Arc<Slot>, StoreError> {
-        if !self.reference.backend.is_issued() {
+        if !self.is_issued() {
             return Ok(self.place.shared.clone());
         }
         let session = session.ok_or(StoreError::NoSession)?;
@@ -247,10 +311,21 @@ impl Place {
         at: usize,
     ) -> Result<Arc<Reading>, StoreError> {
         if let Some(held) = slot.serving(at) {
-            if held.refresh_at.is_some_and(|due| due <= Instant::now()) {
+            let now = Instant::now();
+            if held.is_due(now) {
                 self.refresh(slot);
             }
-            return Ok(held);
+            if held.is_fresh(now) || held.waited.load(Ordering::Relaxed) {
+                return Ok(held);
+            }
+            // The store may have something newer. Where it cannot say so soon, what is held serves
+            // until its end, and nobody waits for it again.
+            if timeout(WAIT, slot.flight.lock()).await.is_err() || slot.holds(&held) {
+                held.waited.store(true, Ordering::Relaxed);
+            }
+            if let Some(held) = slot.serving(at) {
+                return Ok(held);
+            }
         }
         let flight = slot.flight.clone().lock_owned().await;
         // Another flight may have brought it meanwhile.
@@ -296,6 +371,10 @@ impl Place {
                 Ok(reading)
             }
             Err(cause) => {
+                if cause.is_final() {
+                    slot.held.store(None);
+                }
+                tracing::warn!(from = %self.backend, %cause, "a secret could not be read");
                 flight.failed = Some((Instant::now(), cause.clone()));
                 Err(cause)
             }
@@ -356,6 +435,11 @@ impl Slot {
             .cloned()
     }
 
+    fn holds(&self, reading: &Arc<Reading>) -> bool {
+        let held = self.held.load();
+        held.as_ref().is_some_and(|held| Arc::ptr_eq(held, reading))
+    }
+
     /// Keeps in mind that a lease must be revoked.
     fn note(&self, lease: &Lease, asked: Instant) {
         if lease.id.is_some() {
@@ -397,17 +481,30 @@ impl Reading {
         Self {
             secrets,
             expires: lease.as_ref().map(|lease| asked + lease.expires_after),
-            refresh_at: lease.as_ref().map(|lease| asked + lease.refresh_after),
             lease,
+            asked,
+            waited: AtomicBool::new(false),
         }
     }
 
     fn serves(&self, now: Instant) -> bool {
         self.expires.is_none_or(|end| now < end)
     }
+
+    fn is_fresh(&self, now: Instant) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_none_or(|lease| now < self.asked + lease.stale_after)
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_some_and(|lease| now >= self.asked + lease.refresh_after)
+    }
 }
 
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long a request waits for something newer than what it could use.
+const WAIT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -466,6 +563,7 @@ mod tests {
         let (store, source) = stage();
         let life = Lease {
             refresh_after: millis(20),
+            stale_after: Duration::from_secs(60),
             expires_after: Duration::from_secs(60),
             id: None,
         };
@@ -486,6 +584,7 @@ mod tests {
         let (store, source) = stage();
         let life = Lease {
             refresh_after: millis(5),
+            stale_after: millis(10),
             expires_after: millis(10),
             id: None,
         };
