@@ -272,6 +272,13 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
                     .references()
                     .any(|from| from.env_name().is_some_and(passes))
         });
+        let login = config.vault.iter().flat_map(VaultSettings::references);
+        if login.filter_map(SecretRef::env_name).any(passes) {
+            found.push((
+                format!("`{variable}` is passed to the workload"),
+                Doubt::new("the gateway logs in to the vault with it", "do not pass it"),
+            ));
+        }
         if let Some(credential) = holds {
             let what = format!("`{variable}` is passed to the workload");
             let why = format!(

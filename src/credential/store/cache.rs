@@ -508,7 +508,12 @@ const WAIT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
-    use super::super::MemoryStore;
+    use std::sync::atomic::AtomicU64;
+
+    use zeroize::Zeroizing;
+
+    use super::super::material::LeaseId;
+    use super::super::{Answer, Malformed, MemoryStore};
     use super::*;
 
     const NAME: &str = "env:TOKEN";
@@ -651,6 +656,145 @@ mod tests {
         source.resolve(None).await.ok().unwrap();
         tokio::time::sleep(millis(100)).await;
         assert!(holds(&source, b"CANARY-0002").await);
+    }
+
+    /// A store that issues: it counts what is renewed and revoked.
+    #[derive(Default)]
+    struct Issuing {
+        issued: AtomicU64,
+        renewed: AtomicU64,
+        revoked: Mutex<Vec<u64>>,
+        life: Duration,
+    }
+
+    impl Issuing {
+        fn lease(&self, login: u64) -> Lease {
+            let text = format!("lease/{login}").into();
+            let id = LeaseId {
+                text,
+                renewable: self.renewed.load(Ordering::SeqCst) < 2,
+                login,
+            };
+            Lease {
+                id: Some(id),
+                ..Lease::of(self.life)
+            }
+        }
+    }
+
+    impl SecretStore for Issuing {
+        fn fetch<'a>(&'a self, _: &'a Backend) -> Answer<'a, Material> {
+            Box::pin(async move {
+                tokio::time::sleep(millis(20)).await;
+                let number = self.issued.fetch_add(1, Ordering::SeqCst);
+                let value = Zeroizing::new(format!("CANARY-{number:04}").into_bytes());
+                Ok(Material::new(Some(self.lease(number))).with("password", value))
+            })
+        }
+
+        fn renew<'a>(&'a self, lease: &'a Lease) -> Answer<'a, Lease> {
+            self.renewed.fetch_add(1, Ordering::SeqCst);
+            let login = lease.id.as_ref().map(|id| id.login);
+            let lease = self.lease(login.unwrap_or_default());
+            Box::pin(std::future::ready(Ok(lease)))
+        }
+
+        fn revoke<'a>(&'a self, lease: &'a Lease) -> Answer<'a, ()> {
+            let login = lease.id.as_ref().map(|id| id.login);
+            self.revoked.lock().unwrap().extend(login);
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    fn issuing(life: Duration) -> (Arc<Issuing>, Stores, Source) {
+        let store = Arc::new(Issuing {
+            life,
+            ..Issuing::default()
+        });
+        let stores = Stores::with(store.clone());
+        let text = "vault-lease:database/creds/app#password";
+        let parsed = SecretRef::parse(text, |_| Err(Malformed::new("", "")));
+        let source = stores.source(&parsed.unwrap());
+        (store, stores, source)
+    }
+
+    #[tokio::test]
+    async fn each_session_has_a_lease_of_its_own_until_it_ends_and_none_after() {
+        let (store, stores, source) = issuing(Duration::from_secs(60));
+        let [one, two] = ["one", "two"].map(|id| SessionId::new(id).unwrap());
+        for session in [&one, &two, &one] {
+            source.resolve(Some(session)).await.ok().unwrap();
+        }
+        assert_eq!(store.issued.load(Ordering::SeqCst), 2);
+        let nobody = source.resolve(None).await.err().unwrap();
+        assert_eq!(nobody.cause, StoreError::NoSession);
+        stores.end(&one).await;
+        assert_eq!(*store.revoked.lock().unwrap(), [0]);
+        let over = source.resolve(Some(&one)).await.err().unwrap();
+        assert_eq!(over.cause, StoreError::Ended);
+        source.resolve(Some(&two)).await.ok().unwrap();
+        stores.close().await;
+        assert_eq!(*store.revoked.lock().unwrap(), [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_renewed_while_it_can_be_and_then_replaced_and_all_are_revoked() {
+        let (store, stores, source) = issuing(millis(500));
+        let session = SessionId::new("one").unwrap();
+        let first = source.resolve(Some(&session)).await.ok().unwrap();
+        for _ in 0..2 {
+            tokio::time::sleep(millis(420)).await;
+            stores.tend().await;
+            tokio::time::sleep(millis(10)).await;
+            let same = source.resolve(Some(&session)).await.ok().unwrap();
+            assert!(Arc::ptr_eq(&first.secret, &same.secret));
+        }
+        assert_eq!(store.renewed.load(Ordering::SeqCst), 2);
+        tokio::time::sleep(millis(420)).await;
+        stores.tend().await;
+        tokio::time::sleep(millis(50)).await;
+        let next = source.resolve(Some(&session)).await.ok().unwrap();
+        assert!(next.secret.is(b"CANARY-0001"));
+        stores.end(&session).await;
+        assert_eq!(*store.revoked.lock().unwrap(), [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_away_loses_no_lease() {
+        let (store, stores, source) = issuing(Duration::from_secs(60));
+        let session = SessionId::new("one").unwrap();
+        let asked = tokio::time::timeout(millis(5), source.resolve(Some(&session)));
+        assert!(asked.await.is_err());
+        stores.end(&session).await;
+        assert_eq!(store.issued.load(Ordering::SeqCst), 1);
+        assert_eq!(*store.revoked.lock().unwrap(), [0]);
+    }
+
+    #[tokio::test]
+    async fn what_is_stale_serves_while_the_store_is_away_and_not_once_it_refuses() {
+        let (store, source) = stage();
+        let lease = Lease {
+            refresh_after: millis(20),
+            stale_after: millis(30),
+            expires_after: Duration::from_secs(60),
+            id: None,
+        };
+        store.put(NAME, b"CANARY-0001", Some(lease.clone()));
+        assert!(holds(&source, b"CANARY-0001").await);
+        // Past its time the newer one is waited for.
+        store.put(NAME, b"CANARY-0002", Some(lease));
+        store.slow(NAME, millis(50));
+        tokio::time::sleep(millis(40)).await;
+        assert!(holds(&source, b"CANARY-0002").await);
+        store.fail(NAME, StoreError::Sealed, Duration::ZERO);
+        tokio::time::sleep(millis(40)).await;
+        assert!(holds(&source, b"CANARY-0002").await);
+        tokio::time::sleep(RETRY_AFTER).await;
+        let refused = StoreError::Login(Box::new(StoreError::gone()));
+        store.fail(NAME, refused.clone(), Duration::ZERO);
+        assert!(holds(&source, b"CANARY-0002").await);
+        tokio::time::sleep(millis(20)).await;
+        assert_eq!(source.resolve(None).await.err().unwrap().cause, refused);
     }
 
     #[tokio::test]

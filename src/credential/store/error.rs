@@ -117,12 +117,11 @@ impl StoreError {
     /// Whether the store said that the secret may no longer be used, rather than that it cannot say
     /// so now.
     pub(super) fn is_final(&self) -> bool {
-        matches!(
-            self,
-            Self::Refused {
-                status: 403 | 404,
-                ..
-            }
-        )
+        match self {
+            Self::Refused { status, .. } => matches!(status, 403 | 404),
+            // Whoever takes the gateway's access away means it.
+            Self::Login(cause) => matches!(**cause, Self::Refused { status, .. } if status < 500),
+            _ => false,
+        }
     }
 }
