@@ -275,7 +275,8 @@ impl Credentials {
         match private_key {
             Some(algorithm) => {
                 let form = secret.key_form(algorithm).map_err(|cause| {
-                    let (reference, cause) = (self.reference(at), StoreError::Unsafe(cause));
+                    let (reference, cause) =
+                        (Box::new(self.reference(at)), StoreError::Unsafe(cause));
                     unavailable(Unavailable { reference, cause })
                 })?;
                 issue.issue_key(name, &form, |text| secret.is(text))?;

@@ -31,7 +31,7 @@ pub struct CachedSecret {
 #[error("no secret from `{reference}`: {cause}")]
 pub struct Unavailable {
     /// Where it was looked for.
-    pub reference: SecretRef,
+    pub reference: Box<SecretRef>,
     /// Why there is none.
     pub cause: StoreError,
 }
@@ -279,7 +279,7 @@ impl Source {
 
     fn unavailable(&self, cause: StoreError) -> Unavailable {
         Unavailable {
-            reference: self.reference.clone(),
+            reference: Box::new(self.reference.clone()),
             cause,
         }
     }
