@@ -21,7 +21,7 @@ use gateway::names::SessionId;
 use gateway::origin::{OriginRule, OriginSettings};
 use gateway::policy::{Declared, Policies, Source, generate};
 use gateway::session::phantom::Phantoms;
-use gateway::session::{Bindings, Session, Sessions};
+use gateway::session::{Session, Sessions};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http1;
@@ -56,7 +56,8 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         connect: Some(origin),
         ..OriginRule::of(format!("http://{HOST}").parse().unwrap())
     };
-    let bindings = Arc::new(Bindings::new(Vec::new()).unwrap());
+    let credentials = Credentials::new(Vec::new(), &Stores::new([])).unwrap();
+    let bindings = credentials.bindings().clone();
     let session = SessionId::new("bench").unwrap();
     let shared = Arc::new(Shared {
         sessions: Sessions::default(),
@@ -68,7 +69,7 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
             Declared::default(),
         )
         .unwrap(),
-        credentials: Credentials::new(bindings.clone(), &Stores::new([])),
+        credentials,
         log: Log::memory(Sync::Batch).unwrap().0,
         limits: Limits::default(),
         origin_settings: Arc::new(OriginSettings::default().with_rules(vec![rule]).unwrap()),

@@ -9,12 +9,12 @@ use super::expand::Expanded;
 use super::failure::Failure;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
-use crate::credential::{Credentials, Stores};
+use crate::credential::{Credentials, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Ids, Shared, Tally, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::message::{Host, HostPattern};
 use crate::names::SessionId;
-use crate::origin::{OriginRule, OriginSettings};
+use crate::origin::{ClientIdentity, OriginRule, OriginSettings, StoreClient};
 use crate::policy::{HostScope, Policies, Source, generate};
 use crate::session::phantom::{PhantomKey, Phantoms};
 use crate::session::{Binding, Bindings, Role, Session, Sessions};
@@ -48,21 +48,15 @@ impl Assembly {
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
         let Expanded {
-            bindings, allowed, ..
+            stored, allowed, ..
         } = expanded;
-        let bindings = Bindings::new(bindings).map_err(|error| {
-            Failure::usage("the credentials are refused")
-                .because(error.to_string())
-                .next("see docs/config.md, `[[credential]]`")
-        })?;
-        let bindings = Arc::new(bindings);
-        let flags = flag_policies(&config, &allowed, &bindings);
-        let stores = Stores::new(bindings.all().map(|binding| &binding.reference));
+        let credentials = credentials(&config, stored)?.with_holding(config.limits.holding());
+        let flags = flag_policies(&config, &allowed, credentials.bindings());
         let shared = Shared {
             sessions: Sessions::default(),
             policies: Policies::load(&sources(&config, &flags)?, config.facts.clone())
                 .map_err(|problems| refused("the policies", problems))?,
-            credentials: Credentials::new(bindings, &stores).with_holding(config.limits.holding()),
+            credentials,
             log: log(&config)?,
             limits: config.limits.clone(),
             origin_settings: Arc::new(origins(&config, rules)?),
@@ -92,7 +86,7 @@ impl Assembly {
         // A key for each session: with one for all, a phantom would be as good in another session
         // (threats H11).
         let key = PhantomKey::random().map_err(no_randomness)?;
-        let phantoms: Phantoms = credentials.issue(&key, |_| true).await.map_err(|error| {
+        let phantoms: Phantoms = credentials.issue(id, &key, |_| true).await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
                 .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
@@ -161,6 +155,41 @@ impl Assembly {
             .map_err(|problems| refused("the new policies", problems))?;
         Ok(generation.number())
     }
+}
+
+/// The credentials of a configuration, with their stores.
+///
+/// # Errors
+/// A [`Failure`] where they are ambiguous, too wide or open.
+pub fn credentials(config: &Config, stored: Vec<Stored>) -> Result<Credentials, Failure> {
+    let references = stored.iter().map(|stored| &stored.from);
+    let stores = match &config.vault {
+        None => Stores::new(references),
+        Some(settings) => Stores::with_vault(references, vault(config, settings)?),
+    };
+    Credentials::new(stored, &stores).map_err(|error| {
+        Failure::usage("the credentials are refused")
+            .because(error.to_string())
+            .next("see docs/config.md, `[[credential]]`")
+    })
+}
+
+/// A Vault, and the way to its servers.
+fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
+    let identity = settings
+        .client_certificate()
+        .map(|(chain, key)| ClientIdentity {
+            chain: chain.to_vec(),
+            key: key.clone(),
+        });
+    let client = StoreClient::new(
+        settings.servers.clone(),
+        settings.roots.clone(),
+        identity,
+        config.resolver.clone(),
+    )
+    .map_err(|error| failed("the way to the vault", error))?;
+    Ok((settings.clone(), Arc::new(client)))
 }
 
 fn failed(what: &str, error: impl std::error::Error) -> Failure {

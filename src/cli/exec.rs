@@ -22,6 +22,7 @@ use super::screen::{Screen, safe};
 use super::serving;
 use crate::body::Limit;
 use crate::config::{Config, state};
+use crate::credential::Stored;
 use crate::credential::preset;
 use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::gateway::{Door, Doorway, chain};
@@ -162,12 +163,8 @@ fn refuse_programs_of_the_workload(
 ) -> Result<(), Failure> {
     let own = summary.persistent.then_some(&summary.working_directory);
     let writable = || summary.projects.iter().chain(own);
-    for binding in &expanded.bindings {
-        let names = binding
-            .reference
-            .program()
-            .map(program::names)
-            .unwrap_or_default();
+    for Stored { binding, from } in &expanded.stored {
+        let names = from.program().map(program::names).unwrap_or_default();
         let changeable = |name: &PathBuf| writable().any(|folder| name.starts_with(folder));
         if names.iter().any(changeable) {
             return Err(Failure::usage(format!(
@@ -319,14 +316,20 @@ pub fn serve_on(
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
     let mut watch = Watch::adopt(std::io::stdout());
     let served = assembly.and_then(|assembly| {
-        let first = runtime.block_on(sandbox(&gateway, &assembly, &mut watch))?;
-        Ok((assembly, first))
+        match runtime.block_on(sandbox(&gateway, &assembly, &mut watch)) {
+            Ok(first) => Ok((assembly, first)),
+            Err(failure) => {
+                runtime.block_on(serving::close(&assembly.shared));
+                Err(failure)
+            }
+        }
     });
     let aftermath = |watch: Option<Watch>| watch.map(Watch::end).unwrap_or_default();
     match served {
         Ok((assembly, first)) => {
             serving::settle();
             runtime.block_on(gone(gateway));
+            runtime.block_on(serving::close(&assembly.shared));
             assembly.shared.tell_suppressed();
             launch::await_end(&first, FAREWELL);
             let aftermath = aftermath(watch);
@@ -357,6 +360,7 @@ async fn sandbox(
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = assembly.open(&id, &assembly.config.groups).await?;
     let worker = serving::worker(&assembly.shared)?;
+    serving::tend(&assembly.shared, vec![session.clone()]);
     // The launcher needs longer to make the sandbox than we did so far: only now we wait for it.
     let (hello, listeners) = gateway
         .hello()

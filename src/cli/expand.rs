@@ -7,15 +7,16 @@ use super::failure::Failure;
 use crate::config::{self, Allowed, Config};
 use crate::credential;
 use crate::credential::preset::{self, Preset, UserConfig};
+use crate::credential::{SecretRef, Stored};
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
-use crate::session::{Binding, Reference, Signer};
+use crate::session::Signer;
 
 /// The credentials and hosts that a configuration means, presets and known variables included.
 #[derive(Default)]
 pub struct Expanded {
-    /// The credentials, bound.
-    pub bindings: Vec<Binding>,
+    /// The credentials, bound, with where they are kept.
+    pub stored: Vec<Stored>,
     /// Hosts that may be asked without a credential.
     pub allowed: Vec<Allowed>,
 }
@@ -33,7 +34,7 @@ impl Expanded {
         };
         let mut bound: HashSet<CredentialName> = HashSet::new();
         for credential in &config.credentials {
-            expanded.bindings.extend(bind(credential)?);
+            expanded.stored.extend(bind(credential)?);
             bound.insert(credential.name.clone());
         }
         let mut presets: Vec<&Preset> = Vec::new();
@@ -41,7 +42,7 @@ impl Expanded {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
         if known_variables && let Some(aws) = config::Credential::aws() {
-            expanded.bindings.extend(bind(&aws)?);
+            expanded.stored.extend(bind(&aws)?);
         }
         if known_variables {
             for (_, preset, credential) in preset::known_variables(is_set) {
@@ -61,7 +62,10 @@ impl Expanded {
     /// The variables of the workload that hold phantoms.
     #[must_use]
     pub fn variables(&self) -> Vec<&str> {
-        let all = self.bindings.iter().flat_map(|binding| &binding.variables);
+        let all = self
+            .stored
+            .iter()
+            .flat_map(|stored| &stored.binding.variables);
         all.map(String::as_str).collect()
     }
 
@@ -93,9 +97,9 @@ impl Expanded {
                 continue;
             };
             if self
-                .bindings
+                .stored
                 .iter()
-                .any(|binding| binding.variables.contains(variable))
+                .any(|stored| stored.binding.variables.contains(variable))
                 || !bound.insert(credential.name.clone())
             {
                 continue;
@@ -103,24 +107,24 @@ impl Expanded {
             if credential.origins.is_empty() && registry.is_empty() {
                 continue;
             }
-            let reference = Reference::env(variable.as_str());
+            let from = SecretRef::env(variable.as_str());
             let origins = if credential.origins.is_empty() {
                 registry.clone()
             } else {
                 Vec::new()
             };
             let mut binding = credential
-                .bind(credential.name.clone(), reference, origins)
+                .bind(credential.name.clone(), origins)
                 .map_err(|error| Failure::usage(error.to_string()))?;
             binding.variables.retain(|variable| is_set(variable));
-            self.bindings.push(binding);
+            self.stored.push(Stored { binding, from });
         }
         Ok(())
     }
 }
 
-fn bind(credential: &config::Credential) -> Result<Vec<Binding>, Failure> {
-    credential.bindings().map_err(|doubt| {
+fn bind(credential: &config::Credential) -> Result<Vec<Stored>, Failure> {
+    credential.stored().map_err(|doubt| {
         Failure::usage(format!("credential `{}` is refused", credential.name))
             .because(doubt.why)
             .next(doubt.remedy)
@@ -144,23 +148,21 @@ fn allowed(origin: &OriginPattern) -> Allowed {
 
 /// Which buckets of S3 a credential reaches that names none; `None` where it names some, or does
 /// not sign for AWS.
-pub fn unnamed_buckets(binding: &Binding) -> Option<String> {
-    let Signer::SigV4(signer) = &binding.signing()?.signer else {
+pub fn unnamed_buckets(stored: &Stored) -> Option<String> {
+    let Signer::SigV4(signer) = &stored.binding.signing()?.signer else {
         return None;
     };
     if !signer.is_for_own_account() {
         return None;
     }
-    Some(
-        match credential::account_in_environment(&binding.reference) {
-            Some(Some(account)) => format!("buckets of S3 in account {account} alone"),
-            Some(None) => String::from(
-                "EVERY bucket of S3, also a stranger's, because its key does not tell its account: name buckets with `--bucket NAME` or \
+    Some(match credential::account_in_environment(&stored.from) {
+        Some(Some(account)) => format!("buckets of S3 in account {account} alone"),
+        Some(None) => String::from(
+            "EVERY bucket of S3, also a stranger's, because its key does not tell its account: name buckets with `--bucket NAME` or \
              `buckets`",
-            ),
-            None => String::from(
-                "buckets of S3 in its key's account alone, if the key tells it, else EVERY one: `--bucket NAME` or `buckets` names them",
-            ),
-        },
-    )
+        ),
+        None => String::from(
+            "buckets of S3 in its key's account alone, if the key tells it, else EVERY one: `--bucket NAME` or `buckets` names them",
+        ),
+    })
 }

@@ -43,18 +43,22 @@ impl Serve {
                 .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\""));
         }
         let expanded = Expanded::of(&config, false)?;
-        for binding in &expanded.bindings {
-            if let Some(which) = unnamed_buckets(binding) {
+        for stored in &expanded.stored {
+            if let Some(which) = unnamed_buckets(stored) {
                 screen.note(format!(
                     "gateway: `{}` signs for {which}",
-                    binding.credential
+                    stored.binding.credential
                 ));
             }
         }
         let runtime = serving::runtime()?;
         serving::harden()?;
         let assembly = Arc::new(Assembly::new(config, expanded)?);
-        let ended = runtime.block_on(serve(&assembly, screen, self.run.quiet));
+        let ended = runtime.block_on(async {
+            let ended = serve(&assembly, screen, self.run.quiet).await;
+            serving::close(&assembly.shared).await;
+            ended
+        });
         assembly.shared.tell_suppressed();
         ended
     }
@@ -77,6 +81,8 @@ async fn serve(assembly: &Arc<Assembly>, screen: &Screen, quiet: bool) -> Result
         others.push(thread(assembly, theirs)?);
     }
     let worker = serving::worker(&assembly.shared)?;
+    let sessions = doors.iter().map(|(_, door)| door.session.clone());
+    serving::tend(&assembly.shared, sessions.collect());
     for (socket, door) in mine {
         serving::serve(&worker, socket, door)?;
     }
@@ -186,7 +192,8 @@ async fn doors(assembly: &Assembly) -> Result<Vec<(std::net::SocketAddr, Arc<Doo
 async fn authentication(asked: &crate::config::Authentication) -> Result<Authentication, Failure> {
     let unusable = |why: String| Failure::new("the proxy's password cannot be had").because(why);
     let lease = Stores::new([&asked.password])
-        .resolve(&asked.password)
+        .source(&asked.password)
+        .resolve(None)
         .await
         .map_err(|error| unusable(crate::gateway::chain(&error)))?;
     Ok(lease.secret.authentication(asked.user.as_bytes()))

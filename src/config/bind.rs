@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::credential::Stored;
 use crate::message::Place;
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
@@ -12,15 +13,18 @@ use super::mistake::Doubt;
 use super::signing;
 
 impl Credential {
-    /// What it binds, what it leaves out filled in by its preset. One that signs has a binding for
+    /// What it binds and where that is kept, what it leaves out filled in by its preset. One that signs has a binding for
     /// each part, the first of which is the one that is lent.
     ///
     /// # Errors
     /// A [`Doubt`] where its shape is none, or a part's name is too long.
-    pub fn bindings(&self) -> Result<Vec<Binding>, Doubt> {
+    pub fn stored(&self) -> Result<Vec<Stored>, Doubt> {
         match &self.signing {
             Some(signing) => self.signing_bindings(signing),
-            None => Ok(vec![self.place_binding()?]),
+            None => Ok(vec![Stored {
+                binding: self.place_binding()?,
+                from: self.from.clone().allowing_short(self.allow_short),
+            }]),
         }
     }
 
@@ -51,7 +55,7 @@ impl Credential {
         })
     }
 
-    fn signing_bindings(&self, signing: &signing::Signing) -> Result<Vec<Binding>, Doubt> {
+    fn signing_bindings(&self, signing: &signing::Signing) -> Result<Vec<Stored>, Doubt> {
         let name = |part: &str| {
             CredentialName::new(&format!("{}.{part}", self.name))
                 .map_err(|error| Doubt::new(error.to_string(), "give it a shorter name"))
@@ -84,11 +88,11 @@ impl Credential {
                 ),
                 _ => (name(&part.name)?, Vec::new(), Role::Part(signs.clone())),
             };
-            Ok(Binding {
-                reference: match signing.way.private_key(&part.name) {
-                    Some(algorithm) => kept.to_private_key(algorithm),
-                    None => kept,
-                },
+            let from = match signing.way.private_key(&part.name) {
+                Some(algorithm) => kept.to_private_key(algorithm),
+                None => kept,
+            };
+            let binding = Binding {
                 origins: self.own_origins(),
                 places,
                 when: When::Phantom,
@@ -96,7 +100,8 @@ impl Credential {
                 variables: part.variable.iter().cloned().collect(),
                 role,
                 ..self.binding(credential)
-            })
+            };
+            Ok(Stored { binding, from })
         };
         signing.parts.iter().enumerate().map(bind).collect()
     }
@@ -105,7 +110,6 @@ impl Credential {
     fn binding(&self, credential: CredentialName) -> Binding {
         Binding {
             credential,
-            reference: self.from.clone().allowing_short(self.allow_short),
             shape: None,
             origins: Vec::new(),
             places: Vec::new(),
@@ -131,9 +135,10 @@ pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Doubt)
     let mut owners = Vec::new();
     let what = |index: usize| format!("the credential `{}` is refused", credentials[index].name);
     for (index, credential) in credentials.iter().enumerate() {
-        match credential.bindings() {
-            Ok(bound) => {
-                bindings.extend(bound.into_iter().filter(|one| !one.origins.is_empty()));
+        match credential.stored() {
+            Ok(stored) => {
+                let bound = stored.into_iter().map(|stored| stored.binding);
+                bindings.extend(bound.filter(|one| !one.origins.is_empty()));
                 owners.resize(bindings.len(), index);
             }
             Err(doubt) => found.push((index, what(index), doubt)),
@@ -149,15 +154,15 @@ pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Doubt)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credential::SecretRef;
     use crate::credential::preset;
-    use crate::session::Reference;
 
     #[test]
     fn what_a_credential_takes_is_its_own_word_or_its_presets() {
         let name = CredentialName::new("GITLAB_TOKEN").unwrap();
         let preset = preset::named("gitlab").unwrap();
-        let mut credential = Credential::named(name, Reference::env("GITLAB_TOKEN"));
-        let bound = |credential: &Credential| credential.bindings().unwrap().remove(0);
+        let mut credential = Credential::named(name, SecretRef::env("GITLAB_TOKEN"));
+        let bound = |credential: &Credential| credential.stored().unwrap().remove(0).binding;
         credential.preset = Some("gitlab".to_owned());
         assert_eq!(bound(&credential).takes, preset.credentials[0].takes);
         credential.takes = Some(vec!["query:ticket".parse().unwrap()]);

@@ -22,6 +22,7 @@ mod settings;
 mod signing;
 pub mod state;
 mod units;
+mod vault;
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,7 @@ pub use origin::Origin;
 pub use settings::{Audit, Ca, Phantoms, Runtime, Sandbox};
 pub use signing::Signing;
 
+use crate::credential::VaultSettings;
 use crate::gateway::Limits;
 use crate::message::HostPattern;
 use crate::origin::resolve::ResolverSettings;
@@ -61,6 +63,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// The credentials.
     pub credentials: Vec<Credential>,
+    /// The Vault or OpenBao that keeps secrets.
+    pub vault: Option<VaultSettings>,
     /// How origins are reached.
     pub origins: Vec<Origin>,
     /// What policies may read of content.

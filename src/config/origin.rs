@@ -28,7 +28,7 @@ pub struct Origin {
 }
 
 /// Certificates, and the file that they were read from.
-type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
+pub(super) type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
 
 pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
     if !section.has("match") {
@@ -117,7 +117,7 @@ fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
 }
 
 /// Reads a file of at least one certificate and nothing that is none.
-fn certificates(path: PathBuf) -> Result<Certificates, Doubt> {
+pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Doubt> {
     let read = std::fs::read(&path).map_err(|error| {
         Doubt::new(
             format!("the file cannot be read: {error}"),

@@ -13,7 +13,7 @@ use super::keys::{self, PARTS};
 use super::literal::shown;
 use super::mistake::{Doubt, Mistake, Position, Severity};
 use super::page::{Page, Section};
-use super::{Config, Refused, credential, fact, listener, origin, settings, state};
+use super::{Config, Refused, credential, fact, listener, origin, settings, state, vault};
 
 impl Config {
     /// Reads and checks a file.
@@ -161,6 +161,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
                 section.error("name", clash.to_string(), doubt);
             }
         }
+        "vault" => config.vault = vault::vault(section),
         "listener" => take(
             listener::listener(section),
             section,

@@ -16,6 +16,7 @@ pub mod scrub;
 mod secret;
 mod sign;
 mod store;
+mod stored;
 mod verify;
 
 pub use attach::{Credentials, Error, IssueFailure};
@@ -29,7 +30,9 @@ pub use scrub::{
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
-    EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore,
-    Source, StoreError, Stores, Unavailable,
+    CachedSecret, DEFAULT_SERVICE, HttpAnswer, HttpClient, Lease, Login, LoginMethod, Malformed,
+    Material, MemoryStore, SecretRef, SecretStore, Source, StoreAnswer, StoreError, Stores,
+    Unavailable, Vault, VaultSettings, variable_name,
 };
+pub use stored::Stored;
 pub use verify::{Holding, Verified};

@@ -5,7 +5,6 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::echo;
 use crate::intercept::explicit::Authentication;
-use crate::session::Reference;
 use crate::session::phantom::{Phantom, Shape};
 use crate::signature::recipe::{Algorithm, KeyFault, KeyForm};
 
@@ -109,17 +108,6 @@ impl Secret {
         })
     }
 
-    /// Takes what a store has for a reference.
-    pub(in crate::credential) fn kept(
-        value: Zeroizing<Vec<u8>>,
-        reference: &Reference,
-    ) -> Result<Self, SecretUnsafe> {
-        match reference.private_key {
-            Some(algorithm) => Self::private_key(&value, algorithm),
-            None => Self::new(value, reference.allow_short),
-        }
-    }
-
     /// Whether it is a private key: then nothing is ever sent of which it could be told, so that no
     /// answer can hold it.
     pub(in crate::credential) fn is_private_key(&self) -> bool {
@@ -178,6 +166,11 @@ impl Secret {
             return Zeroizing::new(text.to_vec());
         }
         mask(&self.bytes)
+    }
+
+    /// The text, for a store's own login. Every secret is one: it is visible ASCII, or a PEM text.
+    pub(in crate::credential) fn text(&self) -> Zeroizing<String> {
+        Zeroizing::new(String::from_utf8_lossy(&self.bytes).into_owned())
     }
 
     /// The bytes, for the credential room alone.

@@ -431,7 +431,7 @@ fn needs_chunked(method: &Method, content: &Content) -> bool {
         && content.size_hint().exact().is_none()
 }
 
-fn host_field(origin: &Origin) -> Result<HeaderValue, Error> {
+pub(super) fn host_field(origin: &Origin) -> Result<HeaderValue, Error> {
     let authority = &origin.authority;
     let text = if authority.port == origin.scheme.default_port() {
         authority.host.to_uri()

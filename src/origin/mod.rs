@@ -6,6 +6,7 @@ mod patient;
 mod pool;
 pub mod resolve;
 pub mod rule;
+mod stores;
 mod tls;
 pub mod vet;
 
@@ -14,6 +15,7 @@ use std::io;
 use crate::names::ReasonCode;
 pub use channel::{Channel, Forwarded, OriginBody, Origins};
 pub use rule::{ClientIdentity, KeyUnreadable, OriginProtocol, OriginRule, OriginSettings};
+pub use stores::{StoreClient, StoreClientUnusable};
 pub use tls::warm_roots;
 
 /// Why nothing was sent, or no response came. Contains no text from the origin.

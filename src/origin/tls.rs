@@ -91,7 +91,8 @@ impl Configurations {
     }
 }
 
-fn configure(
+/// The configuration under the rule at this place.
+pub(super) fn configure(
     settings: &OriginSettings,
     rule: Option<usize>,
     offer: Offer,

@@ -1,0 +1,285 @@
+//! A place in a store, and the latest reading of it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, timeout};
+
+use super::super::{Backend, Lease, Material, SecretRef, SecretStore, StoreError};
+use crate::credential::secret::Secret;
+use crate::names::SessionId;
+
+/// A place in a store, with what was read there.
+pub(super) struct Place {
+    backend: Backend,
+    store: Arc<dyn SecretStore>,
+    /// Each reference to it. A reading's secrets are in this order.
+    wanted: Mutex<Vec<SecretRef>>,
+    /// What was read there for all sessions.
+    pub(super) shared: Arc<Slot>,
+    /// What was read there for one session, where the store issues secrets to each.
+    of_sessions: Mutex<HashMap<SessionId, Arc<Slot>>>,
+}
+
+/// The latest reading of a place.
+#[derive(Default)]
+pub(super) struct Slot {
+    pub(super) held: ArcSwapOption<Reading>,
+    /// Whoever reads holds it.
+    flight: Arc<tokio::sync::Mutex<Flight>>,
+    /// What must be revoked at the end, and when each ends by itself.
+    leases: Mutex<Vec<(Lease, Instant)>>,
+}
+
+#[derive(Default)]
+struct Flight {
+    /// The last failure, so that a broken store is asked once a second.
+    failed: Option<(Instant, StoreError)>,
+    /// Whether its session is over.
+    ended: bool,
+}
+
+/// The secrets of one reading, which belong together.
+pub(super) struct Reading {
+    pub(super) secrets: Vec<Result<Arc<Secret>, StoreError>>,
+    lease: Option<Lease>,
+    asked: Instant,
+    pub(super) expires: Option<Instant>,
+    /// Whether somebody waited in vain for a newer one.
+    waited: AtomicBool,
+}
+
+type InFlight = OwnedMutexGuard<Flight>;
+
+impl Place {
+    pub(super) fn new(backend: Backend, store: Arc<dyn SecretStore>) -> Self {
+        Self {
+            backend,
+            store,
+            wanted: Mutex::default(),
+            shared: Arc::default(),
+            of_sessions: Mutex::default(),
+        }
+    }
+
+    /// Notes that a reference reads there; gives where its secret stands in readings.
+    pub(super) fn wants(&self, reference: &SecretRef) -> usize {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = wanted.iter().position(|known| known == reference);
+        known.unwrap_or_else(|| {
+            wanted.push(reference.clone());
+            wanted.len() - 1
+        })
+    }
+
+    pub(super) fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<Slot>>> {
+        self.of_sessions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is held, where it serves and has the secret of that reference, else a new reading.
+    pub(super) async fn read(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        at: usize,
+    ) -> Result<Arc<Reading>, StoreError> {
+        if let Some(held) = slot.serving(at) {
+            let now = Instant::now();
+            if held.is_due(now) {
+                self.refresh(slot);
+            }
+            if held.is_fresh(now) || held.waited.load(Ordering::Relaxed) {
+                return Ok(held);
+            }
+            // The store may have something newer. Where it cannot say so soon, what is held serves
+            // until its end, and nobody waits for it again.
+            if timeout(WAIT, slot.flight.lock()).await.is_err() || slot.holds(&held) {
+                held.waited.store(true, Ordering::Relaxed);
+            }
+            if let Some(held) = slot.serving(at) {
+                return Ok(held);
+            }
+        }
+        let flight = slot.flight.clone().lock_owned().await;
+        // Another flight may have brought it meanwhile.
+        if let Some(held) = slot.serving(at) {
+            return Ok(held);
+        }
+        if !self.backend.is_issued() {
+            return self.fetch(slot, flight).await;
+        }
+        // A client that goes away must not lose a lease that the store has made.
+        let (place, slot) = (self.clone(), slot.clone());
+        tokio::spawn(async move { place.fetch(&slot, flight).await })
+            .await
+            .map_err(|_| StoreError::Unreachable("the reading task ended"))?
+    }
+
+    /// Asks the store in the background, unless somebody does. The task ends by the store's own
+    /// deadline.
+    pub(super) fn refresh(self: &Arc<Self>, slot: &Arc<Slot>) {
+        if let Ok(flight) = slot.flight.clone().try_lock_owned()
+            && flight.failed_lately().is_none()
+        {
+            let (place, slot) = (self.clone(), slot.clone());
+            // Its failure is kept in the flight and met by whoever needs the secret once it has
+            // expired.
+            tokio::spawn(async move { place.fetch(&slot, flight).await.map(drop) });
+        }
+    }
+
+    /// A new reading, or the last failure where that is fresh.
+    async fn fetch(&self, slot: &Slot, mut flight: InFlight) -> Result<Arc<Reading>, StoreError> {
+        if flight.ended {
+            return Err(StoreError::Ended);
+        }
+        if let Some(cause) = flight.failed_lately() {
+            return Err(cause);
+        }
+        match self.ask(slot).await {
+            Ok(reading) => {
+                flight.failed = None;
+                let reading = Arc::new(reading);
+                slot.held.store(Some(reading.clone()));
+                Ok(reading)
+            }
+            Err(cause) => {
+                if cause.is_final() {
+                    slot.held.store(None);
+                }
+                tracing::warn!(from = %self.backend, %cause, "a secret could not be read");
+                flight.failed = Some((Instant::now(), cause.clone()));
+                Err(cause)
+            }
+        }
+    }
+
+    /// Has the store extend what is held, or asks it for a new reading.
+    async fn ask(&self, slot: &Slot) -> Result<Reading, StoreError> {
+        // Counted from the question, for the secret may have been made then.
+        let asked = Instant::now();
+        let before = slot.held.load_full();
+        if let Some(held) = before.as_ref().filter(|held| held.serves(asked))
+            && let Some(lease) = held.lease.as_ref().filter(|lease| lease.is_renewable())
+            && let Ok(lease) = self.store.renew(lease).await
+        {
+            slot.note(&lease, asked);
+            return Ok(Reading::new(held.secrets.clone(), Some(lease), asked));
+        }
+        let material = self.store.fetch(&self.backend).await?;
+        if let Some(lease) = &material.lease {
+            slot.note(lease, asked);
+        }
+        let secrets = self.admit(&material, before.as_deref())?;
+        Ok(Reading::new(secrets, material.lease, asked))
+    }
+
+    /// The secret of each reference. One that cannot be used fails the reading, so that what was
+    /// read before serves on.
+    fn admit(
+        &self,
+        material: &Material,
+        before: Option<&Reading>,
+    ) -> Result<Vec<Result<Arc<Secret>, StoreError>>, StoreError> {
+        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = |(at, reference): (usize, &SecretRef)| {
+            let Some(value) = material.field(reference.field.as_deref()) else {
+                return Ok(Err(reference.lacking()));
+            };
+            // An unchanged secret stays the same object, so that what was built from it is still
+            // right.
+            let known = before.and_then(|before| before.secrets.get(at)?.as_ref().ok());
+            Ok(Ok(match known.filter(|known| known.is(value)) {
+                Some(known) => known.clone(),
+                None => Arc::new(reference.admit(value)?),
+            }))
+        };
+        wanted.iter().enumerate().map(one).collect()
+    }
+}
+
+impl Slot {
+    /// What is held, where it serves and has the secret of that reference.
+    pub(super) fn serving(&self, at: usize) -> Option<Arc<Reading>> {
+        let held = self.held.load();
+        let now = Instant::now();
+        held.as_ref()
+            .filter(|held| at < held.secrets.len() && held.serves(now))
+            .cloned()
+    }
+
+    fn holds(&self, reading: &Arc<Reading>) -> bool {
+        let held = self.held.load();
+        held.as_ref().is_some_and(|held| Arc::ptr_eq(held, reading))
+    }
+
+    /// Keeps in mind that a lease must be revoked.
+    fn note(&self, lease: &Lease, asked: Instant) {
+        if lease.id.is_some() {
+            let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+            leases.retain(|(known, end)| known.id != lease.id && *end > asked);
+            leases.push((lease.clone(), asked + lease.expires_after));
+        }
+    }
+
+    /// Revokes what was issued, and lets nothing more be issued.
+    pub(super) async fn end(&self, place: &Place) {
+        self.flight.lock().await.ended = true;
+        self.held.store(None);
+        let leases =
+            std::mem::take(&mut *self.leases.lock().unwrap_or_else(PoisonError::into_inner));
+        for (lease, _) in leases {
+            if let Err(cause) = place.store.revoke(&lease).await {
+                tracing::warn!(store = %place.backend, %cause, "a lease was not revoked");
+            }
+        }
+    }
+}
+
+impl Flight {
+    fn failed_lately(&self) -> Option<StoreError> {
+        let failed = self.failed.as_ref();
+        failed
+            .filter(|(at, _)| at.elapsed() < RETRY_AFTER)
+            .map(|(_, cause)| cause.clone())
+    }
+}
+
+impl Reading {
+    fn new(
+        secrets: Vec<Result<Arc<Secret>, StoreError>>,
+        lease: Option<Lease>,
+        asked: Instant,
+    ) -> Self {
+        Self {
+            secrets,
+            expires: lease.as_ref().map(|lease| asked + lease.expires_after),
+            lease,
+            asked,
+            waited: AtomicBool::new(false),
+        }
+    }
+
+    fn serves(&self, now: Instant) -> bool {
+        self.expires.is_none_or(|end| now < end)
+    }
+
+    fn is_fresh(&self, now: Instant) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_none_or(|lease| now < self.asked + lease.stale_after)
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_some_and(|lease| now >= self.asked + lease.refresh_after)
+    }
+}
+
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long a request waits for something newer than what it could use.
+const WAIT: Duration = Duration::from_secs(2);
