@@ -28,7 +28,7 @@ fn edition(number: u64) -> Vec<(String, String)> {
     let domain = r#"Gateway::Domain::"origin.test""#;
     let ask = format!(
         "@id(\"ask/{number}\") permit(principal, action in Gateway::Action::\"ask\", resource in {domain})
-         unless {{ context.path == \"{forbidden}\" || (context.path == \"/drip\" && !context.query.contains(\"of={number}\")) }};"
+         unless {{ context.path == \"{forbidden}\" || (context.path == \"/drip\" && !context.query.any.contains(\"of={number}\")) }};"
     );
     let lend = format!(
         "@id(\"lend/{number}\") permit(principal, action == Gateway::Action::\"lend\", resource == Gateway::Credential::\"TOKEN\")

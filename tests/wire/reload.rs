@@ -282,7 +282,7 @@ fn fields_that_were_kept_are_judged_again_and_others_cut(rig: &Rig) {
     stream(rig, EVENTS);
     let forbid = |role: &str| {
         format!(
-            "@id(\"role\")\nforbid(principal, action, resource == Gateway::Host::\"{OTHER}\") when {{ context.fields.contains(\"x-mine: {role}\") }};\n"
+            "@id(\"role\")\nforbid(principal, action, resource == Gateway::Host::\"{OTHER}\") when {{ context.fields.any.contains(\"x-mine: {role}\") }};\n"
         )
     };
     let open = || {
