@@ -2,7 +2,7 @@
 //! stood.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
@@ -10,16 +10,17 @@ use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::credentialed::Credentialed;
+use super::exposed::{ExposedSecrets, Wanted};
+use super::given::Given;
 use super::inject::{AttachFailure, Prepared, inject};
-use super::lending::{Lending, Wanted};
-use super::mint::{Kept, MintFailure, Minting};
+use super::mint::{MintFailure, Minting};
 use super::scrub::{Guessed, Unscrubbable};
-use super::secret::{Secret, SecretUnsafe};
+use super::secret::SecretUnsafe;
 use super::sign::{Fetched, leased, sign};
 use super::store::{Lease, Source, StoreError, Stores, Unavailable};
 use super::verify::{Holding, Verified};
 use crate::body::{self, HoldFault, Share};
-use crate::names::{CredentialName, Map, SessionId};
+use crate::names::CredentialName;
 use crate::policy::AuthorizedParts;
 use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
 use crate::session::{
@@ -36,8 +37,7 @@ pub enum Error {
     /// The store does not give it now.
     #[error("the credential cannot be had from its store")]
     Unavailable(#[source] Box<Unavailable>),
-    /// The secret cannot stand where the phantom stood, or has not the shape that the phantom was
-    /// made for.
+    /// The secret cannot stand where the phantom stood.
     #[error("the credential does not fit where its phantom stands")]
     Unfit(#[source] AttachFailure),
     /// Echoes of the secret could not be found again.
@@ -97,13 +97,10 @@ impl Error {
     }
 }
 
-/// The credentials that may be lent, by name, and what the answers of which session are searched
-/// for.
+/// The credentials that may be lent, by name.
 pub struct Credentials {
     bindings: Arc<Bindings>,
     slots: Vec<Slot>,
-    sessions: Mutex<Map<SessionId, Arc<Lending>>>,
-    kept: Kept,
     holding: Holding,
     /// From it stand-ins are drawn for secrets that a session holds no phantom of; `None` where
     /// there was no randomness.
@@ -115,29 +112,9 @@ pub struct Credentials {
 pub(super) struct Slot {
     pub(super) source: Source,
     ready: ArcSwapOption<Prepared>,
-    /// What the source gave, the latest last: what an origin was shown it may show later.
-    given: Mutex<Vec<Arc<Secret>>>,
+    pub(super) given: Given,
     /// The greatest number that was used once, where signing with it takes such.
     last: AtomicU64,
-}
-
-impl Slot {
-    /// Notes what the source gave; gives that and what it gave before.
-    pub(super) fn gave(&self, secret: &Arc<Secret>) -> Vec<Arc<Secret>> {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        if !given.iter().any(|known| Arc::ptr_eq(known, secret)) {
-            given.push(secret.clone());
-            let surplus = given.len().saturating_sub(MOST_GIVEN);
-            given.drain(..surplus);
-        }
-        given.clone()
-    }
-
-    /// Whether the source ever gave something.
-    pub(super) fn has_given(&self) -> bool {
-        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        !given.is_empty()
-    }
 }
 
 /// Why a session's phantoms were not issued.
@@ -164,15 +141,13 @@ impl Credentials {
         let slot = |binding: &Binding| Slot {
             source: stores.source(&binding.reference),
             ready: ArcSwapOption::empty(),
-            given: Mutex::default(),
+            given: Given::default(),
             last: AtomicU64::new(0),
         };
         let slots = bindings.all().map(slot).collect();
         Self {
             bindings,
             slots,
-            sessions: Mutex::default(),
-            kept: Kept::default(),
             holding: Holding::default(),
             strangers: PhantomKey::random().ok(),
         }
@@ -182,14 +157,6 @@ impl Credentials {
     #[must_use]
     pub fn with_holding(self, holding: Holding) -> Self {
         Self { holding, ..self }
-    }
-
-    pub(super) fn kept(&self) -> &Kept {
-        &self.kept
-    }
-
-    pub(super) fn sessions(&self) -> &Mutex<Map<SessionId, Arc<Lending>>> {
-        &self.sessions
     }
 
     pub(super) fn strangers(&self) -> Option<&PhantomKey> {
@@ -351,7 +318,8 @@ impl Credentials {
                 });
             }
             if let Some(minted) = minted(lend) {
-                proof.sign_with(self.kept.of(session.id(), minted).ok_or(Error::Unknown)?);
+                let secrets = ExposedSecrets::of(&session)?.minted(minted);
+                proof.sign_with(secrets.ok_or(Error::Unknown)?);
             }
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
@@ -365,7 +333,7 @@ impl Credentials {
                 (last, budget),
             )?;
             if let Some(lent) = &mut lent {
-                lent.made = lent.lending.signatures.keep(made);
+                lent.made = lent.searched.signatures.keep(made);
             }
         }
         let upgrades = upgrade.is_some();
@@ -432,15 +400,6 @@ impl Credentials {
         }
         Err(Error::Unfit(AttachFailure::Expired))
     }
-
-    /// Forgets what a session was lent, with the session.
-    pub fn forget(&self, session: &SessionId) {
-        self.sessions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(session);
-        self.kept.forget(session);
-    }
 }
 
 /// The temporary credentials that a request is signed with, where it is.
@@ -471,7 +430,7 @@ fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
         }
         let phantom = session.phantoms().of(name).ok_or(Error::Unknown)?;
         if lease.secret.is(phantom.reveal().as_bytes()) {
-            return Err(Error::Unfit(SecretUnsafe::Shape.into()));
+            return Err(Error::Unfit(SecretUnsafe::Phantom.into()));
         }
     }
     Ok(())
@@ -492,5 +451,3 @@ fn ask_for_searchable(fields: &mut HeaderMap, decoding: &mut Share) {
 
 /// How often parts that do not belong together are asked for again.
 const MOST_RUNS: usize = 3;
-/// The latest secrets of one store that are still looked for.
-const MOST_GIVEN: usize = 4;

@@ -149,7 +149,7 @@ impl Worker {
             Some(lent)
                 if response.status().is_client_error() || response.status().is_server_error() =>
             {
-                Some(lent.of_failure()?)
+                Some(lent.of_failure())
             }
             lent => lent,
         };

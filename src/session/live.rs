@@ -1,5 +1,6 @@
 //! The live sessions, and the proof that a request belongs to one of them.
 
+use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -29,6 +30,8 @@ pub struct Session {
     held: OnceLock<Arc<HoldBudget>>,
     decoding: OnceLock<Arc<HoldBudget>>,
     account: Account,
+    /// What `credential` keeps for the session, and only it can read: it lives and goes with it.
+    state: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// Why a request belongs to no session, or may not be made in it.
@@ -78,6 +81,7 @@ impl Session {
             held: OnceLock::new(),
             decoding: OnceLock::new(),
             account: Account::default(),
+            state: OnceLock::new(),
         }
     }
 
@@ -129,6 +133,12 @@ impl Session {
     /// The session's part of the budget for decoders, which is the same at every call.
     pub fn decoding_of(&self, budget: &Arc<HoldBudget>) -> &Arc<HoldBudget> {
         self.decoding.get_or_init(|| budget.part())
+    }
+
+    /// What is kept for the session as long as it lives, made where there is nothing yet; `None`
+    /// where something of another type is kept.
+    pub(crate) fn state<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.state.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
     /// A place among the session's exchanges; `None` where `most` are under way.

@@ -90,12 +90,11 @@ impl Phantom {
         lines.take(2).last().unwrap_or(&self.text)
     }
 
-    /// Whether a credential can take the phantom's place without changing a length in any encoding.
-    ///
-    /// That is so where both have one length and the same punctuation at the same positions;
-    /// letters, digits and `-._` are never escaped (RFC 3986 §2.3), whichever of them stand there.
-    #[must_use]
-    pub fn fits(&self, credential: &[u8]) -> bool {
+    /// Whether it has the shape of a credential: one length, and the same punctuation at the same
+    /// positions; letters, digits and `-._` are never escaped (RFC 3986 §2.3), whichever of them
+    /// stand there.
+    #[cfg(test)]
+    pub(crate) fn fits(&self, credential: &[u8]) -> bool {
         let escapable = |byte: u8| !(byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
         let phantom = self.text.as_bytes();
         phantom.len() == credential.len()

@@ -1,30 +1,36 @@
 //! What the answers of a session are searched for: every secret that an origin could know, whoever
 //! it was lent to.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use zeroize::Zeroizing;
+use arc_swap::ArcSwap;
 
 use super::attach::{Credentials, Error, is_optional};
 use super::credentialed::Lent;
 use super::echo;
 use super::guesses::Guesses;
-use super::scrub::{Echoes, Guessed, Sought, Unscrubbable};
+use super::scrub::{Echoes, Guessed, SecretForms};
 use super::secret::{Secret, mask};
 use super::sign::Fetched;
-use super::store::StoreError;
+use super::signatures::{Signature, Signatures};
+use super::store::{Lease, StoreError};
 use crate::message::Origin;
 use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
-use crate::session::phantom::{Issue, Phantom};
+use crate::session::phantom::{Issue, Minted, Phantom};
 
-/// What a session's answers are searched for.
-pub(super) struct Lending {
+/// The secrets that one session's origins could know. It lives and goes with the session.
+pub(super) struct ExposedSecrets {
+    now: ArcSwap<Searched>,
+    /// Whoever adds to it holds it, so that what many requests need at once is made once. Who finds
+    /// what it needs never waits for it.
+    growing: Mutex<()>,
+}
+
+/// What is searched for at one time.
+pub(super) struct Searched {
     known: Vec<Known>,
-    /// All that is searched for: what is known, and what was minted.
-    searched: Vec<Known>,
+    minted: Vec<Arc<MintedSecrets>>,
     /// Something was lent: the answers of all origins are searched, for the workload may have
     /// carried it on.
     lent: bool,
@@ -38,26 +44,86 @@ pub(super) struct Lending {
 /// A secret that an origin could know.
 #[derive(Clone)]
 struct Known {
+    credential: CredentialName,
     secret: Arc<Secret>,
-    /// What the session holds of it, or would; `None` where there can be no phantom of it.
-    phantom: Option<Phantom>,
+    forms: Arc<SecretForms>,
 }
 
-/// A secret, and of which credential.
-type Named = (CredentialName, Arc<Secret>);
+/// The secrets behind temporary credentials that the session was given, in the order of their
+/// phantoms.
+pub(super) struct MintedSecrets {
+    phantoms: Arc<Minted>,
+    secrets: [Arc<Secret>; 3],
+    forms: [Arc<SecretForms>; 3],
+}
 
 /// What is looked for in an answer, and why.
 pub(super) struct Wanted<'r> {
     /// What the request is lent.
     pub(super) lent: &'r Fetched,
     /// What else is bound to its origin.
-    pub(super) bound: Vec<Named>,
+    pub(super) bound: Fetched,
     /// Whether an answer that cannot be searched is refused.
     pub(super) strict: bool,
     /// Whether the request is signed.
     pub(super) signs: bool,
     /// Whether a credential signs for its origin.
     pub(super) signed_for: bool,
+}
+
+impl Wanted<'_> {
+    /// What of it can come back: of a private key nothing is ever sent.
+    fn secrets(&self) -> impl Iterator<Item = &(CredentialName, Lease)> {
+        let all = self.lent.iter().chain(&self.bound);
+        all.filter(|(_, lease)| !lease.secret.is_private_key())
+    }
+}
+
+impl ExposedSecrets {
+    /// Those of a session, which are none at first.
+    pub(super) fn of(session: &Session) -> Result<&Self, Error> {
+        let none = || Self {
+            now: ArcSwap::from_pointee(Searched::none(session.id())),
+            growing: Mutex::default(),
+        };
+        session.state(none).ok_or(Error::Unknown)
+    }
+
+    /// The secrets behind temporary credentials.
+    pub(super) fn minted(&self, phantoms: &Arc<Minted>) -> Option<[Arc<Secret>; 3]> {
+        let now = self.now.load();
+        let mut minted = now.minted.iter();
+        let found = minted.find(|one| Arc::ptr_eq(&one.phantoms, phantoms))?;
+        Some(found.secrets.clone())
+    }
+
+    /// Keeps temporary credentials, and searches answers for them from now on; `gone` are those
+    /// that the session no longer holds.
+    pub(super) fn mint(&self, minted: MintedSecrets, gone: &[Arc<Minted>]) {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.now.load_full();
+        let is_gone = |one: &Arc<MintedSecrets>| gone.iter().any(|g| Arc::ptr_eq(g, &one.phantoms));
+        let mut all = now.minted.clone();
+        all.retain(|one| !is_gone(one));
+        all.push(Arc::new(minted));
+        self.now
+            .store(Arc::new(now.with(now.known.clone(), all, true)));
+    }
+}
+
+impl MintedSecrets {
+    /// The secrets with their phantoms.
+    ///
+    /// # Errors
+    /// [`Error::Unscrubbable`], where one could not be found in answers.
+    pub(super) fn new(phantoms: Arc<Minted>, secrets: [Arc<Secret>; 3]) -> Result<Self, Error> {
+        let forms = |at: usize| forms(&secrets[at], Some(&phantoms.parts()[at]));
+        Ok(Self {
+            forms: [forms(0)?, forms(1)?, forms(2)?],
+            phantoms,
+            secrets,
+        })
+    }
 }
 
 impl Credentials {
@@ -74,7 +140,7 @@ impl Credentials {
         &self,
         origin: &Origin,
         lent: &Fetched,
-    ) -> Result<Vec<Named>, Error> {
+    ) -> Result<Fetched, Error> {
         let mut bound = Vec::new();
         for index in self.bindings().bound_to(origin) {
             let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
@@ -86,16 +152,16 @@ impl Credentials {
             }
             let slot = self.slot(index)?;
             match slot.source.resolve().await {
-                Ok(lease) => bound.push((binding.credential.clone(), lease.secret)),
+                Ok(lease) => bound.push((binding.credential.clone(), lease)),
                 Err(why) if why.cause == StoreError::Absent || is_optional(binding) => {}
                 // It cannot be used, so it was not.
                 Err(why) if matches!(why.cause, StoreError::Unsafe(_)) => {}
-                Err(_) if slot.has_given() => {}
+                Err(_) if slot.given.is_some() => {}
                 Err(why) => return Err(Error::Unavailable(Box::new(why))),
             }
         }
         // What is too short cannot be lent, either.
-        bound.retain(|(_, secret)| secret.expose().len() >= echo::SHORTEST);
+        bound.retain(|(_, lease)| lease.secret.expose().len() >= echo::SHORTEST);
         Ok(bound)
     }
 
@@ -105,130 +171,89 @@ impl Credentials {
         session: &Session,
         wanted: &Wanted<'_>,
     ) -> Result<Option<Lent>, Error> {
+        let exposed = ExposedSecrets::of(session)?;
+        let mut searched = exposed.now.load_full();
+        if searched.guesses.are_spent() {
+            return Err(Guessed.into());
+        }
         let lends = !wanted.lent.is_empty();
-        loop {
-            let known = self.lending_of(session.id());
-            if known
-                .as_ref()
-                .is_some_and(|known| known.guesses.are_spent())
-            {
-                return Err(Guessed.into());
-            }
-            let needed = lends || wanted.signs || !wanted.bound.is_empty();
-            let lent_before = known.as_ref().is_some_and(|known| known.lent);
-            if !needed && !lent_before {
-                return Ok(None);
-            }
-            let missing = self.missing(known.as_deref(), wanted)?;
-            let lending = match known {
-                Some(known) if missing.is_empty() && (known.lent || !lends) => known,
-                before => {
-                    let lent = lends || lent_before;
-                    let after = self.extended(session, before.as_deref(), missing, lent)?;
-                    if !self.exchange(session.id(), before.as_ref(), &after) {
-                        continue;
-                    }
-                    after
-                }
-            };
-            return Ok(Some(Lent {
-                lending,
-                echoes: None,
-                made: Vec::new(),
-                signed_for: wanted.signed_for,
-                strict: wanted.strict,
-                signed: !wanted.strict && (wanted.signs || !lends && !wanted.bound.is_empty()),
-            }));
+        if !lends && !wanted.signs && wanted.bound.is_empty() && !searched.lent {
+            return Ok(None);
         }
-    }
-
-    /// Has answers of the session searched for the minted credentials that are kept for it, too.
-    pub(super) fn look_for_kept(&self, session: &Session) -> Result<(), Error> {
-        loop {
-            let before = self.lending_of(session.id());
-            let after = self.extended(session, before.as_deref(), Vec::new(), true)?;
-            if self.exchange(session.id(), before.as_ref(), &after) {
-                return Ok(());
+        if !searched.covers(wanted) {
+            let _growing = exposed
+                .growing
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            searched = exposed.now.load_full();
+            if !searched.covers(wanted) {
+                searched = Arc::new(self.extended(session, &searched, wanted)?);
+                exposed.now.store(searched.clone());
             }
         }
+        Ok(Some(Lent {
+            searched,
+            echoes: None,
+            made: Vec::new(),
+            signed_for: wanted.signed_for,
+            strict: wanted.strict,
+            signed: !wanted.strict && (wanted.signs || !lends && !wanted.bound.is_empty()),
+        }))
     }
 
-    /// What is not searched for yet, with all that its store gave before: what was shown then may
-    /// come back now.
-    fn missing(&self, known: Option<&Lending>, wanted: &Wanted<'_>) -> Result<Vec<Named>, Error> {
-        let is_known = |secret: &Arc<Secret>| {
-            known.is_some_and(|known| {
-                known
-                    .known
-                    .iter()
-                    .any(|one| Arc::ptr_eq(&one.secret, secret))
-            })
-        };
-        let lent = wanted
-            .lent
-            .iter()
-            .map(|(name, lease)| (name, &lease.secret));
-        let bound = wanted.bound.iter().map(|(name, secret)| (name, secret));
-        let mut missing: Vec<Named> = Vec::new();
-        for (name, secret) in lent.chain(bound) {
-            if is_known(secret) || secret.is_private_key() {
-                continue;
-            }
-            let given = match self.bindings().index_of(name) {
-                Some(index) => self.slot(index)?.gave(secret),
-                None => vec![secret.clone()],
-            };
-            missing.extend(
-                given
-                    .into_iter()
-                    .filter(|one| !is_known(one))
-                    .map(|one| (name.clone(), one)),
-            );
-        }
-        Ok(missing)
-    }
-
-    /// What was searched for and more, with the search for all of it. Built outside of every lock.
+    /// What was searched for and what is wanted, with all that its store gave before: what was
+    /// shown then may come back now. What stores gave too long ago is left out.
     fn extended(
         &self,
         session: &Session,
-        before: Option<&Lending>,
-        missing: Vec<Named>,
-        lent: bool,
-    ) -> Result<Arc<Lending>, Error> {
-        let mut known = before.map_or_else(Vec::new, |before| before.known.clone());
-        known.extend(missing.into_iter().map(|(name, secret)| {
-            Known {
-                phantom: session
-                    .phantoms()
-                    .of(&name)
-                    .cloned()
-                    .or_else(|| self.stranger(&name, &secret)),
-                secret,
+        before: &Searched,
+        wanted: &Wanted<'_>,
+    ) -> Result<Searched, Error> {
+        let mut all: Vec<(CredentialName, Arc<Secret>)> = Vec::new();
+        for (name, lease) in wanted.secrets() {
+            if let Some(index) = self.bindings().index_of(name) {
+                self.slot(index)?.given.add(lease);
             }
-        }));
-        // A rotated secret is looked for beside its predecessors, the latest of them.
-        let surplus = known.len().saturating_sub(MOST_KNOWN);
-        known.drain(..surplus);
-        let guesses = match before {
-            Some(before) => before.guesses.clone(),
-            None => Arc::new(Guesses::new(Some(session.id().clone()))),
-        };
-        let kept = self.kept().pairs(session.id());
-        let kept = kept.into_iter().map(|(phantom, secret)| Known {
+            all.push((name.clone(), lease.secret.clone()));
+        }
+        let mut names: Vec<_> = before.known.iter().map(|known| &known.credential).collect();
+        names.extend(wanted.secrets().map(|(name, _)| name));
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            if let Some(index) = self.bindings().index_of(name) {
+                let given = self.slot(index)?.given.all();
+                all.extend(given.into_iter().map(|secret| (name.clone(), secret)));
+            }
+        }
+        let mut known: Vec<Known> = Vec::with_capacity(all.len());
+        for (name, secret) in all {
+            let is_same = |known: &&Known| Arc::ptr_eq(&known.secret, &secret);
+            if known.iter().any(|one| is_same(&one)) {
+                continue;
+            }
+            known.push(match before.known.iter().find(is_same) {
+                Some(before) => before.clone(),
+                None => self.known(session, name, secret)?,
+            });
+        }
+        let lent = before.lent || !wanted.lent.is_empty();
+        Ok(before.with(known, before.minted.clone(), lent))
+    }
+
+    fn known(
+        &self,
+        session: &Session,
+        credential: CredentialName,
+        secret: Arc<Secret>,
+    ) -> Result<Known, Error> {
+        let phantom = session.phantoms().of(&credential).cloned();
+        let phantom = phantom.or_else(|| self.stranger(&credential, &secret));
+        Ok(Known {
+            forms: forms(&secret, phantom.as_ref())?,
+            credential,
             secret,
-            phantom: Some(phantom),
-        });
-        let all: Vec<Known> = known.iter().cloned().chain(kept).collect();
-        Ok(Arc::new(Lending {
-            echoes: Arc::new(search(&all, &[], guesses.clone()).map_err(Error::Unscrubbable)?),
-            known,
-            searched: all,
-            lent,
-            guesses,
-            signatures: before.map_or_else(Arc::default, |before| before.signatures.clone()),
-            with_signatures: Mutex::default(),
-        }))
+        })
     }
 
     /// What stands for a secret that the session holds no phantom of: drawn as phantoms are, from a
@@ -239,47 +264,55 @@ impl Credentials {
             .issue(name, &secret.shape(), |text| secret.is(text))
             .ok()
     }
-
-    fn lending_of(&self, session: &SessionId) -> Option<Arc<Lending>> {
-        let sessions = self
-            .sessions()
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        sessions.get(session).cloned()
-    }
-
-    /// Puts one in the place of another, unless somebody else did.
-    fn exchange(
-        &self,
-        session: &SessionId,
-        before: Option<&Arc<Lending>>,
-        after: &Arc<Lending>,
-    ) -> bool {
-        let mut sessions = self
-            .sessions()
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let same = match (sessions.get(session), before) {
-            (Some(now), Some(before)) => Arc::ptr_eq(now, before),
-            (None, None) => true,
-            _ => false,
-        };
-        if same {
-            sessions.insert(session.clone(), after.clone());
-        }
-        same
-    }
 }
 
-impl Lending {
+impl Searched {
+    fn none(session: &SessionId) -> Self {
+        let guesses = Arc::new(Guesses::new(Some(session.clone())));
+        Self {
+            known: Vec::new(),
+            minted: Vec::new(),
+            lent: false,
+            echoes: Arc::new(Echoes::of(Vec::new(), guesses.clone())),
+            guesses,
+            signatures: Arc::default(),
+            with_signatures: Mutex::default(),
+        }
+    }
+
+    /// Whether all is searched for that is wanted.
+    fn covers(&self, wanted: &Wanted<'_>) -> bool {
+        let is_known =
+            |secret: &Arc<Secret>| self.known.iter().any(|known| Arc::ptr_eq(&known.secret, secret));
+        (self.lent || wanted.lent.is_empty())
+            && wanted.secrets().all(|(_, lease)| is_known(&lease.secret))
+    }
+
+    /// The same session's search for these.
+    fn with(&self, known: Vec<Known>, minted: Vec<Arc<MintedSecrets>>, lent: bool) -> Self {
+        let bound = known.iter().map(|known| &known.forms);
+        let secrets = bound.chain(minted.iter().flat_map(|minted| &minted.forms));
+        let echoes = Echoes::of(secrets.cloned().collect(), self.guesses.clone());
+        Self {
+            echoes: Arc::new(echoes),
+            known,
+            minted,
+            lent,
+            guesses: self.guesses.clone(),
+            signatures: self.signatures.clone(),
+            with_signatures: Mutex::default(),
+        }
+    }
+
     /// The search of an answer to a request that failed, in which services repeat signatures: what
     /// was made for the request, and the latest of the session.
-    pub(super) fn with_signatures(&self, made: &[Text]) -> Result<Arc<Echoes>, Error> {
+    pub(super) fn with_signatures(&self, made: &[Arc<Signature>]) -> Arc<Echoes> {
         let (number, mut signatures) = self.signatures.that_hold();
-        let is_late = |text: &&Text| !signatures.iter().any(|late| Arc::ptr_eq(late, text));
-        let older: Vec<Text> = made.iter().filter(is_late).cloned().collect();
+        let is_late =
+            |one: &&Arc<Signature>| !signatures.iter().any(|late| Arc::ptr_eq(late, one));
+        let older: Vec<Arc<Signature>> = made.iter().filter(is_late).cloned().collect();
         if signatures.is_empty() && older.is_empty() {
-            return Ok(self.echoes.clone());
+            return self.echoes.clone();
         }
         let kept = || {
             self.with_signatures
@@ -290,111 +323,38 @@ impl Lending {
             && *of == number
             && older.is_empty()
         {
-            return Ok(echoes.clone());
+            return echoes.clone();
         }
         let is_usual = older.is_empty();
         signatures.extend(older);
-        let echoes = search(&self.searched, &signatures, self.guesses.clone());
-        let echoes = Arc::new(echoes.map_err(Error::Unscrubbable)?);
+        let mut secrets = self.echoes.secrets().to_vec();
+        secrets.extend(signatures.iter().filter_map(|one| one.forms()));
+        let echoes = Arc::new(Echoes::of(secrets, self.guesses.clone()));
         if is_usual {
             *kept() = Some((number, echoes.clone()));
         }
-        Ok(echoes)
+        echoes
     }
 }
 
-fn search(
-    known: &[Known],
-    signatures: &[Text],
-    guesses: Arc<Guesses>,
-) -> Result<Echoes, Unscrubbable> {
-    let stand_ins: Vec<_> = known
-        .iter()
-        .map(|known| match &known.phantom {
-            Some(phantom) => known.secret.stand_in(phantom),
-            None => mask(known.secret.expose()),
-        })
-        .collect();
-    let secrets = known
-        .iter()
-        .zip(&stand_ins)
-        .map(|(known, stand_in)| Sought {
-            secret: known.secret.expose(),
-            stand_in,
-            phantom: known
-                .phantom
-                .as_ref()
-                .map_or(stand_in, |phantom| phantom.reveal().as_bytes()),
-        });
-    let masks: Vec<_> = signatures.iter().map(|text| mask(text)).collect();
-    let whole = signatures
-        .iter()
-        .zip(&masks)
-        .map(|(text, mask)| (&text[..], &mask[..]));
-    Echoes::of(secrets, whole, guesses)
+/// The forms of a secret, with what stands for it; a mask, where there can be no phantom of it.
+fn forms(secret: &Secret, phantom: Option<&Phantom>) -> Result<Arc<SecretForms>, Error> {
+    let real = secret.expose();
+    let forms = match phantom {
+        Some(phantom) => {
+            let stand_in = secret.stand_in(phantom);
+            SecretForms::of(real, &stand_in, phantom.reveal().as_bytes())
+        }
+        None => SecretForms::of(real, &mask(real), &mask(real)),
+    };
+    forms.map(Arc::new).map_err(Error::Unscrubbable)
 }
-
-/// A signature as it was written.
-pub(super) type Text = Arc<Zeroizing<Vec<u8>>>;
-
-/// The signatures that were made for a session. Each is good for its request for some minutes, from
-/// wherever that is sent.
-#[derive(Default)]
-pub(super) struct Signatures(Mutex<Late>);
-
-/// The latest signatures.
-#[derive(Default)]
-struct Late {
-    texts: VecDeque<(Instant, Text)>,
-    /// How many there were at all.
-    number: u64,
-}
-
-impl Signatures {
-    /// Keeps a signature's texts for as long as it is good, and gives those that can be looked for.
-    pub(super) fn keep(&self, texts: Vec<Vec<u8>>) -> Vec<Text> {
-        let texts = texts.into_iter().map(|text| Arc::new(Zeroizing::new(text)));
-        // A mask of what is masked already would be the same.
-        let hides = |text: &Text| text.len() >= echo::SHORTEST && mask(text)[..] != text[..];
-        let texts: Vec<Text> = texts.filter(hides).collect();
-        let mut late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        late.number += texts.len() as u64;
-        let now = Instant::now();
-        late.texts
-            .extend(texts.iter().map(|text| (now, text.clone())));
-        let surplus = late.texts.len().saturating_sub(MOST_SIGNATURES);
-        late.texts.drain(..surplus);
-        texts
-    }
-
-    pub(super) fn are_none(&self) -> bool {
-        let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        late.texts.is_empty()
-    }
-
-    /// The latest that are still good, and how many there were at all.
-    fn that_hold(&self) -> (u64, Vec<Text>) {
-        let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let hold = late
-            .texts
-            .iter()
-            .filter(|(made, _)| made.elapsed() < HOLDS_FOR);
-        (late.number, hold.map(|(_, text)| text.clone()).collect())
-    }
-}
-
-/// Secrets that the answers of one session are searched for.
-const MOST_KNOWN: usize = 256;
-
-/// The latest signatures of one session.
-const MOST_SIGNATURES: usize = 32;
-
-/// AWS takes a signature for 15 minutes, others for less.
-const HOLDS_FOR: Duration = Duration::from_secs(15 * 60);
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+
+    use std::time::Duration;
 
     use super::*;
     use crate::credential::store::Lifetime;
@@ -582,18 +542,6 @@ mod tests {
         assert!(stage.asks(&others, "https://good.example").await.is_ok());
     }
 
-    #[test]
-    fn signatures_are_kept_so_many_and_none_that_hides_nothing() {
-        let signatures = Signatures::default();
-        assert!(signatures.are_none());
-        for at in 0..100 {
-            signatures.keep(vec![format!("signature/{at}+=").into_bytes()]);
-        }
-        assert_eq!(signatures.that_hold().1.len(), MOST_SIGNATURES);
-        let none = signatures.keep(vec![b"xxxxxxxxxx".to_vec(), b"short".to_vec()]);
-        assert!(none.is_empty() && signatures.that_hold().0 == 100);
-    }
-
     #[tokio::test]
     async fn answers_that_fail_share_a_search_until_something_is_signed() {
         let stage = github();
@@ -604,19 +552,20 @@ mod tests {
             .await
             .unwrap()
             .unwrap();
-        let lending = lent.lending;
-        let first = lending.signatures.keep(vec![b"signature/1+=".to_vec()]);
-        let one = lending.with_signatures(&first).unwrap();
-        assert!(Arc::ptr_eq(&one, &lending.with_signatures(&[]).unwrap()));
-        for at in 0..MOST_SIGNATURES {
-            lending
+        let searched = lent.searched;
+        let made = b"signature/1+=";
+        let first = searched.signatures.keep(vec![made.to_vec()]);
+        let one = searched.with_signatures(&first);
+        assert!(Arc::ptr_eq(&one, &searched.with_signatures(&[])));
+        for at in 0..100 {
+            searched
                 .signatures
                 .keep(vec![format!("signature/{at}/+=").into_bytes()]);
         }
-        let other = lending.with_signatures(&[]).unwrap();
-        assert!(!Arc::ptr_eq(&one, &other) && other.scrub(&first[0]).is_none());
+        let other = searched.with_signatures(&[]);
+        assert!(!Arc::ptr_eq(&one, &other) && other.scrub(made).is_none());
         // What was made for the request itself is looked for however late its answer comes.
-        let own = lending.with_signatures(&first).unwrap();
-        assert!(own.scrub(&first[0]).is_some());
+        let own = searched.with_signatures(&first);
+        assert!(own.scrub(made).is_some());
     }
 }
