@@ -1,8 +1,8 @@
 //! The last step before a request leaves: each grant's secret is fetched and put where its phantom
 //! stood.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};

@@ -100,10 +100,7 @@ pub(super) struct Sought<'a> {
 ///
 /// # Errors
 /// [`Unscrubbable`] by cause.
-pub(super) fn forms(
-    sought: &Sought<'_>,
-    part: Option<&Part>,
-) -> Result<Vec<Form>, Unscrubbable> {
+pub(super) fn forms(sought: &Sought<'_>, part: Option<&Part>) -> Result<Vec<Form>, Unscrubbable> {
     forms_in(spellings, sought, part)
 }
 

@@ -282,8 +282,11 @@ impl Searched {
 
     /// Whether all is searched for that is wanted.
     fn covers(&self, wanted: &Wanted<'_>) -> bool {
-        let is_known =
-            |secret: &Arc<Secret>| self.known.iter().any(|known| Arc::ptr_eq(&known.secret, secret));
+        let is_known = |secret: &Arc<Secret>| {
+            self.known
+                .iter()
+                .any(|known| Arc::ptr_eq(&known.secret, secret))
+        };
         (self.lent || wanted.lent.is_empty())
             && wanted.secrets().all(|(_, lease)| is_known(&lease.secret))
     }
@@ -308,8 +311,7 @@ impl Searched {
     /// was made for the request, and the latest of the session.
     pub(super) fn with_signatures(&self, made: &[Arc<Signature>]) -> Arc<Echoes> {
         let (number, mut signatures) = self.signatures.that_hold();
-        let is_late =
-            |one: &&Arc<Signature>| !signatures.iter().any(|late| Arc::ptr_eq(late, one));
+        let is_late = |one: &&Arc<Signature>| !signatures.iter().any(|late| Arc::ptr_eq(late, one));
         let older: Vec<Arc<Signature>> = made.iter().filter(is_late).cloned().collect();
         if signatures.is_empty() && older.is_empty() {
             return self.echoes.clone();

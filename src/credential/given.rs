@@ -32,7 +32,10 @@ impl Given {
 
     fn add_at(&self, lease: &Lease, now: Instant) {
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if given.iter().any(|one| Arc::ptr_eq(&one.secret, &lease.secret)) {
+        if given
+            .iter()
+            .any(|one| Arc::ptr_eq(&one.secret, &lease.secret))
+        {
             return;
         }
         if let Some(last) = given.last_mut() {

@@ -28,8 +28,8 @@ use bytes::{Bytes, BytesMut};
 use zeroize::Zeroizing;
 
 pub use body::{ScrubBody, ScrubFault};
-use echoes::{Echo, Scan};
 pub use echoes::Echoes;
+use echoes::{Echo, Scan};
 pub use forms::SecretForms;
 pub use frames::{FrameFault, ScrubFrames};
 

@@ -20,6 +20,7 @@ mod pauses;
 mod phantoms;
 mod policy;
 mod reach;
+mod renewed;
 mod review;
 mod shares;
 mod shown;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         phantoms::ROWS,
         policy::ROWS,
         reach::ROWS,
+        renewed::ROWS,
         review::ROWS,
         shares::ROWS,
         signing::ROWS,

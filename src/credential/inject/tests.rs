@@ -376,7 +376,12 @@ async fn a_rotated_secret_of_another_length_fits_each_kind_of_place() {
                     format!("a=b; sid={phantom}; c=d"),
                     format!("a=b; sid={secret}; c=d"),
                 ),
-                _ => (&*format!("/?a=b&key={phantom}&c=d"), "x", "y".into(), "y".into()),
+                _ => (
+                    &*format!("/?a=b&key={phantom}&c=d"),
+                    "x",
+                    "y".into(),
+                    "y".into(),
+                ),
             };
             let asked = head("https://good.example", target, &[(name, &value)]);
             let sent = stage.forward(asked).await;

@@ -82,8 +82,7 @@ impl Echoes {
     pub fn new<'a>(
         lent: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, Unscrubbable> {
-        let forms =
-            |(secret, phantom)| Ok(Arc::new(SecretForms::of(secret, phantom, phantom)?));
+        let forms = |(secret, phantom)| Ok(Arc::new(SecretForms::of(secret, phantom, phantom)?));
         let secrets: Result<Vec<_>, _> = lent.into_iter().map(forms).collect();
         Ok(Self::of(secrets?, Arc::new(Guesses::new(None))))
     }

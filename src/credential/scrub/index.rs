@@ -117,7 +117,11 @@ impl Index {
         let count = secrets.clone().map(|(_, blocks)| blocks.len()).sum();
         let mut all = Zeroizing::new(Vec::with_capacity(count));
         for (first, blocks) in secrets {
-            all.extend(blocks.iter().map(|&(block, form, at)| (block, first + form, at)));
+            all.extend(
+                blocks
+                    .iter()
+                    .map(|&(block, form, at)| (block, first + form, at)),
+            );
         }
         // Stable, which is quick where what is sorted is rows that are.
         all.sort();
