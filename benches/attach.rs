@@ -8,11 +8,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway::credential::{Credentials, MemoryStore, Stores};
+use gateway::credential::{Credentials, MemoryStore, SecretRef, Stored, Stores};
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
-use gateway::names::CredentialName;
+use gateway::names::{CredentialName, SessionId};
 use gateway::session::phantom::{PhantomKey, Phantoms, Registry};
-use gateway::session::{Binding, Bindings, Foreign, Reference, Role, When};
+use gateway::session::{Binding, Bindings, Foreign, Role, When};
 use http::{HeaderMap, HeaderValue, Method, Version};
 
 /// Never issued by anyone; the letters repeat.
@@ -35,10 +35,10 @@ fn stage(count: usize) -> Stage {
     let store = MemoryStore::default();
     let bindings = SECRETS[..count].iter().enumerate().map(|(at, secret)| {
         let reference = format!("env:S{at}");
-        store.put(&reference, secret.as_bytes(), None).unwrap();
-        Binding {
+        store.put(&reference, secret.as_bytes(), None);
+        let from = SecretRef::env(format!("S{at}"));
+        let binding = Binding {
             credential: CredentialName::new(&format!("c{at}")).unwrap(),
-            reference: Reference::env(format!("S{at}")),
             shape: None,
             origins: vec![format!("https://api{at}.test").parse().unwrap()],
             places: vec![
@@ -55,18 +55,20 @@ fn stage(count: usize) -> Stage {
             cookies: Vec::new(),
             batches: Vec::new(),
             role: Role::Place,
-        }
+        };
+        Stored { binding, from }
     });
-    let bindings: Vec<Binding> = bindings.collect();
-    let bindings = Arc::new(Bindings::new(bindings).unwrap());
+    let bindings: Vec<Stored> = bindings.collect();
     let stores = Stores::with(Arc::new(store));
-    let credentials = Credentials::new(Arc::clone(&bindings), &stores);
+    let credentials = Credentials::new(bindings, &stores).unwrap();
+    let bindings = credentials.bindings().clone();
+    let session = SessionId::new("s").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     let phantoms = runtime
-        .block_on(credentials.issue(&PhantomKey::from_bytes([1; 32]), |_| true))
+        .block_on(credentials.issue(&session, &PhantomKey::from_bytes([1; 32]), |_| true))
         .unwrap();
     Stage {
         bindings,
@@ -140,11 +142,11 @@ fn resolve(c: &mut Criterion) {
         .enable_all()
         .build()
         .unwrap();
-    let source = stage.stores.source(&Reference::env("S0"));
+    let source = stage.stores.source(&SecretRef::env("S0"));
     c.bench_function("resolve/from_memory", |b| {
         b.iter(|| {
             runtime
-                .block_on(black_box(&source).resolve())
+                .block_on(black_box(&source).resolve(None))
                 .unwrap()
                 .expires
         });

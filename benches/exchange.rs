@@ -21,7 +21,7 @@ use gateway::names::SessionId;
 use gateway::origin::{OriginProtocol, OriginRule, OriginSettings};
 use gateway::policy::{Policies, Source, quick};
 use gateway::session::phantom::Phantoms;
-use gateway::session::{Bindings, Session, Sessions};
+use gateway::session::{Session, Sessions};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http1;
@@ -66,7 +66,8 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         encoded_slash: false,
         underscores: false,
     };
-    let bindings = Arc::new(Bindings::new(Vec::new()).unwrap());
+    let credentials = Credentials::new(Vec::new(), &Stores::new([])).unwrap();
+    let bindings = credentials.bindings().clone();
     let session = SessionId::new("bench").unwrap();
     let shared = Arc::new(Shared {
         sessions: Sessions::default(),
@@ -75,7 +76,7 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
             quick::permit_host(None, HOST, Some(80)),
         )])
         .unwrap(),
-        credentials: Credentials::new(bindings.clone(), &Stores::new([])),
+        credentials,
         log: Log::memory(Sync::Batch).unwrap().0,
         limits: Limits::default(),
         origin_settings: Arc::new(OriginSettings {

@@ -3,9 +3,8 @@
 
 use std::process::Command;
 
-use gateway::credential::{SecretUnsafe, StoreError, Stores, ring};
+use gateway::credential::{SecretRef, SecretUnsafe, StoreError, Stores, ring};
 use gateway::names::CredentialName;
-use gateway::session::Reference;
 use zeroize::Zeroizing;
 
 const INNER: &str = "GATEWAY_TEST_INSIDE_BUS";
@@ -72,25 +71,22 @@ fn what_is_set_in_the_key_ring_is_what_its_reference_yields() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let reference = Reference::keyring("gateway", "github");
-        let absent = Reference::keyring("gateway", "none");
-        let stores = Stores::new([]);
-        let lease = stores
-            .resolve(&reference)
+        let reference = SecretRef::keyring("gateway", "github");
+        let source = |reference| Stores::new([]).source(reference);
+        let lease = source(&reference)
+            .resolve(None)
             .await
             .unwrap_or_else(|error| panic!("{error}"));
         assert!(lease.secret.is(b"CANARY-0002"));
         assert!(lease.expires.is_some());
-        assert_eq!(
-            stores.resolve(&absent).await.err().unwrap().cause,
-            StoreError::Absent
-        );
+        let cause = |reference| async move {
+            let unavailable = source(reference).resolve(None).await.err();
+            unavailable.unwrap().cause
+        };
+        let absent = SecretRef::keyring("gateway", "none");
+        assert_eq!(cause(&absent).await, StoreError::Absent);
         ring::delete(&name).unwrap();
-        stores.source(&reference).forget();
-        assert_eq!(
-            stores.resolve(&reference).await.err().unwrap().cause,
-            StoreError::Absent
-        );
+        assert_eq!(cause(&reference).await, StoreError::Absent);
     });
     assert!(matches!(
         ring::delete(&name),

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use crate::audit::{self, Log};
 use crate::body::{HoldBudget, Limit};
 use crate::config::{self, Config, HttpVersion};
-use crate::credential::{Credentials, Holding, Stores};
+use crate::credential::{Credentials, Holding, Stored, Stores};
 use crate::gateway::{Ids, Limits, Shared, Tally, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::message::{Host, HostPattern};
@@ -54,21 +54,15 @@ impl Assembly {
         mut rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
         let Expanded {
-            bindings, allowed, ..
+            stored, allowed, ..
         } = expanded;
-        let bindings = Bindings::new(bindings).map_err(|error| {
-            Failure::usage("the credentials are refused")
-                .because(error.to_string())
-                .next("see docs/config.md, `[[credential]]`")
-        })?;
-        let bindings = Arc::new(bindings);
-        let flags = flag_policies(&config, &allowed, &bindings);
-        let stores = Stores::new(bindings.all().map(|binding| &binding.reference));
+        let credentials = credentials(stored)?.with_holding(holding(&config));
+        let flags = flag_policies(&config, &allowed, credentials.bindings());
         let shared = Shared {
             sessions: Sessions::default(),
             policies: Policies::load(&sources(&config, &flags)?)
                 .map_err(|problems| refused("the policies", problems))?,
-            credentials: Credentials::new(bindings, &stores).with_holding(holding(&config)),
+            credentials,
             log: log(&config)?,
             limits: limits(&config),
             origin_settings: Arc::new({
@@ -102,7 +96,7 @@ impl Assembly {
         // A key for each session: with one for all, a phantom would be as good in another session
         // (threats H11).
         let key = PhantomKey::random().map_err(no_randomness)?;
-        let phantoms: Phantoms = credentials.issue(&key, |_| true).await.map_err(|error| {
+        let phantoms: Phantoms = credentials.issue(id, &key, |_| true).await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
                 .next("check the credential's `from`; with `shape = \"…\"` the secret need not be looked at now")
@@ -171,6 +165,19 @@ impl Assembly {
             .map_err(|problems| refused("the new policies", problems))?;
         Ok(generation.number())
     }
+}
+
+/// The credentials of a configuration, with their stores.
+///
+/// # Errors
+/// A [`Failure`] where they are ambiguous, too wide or open.
+pub fn credentials(stored: Vec<Stored>) -> Result<Credentials, Failure> {
+    let stores = Stores::new(stored.iter().map(|stored| &stored.from));
+    Credentials::new(stored, &stores).map_err(|error| {
+        Failure::usage("the credentials are refused")
+            .because(error.to_string())
+            .next("see docs/config.md, `[[credential]]`")
+    })
 }
 
 fn failed(what: &str, error: impl std::error::Error) -> Failure {

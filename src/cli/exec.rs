@@ -21,6 +21,7 @@ use super::report;
 use super::screen::{Screen, safe};
 use super::serving;
 use crate::config::{Config, Size, state};
+use crate::credential::Stored;
 use crate::credential::preset;
 use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::gateway::{Door, Doorway, chain};
@@ -162,12 +163,8 @@ fn refuse_programs_of_the_workload(
 ) -> Result<(), Failure> {
     let own = summary.persistent.then_some(&summary.working_directory);
     let writable = || summary.projects.iter().chain(own);
-    for binding in &expanded.bindings {
-        let names = binding
-            .reference
-            .program()
-            .map(program::names)
-            .unwrap_or_default();
+    for Stored { binding, from } in &expanded.stored {
+        let names = from.program().map(program::names).unwrap_or_default();
         let changeable = |name: &PathBuf| writable().any(|folder| name.starts_with(folder));
         if names.iter().any(changeable) {
             return Err(Failure::usage(format!(

@@ -9,18 +9,17 @@ use super::screen::Screen;
 use crate::config::{self, Allowed, Config};
 use crate::credential;
 use crate::credential::preset::{self, Preset, PresetCredential, UserConfig};
+use crate::credential::{SecretRef, Stored};
 use crate::message::{Host, HostPattern, Origin, OriginPattern, Place, RequestTarget, Scheme};
 use crate::names::CredentialName;
 use crate::origin::{OriginSettings, Origins};
-use crate::session::{
-    Binding, Foreign, Reference, Role, SigV4, Signer, Signing, SigningPart, When,
-};
+use crate::session::{Binding, Foreign, Role, SigV4, Signer, Signing, SigningPart, When};
 
 /// The credentials and hosts that a configuration means, presets and known variables included.
 #[derive(Default)]
 pub struct Expanded {
-    /// The credentials, bound.
-    pub bindings: Vec<Binding>,
+    /// The credentials, bound, with where they are kept.
+    pub stored: Vec<Stored>,
     /// Hosts that may be asked without a credential.
     pub allowed: Vec<Allowed>,
     /// Pages that name further hosts.
@@ -41,8 +40,8 @@ impl Expanded {
         let mut bound: HashSet<CredentialName> = HashSet::new();
         for credential in &config.credentials {
             match &credential.signing {
-                Some(signing) => expanded.bindings.extend(bind_signing(credential, signing)?),
-                None => expanded.bindings.push(bind(credential)?),
+                Some(signing) => expanded.stored.extend(bind_signing(credential, signing)?),
+                None => expanded.stored.push(bind(credential)?),
             }
             bound.insert(credential.name.clone());
         }
@@ -54,7 +53,7 @@ impl Expanded {
             && let Some(aws) = config::Credential::aws()
             && let Some(signing) = &aws.signing
         {
-            expanded.bindings.extend(bind_signing(&aws, signing)?);
+            expanded.stored.extend(bind_signing(&aws, signing)?);
         }
         if known_variables {
             for (_, preset, credential) in preset::known_variables(is_set) {
@@ -74,7 +73,10 @@ impl Expanded {
     /// The variables of the workload that hold phantoms.
     #[must_use]
     pub fn variables(&self) -> Vec<&str> {
-        let all = self.bindings.iter().flat_map(|binding| &binding.variables);
+        let all = self
+            .stored
+            .iter()
+            .flat_map(|stored| &stored.binding.variables);
         all.map(String::as_str).collect()
     }
 
@@ -129,9 +131,9 @@ impl Expanded {
                 continue;
             };
             if self
-                .bindings
+                .stored
                 .iter()
-                .any(|binding| binding.variables.contains(variable))
+                .any(|stored| stored.binding.variables.contains(variable))
                 || !bound.insert(credential.name.clone())
             {
                 continue;
@@ -139,17 +141,17 @@ impl Expanded {
             if credential.origins.is_empty() && registry.is_empty() {
                 continue;
             }
-            let reference = Reference::env(variable.as_str());
+            let from = SecretRef::env(variable.as_str());
             let origins = if credential.origins.is_empty() {
                 registry.clone()
             } else {
                 Vec::new()
             };
             let mut binding = credential
-                .bind(credential.name.clone(), reference, origins)
+                .bind(credential.name.clone(), origins)
                 .map_err(|error| Failure::usage(error.to_string()))?;
             binding.variables.retain(|variable| is_set(variable));
-            self.bindings.push(binding);
+            self.stored.push(Stored { binding, from });
         }
         Ok(())
     }
@@ -205,7 +207,7 @@ fn allowed(origin: &OriginPattern) -> Allowed {
 }
 
 /// A credential of the configuration, what it leaves out filled in by its preset.
-fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
+fn bind(credential: &config::Credential) -> Result<Stored, Failure> {
     let refused = |why: String| {
         Failure::usage(format!("credential `{}` is refused", credential.name)).because(why)
     };
@@ -228,12 +230,8 @@ fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
         .as_deref()
         .map(crate::session::phantom::Shape::parse)
         .transpose();
-    Ok(Binding {
+    let binding = Binding {
         credential: credential.name.clone(),
-        reference: credential
-            .from
-            .clone()
-            .allowing_short(credential.allow_short),
         shape: shape.map_err(|error| refused(error.to_string()))?,
         origins,
         places,
@@ -257,6 +255,11 @@ fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
         basic_user: preset.and_then(|preset| preset.basic_user.clone()),
         variables: credential.env.clone(),
         role: Role::Place,
+    };
+    let from = credential.from.clone();
+    Ok(Stored {
+        binding,
+        from: from.allowing_short(credential.allow_short),
     })
 }
 
@@ -264,7 +267,7 @@ fn bind(credential: &config::Credential) -> Result<Binding, Failure> {
 fn bind_signing(
     credential: &config::Credential,
     signing: &config::Signing,
-) -> Result<Vec<Binding>, Failure> {
+) -> Result<Vec<Stored>, Failure> {
     let refused = |why: String| {
         Failure::usage(format!("credential `{}` is refused", credential.name)).because(why)
     };
@@ -292,19 +295,18 @@ fn bind_signing(
         parts: parts.collect::<Result<_, Failure>>()?,
     });
     let origins = credential.own_origins();
-    let mut bindings = Vec::with_capacity(signing.parts.len());
+    let mut stored = Vec::with_capacity(signing.parts.len());
     for (at, part) in signing.parts.iter().enumerate() {
         let kept = part.from.clone().allowing_short(credential.allow_short);
         let kept = match signing.way.private_key(&part.name) {
             Some(algorithm) => kept.to_private_key(algorithm),
             None => kept,
         };
-        bindings.push(Binding {
+        let binding = Binding {
             credential: match at {
                 0 => credential.name.clone(),
                 _ => name(&part.name)?,
             },
-            reference: kept,
             shape: None,
             origins: origins.clone(),
             places: match at {
@@ -324,32 +326,34 @@ fn bind_signing(
                 0 => Role::Signs(signs.clone()),
                 _ => Role::Part(signs.clone()),
             },
+        };
+        stored.push(Stored {
+            binding,
+            from: kept,
         });
     }
-    Ok(bindings)
+    Ok(stored)
 }
 
 /// Which buckets of S3 a credential reaches that names none; `None` where it names some, or does
 /// not sign for AWS.
-pub fn unnamed_buckets(binding: &Binding) -> Option<String> {
-    let Signer::SigV4(signer) = &binding.signing()?.signer else {
+pub fn unnamed_buckets(stored: &Stored) -> Option<String> {
+    let Signer::SigV4(signer) = &stored.binding.signing()?.signer else {
         return None;
     };
     if !signer.is_for_own_account() {
         return None;
     }
-    Some(
-        match credential::account_in_environment(&binding.reference) {
-            Some(Some(account)) => format!("buckets of S3 in account {account} alone"),
-            Some(None) => String::from(
-                "EVERY bucket of S3, also a stranger's, because its key does not tell its account: name buckets with `--bucket NAME` or \
+    Some(match credential::account_in_environment(&stored.from) {
+        Some(Some(account)) => format!("buckets of S3 in account {account} alone"),
+        Some(None) => String::from(
+            "EVERY bucket of S3, also a stranger's, because its key does not tell its account: name buckets with `--bucket NAME` or \
              `buckets`",
-            ),
-            None => String::from(
-                "buckets of S3 in its key's account alone, if the key tells it, else EVERY one: `--bucket NAME` or `buckets` names them",
-            ),
-        },
-    )
+        ),
+        None => String::from(
+            "buckets of S3 in its key's account alone, if the key tells it, else EVERY one: `--bucket NAME` or `buckets` names them",
+        ),
+    })
 }
 
 /// The preset's credential that this one is: by one of its variables, or the only one.
@@ -395,18 +399,18 @@ mod tests {
     fn what_a_credential_takes_is_its_own_word_or_its_presets() {
         let name = CredentialName::new("GITLAB_TOKEN").unwrap();
         let preset = preset::named("gitlab").unwrap();
-        let mut credential = config::Credential::named(name, Reference::env("GITLAB_TOKEN"));
+        let mut credential = config::Credential::named(name, SecretRef::env("GITLAB_TOKEN"));
         credential.preset = Some("gitlab".to_owned());
         assert_eq!(
-            bind(&credential).unwrap().takes,
+            bind(&credential).unwrap().binding.takes,
             preset.credentials[0].takes
         );
         credential.takes = Some(vec!["query:ticket".parse().unwrap()]);
         credential.cookies = vec!["lang".to_owned()];
-        let bound = bind(&credential).unwrap();
+        let bound = bind(&credential).unwrap().binding;
         assert_eq!(Some(bound.takes), credential.takes);
         assert_eq!(bound.cookies, ["lang"]);
         credential.takes = Some(Vec::new());
-        assert!(bind(&credential).unwrap().takes.is_empty());
+        assert!(bind(&credential).unwrap().binding.takes.is_empty());
     }
 }

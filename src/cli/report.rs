@@ -5,15 +5,17 @@ use super::assembly::Assembly;
 use super::expand::{Expanded, unnamed_buckets};
 use super::logs;
 use super::screen::{Paint, Screen, safe};
+use crate::credential::Stored;
 use crate::launch;
 use crate::launch::after::{Aftermath, Found};
-use crate::session::{Binding, Role};
+use crate::session::Role;
 
 /// What will hold, in a few lines, before the command starts.
 pub fn before(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
     let mut lent: Vec<String> = Vec::new();
-    let lendable = |binding: &&Binding| !matches!(binding.role, Role::Part(_));
-    for binding in expanded.bindings.iter().filter(lendable) {
+    let lendable = |stored: &&Stored| !matches!(stored.binding.role, Role::Part(_));
+    for stored in expanded.stored.iter().filter(lendable) {
+        let binding = &stored.binding;
         let hosts: Vec<String> = binding
             .origins
             .iter()
@@ -27,7 +29,7 @@ pub fn before(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         let what = match binding.role {
             Role::Place => format!("{names} (phantom) to {}", hosts.join(", ")),
             _ => {
-                let buckets = unnamed_buckets(binding).map(|which| format!(", {which}"));
+                let buckets = unnamed_buckets(stored).map(|which| format!(", {which}"));
                 let (name, hosts) = (&binding.credential, hosts.join(", "));
                 format!("{name} (signs) for {hosts}{}", buckets.unwrap_or_default())
             }
@@ -39,9 +41,9 @@ pub fn before(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         .iter()
         .map(|allowed| format!("{}:{}", allowed.host, allowed.port))
         .collect();
-    hosts.extend(expanded.bindings.iter().flat_map(|binding| {
-        binding
-            .origins
+    hosts.extend(expanded.stored.iter().flat_map(|stored| {
+        let origins = &stored.binding.origins;
+        origins
             .iter()
             .map(|origin| format!("{}:{}", origin.hosts, origin.port))
     }));
@@ -111,9 +113,9 @@ pub fn before(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
 fn left_out(names: &[String], expanded: &Expanded) -> Option<String> {
     let is_lent = |name: &&String| {
         expanded
-            .bindings
+            .stored
             .iter()
-            .any(|binding| binding.variables.contains(*name))
+            .any(|stored| stored.binding.variables.contains(*name))
     };
     let names: Vec<&str> = names
         .iter()

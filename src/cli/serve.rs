@@ -43,11 +43,11 @@ impl Serve {
                 .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\""));
         }
         let mut expanded = Expanded::of(&config, false)?;
-        for binding in &expanded.bindings {
-            if let Some(which) = unnamed_buckets(binding) {
+        for stored in &expanded.stored {
+            if let Some(which) = unnamed_buckets(stored) {
                 screen.note(format!(
                     "gateway: `{}` signs for {which}",
-                    binding.credential
+                    stored.binding.credential
                 ));
             }
         }
@@ -187,7 +187,8 @@ async fn doors(assembly: &Assembly) -> Result<Vec<(std::net::SocketAddr, Arc<Doo
 async fn authentication(asked: &crate::config::Authentication) -> Result<Authentication, Failure> {
     let unusable = |why: String| Failure::new("the proxy's password cannot be had").because(why);
     let lease = Stores::new([&asked.password])
-        .resolve(&asked.password)
+        .source(&asked.password)
+        .resolve(None)
         .await
         .map_err(|error| unusable(crate::gateway::chain(&error)))?;
     Ok(lease.secret.authentication(asked.user.as_bytes()))

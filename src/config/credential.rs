@@ -5,11 +5,12 @@ use std::time::Duration;
 use http::Method;
 use toml::Spanned;
 
+use crate::credential::SecretRef;
 use crate::credential::preset::{self, PresetCredential};
 use crate::message::{EncodedSlash, OriginPattern, Place, RequestTarget, Taken};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
-use crate::session::{Foreign, Reference, When};
+use crate::session::{Foreign, When};
 use crate::signature::sigv4;
 
 use super::keys;
@@ -25,7 +26,7 @@ pub struct Credential {
     /// Its name in policies and in the audit log.
     pub name: CredentialName,
     /// Where the secret is kept.
-    pub from: Reference,
+    pub from: SecretRef,
     /// The preset that fills in what is left out.
     pub preset: Option<String>,
     /// The origins that it is for; those of the preset where empty.
@@ -58,7 +59,7 @@ pub struct Credential {
 impl Credential {
     /// A credential with nothing but a name and the defaults.
     #[must_use]
-    pub fn named(name: CredentialName, from: Reference) -> Self {
+    pub fn named(name: CredentialName, from: SecretRef) -> Self {
         Self {
             env: Vec::new(),
             name,
@@ -89,7 +90,7 @@ impl Credential {
 
     /// The credentials of AWS that a program prints.
     #[must_use]
-    pub fn aws_from(program: &Reference) -> Self {
+    pub fn aws_from(program: &SecretRef) -> Self {
         Self::signed(Signing::sigv4_from(program))
     }
 
@@ -136,7 +137,7 @@ impl Credential {
     }
 
     /// Where all that is secret of it is kept.
-    pub fn references(&self) -> impl Iterator<Item = &Reference> {
+    pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
         let parts = self.signing.iter().flat_map(|signing| &signing.parts);
         std::iter::once(&self.from).chain(parts.map(|part| &part.from))
     }
@@ -248,7 +249,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
             || CredentialName::new("unnamed").ok(),
             |name| Some(name.into_inner()),
         )?,
-        from: from.clone().unwrap_or_else(|| Reference::env("")),
+        from: from.clone().unwrap_or_else(|| SecretRef::env("")),
         preset,
         origins,
         places,
@@ -273,9 +274,9 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
     (name.is_some() && from.is_some()).then_some(read)
 }
 
-fn from_name(section: &Section<'_, '_>, name: &CredentialName) -> Option<Reference> {
+fn from_name(section: &Section<'_, '_>, name: &CredentialName) -> Option<SecretRef> {
     match variable(name.as_str()) {
-        Ok(name) => Some(Reference::env(name)),
+        Ok(name) => Some(SecretRef::env(name)),
         Err(_) => {
             let why = "its name is no variable of the environment, so it does not say where the secret is";
             section.missing("from", why, "add `from = \"keyring:gateway/NAME\"`");

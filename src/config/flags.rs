@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::credential::SecretRef;
 use crate::message::{OriginPattern, Scheme};
 use crate::names::CredentialName;
-use crate::session::Reference;
 
 use super::credential::{Credential, sandbox_variable};
 use super::literal::{looks_secret, shown};
@@ -321,7 +321,7 @@ fn aws(profile: &str) -> Result<Credential, Doubt> {
         "--format",
         "process",
     ];
-    let from = Reference::command(program, arguments.map(str::to_owned).to_vec(), None);
+    let from = SecretRef::command(program, arguments.map(str::to_owned).to_vec(), None);
     Ok(Credential::aws_from(&from))
 }
 
@@ -373,7 +373,7 @@ fn secret(
         CredentialName::new(name).map_err(|malformed| name_doubt(malformed.to_string()))?;
     let from = match kept {
         Some(text) => reference::parse(text, |path| resolve_path(path, directory, home))?,
-        None => Reference::env(variable_name.clone()),
+        None => SecretRef::env(variable_name.clone()),
     };
     let mut credential = Credential::named(credential_name, from);
     credential.env = vec![variable_name];
@@ -412,7 +412,7 @@ mod tests {
         let config =
             flags(|flags| flags.secrets = vec!["GITHUB_TOKEN@api.github.com".into()]).unwrap();
         let credential = &config.credentials[0];
-        assert_eq!(credential.from, Reference::env("GITHUB_TOKEN"));
+        assert_eq!(credential.from, SecretRef::env("GITHUB_TOKEN"));
         assert_eq!(credential.env, ["GITHUB_TOKEN"]);
         assert_eq!(credential.preset.as_deref(), Some("github"));
         assert_eq!(credential.origins[0].to_string(), "https://api.github.com");

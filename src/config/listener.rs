@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use toml::Spanned;
 
+use crate::credential::SecretRef;
 use crate::names::SessionId;
-use crate::session::Reference;
 
 use super::mistake::Doubt;
 use super::page::Section;
@@ -45,7 +45,7 @@ pub struct Authentication {
     /// The user.
     pub user: String,
     /// Where the password is kept.
-    pub password: Reference,
+    pub password: SecretRef,
 }
 
 #[derive(Clone, Copy)]

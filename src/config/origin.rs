@@ -8,8 +8,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use toml::Spanned;
 
+use crate::credential::SecretRef;
 use crate::message::{OriginPattern, Scheme};
-use crate::session::Reference;
 
 use super::mistake::Doubt;
 use super::network::{self, Network};
@@ -49,7 +49,7 @@ pub struct ClientIdentity {
     /// The file of the certificate chain.
     pub certificate: PathBuf,
     /// Where the key is kept.
-    pub key: Reference,
+    pub key: SecretRef,
 }
 
 /// Names the HTTP version that an origin speaks.

@@ -1,6 +1,5 @@
 //! References to secrets, read from text and checked.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,9 +7,9 @@ use super::literal::{known_prefix, looks_secret};
 use super::mistake::Doubt;
 use super::page::{Section, literal_doubt};
 use super::units;
-use crate::session::Reference;
+use crate::credential::{Malformed, SecretRef, variable_name};
 
-/// Reads `env:`, `file:` or `keyring:`; `resolve` makes a path of its text.
+/// Reads `SCHEME:PLACE`; `resolve` makes a path of its text.
 ///
 /// The doubts never repeat the text, which may be a secret that someone wrote where a reference
 /// belongs.
@@ -20,24 +19,20 @@ use crate::session::Reference;
 pub fn parse(
     text: &str,
     resolve: impl FnOnce(&str) -> Result<PathBuf, Doubt>,
-) -> Result<Reference, Doubt> {
+) -> Result<SecretRef, Doubt> {
     if known_prefix(text) {
         return Err(literal_doubt());
     }
     match text.split_once(':') {
-        Some(("env", name)) => variable(name).map(Reference::env),
-        Some(("file", path)) => {
-            let path = resolve(path)?;
-            private(&path)?;
-            Ok(Reference::file(path))
-        }
-        Some(("keyring", entry)) => keyring(entry),
-        Some(("command", _)) => Err(Doubt::new(
-            "a command is a list of arguments: no shell takes it apart",
-            "write `{ command = [\"/usr/bin/pass\", \"show\", \"x\"], ttl = \"5m\" }`",
-        )),
-        _ if looks_secret(text) => Err(literal_doubt()),
-        _ => Err(Doubt::new("a reference starts with its kind", REFERENCES)),
+        Some(("env", name)) if looks_secret(name) => Err(literal_doubt()),
+        None if looks_secret(text) => Err(literal_doubt()),
+        _ => SecretRef::parse(text, resolve),
+    }
+}
+
+impl From<Malformed> for Doubt {
+    fn from(malformed: Malformed) -> Self {
+        Self::new(malformed.why, malformed.remedy)
     }
 }
 
@@ -46,7 +41,7 @@ pub(super) fn read(
     section: &Section<'_, '_>,
     key: &'static str,
     table: &'static str,
-) -> Option<Reference> {
+) -> Option<SecretRef> {
     let value = section.value(key)?;
     if value.get_ref().is_table() && !table.is_empty() {
         return command(&section.inner(key, table)?);
@@ -61,7 +56,7 @@ pub(super) fn read(
     }
 }
 
-fn command(section: &Section<'_, '_>) -> Option<Reference> {
+fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
     let ttl = section
         .parsed("ttl", lifetime)
         .map(toml::Spanned::into_inner);
@@ -77,7 +72,7 @@ fn command(section: &Section<'_, '_>) -> Option<Reference> {
     let mut argv = argv.into_iter().map(toml::Spanned::into_inner);
     match argv.next() {
         Some(program) if Path::new(&program).is_absolute() => {
-            Some(Reference::command(program, argv.collect(), ttl))
+            Some(SecretRef::command(program, argv.collect(), ttl))
         }
         Some(_) => {
             let why = "a program that is looked up by PATH may be another one";
@@ -123,23 +118,6 @@ fn lifetime(text: &str) -> Result<Duration, Doubt> {
     }
 }
 
-fn keyring(entry: &str) -> Result<Reference, Doubt> {
-    let fits = |part: &str| {
-        !part.is_empty()
-            && part.len() <= 128
-            && part.chars().all(|c| c.is_ascii_graphic() && c != '/')
-    };
-    match entry.split_once('/') {
-        Some((service, name)) if fits(service) && fits(name) => {
-            Ok(Reference::keyring(service, name))
-        }
-        _ => Err(Doubt::new(
-            "an entry of the key ring has a service and a name",
-            "write `keyring:gateway/NAME`",
-        )),
-    }
-}
-
 /// Checks the name of an environment variable.
 ///
 /// # Errors
@@ -149,21 +127,7 @@ pub fn variable(name: &str) -> Result<String, Doubt> {
     if looks_secret(name) {
         return Err(literal_doubt());
     }
-    let first = name
-        .bytes()
-        .next()
-        .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-    let rest = name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if first && rest && name.len() <= 128 {
-        Ok(name.to_owned())
-    } else {
-        Err(Doubt::new(
-            "a variable has the characters A-Z, a-z, 0-9 and `_` and starts with no digit",
-            "write for example `GITHUB_TOKEN`",
-        ))
-    }
+    Ok(variable_name(name)?.to_owned())
 }
 
 /// Reads the name of a variable, or the beginning of several names with `*` behind it.
@@ -174,50 +138,11 @@ pub fn variables(pattern: &str) -> Result<String, Doubt> {
     variable(pattern.strip_suffix('*').unwrap_or(pattern)).map(|_| pattern.to_owned())
 }
 
-/// Checks that a file holds its secret for its owner alone, and that the owner is this user or
-/// root.
-///
-/// # Errors
-/// A [`Doubt`] where it is missing, no regular file, owned by another user, or readable or writable
-/// by others.
-pub fn private(path: &Path) -> Result<(), Doubt> {
-    let metadata = std::fs::metadata(path).map_err(|error| {
-        Doubt::new(
-            format!("the file cannot be looked at: {error}"),
-            "create it, or correct the path",
-        )
-    })?;
-    if !metadata.is_file() {
-        return Err(Doubt::new(
-            "it is no regular file",
-            "name the file that holds the secret",
-        ));
-    }
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(Doubt::new(
-            format!(
-                "others than its owner can read or write the file (mode {:03o})",
-                metadata.permissions().mode() & 0o777
-            ),
-            format!("run `chmod 600 {}`", path.display()),
-        ));
-    }
-    if metadata.uid() != rustix::process::geteuid().as_raw() && metadata.uid() != 0 {
-        return Err(Doubt::new(
-            "the file belongs to another user, who can change it at any time",
-            "own the file yourself",
-        ));
-    }
-    Ok(())
-}
-
-const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME` or `{ command = [\"/path\"], ttl = \"5m\" }`";
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Reference, Doubt> {
+    fn parse(text: &str) -> Result<SecretRef, Doubt> {
         super::parse(text, |path| Ok(PathBuf::from(path)))
     }
 
@@ -261,6 +186,7 @@ mod tests {
 
     #[test]
     fn a_file_that_others_can_read_is_refused_and_one_that_they_cannot_is_taken() {
+        use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");
         std::fs::write(&path, "canary-content").unwrap();
@@ -273,7 +199,7 @@ mod tests {
             );
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(parse(&text), Ok(Reference::file(path)));
+        assert_eq!(parse(&text), Ok(SecretRef::file(path)));
         assert!(parse("file:/nonexistent/secret").is_err());
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
+use crate::credential::SecretRef;
 use crate::message::OriginPattern;
-use crate::session::{Member, OwnEndpoint, Reference, SIGV4_PARTS};
+use crate::session::{OwnEndpoint, SIGV4_PARTS};
 use crate::signature::recipe::{self, Algorithm, Recipe, Role};
 use crate::signature::sigv4::{PinMistake, Pins, Scope};
 
@@ -57,7 +58,7 @@ pub struct Part {
     /// What it is to the way of signing.
     pub name: String,
     /// Where it is kept.
-    pub from: Reference,
+    pub from: SecretRef,
     /// The variable of the workload that holds its phantom.
     pub variable: Option<String>,
     /// Whether the credential may be without it.
@@ -145,7 +146,7 @@ impl Signing {
         let parts = known
             .filter(|part| token || !part.optional)
             .map(|part| Part {
-                from: Reference::env(part.variable.clone().unwrap_or_default()),
+                from: SecretRef::env(part.variable.clone().unwrap_or_default()),
                 name: part.name,
                 variable: part.variable,
                 optional: false,
@@ -155,11 +156,11 @@ impl Signing {
 
     /// The SigV4 credential that a program prints.
     #[must_use]
-    pub fn sigv4_from(program: &Reference) -> Self {
+    pub fn sigv4_from(program: &SecretRef) -> Self {
         let known = Way::SigV4.parts().into_iter().zip(MEMBERS);
         let parts = known.map(|(part, member)| Part {
             name: part.name,
-            from: program.clone().member(member),
+            from: program.clone().field(member),
             variable: part.variable,
             optional: part.optional,
         });
@@ -306,9 +307,9 @@ fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
                     }
                 }
             }
-            (None, Some(set), _) => set.clone().member(MEMBERS[at]),
+            (None, Some(set), _) => set.clone().field(MEMBERS[at]),
             (None, None, _) if part.optional => continue,
-            (None, None, Some(usual)) => Reference::env(usual.as_str()),
+            (None, None, Some(usual)) => SecretRef::env(usual.as_str()),
             (None, None, None) => {
                 let remedy = format!(
                     "add `parts = {{ {} = \"keyring:gateway/NAME\" }}`",
@@ -364,7 +365,7 @@ fn check_variables(section: &Section<'_, '_>, parts: &[Part], named: usize) {
 }
 
 /// The program that prints all parts; `Some(None)` where there is none.
-fn set(section: &Section<'_, '_>, way: &Way) -> Option<Option<Reference>> {
+fn set(section: &Section<'_, '_>, way: &Way) -> Option<Option<SecretRef>> {
     if !section.has("from") {
         return Some(None);
     }
@@ -488,7 +489,7 @@ fn label(text: &str) -> Result<String, Doubt> {
 }
 
 /// What a program prints, in the order of the parts.
-const MEMBERS: [Member; 3] = [Member::AccessKey, Member::SecretKey, Member::SessionToken];
+const MEMBERS: [&str; 3] = ["AccessKeyId", "SecretAccessKey", "SessionToken"];
 /// The keys of the pins.
 const PINS: [&str; 7] = [
     "partitions",

@@ -17,14 +17,16 @@ use super::mint::{MintFailure, Minting};
 use super::scrub::{Guessed, Unscrubbable};
 use super::secret::SecretUnsafe;
 use super::sign::{Fetched, leased, sign};
-use super::store::{Lease, Source, StoreError, Stores, Unavailable};
+use super::store::{CachedSecret, SecretRef, Source, StoreError, Stores, Unavailable};
+use super::stored::Stored;
 use super::verify::{Holding, Verified};
 use crate::body::{self, HoldFault, Share};
-use crate::names::CredentialName;
+use crate::names::{CredentialName, SessionId};
 use crate::policy::AuthorizedParts;
 use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
 use crate::session::{
-    Binding, Bindings, CredentialRefusal, Lend, Role, Session, SigningPart, Spot, Unsignable,
+    Binding, BindingMalformed, Bindings, CredentialRefusal, Lend, Role, Session, SigningPart, Spot,
+    Unsignable,
 };
 use crate::signature::Fault;
 
@@ -100,6 +102,7 @@ impl Error {
 /// The credentials that may be lent, by name.
 pub struct Credentials {
     bindings: Arc<Bindings>,
+    stores: Stores,
     slots: Vec<Slot>,
     holding: Holding,
     /// From it stand-ins are drawn for secrets that a session holds no phantom of; `None` where
@@ -135,22 +138,26 @@ pub enum IssueFailure {
 }
 
 impl Credentials {
-    /// The credentials that the bindings name, each from its store.
-    #[must_use]
-    pub fn new(bindings: Arc<Bindings>, stores: &Stores) -> Self {
-        let slot = |binding: &Binding| Slot {
-            source: stores.source(&binding.reference),
+    /// The credentials of a configuration, each from its store.
+    ///
+    /// # Errors
+    /// [`BindingMalformed`] by cause.
+    pub fn new(stored: Vec<Stored>, stores: &Stores) -> Result<Self, BindingMalformed> {
+        let slot = |stored: &Stored| Slot {
+            source: stores.source(&stored.from),
             ready: ArcSwapOption::empty(),
             given: Given::default(),
             last: AtomicU64::new(0),
         };
-        let slots = bindings.all().map(slot).collect();
-        Self {
-            bindings,
+        let slots = stored.iter().map(slot).collect();
+        let bindings = stored.into_iter().map(|stored| stored.binding).collect();
+        Ok(Self {
+            bindings: Arc::new(Bindings::new(bindings)?),
+            stores: stores.clone(),
             slots,
             holding: Holding::default(),
             strangers: PhantomKey::random().ok(),
-        }
+        })
     }
 
     /// The same, with other bounds for content that is held.
@@ -186,13 +193,14 @@ impl Credentials {
     /// [`IssueFailure`] by cause.
     pub async fn issue(
         &self,
+        session: &SessionId,
         key: &PhantomKey,
         held: impl Fn(&CredentialName) -> bool,
     ) -> Result<Phantoms, IssueFailure> {
         let mut issue = Issue::new(key);
         for (at, binding) in self.bindings.all().enumerate() {
             if held(&binding.credential) {
-                self.issue_one(&mut issue, at, binding).await?;
+                self.issue_one(session, &mut issue, at, binding).await?;
             }
         }
         Ok(issue.finish())
@@ -202,12 +210,14 @@ impl Credentials {
     /// part that is not there, none.
     pub(super) async fn issue_one(
         &self,
+        session: &SessionId,
         issue: &mut Issue<'_>,
         at: usize,
         binding: &Binding,
     ) -> Result<(), IssueFailure> {
         let name = &binding.credential;
-        let private_key = binding.reference.private_key;
+        let source = &self.slots[at].source;
+        let private_key = source.reference().private_key();
         if let (Some(shape), None) = (&binding.shape, private_key) {
             issue.issue(name, shape, |_| false)?;
             return Ok(());
@@ -216,8 +226,8 @@ impl Credentials {
             credential: name.clone(),
             cause,
         };
-        let lease = match self.slots[at].source.resolve().await {
-            Err(cause) if cause.cause == StoreError::Absent && is_optional(binding) => {
+        let lease = match source.resolve(Some(session)).await {
+            Err(cause) if cause.cause.is_absent() && is_optional(binding) => {
                 return Ok(());
             }
             lease => lease.map_err(unavailable)?,
@@ -226,7 +236,7 @@ impl Credentials {
         match private_key {
             Some(algorithm) => {
                 let form = secret.key_form(algorithm).map_err(|cause| {
-                    let (reference, cause) = (binding.reference.clone(), StoreError::Unsafe(cause));
+                    let (reference, cause) = (self.reference(at), StoreError::Unsafe(cause));
                     unavailable(Unavailable { reference, cause })
                 })?;
                 issue.issue_key(name, &form, |text| secret.is(text))?;
@@ -265,11 +275,16 @@ impl Credentials {
             if minted(lend).is_some() {
                 continue;
             }
-            fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
-            if lend.signing().is_some() {
-                // Rarely more than a look: boxed, so that the usual exchange does not carry room
-                // for it.
-                Box::pin(self.fetch_parts(lend, &session, &mut fetched)).await?;
+            let named = (lend.credential(), lend.index());
+            self.fetch(named, &session, &mut fetched).await?;
+            if let Some(signing) = lend.signing() {
+                // What the session has no phantom of, the credential does not have.
+                let held = |part: &&SigningPart| session.phantoms().of(&part.credential).is_some();
+                for SigningPart { credential, .. } in signing.parts.iter().filter(held) {
+                    let index = self.bindings.index_of(credential).ok_or(Error::Unknown)?;
+                    self.fetch((credential, index), &session, &mut fetched)
+                        .await?;
+                }
                 usable(&session, &fetched)?;
             }
         }
@@ -278,7 +293,9 @@ impl Credentials {
         // one that can be searched.
         let lends = grants.iter().enumerate().any(|(at, _)| Some(at) != signs);
         let wanted = Wanted {
-            bound: self.fetch_bound(&head.origin, &fetched).await?,
+            bound: self
+                .fetch_bound(session.id(), &head.origin, &fetched)
+                .await?,
             lent: &fetched,
             strict: lends || self.bindings.manages(&head.origin),
             signs: proof.is_some(),
@@ -351,54 +368,41 @@ impl Credentials {
         })
     }
 
-    pub(super) async fn lease(&self, index: usize) -> Result<Lease, Error> {
-        let leased = self.slot(index)?.source.resolve().await;
+    pub(super) async fn lease(
+        &self,
+        session: &SessionId,
+        index: usize,
+    ) -> Result<CachedSecret, Error> {
+        let leased = self.slot(index)?.source.resolve(Some(session)).await;
         leased.map_err(|why| Error::Unavailable(Box::new(why)))
     }
 
-    /// The parts of a signing credential beside its first, which has just been fetched; all of one
-    /// run of a program, where one prints them together.
-    async fn fetch_parts(
+    /// Where the secret of a binding is kept, by its place in the configuration.
+    pub(super) fn reference(&self, at: usize) -> SecretRef {
+        self.slots[at].source.reference().clone()
+    }
+
+    /// Fetches a credential's secret, of the reading that another of the request is already of
+    /// where both are kept in one place: what belongs together is never mixed.
+    async fn fetch(
         &self,
-        lend: &Lend,
+        (name, index): (&CredentialName, usize),
         session: &Session,
         fetched: &mut Fetched,
     ) -> Result<(), Error> {
-        let first = fetched.len().saturating_sub(1);
-        let parts: Vec<&SigningPart> = lend
-            .signing()
-            .iter()
-            .flat_map(|signing| &signing.parts)
-            // What the session has no phantom of, the credential does not have.
-            .filter(|part| session.phantoms().of(&part.credential).is_some())
-            .collect();
-        for _ in 0..MOST_RUNS {
-            for part in &parts {
-                let index = self
-                    .bindings
-                    .index_of(&part.credential)
-                    .ok_or(Error::Unknown)?;
-                fetched.push((part.credential.clone(), self.lease(index).await?));
-            }
-            let run = fetched[first].1.run;
-            if fetched[first..].iter().all(|(_, lease)| lease.run == run) {
-                return Ok(());
-            }
-            // One of them was renewed between two: what is older is asked for again.
-            let newest = fetched[first..]
-                .iter()
-                .filter_map(|(_, lease)| lease.run)
-                .max();
-            let old = fetched[first..]
-                .iter()
-                .filter(|(_, lease)| lease.run < newest);
-            for index in old.filter_map(|(name, _)| self.bindings.index_of(name)) {
-                self.slots.get(index).ok_or(Error::Unknown)?.source.forget();
-            }
-            fetched.truncate(first);
-            fetched.push((lend.credential().clone(), self.lease(lend.index()).await?));
-        }
-        Err(Error::Unfit(AttachFailure::Expired))
+        let source = &self.slot(index)?.source;
+        let cached = match fetched.iter().find_map(|(_, other)| source.beside(other)) {
+            Some(beside) => beside,
+            None => source.resolve(Some(session.id())).await,
+        };
+        let cached = cached.map_err(|why| Error::Unavailable(Box::new(why)))?;
+        fetched.push((name.clone(), cached));
+        Ok(())
+    }
+
+    /// Revokes what was issued to a session, with the session.
+    pub async fn end(&self, session: &SessionId) {
+        self.stores.end(session).await;
     }
 }
 
@@ -448,6 +452,3 @@ fn ask_for_searchable(fields: &mut HeaderMap, decoding: &mut Share) {
     fields.remove("grpc-accept-encoding");
     fields.remove("connect-accept-encoding");
 }
-
-/// How often parts that do not belong together are asked for again.
-const MOST_RUNS: usize = 3;

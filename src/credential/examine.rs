@@ -6,10 +6,10 @@ use std::time::SystemTime;
 use zeroize::Zeroizing;
 
 use super::attach::{Credentials, IssueFailure};
-use super::store::{Lease, Unavailable};
-use crate::names::CredentialName;
+use super::store::{CachedSecret, SecretRef, Unavailable};
+use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, PhantomKey};
-use crate::session::{Binding, Reference, Role, Signer, Signing};
+use crate::session::{Binding, Role, Signer, Signing};
 use crate::signature::recipe::{Fault, Parts};
 use crate::signature::sigv4::account_of;
 
@@ -19,7 +19,7 @@ pub struct Examined {
     /// What policies call it; parts are `NAME.PART`.
     pub credential: CredentialName,
     /// Where it is kept.
-    pub reference: Reference,
+    pub reference: SecretRef,
     /// Why it could not be lent.
     pub lack: Option<Lack>,
 }
@@ -46,11 +46,11 @@ pub enum Lack {
 impl Credentials {
     /// Fetches every secret and makes its phantom, as the start of a session does, and goes on
     /// where one fails.
-    pub async fn examine(&self, key: &PhantomKey) -> Vec<Examined> {
+    pub async fn examine(&self, session: &SessionId, key: &PhantomKey) -> Vec<Examined> {
         let mut issue = Issue::new(key);
         let mut examined = Vec::new();
         for (at, binding) in self.bindings().all().enumerate() {
-            let lack = match self.issue_one(&mut issue, at, binding).await {
+            let lack = match self.issue_one(session, &mut issue, at, binding).await {
                 Err(IssueFailure::Unavailable { cause, .. }) => Some(Lack::Unavailable(cause)),
                 Err(other) => Some(Lack::Issue(other)),
                 Ok(_) if binding.variables.is_empty() && !matches!(binding.role, Role::Place) => {
@@ -60,7 +60,7 @@ impl Credentials {
             };
             examined.push(Examined {
                 credential: binding.credential.clone(),
-                reference: binding.reference.clone(),
+                reference: self.reference(at),
                 lack,
             });
         }
@@ -68,7 +68,7 @@ impl Credentials {
             if let Some(signing) = binding.signing()
                 && examined[at].lack.is_none()
             {
-                let fault = self.parts_fit(at, binding, signing).await;
+                let fault = self.parts_fit(session, at, binding, signing).await;
                 examined[at].lack = fault.err().map(Lack::Signing);
             }
         }
@@ -79,6 +79,7 @@ impl Credentials {
     /// was told before.
     async fn parts_fit(
         &self,
+        session: &SessionId,
         at: usize,
         binding: &Binding,
         signing: &Signing,
@@ -86,14 +87,14 @@ impl Credentials {
         let Signer::Recipe(recipe) = &signing.signer else {
             return Ok(());
         };
-        let mut leases: Vec<(&str, Lease)> = Vec::new();
+        let mut leases: Vec<(&str, CachedSecret)> = Vec::new();
         for part in recipe.parts() {
             let index = match signing.part(&part.name) {
                 Some(credential) => self.bindings().index_of(credential),
                 None => (part.name == first(recipe.parts(), signing)).then_some(at),
             };
             let Some(index) = index else { continue };
-            match self.lease(index).await {
+            match self.lease(session, index).await {
                 Ok(lease) => leases.push((&part.name, lease)),
                 Err(_) => return Ok(()),
             }
@@ -119,7 +120,7 @@ fn first<'p>(parts: &'p [crate::signature::recipe::Part], signing: &Signing) -> 
 /// The account of the access key in a variable of the environment, if its id tells it; `None` where
 /// it is kept elsewhere, or not set.
 #[must_use]
-pub fn account_in_environment(reference: &Reference) -> Option<Option<String>> {
+pub fn account_in_environment(reference: &SecretRef) -> Option<Option<String>> {
     let id = Zeroizing::new(std::env::var(reference.env_name()?).ok()?);
     Some(account_of(&id))
 }

@@ -13,7 +13,7 @@ use super::scrub::{Echoes, Guessed, SecretForms};
 use super::secret::{Secret, mask};
 use super::sign::Fetched;
 use super::signatures::{Signature, Signatures};
-use super::store::{Lease, StoreError};
+use super::store::{CachedSecret, StoreError};
 use crate::message::Origin;
 use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
@@ -73,7 +73,7 @@ pub(super) struct Wanted<'r> {
 
 impl Wanted<'_> {
     /// What of it can come back: of a private key nothing is ever sent.
-    fn secrets(&self) -> impl Iterator<Item = &(CredentialName, Lease)> {
+    fn secrets(&self) -> impl Iterator<Item = &(CredentialName, CachedSecret)> {
         let all = self.lent.iter().chain(&self.bound);
         all.filter(|(_, lease)| !lease.secret.is_private_key())
     }
@@ -138,6 +138,7 @@ impl Credentials {
     /// [`Error::Unavailable`] where a store fails that never gave the secret.
     pub(super) async fn fetch_bound(
         &self,
+        session: &SessionId,
         origin: &Origin,
         lent: &Fetched,
     ) -> Result<Fetched, Error> {
@@ -145,15 +146,15 @@ impl Credentials {
         for index in self.bindings().bound_to(origin) {
             let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
             let is_lent = || lent.iter().any(|(name, _)| *name == binding.credential);
+            let slot = self.slot(index)?;
             // Nobody can send back what nobody was sent: not even a signature tells anything of a
             // private key.
-            if binding.reference.private_key.is_some() || is_lent() {
+            if slot.source.reference().private_key().is_some() || is_lent() {
                 continue;
             }
-            let slot = self.slot(index)?;
-            match slot.source.resolve().await {
+            match slot.source.resolve(Some(session)).await {
                 Ok(lease) => bound.push((binding.credential.clone(), lease)),
-                Err(why) if why.cause == StoreError::Absent || is_optional(binding) => {}
+                Err(why) if why.cause.is_absent() || is_optional(binding) => {}
                 // It cannot be used, so it was not.
                 Err(why) if matches!(why.cause, StoreError::Unsafe(_)) => {}
                 Err(_) if slot.given.is_some() => {}
@@ -212,7 +213,7 @@ impl Credentials {
         let mut all: Vec<(CredentialName, Arc<Secret>)> = Vec::new();
         for (name, lease) in wanted.secrets() {
             if let Some(index) = self.bindings().index_of(name) {
-                self.slot(index)?.given.add(lease);
+                self.slot(index)?.given.add(&lease.secret, lease.expires);
             }
             all.push((name.clone(), lease.secret.clone()));
         }
@@ -359,11 +360,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::credential::store::Lifetime;
+    use crate::credential::store::Lease;
+    use crate::credential::stored::stored;
     use crate::credential::{MemoryStore, Stores};
+    use crate::session::Binding;
     use crate::session::phantom::{PhantomKey, Phantoms};
     use crate::session::stage::{GITHUB, binding, head, name};
-    use crate::session::{Binding, Bindings};
 
     const STORED: &str = "env:github";
 
@@ -373,11 +375,10 @@ mod tests {
     }
 
     fn stage(bindings: Vec<Binding>) -> Stage {
-        let bindings = Arc::new(Bindings::new(bindings).unwrap());
         let store = Arc::new(MemoryStore::default());
         let stores = Stores::with(Arc::<MemoryStore>::clone(&store));
         Stage {
-            credentials: Credentials::new(bindings, &stores),
+            credentials: Credentials::new(stored(bindings), &stores).unwrap(),
             store,
         }
     }
@@ -390,7 +391,10 @@ mod tests {
     impl Stage {
         async fn session(&self, id: &str, key: u8) -> Session {
             let key = PhantomKey::from_bytes([key; 32]);
-            let phantoms = self.credentials.issue(&key, |_| true).await;
+            let phantoms = self
+                .credentials
+                .issue(&SessionId::new(id).unwrap(), &key, |_| true)
+                .await;
             self.with(id, phantoms.unwrap())
         }
 
@@ -410,7 +414,10 @@ mod tests {
             let origin = head(origin, "/", &[]).origin;
             let lent = Vec::new();
             let wanted = Wanted {
-                bound: self.credentials.fetch_bound(&origin, &lent).await?,
+                bound: self
+                    .credentials
+                    .fetch_bound(session.id(), &origin, &lent)
+                    .await?,
                 lent: &lent,
                 strict: self.credentials.bindings().manages(&origin),
                 signs: false,
@@ -433,7 +440,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_searched_for_all_that_is_bound_before_anything_was_lent() {
         let stage = github();
-        stage.store.put(STORED, GITHUB.as_bytes(), None).unwrap();
+        stage.store.put(STORED, GITHUB.as_bytes(), None);
         let ours = stage.session("ours", 1).await;
         let none = stage.with("none", Phantoms::none());
         let phantom = ours
@@ -473,16 +480,13 @@ mod tests {
     #[tokio::test]
     async fn what_a_store_gave_before_is_looked_for_in_every_session() {
         let stage = github();
-        let life = Lifetime::of(std::time::Duration::from_millis(20));
-        stage
-            .store
-            .put(STORED, GITHUB.as_bytes(), Some(life))
-            .unwrap();
+        let life = Lease::of(std::time::Duration::from_millis(20));
+        stage.store.put(STORED, GITHUB.as_bytes(), Some(life));
         let first = stage.session("first", 1).await;
         stage.shown(&first, "https://good.example", "x").await;
         tokio::time::sleep(std::time::Duration::from_millis(30)).await;
         let renewed = GITHUB.replace('z', "y");
-        stage.store.put(STORED, renewed.as_bytes(), None).unwrap();
+        stage.store.put(STORED, renewed.as_bytes(), None);
         stage.shown(&first, "https://good.example", "x").await;
         let second = stage.session("second", 2).await;
         let shown = stage
@@ -518,7 +522,7 @@ mod tests {
     #[tokio::test]
     async fn a_session_that_guessed_is_refused_and_others_are_not() {
         let stage = github();
-        stage.store.put(STORED, GITHUB.as_bytes(), None).unwrap();
+        stage.store.put(STORED, GITHUB.as_bytes(), None);
         let ours = stage.session("ours", 1).await;
         for length in [6, 7] {
             stage
@@ -547,7 +551,7 @@ mod tests {
     #[tokio::test]
     async fn answers_that_fail_share_a_search_until_something_is_signed() {
         let stage = github();
-        stage.store.put(STORED, GITHUB.as_bytes(), None).unwrap();
+        stage.store.put(STORED, GITHUB.as_bytes(), None);
         let session = stage.session("ours", 1).await;
         let lent = stage
             .asks(&session, "https://good.example")

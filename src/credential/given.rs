@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::secret::Secret;
-use super::store::Lease;
 
 /// The secrets that a store gave, the latest last.
 #[derive(Default)]
@@ -21,8 +20,8 @@ struct One {
 
 impl Given {
     /// Notes what the store gave.
-    pub(super) fn add(&self, lease: &Lease) {
-        self.add_at(lease, Instant::now());
+    pub(super) fn add(&self, secret: &Arc<Secret>, ends: Option<Instant>) {
+        self.add_at(secret, ends, Instant::now());
     }
 
     /// What is still looked for.
@@ -30,20 +29,17 @@ impl Given {
         self.all_at(Instant::now())
     }
 
-    fn add_at(&self, lease: &Lease, now: Instant) {
+    fn add_at(&self, secret: &Arc<Secret>, ends: Option<Instant>, now: Instant) {
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if given
-            .iter()
-            .any(|one| Arc::ptr_eq(&one.secret, &lease.secret))
-        {
+        if given.iter().any(|one| Arc::ptr_eq(&one.secret, secret)) {
             return;
         }
         if let Some(last) = given.last_mut() {
             last.ends = Some(last.ends.map_or(now, |ends| ends.max(now)));
         }
         given.push(One {
-            secret: lease.secret.clone(),
-            ends: lease.expires,
+            secret: secret.clone(),
+            ends,
         });
         prune(&mut given, now);
     }
@@ -88,14 +84,9 @@ mod tests {
 
     use super::*;
 
-    fn lease(number: usize, length: usize, ends: Option<Instant>) -> Lease {
+    fn secret(number: usize, length: usize) -> Arc<Secret> {
         let text = format!("{number:0length$}").into_bytes();
-        let secret = Secret::new(Zeroizing::new(text), false).unwrap();
-        Lease {
-            secret: Arc::new(secret),
-            expires: ends,
-            run: None,
-        }
+        Arc::new(Secret::new(Zeroizing::new(text), false).unwrap())
     }
 
     fn all(given: &Given, now: Instant) -> Vec<usize> {
@@ -113,7 +104,7 @@ mod tests {
         let (given, now) = (Given::default(), Instant::now());
         assert!(!given.is_some());
         for number in 1..=6 {
-            given.add_at(&lease(number, 20, Some(now + seconds(60))), now);
+            given.add_at(&secret(number, 20), Some(now + seconds(60)), now);
         }
         assert_eq!(all(&given, now + seconds(659)), [1, 2, 3, 4, 5, 6]);
         assert_eq!(all(&given, now + seconds(661)), [3, 4, 5, 6]);
@@ -123,9 +114,9 @@ mod tests {
     #[test]
     fn what_never_ends_is_looked_for_and_the_same_secret_is_noted_once() {
         let (given, now) = (Given::default(), Instant::now());
-        let fixed = lease(1, 20, None);
-        given.add_at(&fixed, now);
-        given.add_at(&fixed, now);
+        let fixed = secret(1, 20);
+        given.add_at(&fixed, None, now);
+        given.add_at(&fixed, None, now);
         assert_eq!(all(&given, now + seconds(86_400)), [1]);
     }
 
@@ -134,11 +125,11 @@ mod tests {
         let (given, now) = (Given::default(), Instant::now());
         let ends = Some(now + seconds(3600));
         for number in 1..=6 {
-            given.add_at(&lease(number, 16 << 10, ends), now);
+            given.add_at(&secret(number, 16 << 10), ends, now);
         }
         assert_eq!(all(&given, now), [3, 4, 5, 6]);
         for number in 1..=200 {
-            given.add_at(&lease(number, 520, ends), now);
+            given.add_at(&secret(number, 520), ends, now);
         }
         assert_eq!(all(&given, now).len(), (64 << 10) / 520);
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::secret::{Secret, SecretUnsafe};
-use super::store::Lease;
+use super::store::CachedSecret;
 use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
 use crate::session::{Lend, Spot};
 
@@ -66,7 +66,7 @@ pub fn inject(
     fields: &mut HeaderMap,
     target: &mut RequestTarget,
     lend: &Lend,
-    lease: &Lease,
+    lease: &CachedSecret,
     ready: &ArcSwapOption<Prepared>,
 ) -> Result<(), AttachFailure> {
     if lease.expires.is_some_and(|end| Instant::now() >= end) {

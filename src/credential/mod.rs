@@ -18,6 +18,7 @@ mod secret;
 mod sign;
 mod signatures;
 mod store;
+mod stored;
 mod verify;
 
 pub use attach::{Credentials, Error, IssueFailure};
@@ -32,7 +33,8 @@ pub use scrub::{
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
-    EnvStore, Fetched, Fetching, Lease, Lifetime, MAX_OUTPUT_BYTES, MemoryStore, SecretStore,
-    Source, StoreError, Stores, Unavailable,
+    CachedSecret, DEFAULT_SERVICE, Lease, Malformed, Material, MemoryStore, SecretRef, SecretStore,
+    Source, StoreError, Stores, Unavailable, variable_name,
 };
+pub use stored::Stored;
 pub use verify::{Holding, Verified};

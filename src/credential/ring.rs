@@ -9,9 +9,8 @@ use rustix::termios::{
 use zeroize::Zeroizing;
 
 use super::secret::{MAX_BYTES, Secret, SecretUnsafe, trim_line_end};
-use super::store::{StoreError, blocking_keyring};
+use super::store::{DEFAULT_SERVICE, StoreError, blocking_keyring};
 use crate::names::CredentialName;
-use crate::session::DEFAULT_SERVICE;
 use crate::signature::recipe::KeyForm;
 
 /// Why the key ring was not changed or read.

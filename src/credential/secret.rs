@@ -5,7 +5,6 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::echo;
 use crate::intercept::explicit::Authentication;
-use crate::session::Reference;
 use crate::session::phantom::{Phantom, Shape};
 use crate::signature::recipe::{Algorithm, KeyFault, KeyForm};
 
@@ -104,17 +103,6 @@ impl Secret {
             bytes: Box::from(&value[..]),
             private_key: true,
         })
-    }
-
-    /// Takes what a store has for a reference.
-    pub(in crate::credential) fn kept(
-        value: Zeroizing<Vec<u8>>,
-        reference: &Reference,
-    ) -> Result<Self, SecretUnsafe> {
-        match reference.private_key {
-            Some(algorithm) => Self::private_key(&value, algorithm),
-            None => Self::new(value, reference.allow_short),
-        }
     }
 
     /// Whether it is a private key: then nothing is ever sent of which it could be told, so that no

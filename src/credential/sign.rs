@@ -11,7 +11,7 @@ use http::header::CONTENT_LENGTH;
 
 use super::attach::Error;
 use super::recodes::{Checked, Chunks, LONGEST_CHUNK, Messages};
-use super::store::Lease;
+use super::store::CachedSecret;
 use super::verify::{Proof, ProvenRecipe, ProvenSigV4};
 use crate::body::{Content, HoldBudget, Share};
 use crate::message::RequestHead;
@@ -22,7 +22,7 @@ use crate::signature::recipe::{Nonce, NonceKind, Parts, Recipe};
 use crate::signature::sigv4::{self, Payload, With};
 
 /// What was fetched, by the binding that keeps it.
-pub(super) type Fetched = Vec<(CredentialName, Lease)>;
+pub(super) type Fetched = Vec<(CredentialName, CachedSecret)>;
 
 /// Signs a request, with what was fetched for it. `last` is the greatest number that was used once
 /// with this credential, `budget` what all held content may take. Gives the signature as it is
@@ -50,7 +50,10 @@ pub(super) fn sign(
 }
 
 /// The fetched part of a name.
-pub(super) fn leased<'l>(fetched: &'l Fetched, name: &CredentialName) -> Result<&'l Lease, Error> {
+pub(super) fn leased<'l>(
+    fetched: &'l Fetched,
+    name: &CredentialName,
+) -> Result<&'l CachedSecret, Error> {
     fetched
         .iter()
         .find(|(known, _)| known == name)

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::{HeaderName, Method, header};
 
-use super::reference::Reference;
 use super::signing::{Role, Signing};
 use crate::message::{
     EncodedSlash, Host, HostPattern, Origin, OriginPattern, Place, Route, Scheme, Taken, TakenPart,
@@ -18,8 +17,6 @@ use crate::session::phantom::{Phantoms, Shape};
 pub struct Binding {
     /// The credential; each has one binding.
     pub credential: CredentialName,
-    /// Where its secret is kept.
-    pub reference: Reference,
     /// Its declared shape; without one the secret is looked at when a session starts.
     pub shape: Option<Shape>,
     /// The origins to which it may be lent.
@@ -474,7 +471,6 @@ mod tests {
     fn binding(name: &str, origin: &str, place: &str) -> Binding {
         Binding {
             credential: CredentialName::new(name).unwrap(),
-            reference: Reference::env(name.to_uppercase()),
             shape: None,
             origins: vec![origin.parse().unwrap()],
             places: vec![place.parse().unwrap()],

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 use super::phantom::{Issue, PhantomKey, Phantoms, Registry, Shape};
-use super::{Binding, Bindings, CredentialRefusal, Foreign, Presented, Reference, Role, When};
+use super::{Binding, Bindings, CredentialRefusal, Foreign, Presented, Role, When};
 use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use crate::names::{CredentialName, SessionId};
 
@@ -36,7 +36,6 @@ pub(crate) fn name(text: &str) -> CredentialName {
 pub(crate) fn binding(credential: &str, origins: &[&str], places: &[&str]) -> Binding {
     Binding {
         credential: name(credential),
-        reference: Reference::env(credential),
         shape: None,
         origins: origins
             .iter()

@@ -2,19 +2,20 @@
 //! first request needs one.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::cli::assembly;
 use crate::cli::expand::Expanded;
 use crate::cli::failure::{Code, Failure};
 use crate::cli::screen::{Paint, Screen, safe};
 use crate::cli::serving;
 use crate::config::Config;
-use crate::credential::{Credentials, Examined, Stores};
+use crate::credential::Examined;
 use crate::message::Place;
+use crate::names::SessionId;
 use crate::session::phantom::PhantomKey;
-use crate::session::{Binding, Bindings, Role};
+use crate::session::{Binding, Role};
 
 /// What is told of a credential. Nothing of its secret is in it.
 #[derive(Serialize)]
@@ -37,17 +38,18 @@ pub(super) fn run(file: &Path, screen: &Screen) -> Result<Code, Failure> {
     let config = Config::load(file)?;
     screen.warn(&config.warnings);
     let expanded = Expanded::of(&config, false)?;
-    let bindings = Bindings::new(expanded.bindings).map_err(|error| {
-        Failure::usage("the credentials are refused").because(error.to_string())
-    })?;
-    let bindings = Arc::new(bindings);
-    let stores = Stores::new(bindings.all().map(|binding| &binding.reference));
-    let credentials = Credentials::new(bindings.clone(), &stores);
+    let credentials = assembly::credentials(expanded.stored)?;
+    let session = SessionId::new("doctor").expect("`doctor` is a name");
     let key = PhantomKey::random().map_err(|error| {
         Failure::new("the system gives no random bytes").because(error.to_string())
     })?;
-    let examined = serving::runtime()?.block_on(credentials.examine(&key));
-    let findings: Vec<Finding> = bindings
+    let examined = serving::runtime()?.block_on(async {
+        let examined = credentials.examine(&session, &key).await;
+        credentials.end(&session).await;
+        examined
+    });
+    let findings: Vec<Finding> = credentials
+        .bindings()
         .all()
         .zip(&examined)
         .map(|(binding, examined)| finding(binding, examined))

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use super::super::attach::{Credentials, IssueFailure};
-use super::super::store::{MemoryStore, Stores};
+use super::super::store::{MemoryStore, SecretRef, Stores};
+use super::super::stored::stored;
 use super::*;
 use crate::message::RequestHead;
+use crate::names::SessionId;
 use crate::session::phantom::{PhantomKey, Phantoms, Registry, Shape};
 use crate::session::stage::{
     GEMINI, GITHUB, OTHER, PADDED, SECRETS, binding, field, head, name, usual,
 };
-use crate::session::{Binding, Bindings, Foreign, Presented, Reference, When};
+use crate::session::{Binding, Foreign, Presented, When};
 
 /// A gateway's credentials, a session of it, and the store behind them.
 struct Lender {
@@ -21,18 +23,20 @@ struct Lender {
     phantoms: Phantoms,
 }
 
+fn session() -> SessionId {
+    SessionId::new("ours").unwrap()
+}
+
 async fn lender(bindings: Vec<Binding>, secrets: &[(&str, &str)]) -> Lender {
     let store = Arc::new(MemoryStore::default());
     for (credential, secret) in secrets {
-        store
-            .put(&format!("env:{credential}"), secret.as_bytes(), None)
-            .unwrap();
+        store.put(&format!("env:{credential}"), secret.as_bytes(), None);
     }
     let stores = Stores::with(Arc::<MemoryStore>::clone(&store));
     let ready = bindings.iter().map(|_| ArcSwapOption::empty()).collect();
-    let credentials = Credentials::new(Arc::new(Bindings::new(bindings).unwrap()), &stores);
+    let credentials = Credentials::new(stored(bindings), &stores).unwrap();
     let phantoms = credentials
-        .issue(&PhantomKey::from_bytes([1; 32]), |_| true)
+        .issue(&session(), &PhantomKey::from_bytes([1; 32]), |_| true)
         .await
         .unwrap();
     Lender {
@@ -71,16 +75,19 @@ impl Lender {
     /// Changes what the store holds, and has that taken at once.
     fn rotate(&self, credential: &str, secret: &str) {
         let reference = format!("env:{credential}");
-        self.store.put(&reference, secret.as_bytes(), None).unwrap();
-        self.stores.source(&Reference::env(credential)).forget();
+        self.store.put(&reference, secret.as_bytes(), None);
+        self.stores.source(&SecretRef::env(credential)).forget();
     }
 
     async fn try_forward(&self, mut head: RequestHead) -> Result<RequestHead, AttachFailure> {
         let presented = self.locate(&head);
         presented.settle(&mut head.fields);
         for lend in presented.lends() {
-            let binding = self.credentials.bindings().all().nth(lend.index()).unwrap();
-            let lease = self.stores.resolve(&binding.reference).await.unwrap();
+            let lease = self
+                .credentials
+                .lease(&session(), lend.index())
+                .await
+                .unwrap();
             inject(
                 &mut head.fields,
                 &mut head.target,
@@ -424,11 +431,7 @@ async fn a_secret_that_expired_meanwhile_is_not_put_in() {
     let bearer = format!("Bearer {}", stage.of("github"));
     let mut sent = head("https://good.example", "/", &[("authorization", &bearer)]);
     let presented = stage.locate(&sent);
-    let mut lease = stage
-        .stores
-        .resolve(&Reference::env("github"))
-        .await
-        .unwrap();
+    let mut lease = stage.credentials.lease(&session(), 0).await.unwrap();
     lease.expires = Some(Instant::now());
     let failed = inject(
         &mut sent.fields,
@@ -452,22 +455,21 @@ async fn a_session_gets_phantoms_only_for_what_it_holds_in_the_variables_that_ar
         ..named("declared")
     };
     let store = Arc::new(MemoryStore::default());
-    store.put("env:github", GITHUB.as_bytes(), None).unwrap();
-    let bindings =
-        Arc::new(Bindings::new(vec![named("github"), declared, named("absent")]).unwrap());
-    let credentials = Credentials::new(Arc::clone(&bindings), &Stores::with(store));
+    store.put("env:github", GITHUB.as_bytes(), None);
+    let bindings = stored(vec![named("github"), declared, named("absent")]);
+    let credentials = Credentials::new(bindings, &Stores::with(store)).unwrap();
     let key = PhantomKey::from_bytes([1; 32]);
     let phantoms = credentials
-        .issue(&key, |name| name.as_str() != "absent")
+        .issue(&session(), &key, |name| name.as_str() != "absent")
         .await
         .unwrap();
-    let environment: Vec<_> = bindings.environment(&phantoms).collect();
+    let environment: Vec<_> = credentials.bindings().environment(&phantoms).collect();
     assert_eq!(environment.len(), 2);
     assert!(environment[0].0 == "github_VAR" && environment[0].1.starts_with("ghp_"));
     assert!(environment[1].0 == "declared_VAR" && environment[1].1.starts_with("glpat-"));
     assert_ne!(environment[0].1, GITHUB);
     assert!(matches!(
-        credentials.issue(&key, |_| true).await,
+        credentials.issue(&session(), &key, |_| true).await,
         Err(IssueFailure::Unavailable { .. })
     ));
 }

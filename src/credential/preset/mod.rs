@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::message::{OriginPattern, Place, Route, Taken};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
-use crate::session::{Binding, Foreign, Reference, Role, When};
+use crate::session::{Binding, Foreign, Role, When};
 
 pub use registry::{Registry, RegistryUnknown, UserConfig};
 
@@ -131,7 +131,6 @@ impl PresetCredential {
     pub fn bind(
         &self,
         credential: CredentialName,
-        reference: Reference,
         origins: Vec<OriginPattern>,
     ) -> Result<Binding, OriginMissing> {
         let origins = if origins.is_empty() {
@@ -151,7 +150,6 @@ impl PresetCredential {
         }
         Ok(Binding {
             credential,
-            reference,
             shape: None,
             origins,
             places: self.places.clone(),
@@ -349,9 +347,7 @@ mod tests {
                 } else {
                     vec![]
                 };
-                let reference = Reference::env(credential.variables[0].as_str());
-                let bind =
-                    |origins| credential.bind(credential.name.clone(), reference.clone(), origins);
+                let bind = |origins| credential.bind(credential.name.clone(), origins);
                 assert_eq!(bind(vec![]).is_err(), credential.origins.is_empty());
                 let mut binding = bind(given).unwrap();
                 binding.when = When::Always;

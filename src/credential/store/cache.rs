@@ -1,4 +1,4 @@
-//! Holds fetched secrets for as long as they may serve; one fetch at a time for each reference.
+//! Holds what was read from stores for as long as it may serve; one reading at a time of each place.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,22 +8,19 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use super::command::{CommandStore, DEADLINE};
-use super::file::FileStore;
-use super::keyring::KeyringStore;
-use super::{EnvStore, SecretStore, StoreError};
+use super::{Backend, Backends, Lease, Material, SecretRef, SecretStore, StoreError};
 use crate::credential::secret::Secret;
-use crate::session::{Keeper, Reference};
+use crate::names::SessionId;
 
 /// A secret, and until when it may be put into a request.
 #[derive(Clone)]
-pub struct Lease {
+pub struct CachedSecret {
     /// The secret.
     pub secret: Arc<Secret>,
     /// When it may no longer be used; `None` is never.
     pub expires: Option<Instant>,
-    /// Which run of a program it is of, where its other parts must be of the same.
-    pub run: Option<u64>,
+    place: Arc<Place>,
+    reading: Arc<Reading>,
 }
 
 /// A reference had no usable secret; nothing is sent. Its text is for the operator's log, never for
@@ -32,216 +29,381 @@ pub struct Lease {
 #[error("no secret from `{reference}`: {cause}")]
 pub struct Unavailable {
     /// Where it was looked for.
-    pub reference: Reference,
+    pub reference: SecretRef,
     /// Why there is none.
     pub cause: StoreError,
 }
 
-/// All stores, and what was fetched from them.
-pub struct Stores {
-    env: Arc<dyn SecretStore>,
-    file: Arc<dyn SecretStore>,
-    keyring: Arc<dyn SecretStore>,
-    command: Arc<dyn SecretStore>,
-    slots: Mutex<HashMap<Reference, Source>>,
+/// All stores, and what was read from them.
+#[derive(Clone)]
+pub struct Stores(Arc<Inner>);
+
+struct Inner {
+    backends: Backends,
+    places: Mutex<HashMap<Backend, Arc<Place>>>,
 }
 
 /// One reference's secret, fetched when first needed, refreshed before it expires, never used
 /// after.
 #[derive(Clone)]
-pub struct Source(Arc<Slot>);
-
-struct Slot {
-    reference: Reference,
-    store: Arc<dyn SecretStore>,
-    held: ArcSwapOption<Held>,
-    /// Whoever fetches holds it; it remembers the last failure, so that a broken store is asked
-    /// once a second.
-    flight: Arc<tokio::sync::Mutex<Option<(Instant, StoreError)>>>,
+pub struct Source {
+    reference: SecretRef,
+    /// Which of its place's references it is.
+    at: usize,
+    place: Arc<Place>,
 }
 
-struct Held {
-    lease: Lease,
+/// A place in a store, with what was read there.
+struct Place {
+    backend: Backend,
+    store: Arc<dyn SecretStore>,
+    /// Each reference to it. A reading's secrets are in this order.
+    wanted: Mutex<Vec<SecretRef>>,
+    /// What was read there for all sessions.
+    shared: Arc<Slot>,
+    /// What was read there for one session, where the store issues secrets to each.
+    of_sessions: Mutex<HashMap<SessionId, Arc<Slot>>>,
+}
+
+/// The latest reading of a place.
+#[derive(Default)]
+struct Slot {
+    held: ArcSwapOption<Reading>,
+    /// Whoever reads holds it.
+    flight: Arc<tokio::sync::Mutex<Flight>>,
+    /// What must be revoked at the end, and when each ends by itself.
+    leases: Mutex<Vec<(Lease, Instant)>>,
+}
+
+#[derive(Default)]
+struct Flight {
+    /// The last failure, so that a broken store is asked once a second.
+    failed: Option<(Instant, StoreError)>,
+    /// Whether its session is over.
+    ended: bool,
+}
+
+/// The secrets of one reading, which belong together.
+struct Reading {
+    secrets: Vec<Result<Arc<Secret>, StoreError>>,
+    lease: Option<Lease>,
+    expires: Option<Instant>,
     refresh_at: Option<Instant>,
 }
 
 impl Stores {
     /// The real stores. Variables are read now, for the references that name one.
     #[must_use]
-    pub fn new<'r>(references: impl IntoIterator<Item = &'r Reference>) -> Self {
-        Self {
-            env: Arc::new(EnvStore::capture(references)),
-            file: Arc::new(FileStore),
-            keyring: Arc::new(KeyringStore::new()),
-            command: Arc::new(CommandStore::new(DEADLINE)),
-            slots: Mutex::default(),
-        }
+    pub fn new<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
+        Self::of(Backends::new(references))
     }
 
-    /// One store in place of all, whatever kind a reference names.
+    /// One store in place of all, whatever a reference names.
     #[must_use]
     pub fn with(store: Arc<dyn SecretStore>) -> Self {
-        Self {
-            env: Arc::clone(&store),
-            file: Arc::clone(&store),
-            keyring: Arc::clone(&store),
-            command: store,
-            slots: Mutex::default(),
+        Self::of(Backends::all(&store))
+    }
+
+    fn of(backends: Backends) -> Self {
+        let places = Mutex::default();
+        Self(Arc::new(Inner { backends, places }))
+    }
+
+    /// The source of a reference's secret. Sources of one place share each reading of it.
+    #[must_use]
+    pub fn source(&self, reference: &SecretRef) -> Source {
+        // Every change leaves the map whole, so a panic elsewhere must not stop the gateway.
+        let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let backend = &reference.backend;
+        let made = places.entry(backend.clone()).or_insert_with(|| {
+            Arc::new(Place {
+                backend: backend.clone(),
+                store: self.0.backends.of(backend).clone(),
+                wanted: Mutex::default(),
+                shared: Arc::default(),
+                of_sessions: Mutex::default(),
+            })
+        });
+        Source {
+            at: made.wants(reference),
+            reference: reference.clone(),
+            place: made.clone(),
         }
     }
 
-    /// The source of a reference's secret. Sources of one reference share one fetch and one secret.
-    #[must_use]
-    pub fn source(&self, reference: &Reference) -> Source {
-        // Every change leaves the map whole, so a panic elsewhere must not stop the gateway.
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = slots.entry(reference.clone()).or_insert_with(|| {
-            let store = match reference.keeper {
-                Keeper::Env(_) => &self.env,
-                Keeper::File(_) => &self.file,
-                Keeper::Keyring { .. } => &self.keyring,
-                Keeper::Command(_) => &self.command,
-            };
-            Source(Arc::new(Slot {
-                reference: reference.clone(),
-                store: Arc::clone(store),
-                held: ArcSwapOption::empty(),
-                flight: Arc::default(),
-            }))
-        });
-        made.clone()
-    }
-
-    /// Forgets the references that configuration no longer names.
-    pub fn retain(&self, named: impl Fn(&Reference) -> bool) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.retain(|reference, _| named(reference));
-    }
-
-    /// Fetches what a reference names, or takes what is held.
-    ///
-    /// # Errors
-    /// As [`Source::resolve`].
-    pub async fn resolve(&self, reference: &Reference) -> Result<Lease, Unavailable> {
-        self.source(reference).resolve().await
+    /// Ends what was issued to a session: its leases are revoked, and there are no new ones.
+    pub async fn end(&self, session: &SessionId) {
+        let places: Vec<Arc<Place>> = {
+            let places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
+            places.values().cloned().collect()
+        };
+        let mut ends = tokio::task::JoinSet::new();
+        for place in places {
+            let slot = place.slots().get(session).cloned();
+            if let Some(slot) = slot {
+                ends.spawn(async move { slot.end(&place).await });
+            }
+        }
+        ends.join_all().await;
     }
 }
 
 impl Source {
     /// The reference.
     #[must_use]
-    pub fn reference(&self) -> &Reference {
-        &self.0.reference
+    pub fn reference(&self) -> &SecretRef {
+        &self.reference
     }
 
-    /// The secret, from memory while it serves, else from its store.
+    /// The secret, from memory while it serves, else from its store; what a store issues to each
+    /// session is this session's.
     ///
     /// Past 80 per cent of its life the store is asked again in the background; what is held serves
     /// until then. Cancel safe: a dropped call leaves the fetch to the next.
     ///
     /// # Errors
     /// [`Unavailable`] where the store has none or fails and none that is held still serves.
-    pub async fn resolve(&self) -> Result<Lease, Unavailable> {
-        let slot = &self.0;
-        let held = slot.held.load();
-        let now = Instant::now();
-        if let Some(held) = held.as_ref().filter(|held| held.serves(now)) {
-            if held.refresh_at.is_some_and(|due| due <= now) {
-                self.refresh();
-            }
-            return Ok(held.lease.clone());
-        }
-        drop(held);
-        // Rare and large: boxed, so that the usual exchange does not carry room for it.
-        let fetched = Box::pin(async {
-            let flight = Arc::clone(&slot.flight).lock_owned().await;
-            slot.fetch(flight).await
-        });
-        fetched.await.map_err(|cause| Unavailable {
-            reference: slot.reference.clone(),
-            cause,
+    pub async fn resolve(&self, session: Option<&SessionId>) -> Result<CachedSecret, Unavailable> {
+        let reading = match self.slot(session) {
+            Ok(slot) => self.place.read(&slot, self.at).await,
+            Err(cause) => Err(cause),
+        };
+        reading
+            .and_then(|reading| self.of(reading))
+            .map_err(|cause| self.unavailable(cause))
+    }
+
+    /// The secret of the very reading that another is of, where both are kept in one place.
+    ///
+    /// # Errors
+    /// [`Unavailable`] where that reading has none.
+    pub fn beside(&self, other: &CachedSecret) -> Option<Result<CachedSecret, Unavailable>> {
+        let is_known = self.at < other.reading.secrets.len();
+        (is_known && Arc::ptr_eq(&self.place, &other.place)).then(|| {
+            let reading = other.reading.clone();
+            self.of(reading).map_err(|cause| self.unavailable(cause))
         })
     }
 
     /// Forgets the secret, so that the next use asks the store.
-    pub fn forget(&self) {
-        self.0.held.store(None);
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        self.place.shared.held.store(None);
+    }
+
+    fn slot(&self, session: Option<&SessionId>) -> Result<Arc<Slot>, StoreError> {
+        if !self.reference.backend.is_issued() {
+            return Ok(self.place.shared.clone());
+        }
+        let session = session.ok_or(StoreError::NoSession)?;
+        Ok(self
+            .place
+            .slots()
+            .entry(session.clone())
+            .or_default()
+            .clone())
+    }
+
+    fn of(&self, reading: Arc<Reading>) -> Result<CachedSecret, StoreError> {
+        Ok(CachedSecret {
+            secret: reading.secrets[self.at].clone()?,
+            expires: reading.expires,
+            place: self.place.clone(),
+            reading,
+        })
+    }
+
+    fn unavailable(&self, cause: StoreError) -> Unavailable {
+        Unavailable {
+            reference: self.reference.clone(),
+            cause,
+        }
+    }
+}
+
+type InFlight = OwnedMutexGuard<Flight>;
+
+impl Place {
+    /// Notes that a reference reads there; gives where its secret stands in readings.
+    fn wants(&self, reference: &SecretRef) -> usize {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = wanted.iter().position(|known| known == reference);
+        known.unwrap_or_else(|| {
+            wanted.push(reference.clone());
+            wanted.len() - 1
+        })
+    }
+
+    fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<Slot>>> {
+        self.of_sessions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is held, where it serves and has the secret of that reference, else a new reading.
+    async fn read(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        at: usize,
+    ) -> Result<Arc<Reading>, StoreError> {
+        if let Some(held) = slot.serving(at) {
+            if held.refresh_at.is_some_and(|due| due <= Instant::now()) {
+                self.refresh(slot);
+            }
+            return Ok(held);
+        }
+        let flight = slot.flight.clone().lock_owned().await;
+        // Another flight may have brought it meanwhile.
+        if let Some(held) = slot.serving(at) {
+            return Ok(held);
+        }
+        if !self.backend.is_issued() {
+            return self.fetch(slot, flight).await;
+        }
+        // A client that goes away must not lose a lease that the store has made.
+        let (place, slot) = (self.clone(), slot.clone());
+        tokio::spawn(async move { place.fetch(&slot, flight).await })
+            .await
+            .map_err(|_| StoreError::Unreachable("the reading task ended"))?
     }
 
     /// Asks the store in the background, unless somebody does. The task ends by the store's own
     /// deadline.
-    fn refresh(&self) {
-        let Ok(flight) = Arc::clone(&self.0.flight).try_lock_owned() else {
-            return;
-        };
-        if failed_lately(&flight).is_none() {
-            let slot = Arc::clone(&self.0);
+    fn refresh(self: &Arc<Self>, slot: &Arc<Slot>) {
+        if let Ok(flight) = slot.flight.clone().try_lock_owned()
+            && flight.failed_lately().is_none()
+        {
+            let (place, slot) = (self.clone(), slot.clone());
             // Its failure is kept in the flight and met by whoever needs the secret once it has
             // expired.
-            tokio::spawn(async move { slot.fetch_again(flight).await.map(drop) });
+            tokio::spawn(async move { place.fetch(&slot, flight).await.map(drop) });
         }
     }
-}
 
-type Flight = OwnedMutexGuard<Option<(Instant, StoreError)>>;
-
-impl Slot {
-    /// Takes what another flight brought meanwhile, or its fresh failure, or fetches.
-    async fn fetch(&self, flight: Flight) -> Result<Lease, StoreError> {
-        let now = Instant::now();
-        if let Some(held) = self.held.load().as_ref().filter(|held| held.serves(now)) {
-            return Ok(held.lease.clone());
+    /// A new reading, or the last failure where that is fresh.
+    async fn fetch(&self, slot: &Slot, mut flight: InFlight) -> Result<Arc<Reading>, StoreError> {
+        if flight.ended {
+            return Err(StoreError::Ended);
         }
-        self.fetch_again(flight).await
-    }
-
-    async fn fetch_again(&self, mut flight: Flight) -> Result<Lease, StoreError> {
-        if let Some(cause) = failed_lately(&flight) {
+        if let Some(cause) = flight.failed_lately() {
             return Err(cause);
         }
-        let asked = Instant::now();
-        match self.store.fetch(&self.reference).await {
-            Ok(fetched) => {
-                *flight = None;
-                // An unchanged secret stays the same object, so that what was built from it is
-                // still right.
-                let secret = match self.held.load().as_ref() {
-                    Some(held) if held.lease.secret.is(fetched.secret.expose()) => {
-                        Arc::clone(&held.lease.secret)
-                    }
-                    _ => fetched.secret,
-                };
-                // Counted from the question, for the secret may have been made then.
-                let lease = Lease {
-                    secret,
-                    expires: fetched.lifetime.map(|life| asked + life.expires_after),
-                    run: fetched.run,
-                };
-                let refresh_at = fetched.lifetime.map(|life| asked + life.refresh_after);
-                self.held.store(Some(Arc::new(Held {
-                    lease: lease.clone(),
-                    refresh_at,
-                })));
-                Ok(lease)
+        match self.ask(slot).await {
+            Ok(reading) => {
+                flight.failed = None;
+                let reading = Arc::new(reading);
+                slot.held.store(Some(reading.clone()));
+                Ok(reading)
             }
             Err(cause) => {
-                *flight = Some((Instant::now(), cause.clone()));
+                flight.failed = Some((Instant::now(), cause.clone()));
                 Err(cause)
             }
         }
     }
+
+    /// Has the store extend what is held, or asks it for a new reading.
+    async fn ask(&self, slot: &Slot) -> Result<Reading, StoreError> {
+        // Counted from the question, for the secret may have been made then.
+        let asked = Instant::now();
+        let before = slot.held.load_full();
+        if let Some(held) = before.as_ref().filter(|held| held.serves(asked))
+            && let Some(lease) = held.lease.as_ref().filter(|lease| lease.is_renewable())
+            && let Ok(lease) = self.store.renew(lease).await
+        {
+            slot.note(&lease, asked);
+            return Ok(Reading::new(held.secrets.clone(), Some(lease), asked));
+        }
+        let material = self.store.fetch(&self.backend).await?;
+        if let Some(lease) = &material.lease {
+            slot.note(lease, asked);
+        }
+        let secrets = self.admit(&material, before.as_deref())?;
+        Ok(Reading::new(secrets, material.lease, asked))
+    }
+
+    /// The secret of each reference. One that cannot be used fails the reading, so that what was
+    /// read before serves on.
+    fn admit(
+        &self,
+        material: &Material,
+        before: Option<&Reading>,
+    ) -> Result<Vec<Result<Arc<Secret>, StoreError>>, StoreError> {
+        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = |(at, reference): (usize, &SecretRef)| {
+            let Some(value) = material.field(reference.field.as_deref()) else {
+                return Ok(Err(reference.lacking()));
+            };
+            // An unchanged secret stays the same object, so that what was built from it is still
+            // right.
+            let known = before.and_then(|before| before.secrets.get(at)?.as_ref().ok());
+            Ok(Ok(match known.filter(|known| known.is(value)) {
+                Some(known) => known.clone(),
+                None => Arc::new(reference.admit(value)?),
+            }))
+        };
+        wanted.iter().enumerate().map(one).collect()
+    }
 }
 
-fn failed_lately(flight: &Flight) -> Option<StoreError> {
-    flight
-        .as_ref()
-        .filter(|(at, _)| at.elapsed() < RETRY_AFTER)
-        .map(|(_, cause)| cause.clone())
+impl Slot {
+    /// What is held, where it serves and has the secret of that reference.
+    fn serving(&self, at: usize) -> Option<Arc<Reading>> {
+        let held = self.held.load();
+        let now = Instant::now();
+        held.as_ref()
+            .filter(|held| at < held.secrets.len() && held.serves(now))
+            .cloned()
+    }
+
+    /// Keeps in mind that a lease must be revoked.
+    fn note(&self, lease: &Lease, asked: Instant) {
+        if lease.id.is_some() {
+            let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+            leases.retain(|(known, end)| known.id != lease.id && *end > asked);
+            leases.push((lease.clone(), asked + lease.expires_after));
+        }
+    }
+
+    /// Revokes what was issued, and lets nothing more be issued.
+    async fn end(&self, place: &Place) {
+        self.flight.lock().await.ended = true;
+        self.held.store(None);
+        let leases =
+            std::mem::take(&mut *self.leases.lock().unwrap_or_else(PoisonError::into_inner));
+        for (lease, _) in leases {
+            if let Err(cause) = place.store.revoke(&lease).await {
+                tracing::warn!(store = %place.backend, %cause, "a lease was not revoked");
+            }
+        }
+    }
 }
 
-impl Held {
+impl Flight {
+    fn failed_lately(&self) -> Option<StoreError> {
+        let failed = self.failed.as_ref();
+        failed
+            .filter(|(at, _)| at.elapsed() < RETRY_AFTER)
+            .map(|(_, cause)| cause.clone())
+    }
+}
+
+impl Reading {
+    fn new(
+        secrets: Vec<Result<Arc<Secret>, StoreError>>,
+        lease: Option<Lease>,
+        asked: Instant,
+    ) -> Self {
+        Self {
+            secrets,
+            expires: lease.as_ref().map(|lease| asked + lease.expires_after),
+            refresh_at: lease.as_ref().map(|lease| asked + lease.refresh_after),
+            lease,
+        }
+    }
+
     fn serves(&self, now: Instant) -> bool {
-        self.lease.expires.is_none_or(|end| now < end)
+        self.expires.is_none_or(|end| now < end)
     }
 }
 
@@ -249,7 +411,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Lifetime, MemoryStore};
+    use super::super::MemoryStore;
     use super::*;
 
     const NAME: &str = "env:TOKEN";
@@ -257,7 +419,7 @@ mod tests {
     fn stage() -> (Arc<MemoryStore>, Source) {
         let store = Arc::new(MemoryStore::default());
         let stores = Stores::with(Arc::<MemoryStore>::clone(&store));
-        let source = stores.source(&Reference::env("TOKEN"));
+        let source = stores.source(&SecretRef::env("TOKEN"));
         (store, source)
     }
 
@@ -266,13 +428,13 @@ mod tests {
     }
 
     async fn holds(source: &Source, value: &[u8]) -> bool {
-        source.resolve().await.ok().unwrap().secret.is(value)
+        source.resolve(None).await.ok().unwrap().secret.is(value)
     }
 
     #[tokio::test]
     async fn a_hundred_at_once_are_one_fetch() {
         let (store, source) = stage();
-        store.put(NAME, b"CANARY-0001", None).unwrap();
+        store.put(NAME, b"CANARY-0001", None);
         store.slow(NAME, millis(50));
         let asked: Vec<_> = (0..100)
             .map(|_| {
@@ -289,14 +451,12 @@ mod tests {
     #[tokio::test]
     async fn a_secret_is_never_used_past_its_end() {
         let (store, source) = stage();
-        store
-            .put(NAME, b"CANARY-0001", Some(Lifetime::of(millis(100))))
-            .unwrap();
+        store.put(NAME, b"CANARY-0001", Some(Lease::of(millis(100))));
         assert!(holds(&source, b"CANARY-0001").await);
         store.fail(NAME, StoreError::Absent, Duration::ZERO);
         assert!(holds(&source, b"CANARY-0001").await);
         tokio::time::sleep(millis(120)).await;
-        let unavailable = source.resolve().await.err().unwrap();
+        let unavailable = source.resolve(None).await.err().unwrap();
         assert_eq!(unavailable.cause, StoreError::Absent);
         assert!(!format!("{unavailable} {unavailable:?}").contains("CANARY"));
     }
@@ -304,13 +464,14 @@ mod tests {
     #[tokio::test]
     async fn a_rotated_secret_is_taken_before_the_old_one_ends_and_nobody_waits() {
         let (store, source) = stage();
-        let life = Lifetime {
+        let life = Lease {
             refresh_after: millis(20),
             expires_after: Duration::from_secs(60),
+            id: None,
         };
-        store.put(NAME, b"CANARY-0001", Some(life)).unwrap();
+        store.put(NAME, b"CANARY-0001", Some(life.clone()));
         assert!(holds(&source, b"CANARY-0001").await);
-        store.put(NAME, b"CANARY-0002", Some(life)).unwrap();
+        store.put(NAME, b"CANARY-0002", Some(life.clone()));
         store.slow(NAME, millis(50));
         tokio::time::sleep(millis(30)).await;
         let before = Instant::now();
@@ -323,15 +484,16 @@ mod tests {
     #[tokio::test]
     async fn an_unchanged_secret_stays_the_same_object() {
         let (store, source) = stage();
-        let life = Lifetime {
+        let life = Lease {
             refresh_after: millis(5),
             expires_after: millis(10),
+            id: None,
         };
-        store.put(NAME, b"CANARY-0001", Some(life)).unwrap();
-        let first = source.resolve().await.ok().unwrap();
+        store.put(NAME, b"CANARY-0001", Some(life.clone()));
+        let first = source.resolve(None).await.ok().unwrap();
         tokio::time::sleep(millis(20)).await;
-        store.put(NAME, b"CANARY-0001", Some(life)).unwrap();
-        let second = source.resolve().await.ok().unwrap();
+        store.put(NAME, b"CANARY-0001", Some(life.clone()));
+        let second = source.resolve(None).await.ok().unwrap();
         assert!(Arc::ptr_eq(&first.secret, &second.secret));
         assert_eq!(store.fetches(), 2);
     }
@@ -341,12 +503,12 @@ mod tests {
         let (store, source) = stage();
         for _ in 0..50 {
             assert_eq!(
-                source.resolve().await.err().unwrap().cause,
+                source.resolve(None).await.err().unwrap().cause,
                 StoreError::Absent
             );
         }
         assert_eq!(store.fetches(), 1);
-        store.put(NAME, b"CANARY-0001", None).unwrap();
+        store.put(NAME, b"CANARY-0001", None);
         tokio::time::sleep(RETRY_AFTER).await;
         assert!(holds(&source, b"CANARY-0001").await);
     }
@@ -354,10 +516,10 @@ mod tests {
     #[tokio::test]
     async fn a_dropped_call_leaves_the_fetch_to_the_next() {
         let (store, source) = stage();
-        store.put(NAME, b"CANARY-0001", None).unwrap();
+        store.put(NAME, b"CANARY-0001", None);
         store.slow(NAME, millis(200));
         assert!(
-            tokio::time::timeout(millis(20), source.resolve())
+            tokio::time::timeout(millis(20), source.resolve(None))
                 .await
                 .is_err()
         );
@@ -368,9 +530,9 @@ mod tests {
     #[tokio::test]
     async fn a_forgotten_secret_is_fetched_anew() {
         let (store, source) = stage();
-        store.put(NAME, b"CANARY-0001", None).unwrap();
+        store.put(NAME, b"CANARY-0001", None);
         assert!(holds(&source, b"CANARY-0001").await);
-        store.put(NAME, b"CANARY-0002", None).unwrap();
+        store.put(NAME, b"CANARY-0002", None);
         assert!(holds(&source, b"CANARY-0001").await);
         source.forget();
         assert!(holds(&source, b"CANARY-0002").await);
@@ -382,29 +544,44 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::write(file.path(), "CANARY-0001\n").unwrap();
-        let reference = Reference::file(file.path());
-        let stores = Stores::new([&reference]);
-        assert!(
-            stores
-                .resolve(&reference)
-                .await
-                .ok()
-                .unwrap()
-                .secret
-                .is(b"CANARY-0001")
-        );
+        let reference = SecretRef::file(file.path());
+        let source = Stores::new([&reference]).source(&reference);
+        assert!(holds(&source, b"CANARY-0001").await);
         std::fs::write(file.path(), "CANARY-0002\n").unwrap();
         tokio::time::sleep(millis(1050)).await;
-        stores.resolve(&reference).await.ok().unwrap();
+        source.resolve(None).await.ok().unwrap();
         tokio::time::sleep(millis(100)).await;
-        assert!(
-            stores
-                .resolve(&reference)
-                .await
-                .ok()
-                .unwrap()
-                .secret
-                .is(b"CANARY-0002")
+        assert!(holds(&source, b"CANARY-0002").await);
+    }
+
+    #[tokio::test]
+    async fn fields_of_one_place_are_of_one_reading_and_a_bad_field_fails_it_whole() {
+        let (store, user) = stage();
+        let stores = Stores::with(store.clone());
+        let field = |name| stores.source(&user.reference().clone().field(name));
+        let (user, password, absent) = (field("user"), field("password"), field("other"));
+        fn both<'f>(user: &'f [u8], password: &'f [u8]) -> [(&'f str, &'f [u8]); 2] {
+            [("user", user), ("password", password)]
+        }
+        let short = Lease::of(millis(50));
+        store.put_fields(NAME, &both(b"CANARY-u1", b"CANARY-p1"), Some(short.clone()));
+        let first = user.resolve(None).await.ok().unwrap();
+        tokio::time::sleep(millis(60)).await;
+        store.put_fields(NAME, &both(b"CANARY-u2", b"CANARY-p2"), Some(short.clone()));
+        assert!(holds(&password, b"CANARY-p2").await);
+        let beside = password.beside(&first).unwrap().ok().unwrap();
+        assert!(beside.secret.is(b"CANARY-p1"));
+        store.put_fields(NAME, &both(b"CANARY-u3", b"with\nbreak"), Some(short));
+        tokio::time::sleep(millis(60)).await;
+        let cause = user.resolve(None).await.err().unwrap().cause;
+        assert_eq!(
+            cause,
+            StoreError::Unsafe(crate::credential::SecretUnsafe::Character)
         );
+        tokio::time::sleep(RETRY_AFTER).await;
+        store.put_fields(NAME, &both(b"CANARY-u4", b"CANARY-p4"), None);
+        let cause = absent.resolve(None).await.err().unwrap().cause;
+        assert_eq!(cause, StoreError::NoField("other".into()));
+        assert!(cause.is_absent() && holds(&user, b"CANARY-u4").await);
     }
 }

@@ -1,65 +1,69 @@
 //! Programs that print a secret: no shell, small environment, bounded output and time.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::set::Sets;
-use super::{Fetched, Fetching, Lifetime, MAX_OUTPUT_BYTES, SecretStore, StoreError};
-use crate::credential::secret::{Secret, trim_line_end};
-use crate::session::{CommandLine, FIXED_PATH, Keeper, MAX_TTL_SECONDS, Reference};
+use super::{Answer, Backend, Lease, Malformed, Material, SecretStore, StoreError};
+use crate::credential::secret::trim_line_end;
 
-/// Programs. What one prints is the secret itself, or `{"secret": TEXT, "expires_in": SECONDS}`;
-/// or, where a part of a set is asked for, the set.
-pub(super) struct CommandStore {
-    deadline: Duration,
-    sets: Sets,
+/// A program that prints a secret: no shell, an absolute path, a small environment.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct CommandLine {
+    pub(super) program: PathBuf,
+    pub(super) arguments: Vec<String>,
+    /// How long its answer serves, where it does not say so itself.
+    pub(super) ttl: Option<Duration>,
 }
 
-impl CommandStore {
-    /// Programs that must have ended by a deadline.
-    pub(super) fn new(deadline: Duration) -> Self {
-        Self {
-            deadline,
-            sets: Sets::default(),
-        }
+impl CommandLine {
+    /// Why no text stands for a command.
+    pub(super) fn not_a_text() -> Malformed {
+        Malformed::new(
+            "a command is a list of arguments: no shell takes it apart",
+            "write `{ command = [\"/usr/bin/pass\", \"show\", \"x\"], ttl = \"5m\" }`",
+        )
+    }
+}
+
+/// Shows the program alone, for arguments can be private.
+impl fmt::Display for CommandLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.program.display().fmt(f)
+    }
+}
+
+/// Programs. What one prints is the secret itself, `{"secret": TEXT, "expires_in": SECONDS}`, or
+/// the document that AWS's SDKs take from a `credential_process`, whose members are fields.
+pub(super) struct CommandStore {
+    deadline: Duration,
+}
+
+impl Default for CommandStore {
+    fn default() -> Self {
+        Self { deadline: DEADLINE }
     }
 }
 
 impl SecretStore for CommandStore {
-    fn fetch<'a>(&'a self, reference: &'a Reference) -> Fetching<'a> {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
         Box::pin(async move {
-            let Keeper::Command(line) = &reference.keeper else {
+            let Backend::Command(line) = from else {
                 return Err(StoreError::Absent);
             };
-            let printed = async {
-                tokio::time::timeout(self.deadline, run(line))
-                    .await
-                    .map_err(|_| StoreError::TimedOut(self.deadline))?
-            };
-            if let Some(member) = line.member {
-                let part = self.sets.part(line, member, DEFAULT_TTL, printed).await?;
-                return Ok(Fetched {
-                    secret: Arc::new(Secret::kept(part.value, reference)?),
-                    lifetime: Some(part.lifetime),
-                    run: Some(part.run),
-                });
-            }
-            let printed = printed.await?;
-            let (value, expires_in) = read_output(printed)?;
-            let ttl = line.ttl.or(expires_in).unwrap_or(DEFAULT_TTL);
-            let secret = Arc::new(Secret::kept(value, reference)?);
-            Ok(Fetched {
-                secret,
-                lifetime: Some(Lifetime::of(ttl)),
-                run: None,
-            })
+            let printed = tokio::time::timeout(self.deadline, run(line))
+                .await
+                .map_err(|_| StoreError::TimedOut(self.deadline))??;
+            read(printed, line.ttl)
         })
     }
 }
@@ -137,29 +141,86 @@ impl Drop for Group {
     }
 }
 
+/// The first form of an object that a program may print.
 #[derive(Deserialize)]
-struct Answer {
+struct Printed {
     secret: String,
     expires_in: Option<u64>,
 }
 
-fn read_output(
-    mut printed: Zeroizing<Vec<u8>>,
-) -> Result<(Zeroizing<Vec<u8>>, Option<Duration>), StoreError> {
+/// The document that the SDKs of AWS take from a `credential_process`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ProcessCredentials {
+    version: u32,
+    access_key_id: String,
+    secret_access_key: String,
+    session_token: Option<String>,
+    expiration: Option<String>,
+}
+
+impl Drop for ProcessCredentials {
+    fn drop(&mut self) {
+        self.secret_access_key.zeroize();
+        self.session_token.zeroize();
+    }
+}
+
+fn read(mut printed: Zeroizing<Vec<u8>>, ttl: Option<Duration>) -> Result<Material, StoreError> {
     if printed.first() != Some(&b'{') {
         trim_line_end(&mut printed);
-        return Ok((printed, None));
+        let lease = Lease::of(ttl.unwrap_or(DEFAULT_TTL));
+        return Ok(Material::single(printed, Some(lease)));
     }
-    let mut answer: Answer = serde_json::from_slice(&printed).map_err(|_| StoreError::Json)?;
+    // One after the other: what serde keeps of an untagged choice would not be wiped.
+    match serde_json::from_slice::<Printed>(&printed) {
+        Ok(answer) => one_secret(answer, ttl),
+        Err(_) => {
+            let document = serde_json::from_slice(&printed).map_err(|_| StoreError::Json)?;
+            process_credentials(&document, ttl)
+        }
+    }
+}
+
+fn one_secret(mut answer: Printed, ttl: Option<Duration>) -> Result<Material, StoreError> {
     let value = Zeroizing::new(answer.secret.as_bytes().to_vec());
     answer.secret.zeroize();
-    match answer.expires_in {
-        Some(0) => Err(StoreError::Json),
-        seconds => Ok((
-            value,
-            seconds.map(|seconds| Duration::from_secs(seconds.min(MAX_TTL_SECONDS))),
-        )),
+    let said = match answer.expires_in {
+        Some(0) => return Err(StoreError::Json),
+        seconds => seconds.map(|seconds| Duration::from_secs(seconds.min(MAX_TTL_SECONDS))),
+    };
+    let lease = Lease::of(ttl.or(said).unwrap_or(DEFAULT_TTL));
+    Ok(Material::single(value, Some(lease)))
+}
+
+fn process_credentials(
+    document: &ProcessCredentials,
+    ttl: Option<Duration>,
+) -> Result<Material, StoreError> {
+    if document.version != 1 {
+        return Err(StoreError::Json);
     }
+    let left = match &document.expiration {
+        None => ttl.unwrap_or(DEFAULT_TTL),
+        Some(text) => {
+            let end = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| StoreError::Json)?;
+            let left = Duration::try_from(end - OffsetDateTime::now_utc()).unwrap_or_default();
+            if left.is_zero() {
+                return Err(StoreError::Json);
+            }
+            // Asked again at least as often as without an end: the program may have something
+            // newer.
+            left.min(LONGEST_SET)
+        }
+    };
+    let bytes = |text: &str| Zeroizing::new(text.as_bytes().to_vec());
+    let material = Material::new(Some(Lease::of(left)))
+        .with("AccessKeyId", bytes(&document.access_key_id))
+        .with("SecretAccessKey", bytes(&document.secret_access_key));
+    Ok(match &document.session_token {
+        Some(token) => material.with("SessionToken", bytes(token)),
+        None => material,
+    })
 }
 
 /// What a credential helper needs to find its own session; nothing that could hold a secret.
@@ -173,30 +234,43 @@ const PASSED: &[&str] = &[
     "DBUS_SESSION_BUS_ADDRESS",
 ];
 const DEFAULT_TTL: Duration = Duration::from_secs(300);
-pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(30);
+/// The most that a command may print, in bytes.
+pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+/// The `PATH` that a command gets.
+const FIXED_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+const MAX_TTL_SECONDS: u64 = 86_400;
+/// No set of credentials is kept for longer.
+const LONGEST_SET: Duration = Duration::from_secs(12 * 3600);
 
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::credential::secret::SecretUnsafe;
 
-    fn shell(script: &str) -> Reference {
-        Reference::command("/bin/sh", vec!["-c".to_owned(), script.to_owned()], None)
+    fn line(program: &str, arguments: &[&str]) -> Backend {
+        Backend::Command(CommandLine {
+            program: program.into(),
+            arguments: arguments.iter().map(|one| (*one).to_owned()).collect(),
+            ttl: None,
+        })
     }
 
-    async fn fetch(script: &str) -> Result<Fetched, StoreError> {
-        CommandStore::new(Duration::from_secs(10))
-            .fetch(&shell(script))
-            .await
+    async fn fetch(script: &str) -> Result<Material, StoreError> {
+        let store = CommandStore::default();
+        store.fetch(&line("/bin/sh", &["-c", script])).await
+    }
+
+    fn only(material: &Material) -> &[u8] {
+        material.field(None).unwrap()
     }
 
     #[tokio::test]
     async fn what_a_command_prints_is_the_secret() {
         let fetched = fetch("echo CANARY-0001").await.ok().unwrap();
-        assert!(fetched.secret.is(b"CANARY-0001"));
-        assert_eq!(fetched.lifetime, Some(Lifetime::of(DEFAULT_TTL)));
+        assert_eq!(only(&fetched), b"CANARY-0001");
+        assert_eq!(fetched.lease, Some(Lease::of(DEFAULT_TTL)));
     }
 
     #[tokio::test]
@@ -205,15 +279,8 @@ mod tests {
             .await
             .ok()
             .unwrap();
-        assert!(fetched.secret.is(b"CANARY-0001"));
-        let lifetime = fetched.lifetime.unwrap();
-        assert_eq!(
-            (
-                lifetime.refresh_after.as_secs(),
-                lifetime.expires_after.as_secs()
-            ),
-            (80, 100)
-        );
+        assert_eq!(only(&fetched), b"CANARY-0001");
+        assert_eq!(fetched.lease, Some(Lease::of(Duration::from_secs(100))));
     }
 
     #[tokio::test]
@@ -222,11 +289,6 @@ mod tests {
             ("echo CANARY-0001; exit 3", StoreError::Failed(Some(3))),
             ("echo CANARY-0001 >&2; exit 1", StoreError::Failed(Some(1))),
             ("kill -9 $$", StoreError::Failed(None)),
-            ("true", StoreError::Unsafe(SecretUnsafe::Empty)),
-            (
-                "printf 'CANARY-0001\\nCANARY-0002\\n'",
-                StoreError::Unsafe(SecretUnsafe::Character),
-            ),
             ("echo '{\"password\":\"CANARY-0001\"}'", StoreError::Json),
             ("echo '{CANARY-0001'", StoreError::Json),
             (
@@ -240,8 +302,8 @@ mod tests {
             assert_eq!(error, cause, "{script}");
             assert!(!format!("{error} {error:?}").contains("CANARY"), "{script}");
         }
-        let gone = Reference::command("/nonexistent/program", vec![], None);
-        let error = CommandStore::new(DEADLINE).fetch(&gone).await.err();
+        let gone = line("/nonexistent/program", &[]);
+        let error = CommandStore::default().fetch(&gone).await.err();
         assert_eq!(error, Some(StoreError::Start(std::io::ErrorKind::NotFound)));
     }
 
@@ -249,13 +311,12 @@ mod tests {
     async fn a_command_that_hangs_is_killed_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join("alive");
-        let store = CommandStore::new(Duration::from_millis(300));
+        let deadline = Duration::from_millis(300);
+        let store = CommandStore { deadline };
         let began = Instant::now();
-        let reference = shell(&format!("(sleep 1; touch {}) & sleep 30", mark.display()));
-        assert_eq!(
-            store.fetch(&reference).await.err(),
-            Some(StoreError::TimedOut(store.deadline))
-        );
+        let script = format!("(sleep 1; touch {}) & sleep 30", mark.display());
+        let fetched = store.fetch(&line("/bin/sh", &["-c", &script])).await;
+        assert_eq!(fetched.err(), Some(StoreError::TimedOut(deadline)));
         assert!(began.elapsed() < Duration::from_secs(5));
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert!(!mark.exists());
@@ -268,6 +329,34 @@ mod tests {
             .await
             .ok()
             .unwrap();
-        assert!(fetched.secret.is(b"[absent]/"));
+        assert_eq!(only(&fetched), b"[absent]/");
+    }
+
+    #[tokio::test]
+    async fn the_document_of_a_credential_process_is_one_reading_of_several_fields() {
+        let print = |more: &str| {
+            let document = format!(
+                "{{\"Version\":1,\"AccessKeyId\":\"AKIA1\",\"SecretAccessKey\":\"CANARY1\"{more}}}"
+            );
+            format!("echo '{document}'")
+        };
+        let bare = fetch(&print("")).await.ok().unwrap();
+        let field = |name| bare.field(Some(name)).map(|value| value.to_vec());
+        assert_eq!(field("AccessKeyId"), Some(b"AKIA1".to_vec()));
+        assert_eq!(field("SecretAccessKey"), Some(b"CANARY1".to_vec()));
+        assert_eq!(field("SessionToken"), None);
+        assert_eq!(bare.lease, Some(Lease::of(DEFAULT_TTL)));
+        let more = ",\"SessionToken\":\"t\",\"Expiration\":\"2999-01-01T00:00:00Z\"";
+        let lasting = fetch(&print(more)).await.ok().unwrap();
+        assert_eq!(lasting.lease, Some(Lease::of(LONGEST_SET)));
+        for more in [
+            ",\"Expiration\":\"2001-01-01T00:00:00Z\"",
+            ",\"Expiration\":\"soon\"",
+            ",\"Version\":2",
+        ] {
+            let refused = fetch(&print(more)).await.err().unwrap();
+            assert_eq!(refused, StoreError::Json, "{more}");
+            assert!(!format!("{refused} {refused:?}").contains("CANARY"));
+        }
     }
 }

@@ -1,13 +1,11 @@
 //! The gateway's own environment, read once at start.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::os::unix::ffi::OsStringExt as _;
 
 use zeroize::Zeroizing;
 
-use super::{Fetched, Fetching, SecretStore, StoreError};
-use crate::credential::secret::{Secret, SecretUnsafe};
-use crate::session::Reference;
+use super::{Answer, Backend, Malformed, Material, SecretRef, SecretStore, StoreError};
 
 /// Secrets that stood in the gateway's environment when it started.
 ///
@@ -16,21 +14,16 @@ use crate::session::Reference;
 /// `/proc/PID/environ` keeps the text until the gateway ends. The launcher must therefore not pass
 /// it on, and the gateway must be undumpable, which hides that file from its own user.
 pub struct EnvStore {
-    values: HashMap<Reference, Result<Arc<Secret>, SecretUnsafe>>,
+    values: HashMap<String, Zeroizing<Vec<u8>>>,
 }
 
 impl EnvStore {
     /// Reads the variables that the references name.
     #[must_use]
-    pub fn capture<'r>(references: impl IntoIterator<Item = &'r Reference>) -> Self {
-        let values = references.into_iter().filter_map(|reference| {
-            let value = std::env::var_os(reference.env_name()?)?;
-            let value = Zeroizing::new(std::os::unix::ffi::OsStringExt::into_vec(value));
-            Some((
-                reference.clone(),
-                Secret::kept(value, reference).map(Arc::new),
-            ))
-        });
+    pub fn capture<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
+        let value = |name: &str| Some(Zeroizing::new(std::env::var_os(name)?.into_vec()));
+        let names = references.into_iter().filter_map(SecretRef::env_name);
+        let values = names.filter_map(|name| Some((name.to_owned(), value(name)?)));
         Self {
             values: values.collect(),
         }
@@ -38,18 +31,30 @@ impl EnvStore {
 }
 
 impl SecretStore for EnvStore {
-    fn fetch<'a>(&'a self, reference: &'a Reference) -> Fetching<'a> {
-        let answer = match self.values.get(reference) {
-            None => Err(StoreError::Absent),
-            Some(Err(cause)) => Err(cause.clone().into()),
-            Some(Ok(secret)) => Ok(Fetched {
-                secret: Arc::clone(secret),
-                lifetime: None,
-                run: None,
-            }),
+    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
+        let value = match from {
+            Backend::Env(name) => self.values.get(name),
+            _ => None,
         };
-        Box::pin(std::future::ready(answer))
+        let material = value.map(|value| Material::single(value.clone(), None));
+        Box::pin(std::future::ready(material.ok_or(StoreError::Absent)))
     }
+}
+
+/// Checks the name of an environment variable.
+///
+/// # Errors
+/// [`Malformed`] where it has another character than `A-Z a-z 0-9 _`, or starts with a digit.
+pub fn variable_name(name: &str) -> Result<&str, Malformed> {
+    let begins = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    let goes_on = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.bytes().next().is_some_and(begins) && name.bytes().all(goes_on) && name.len() <= 128 {
+        return Ok(name);
+    }
+    Err(Malformed::new(
+        "a variable has the characters A-Z, a-z, 0-9 and `_` and starts with no digit",
+        "write for example `GITHUB_TOKEN`",
+    ))
 }
 
 #[cfg(test)]
@@ -58,20 +63,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_variable_is_read_once_and_an_absent_one_is_absent() {
-        // Cargo sets this variable for every test; its value is visible ASCII.
-        let here = Reference::env("CARGO_PKG_NAME");
-        let gone = Reference::env("GATEWAY_TEST_NO_SUCH_VARIABLE");
+        // Cargo sets this variable for every test.
+        let here = SecretRef::env("CARGO_PKG_NAME");
+        let gone = SecretRef::env("GATEWAY_TEST_NO_SUCH_VARIABLE");
         let store = EnvStore::capture([&here, &gone]);
-        // `gateway` has seven letters, one too few.
-        assert_eq!(
-            store.fetch(&here).await.err(),
-            Some(StoreError::Unsafe(SecretUnsafe::TooShort))
-        );
-        assert_eq!(store.fetch(&gone).await.err(), Some(StoreError::Absent));
-        let manifest = Reference::env("CARGO_MANIFEST_DIR");
-        let store = EnvStore::capture([&manifest]);
-        let fetched = store.fetch(&manifest).await.ok().unwrap();
-        assert!(fetched.secret.is(env!("CARGO_MANIFEST_DIR").as_bytes()));
-        assert_eq!(fetched.lifetime, None);
+        let fetched = store.fetch(&here.backend).await.ok().unwrap();
+        assert_eq!(&fetched.field(None).unwrap()[..], b"gateway");
+        assert_eq!(fetched.lease, None);
+        let absent = store.fetch(&gone.backend).await.err();
+        assert_eq!(absent, Some(StoreError::Absent));
     }
 }

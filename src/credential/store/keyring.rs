@@ -1,5 +1,6 @@
 //! The operating system's key ring, through the Secret Service on the session's bus.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,40 @@ use tokio::sync::{Semaphore, oneshot};
 use zbus_secret_service_keyring_store::Store;
 use zeroize::Zeroizing;
 
-use super::{Fetched, Fetching, Lifetime, SecretStore, StoreError};
-use crate::credential::secret::Secret;
-use crate::session::{Keeper, Reference};
+use super::{Answer, Backend, Lease, Malformed, Material, SecretStore, StoreError};
+
+/// An item of the key ring.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Item {
+    pub(super) service: String,
+    pub(super) name: String,
+}
+
+impl Item {
+    /// Reads `SERVICE/NAME`.
+    pub(super) fn parse(text: &str) -> Result<Self, Malformed> {
+        let fits = |part: &str| {
+            (1..=128).contains(&part.len())
+                && part.bytes().all(|c| c.is_ascii_graphic() && c != b'/')
+        };
+        match text.split_once('/') {
+            Some((service, name)) if fits(service) && fits(name) => Ok(Self {
+                service: service.to_owned(),
+                name: name.to_owned(),
+            }),
+            _ => Err(Malformed::new(
+                "an entry of the key ring has a service and a name",
+                "write `keyring:gateway/NAME`",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.service, self.name)
+    }
+}
 
 /// The key ring. It answers on a thread of its own, for a locked ring asks its user and may never
 /// answer.
@@ -28,35 +60,30 @@ impl KeyringStore {
 }
 
 impl SecretStore for KeyringStore {
-    fn fetch<'a>(&'a self, reference: &'a Reference) -> Fetching<'a> {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
         Box::pin(async move {
-            let Keeper::Keyring { service, name } = &reference.keeper else {
+            let Backend::Keyring(item) = from else {
                 return Err(StoreError::Absent);
             };
             // Held by the thread, so that rings that never answer cannot pile up threads.
             let permit = Arc::clone(&self.threads).try_acquire_owned().map_err(|_| {
                 StoreError::Unreachable("earlier questions to the key ring are unanswered")
             })?;
-            let (service, name) = (service.clone(), name.clone());
+            let item = item.clone();
             let (sender, receiver) = oneshot::channel();
             std::thread::Builder::new()
                 .name("key-ring".to_owned())
                 .spawn(move || {
                     let _permit = permit;
                     // Nobody waits any more if this fails.
-                    let _ = sender.send(blocking::get(&service, &name));
+                    let _ = sender.send(blocking::get(&item.service, &item.name));
                 })
                 .map_err(|_| StoreError::Unreachable("no thread for the key ring"))?;
             let value = tokio::time::timeout(DEADLINE, receiver)
                 .await
                 .map_err(|_| StoreError::TimedOut(DEADLINE))?
                 .map_err(|_| StoreError::Unreachable("the key ring's thread ended"))??;
-            let secret = Arc::new(Secret::kept(value, reference)?);
-            Ok(Fetched {
-                secret,
-                lifetime: Some(Lifetime::of(TTL)),
-                run: None,
-            })
+            Ok(Material::single(value, Some(Lease::of(TTL))))
         })
     }
 }
@@ -135,6 +162,8 @@ fn cause(error: &Error) -> StoreError {
     }
 }
 
+/// The key ring's service where a reference names none.
+pub const DEFAULT_SERVICE: &str = "gateway";
 const TTL: Duration = Duration::from_secs(300);
 const DEADLINE: Duration = Duration::from_secs(30);
 const MAX_THREADS: usize = 4;

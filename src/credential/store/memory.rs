@@ -2,14 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::{Fetched, Fetching, Lifetime, SecretStore, StoreError};
-use crate::credential::secret::Secret;
-use crate::session::Reference;
+use super::{Answer, Backend, Lease, Material, SecretStore, StoreError};
 
 /// Secrets by their reference's text, changeable while it serves, with a delay and a count of
 /// fetches.
@@ -20,32 +18,30 @@ pub struct MemoryStore {
 }
 
 struct Entry {
-    answer: Result<Arc<Secret>, StoreError>,
-    lifetime: Option<Lifetime>,
+    /// Its fields; the one without a name has an empty one.
+    answer: Result<Vec<(String, Zeroizing<Vec<u8>>)>, StoreError>,
+    lease: Option<Lease>,
     delay: Duration,
 }
 
 impl MemoryStore {
     /// Keeps a secret under a reference such as `env:NAME`.
-    ///
-    /// # Errors
-    /// [`StoreError::Unsafe`] where the value is no secret.
-    pub fn put(
-        &self,
-        reference: &str,
-        value: &[u8],
-        lifetime: Option<Lifetime>,
-    ) -> Result<(), StoreError> {
-        let secret = Secret::new(Zeroizing::new(value.to_vec()), false)?;
+    pub fn put(&self, reference: &str, value: &[u8], lease: Option<Lease>) {
+        self.put_fields(reference, &[("", value)], lease);
+    }
+
+    /// Keeps the named fields of one reading.
+    pub fn put_fields(&self, reference: &str, fields: &[(&str, &[u8])], lease: Option<Lease>) {
+        let field =
+            |(name, value): &(&str, &[u8])| ((*name).to_owned(), Zeroizing::new((*value).to_vec()));
         self.set(
             reference,
             Entry {
-                answer: Ok(Arc::new(secret)),
-                lifetime,
+                answer: Ok(fields.iter().map(field).collect()),
+                lease,
                 delay: Duration::ZERO,
             },
         );
-        Ok(())
     }
 
     /// Makes every fetch of a reference fail, after a delay.
@@ -54,7 +50,7 @@ impl MemoryStore {
             reference,
             Entry {
                 answer: Err(cause),
-                lifetime: None,
+                lease: None,
                 delay,
             },
         );
@@ -81,30 +77,26 @@ impl MemoryStore {
             .insert(reference.to_owned(), entry);
     }
 
-    fn answer(&self, reference: &Reference) -> (Result<Fetched, StoreError>, Duration) {
+    fn answer(&self, from: &Backend) -> (Result<Material, StoreError>, Duration) {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        match entries.get(&reference.to_string()) {
-            None => (Err(StoreError::Absent), Duration::ZERO),
-            Some(entry) => {
-                let answer = entry.answer.clone();
-                (
-                    answer.map(|secret| Fetched {
-                        secret,
-                        lifetime: entry.lifetime,
-                        run: None,
-                    }),
-                    entry.delay,
-                )
-            }
-        }
+        let Some(entry) = entries.get(&from.to_string()) else {
+            return (Err(StoreError::Absent), Duration::ZERO);
+        };
+        let material = entry.answer.clone().map(|fields| {
+            let empty = Material::new(entry.lease.clone());
+            fields
+                .into_iter()
+                .fold(empty, |material, (name, value)| material.with(&name, value))
+        });
+        (material, entry.delay)
     }
 }
 
 impl SecretStore for MemoryStore {
-    fn fetch<'a>(&'a self, reference: &'a Reference) -> Fetching<'a> {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
         Box::pin(async move {
             self.fetches.fetch_add(1, Ordering::Relaxed);
-            let (answer, delay) = self.answer(reference);
+            let (answer, delay) = self.answer(from);
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }

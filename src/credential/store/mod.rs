@@ -1,126 +1,146 @@
-//! Stores: where secrets come from, each behind one small trait.
+//! Stores: where secrets are kept, each behind one small trait.
+//!
+//! A new store is a file beside this one, and its lines in [`Backend`] and [`Backends`].
 
 mod cache;
 mod command;
 mod env;
+mod error;
 mod file;
 mod keyring;
+mod material;
 mod memory;
-mod set;
+mod reference;
 
+use std::fmt;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::secret::{Secret, SecretUnsafe};
-use crate::session::Reference;
-
-pub use cache::{Lease, Source, Stores, Unavailable};
-pub use env::EnvStore;
+pub use cache::{CachedSecret, Source, Stores, Unavailable};
+pub use env::{EnvStore, variable_name};
+pub use error::StoreError;
+pub use keyring::DEFAULT_SERVICE;
+pub use material::{Lease, Material};
 pub use memory::MemoryStore;
+pub use reference::{Malformed, SecretRef};
 
 pub(super) use keyring::blocking as blocking_keyring;
 
+use command::{CommandLine, CommandStore};
+use file::{FileStore, SecretFile};
+use keyring::{Item, KeyringStore};
+
 /// A place from which secrets are fetched.
 pub trait SecretStore: Send + Sync {
-    /// Fetches what a reference names, within the store's own deadline.
+    /// Reads everything that is kept in one place, as one reading, within the store's own deadline.
     ///
     /// Dropping the future ends the work: nothing that it started outlives it but a key ring's own
     /// answer.
-    fn fetch<'a>(&'a self, reference: &'a Reference) -> Fetching<'a>;
-}
+    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material>;
 
-/// A fetch under way.
-pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Fetched, StoreError>> + Send + 'a>>;
+    /// Extends a lease; what was read under it serves on.
+    ///
+    /// # Errors
+    /// [`StoreError::NotRenewable`] where the store does not do that: the secret is fetched anew.
+    fn renew<'a>(&'a self, _lease: &'a Lease) -> Answer<'a, Lease> {
+        Box::pin(std::future::ready(Err(StoreError::NotRenewable)))
+    }
 
-/// What a store answers.
-pub struct Fetched {
-    /// The secret.
-    pub secret: Arc<Secret>,
-    /// How long it may be used without asking again; `None` is for ever.
-    pub lifetime: Option<Lifetime>,
-    /// Which run of a program it is of, where its other parts must be of the same.
-    pub run: Option<u64>,
-}
-
-/// How long a fetched secret may be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lifetime {
-    /// From when on the store is asked again while the secret still serves.
-    pub refresh_after: Duration,
-    /// When it serves no longer.
-    pub expires_after: Duration,
-}
-
-impl Lifetime {
-    /// The lifetime of a secret that expires after so long; it is refreshed at 80 per cent of that.
-    #[must_use]
-    pub fn of(expires_after: Duration) -> Self {
-        Self {
-            refresh_after: expires_after * 4 / 5,
-            expires_after,
-        }
+    /// Ends a lease: the store makes what was read under it worthless.
+    fn revoke<'a>(&'a self, _lease: &'a Lease) -> Answer<'a, ()> {
+        Box::pin(std::future::ready(Ok(())))
     }
 }
 
-/// Why a store has no secret to give. Nothing of a secret or of a program's output is in it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// The store has nothing of that name.
-    #[error("the store has no such secret")]
-    Absent,
-    /// The store cannot be reached.
-    #[error("the store cannot be reached: {0}")]
-    Unreachable(&'static str),
-    /// The store did not answer in time.
-    #[error("the store did not answer within {} seconds", .0.as_secs())]
-    TimedOut(Duration),
-    /// The file cannot be read.
-    #[error("the file cannot be read: {0}")]
-    File(std::io::ErrorKind),
-    /// The file is not a plain file.
-    #[error("the file is not a regular file")]
-    NotRegular,
-    /// The file belongs to somebody else.
-    #[error("the file belongs neither to this user nor to root")]
-    Owner,
-    /// Others may read or write the file.
-    #[error("others may read or write the file; run `chmod 600` on it")]
-    Permissions,
-    /// The program cannot be started.
-    #[error("the command cannot be started: {0}")]
-    Start(std::io::ErrorKind),
-    /// The program failed.
-    #[error("the command failed with {}", .0.map_or_else(|| "a signal".to_owned(), |code| format!("status {code}")))]
-    Failed(Option<i32>),
-    /// The program printed more than [`MAX_OUTPUT_BYTES`].
-    #[error("the command printed more than {MAX_OUTPUT_BYTES} bytes")]
-    Output,
-    /// The program printed an object that is not `{"secret": …, "expires_in": …}`.
-    #[error("the command printed JSON that is not {{\"secret\": TEXT, \"expires_in\": SECONDS}}")]
-    Json,
-    /// The program printed something else than a set of parts.
-    #[error(
-        "the command printed something else than a document of `Version` 1 with `AccessKeyId`, `SecretAccessKey` and, for \
-         credentials that end, a `SessionToken` and an `Expiration` to come"
-    )]
-    Set,
-    /// The value cannot be used.
-    #[error(transparent)]
-    Unsafe(#[from] SecretUnsafe),
+/// A store's answer, under way.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Where a secret is kept, in the words of its store.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// A variable of the gateway's own environment.
+    Env(String),
+    /// A file that holds nothing else, and that its owner alone can read.
+    File(SecretFile),
+    /// An item of the operating system's key ring.
+    Keyring(Item),
+    /// What a program prints.
+    Command(CommandLine),
 }
 
-impl StoreError {
-    /// The short code for audit records and refusals.
-    #[must_use]
-    pub fn reason(&self) -> &'static str {
+impl Backend {
+    /// Whether the store makes a new secret for each session, which ends with it.
+    fn is_issued(&self) -> bool {
         match self {
-            Self::Unsafe(_) => "secret_unsafe",
-            _ => "secret_unavailable",
+            Self::Env(_) | Self::File(_) | Self::Keyring(_) | Self::Command(_) => false,
+        }
+    }
+
+    /// Reads what stands behind the scheme of a reference; `path` makes a path of its text.
+    fn parse<E: From<Malformed>>(
+        scheme: &str,
+        rest: &str,
+        path: impl FnOnce(&str) -> Result<PathBuf, E>,
+    ) -> Result<Self, E> {
+        Ok(match scheme {
+            "env" => Self::Env(variable_name(rest)?.to_owned()),
+            "file" => Self::File(SecretFile::checked(path(rest)?)?),
+            "keyring" => Self::Keyring(Item::parse(rest)?),
+            "command" => return Err(CommandLine::not_a_text().into()),
+            _ => return Err(reference::unknown_scheme().into()),
+        })
+    }
+}
+
+/// Shows the store and the name; of a command the program alone, for arguments can be private.
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "env:{name}"),
+            Self::File(file) => write!(f, "file:{file}"),
+            Self::Keyring(item) => write!(f, "keyring:{item}"),
+            Self::Command(line) => write!(f, "command:{line}"),
         }
     }
 }
 
-/// The most that a command may print, in bytes.
-pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+/// The stores at work.
+struct Backends {
+    env: Arc<dyn SecretStore>,
+    file: Arc<dyn SecretStore>,
+    keyring: Arc<dyn SecretStore>,
+    command: Arc<dyn SecretStore>,
+}
+
+impl Backends {
+    /// Variables are read now, for the references that name one.
+    fn new<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
+        Self {
+            env: Arc::new(EnvStore::capture(references)),
+            file: Arc::new(FileStore),
+            keyring: Arc::new(KeyringStore::new()),
+            command: Arc::new(CommandStore::default()),
+        }
+    }
+
+    /// One store in place of all, whatever a reference names.
+    fn all(store: &Arc<dyn SecretStore>) -> Self {
+        Self {
+            env: store.clone(),
+            file: store.clone(),
+            keyring: store.clone(),
+            command: store.clone(),
+        }
+    }
+
+    fn of(&self, backend: &Backend) -> &Arc<dyn SecretStore> {
+        match backend {
+            Backend::Env(_) => &self.env,
+            Backend::File(_) => &self.file,
+            Backend::Keyring(_) => &self.keyring,
+            Backend::Command(_) => &self.command,
+        }
+    }
+}

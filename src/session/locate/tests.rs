@@ -3,9 +3,9 @@
 
 use http::Method;
 
+use super::super::Binding;
 use super::super::phantom::Shape;
 use super::super::stage::{GITHUB, Stage, binding, field, head, stage, stage_of};
-use super::super::{Binding, Reference};
 use super::*;
 use crate::body::FormKind;
 use crate::credential::preset;
@@ -514,9 +514,7 @@ fn of_preset(credential: &preset::PresetCredential) -> (Stage, String) {
         true => vec![own.to_lowercase().parse().unwrap()],
         false => vec![],
     };
-    let bound = credential
-        .bind(credential.name.clone(), Reference::env("X"), given)
-        .unwrap();
+    let bound = credential.bind(credential.name.clone(), given).unwrap();
     let origin = bound.origins[0].to_string();
     let shape = credential
         .shapes

@@ -1,0 +1,79 @@
+//! Why a store gives no secret.
+
+use std::time::Duration;
+
+use super::command::MAX_OUTPUT_BYTES;
+use crate::credential::secret::SecretUnsafe;
+
+/// Why a store has no secret to give. Nothing of a secret or of a program's output is in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The store has nothing of that name.
+    #[error("the store has no such secret")]
+    Absent,
+    /// What the store has there lacks the field.
+    #[error("what the store has there has no text in the field `{0}`")]
+    NoField(Box<str>),
+    /// The store cannot be reached.
+    #[error("the store cannot be reached: {0}")]
+    Unreachable(&'static str),
+    /// The store did not answer in time.
+    #[error("the store did not answer within {} seconds", .0.as_secs())]
+    TimedOut(Duration),
+    /// The store does not extend leases.
+    #[error("the store does not renew it")]
+    NotRenewable,
+    /// It is issued to each session, and none asks.
+    #[error("the store issues it to sessions alone")]
+    NoSession,
+    /// The session that it was fetched for is over.
+    #[error("the session has ended")]
+    Ended,
+    /// The file cannot be read.
+    #[error("the file cannot be read: {0}")]
+    File(std::io::ErrorKind),
+    /// The file is not a plain file.
+    #[error("the file is not a regular file")]
+    NotRegular,
+    /// The file belongs to somebody else.
+    #[error("the file belongs neither to this user nor to root")]
+    Owner,
+    /// Others may read or write the file.
+    #[error("others may read or write the file; run `chmod 600` on it")]
+    Permissions,
+    /// The program cannot be started.
+    #[error("the command cannot be started: {0}")]
+    Start(std::io::ErrorKind),
+    /// The program failed.
+    #[error("the command failed with {}", .0.map_or_else(|| "a signal".to_owned(), |code| format!("status {code}")))]
+    Failed(Option<i32>),
+    /// The program printed more than [`MAX_OUTPUT_BYTES`].
+    #[error("the command printed more than {MAX_OUTPUT_BYTES} bytes")]
+    Output,
+    /// The program printed an object that is none of those that are known.
+    #[error(
+        "the command printed JSON that is neither {{\"secret\": TEXT, \"expires_in\": SECONDS}} nor a document of `Version` 1 \
+         with `AccessKeyId`, `SecretAccessKey` and, for credentials that end, a `SessionToken` and an `Expiration` to come"
+    )]
+    Json,
+    /// The value cannot be used.
+    #[error(transparent)]
+    Unsafe(#[from] SecretUnsafe),
+}
+
+impl StoreError {
+    /// The short code for audit records and refusals.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Unsafe(_) => "secret_unsafe",
+            _ => "secret_unavailable",
+        }
+    }
+
+    /// Whether the store answered that it has no such secret.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent | Self::NoField(_))
+    }
+}

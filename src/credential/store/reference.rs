@@ -1,0 +1,205 @@
+//! References: where a secret is, never what it is.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::command::CommandLine;
+use super::file::SecretFile;
+use super::keyring::Item;
+use super::{Backend, StoreError};
+use crate::credential::secret::{Secret, SecretUnsafe};
+use crate::signature::recipe::Algorithm;
+use zeroize::Zeroizing;
+
+/// Where a secret is kept, and what it must be. The configuration alone makes one of text; a store
+/// that finds nothing there says so.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SecretRef {
+    pub(super) backend: Backend,
+    /// Which field of what is read there is meant; `None` is the one without a name.
+    pub(super) field: Option<Box<str>>,
+    allow_short: bool,
+    /// The algorithm whose private key is kept there, where that is so.
+    private_key: Option<Algorithm>,
+}
+
+/// A text that is no reference. Nothing of the text is in it, which may be a secret that someone
+/// wrote where a reference belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// Why.
+    pub why: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl Malformed {
+    pub(super) fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (why, remedy) = (why.into(), remedy.into());
+        Self { why, remedy }
+    }
+}
+
+impl SecretRef {
+    /// Reads a reference, `SCHEME:PLACE`; `path` makes a path of its text.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the scheme is unknown, its rest is malformed, or a file can be read by
+    /// others; or what `path` says.
+    pub fn parse<E: From<Malformed>>(
+        text: &str,
+        path: impl FnOnce(&str) -> Result<PathBuf, E>,
+    ) -> Result<Self, E> {
+        let (scheme, rest) = text.split_once(':').ok_or_else(unknown_scheme)?;
+        Backend::parse(scheme, rest, path).map(Self::to)
+    }
+
+    /// A reference to a variable of the gateway's environment: `env:NAME`.
+    #[must_use]
+    pub fn env(name: impl Into<String>) -> Self {
+        Self::to(Backend::Env(name.into()))
+    }
+
+    /// A reference to an item of the key ring: `keyring:SERVICE/NAME`.
+    #[must_use]
+    pub fn keyring(service: impl Into<String>, name: impl Into<String>) -> Self {
+        Self::to(Backend::Keyring(Item {
+            service: service.into(),
+            name: name.into(),
+        }))
+    }
+
+    /// A reference to a file, by its absolute path: `file:/path`.
+    #[must_use]
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self::to(Backend::File(SecretFile::at(path.into())))
+    }
+
+    /// A reference to what a program prints; its path is absolute.
+    #[must_use]
+    pub fn command(
+        program: impl Into<PathBuf>,
+        arguments: Vec<String>,
+        ttl: Option<Duration>,
+    ) -> Self {
+        Self::to(Backend::Command(CommandLine {
+            program: program.into(),
+            arguments,
+            ttl,
+        }))
+    }
+
+    fn to(backend: Backend) -> Self {
+        Self {
+            backend,
+            field: None,
+            allow_short: false,
+            private_key: None,
+        }
+    }
+
+    /// The same reference, to a named field of what is read there.
+    #[must_use]
+    pub fn field(mut self, name: &str) -> Self {
+        self.field = Some(name.into());
+        self
+    }
+
+    /// The same reference, whose secret may be shorter than [`crate::credential::MIN_BYTES`] if
+    /// that is so.
+    #[must_use]
+    pub fn allowing_short(mut self, allow: bool) -> Self {
+        self.allow_short = allow;
+        self
+    }
+
+    /// The same reference, to a private key, which may have several lines and must be one that the
+    /// algorithm signs with.
+    #[must_use]
+    pub fn to_private_key(mut self, of: Algorithm) -> Self {
+        self.private_key = Some(of);
+        self
+    }
+
+    /// The algorithm whose private key is kept there, where that is so.
+    #[must_use]
+    pub fn private_key(&self) -> Option<Algorithm> {
+        self.private_key
+    }
+
+    /// The program that is run for the secret, for a reference to a command.
+    #[must_use]
+    pub fn program(&self) -> Option<&Path> {
+        match &self.backend {
+            Backend::Command(command) => Some(&command.program),
+            _ => None,
+        }
+    }
+
+    /// How long what the program prints serves, for a reference to a command that says so.
+    #[must_use]
+    pub fn ttl(&self) -> Option<Duration> {
+        match &self.backend {
+            Backend::Command(command) => command.ttl,
+            _ => None,
+        }
+    }
+
+    /// The file, for a reference to one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match &self.backend {
+            Backend::File(file) => Some(file.path()),
+            _ => None,
+        }
+    }
+
+    /// The variable of the gateway's environment that it names, if it names one.
+    #[must_use]
+    pub fn env_name(&self) -> Option<&str> {
+        match &self.backend {
+            Backend::Env(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Why a reading without its field gives nothing.
+    pub(super) fn lacking(&self) -> StoreError {
+        self.field
+            .clone()
+            .map_or(StoreError::Absent, StoreError::NoField)
+    }
+
+    /// Takes what was read there, if it is what the reference asks for.
+    pub(super) fn admit(&self, value: &Zeroizing<Vec<u8>>) -> Result<Secret, SecretUnsafe> {
+        match self.private_key {
+            Some(algorithm) => Secret::private_key(value, algorithm),
+            None => Secret::new(value.clone(), self.allow_short),
+        }
+    }
+}
+
+/// Shows the store, the name and the field.
+impl fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.backend.fmt(f)?;
+        match &self.field {
+            Some(field) => write!(f, "#{field}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that begins with the scheme of no store.
+pub(super) fn unknown_scheme() -> Malformed {
+    Malformed::new("a reference starts with its kind", REFERENCES)
+}
+
+const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME` or `{ command = [\"/path\"], ttl = \"5m\" }`";
