@@ -428,11 +428,12 @@ pub(super) fn is_optional(binding: &Binding) -> bool {
 /// Whether what was fetched for a signature still serves, and is not by chance what the session
 /// holds.
 fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
+    let phantoms = session.phantoms();
     for (name, lease) in fetched {
         if lease.expires.is_some_and(|end| Instant::now() >= end) {
             return Err(Error::Unfit(AttachFailure::Expired));
         }
-        let phantom = session.phantoms().of(name).ok_or(Error::Unknown)?;
+        let phantom = phantoms.of(name).ok_or(Error::Unknown)?;
         if lease.secret.is(phantom.reveal().as_bytes()) {
             return Err(Error::Unfit(SecretUnsafe::Phantom.into()));
         }

@@ -496,7 +496,8 @@ mod tests {
                 &format!("{GITHUB} {renewed}"),
             )
             .await;
-        let phantom = second.phantoms().of(&name("github")).unwrap().reveal();
+        let phantoms = second.phantoms();
+        let phantom = phantoms.of(&name("github")).unwrap().reveal();
         assert_eq!(shown, format!("{phantom} {phantom}"));
     }
 

@@ -87,7 +87,7 @@ impl Credentials {
         let session = &minting.session;
         let exposed = ExposedSecrets::of(session)?;
         let minted = MintedSecrets::new(phantoms.clone(), secrets)?;
-        let gone = session.phantoms().keep(phantoms);
+        let gone = session.gain(&phantoms);
         exposed.mint(minted, &gone);
         Ok(content.into())
     }

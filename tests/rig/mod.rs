@@ -506,7 +506,7 @@ impl Rig {
     /// Has the command of `renewed` print another secret, and waits until the one before has ended.
     pub fn renew(&self, name: &str) {
         renew(self.dir.path(), self.secret(name));
-        std::thread::sleep(Duration::from_millis(1100));
+        std::thread::sleep(Duration::from_millis(2100));
     }
 
     /// What a client signs with: `aws`, or `temp` with its session token.
@@ -1036,7 +1036,7 @@ fn log(path: PathBuf) -> Stdio {
 
 /// Has the command of `renewed` print this from now on.
 fn renew(at: &Path, secret: &str) {
-    let printed = format!("{{\"secret\":\"{secret}\",\"expires_in\":1}}");
+    let printed = format!("{{\"secret\":\"{secret}\",\"expires_in\":2}}");
     file(&at.join("secrets/renewed"), 0o600, &printed);
 }
 
