@@ -84,8 +84,9 @@ impl Entry<'_> {
         let mut chosen = Vec::new();
         let (mut from, row) = (self.within.start, self.least - grid.width + 1);
         while from + row + grid.width <= self.within.end + 1 {
-            let starts =
-                (from..from + row).filter(|at| (at - self.within.start) % grid.stride == place);
+            let ahead = (from - self.within.start + grid.stride - place) % grid.stride;
+            let first = from + (grid.stride - ahead) % grid.stride;
+            let starts = (first..from + row).step_by(grid.stride);
             // What is alike in every letter's spelling would be met all the time. Of the best, the
             // last is the farthest.
             let Some(best) = starts.max_by_key(|at| self.telling(*at, grid.width)) else {
