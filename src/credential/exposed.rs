@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use tokio::time::Instant;
 
 use super::attach::{Credentials, Error, is_optional};
 use super::credentialed::Lent;
@@ -62,7 +63,7 @@ pub(super) struct Wanted<'r> {
     /// What the request is lent.
     pub(super) lent: &'r Fetched,
     /// What else is bound to its origin.
-    pub(super) bound: Fetched,
+    pub(super) bound: Vec<Exposable>,
     /// Whether an answer that cannot be searched is refused.
     pub(super) strict: bool,
     /// Whether the request is signed.
@@ -71,11 +72,29 @@ pub(super) struct Wanted<'r> {
     pub(super) signed_for: bool,
 }
 
+/// A secret that an origin may have been shown.
+pub(super) struct Exposable {
+    credential: CredentialName,
+    secret: Arc<Secret>,
+    ends: Option<Instant>,
+}
+
+impl Exposable {
+    fn new(credential: &CredentialName, cached: &CachedSecret) -> Self {
+        Self {
+            credential: credential.clone(),
+            secret: cached.secret.clone(),
+            ends: cached.expires,
+        }
+    }
+}
+
 impl Wanted<'_> {
-    /// What of it can come back: of a private key nothing is ever sent.
-    fn secrets(&self) -> impl Iterator<Item = &(CredentialName, CachedSecret)> {
-        let all = self.lent.iter().chain(&self.bound);
-        all.filter(|(_, lease)| !lease.secret.is_private_key())
+    /// The secrets of it that can come back: of a private key nothing is ever sent.
+    fn secrets(&self) -> impl Iterator<Item = &Arc<Secret>> {
+        let lent = self.lent.iter().map(|(_, cached)| &cached.secret);
+        let all = lent.chain(self.bound.iter().map(|bound| &bound.secret));
+        all.filter(|secret| !secret.is_private_key())
     }
 }
 
@@ -141,7 +160,7 @@ impl Credentials {
         session: &SessionId,
         origin: &Origin,
         lent: &Fetched,
-    ) -> Result<Fetched, Error> {
+    ) -> Result<Vec<Exposable>, Error> {
         let mut bound = Vec::new();
         for index in self.bindings().bound_to(origin) {
             let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
@@ -153,7 +172,7 @@ impl Credentials {
                 continue;
             }
             match slot.source.resolve(Some(session)).await {
-                Ok(lease) => bound.push((binding.credential.clone(), lease)),
+                Ok(cached) => bound.push(Exposable::new(&binding.credential, &cached)),
                 Err(why) if why.cause.is_absent() || is_optional(binding) => {}
                 // It cannot be used, so it was not.
                 Err(why) if matches!(why.cause, StoreError::Unsafe(_)) => {}
@@ -162,7 +181,7 @@ impl Credentials {
             }
         }
         // What is too short cannot be lent, either.
-        bound.retain(|(_, lease)| lease.secret.expose().len() >= echo::SHORTEST);
+        bound.retain(|one| one.secret.expose().len() >= echo::SHORTEST);
         Ok(bound)
     }
 
@@ -210,15 +229,22 @@ impl Credentials {
         before: &Searched,
         wanted: &Wanted<'_>,
     ) -> Result<Searched, Error> {
-        let mut all: Vec<(CredentialName, Arc<Secret>)> = Vec::new();
-        for (name, lease) in wanted.secrets() {
-            if let Some(index) = self.bindings().index_of(name) {
-                self.slot(index)?.given.add(&lease.secret, lease.expires);
-            }
-            all.push((name.clone(), lease.secret.clone()));
-        }
+        let lent = wanted.lent.iter();
+        let lent: Vec<_> = lent
+            .map(|(name, cached)| Exposable::new(name, cached))
+            .collect();
         let mut names: Vec<_> = before.known.iter().map(|known| &known.credential).collect();
-        names.extend(wanted.secrets().map(|(name, _)| name));
+        let mut all: Vec<(CredentialName, Arc<Secret>)> = Vec::new();
+        for one in lent.iter().chain(&wanted.bound) {
+            if one.secret.is_private_key() {
+                continue;
+            }
+            if let Some(index) = self.bindings().index_of(&one.credential) {
+                self.slot(index)?.given.add(&one.secret, one.ends);
+            }
+            all.push((one.credential.clone(), one.secret.clone()));
+            names.push(&one.credential);
+        }
         names.sort_unstable();
         names.dedup();
         for name in names {
@@ -288,8 +314,7 @@ impl Searched {
                 .iter()
                 .any(|known| Arc::ptr_eq(&known.secret, secret))
         };
-        (self.lent || wanted.lent.is_empty())
-            && wanted.secrets().all(|(_, lease)| is_known(&lease.secret))
+        (self.lent || wanted.lent.is_empty()) && wanted.secrets().all(is_known)
     }
 
     /// The same session's search for these.
