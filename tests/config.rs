@@ -896,3 +896,37 @@ fn there_is_no_list_of_hosts_that_pass_by_the_policy() {
         }
     }
 }
+
+#[test]
+fn a_vault_is_refused_with_all_of_its_mistakes() {
+    let mistakes = read(
+        "[vault]\naddresses = [\"http://vault.test:8200\", \"https://*.vault.test\"]\nlogin = \"approle\"\nrole = \"x\"\n\
+         secret_id = \"vault:secret/x#y\"\nttl = \"2d\"\nnamespace = \"../a\"\n\
+         [[credential]]\nname = \"A\"\nfrom = \"vault:secret/../sys/raw#x\"\norigins = [\"https://a.test\"]\n",
+    )
+    .unwrap_err();
+    for part in [
+        "secrets would travel in clear text",
+        "an address is that of one server",
+        "[vault] has no `role_id`",
+        "`role` does not belong to `login = \"approle\"`",
+        "`secret_id` is kept in the vault",
+        "it is outside 1s to 1d",
+        "`namespace` of [vault]",
+        "`from` is no reference to a secret",
+    ] {
+        assert!(
+            mistakes.iter().any(|mistake| mistake.contains(part)),
+            "{part}\n{mistakes:#?}"
+        );
+    }
+    let none = read(
+        "[[credential]]\nname = \"A\"\nfrom = \"vault:secret/app#token\"\norigins = [\"https://a.test\"]\n",
+    );
+    let none = none.unwrap_err();
+    assert!(
+        none.iter()
+            .any(|mistake| mistake.contains("add a section [vault]")),
+        "{none:#?}"
+    );
+}

@@ -13,14 +13,14 @@ use super::failure::Failure;
 use crate::audit::{self, Log};
 use crate::body::{HoldBudget, Limit};
 use crate::config::{self, Config, HttpVersion};
-use crate::credential::{Credentials, Holding, Stored, Stores};
+use crate::credential::{Credentials, Holding, Stored, Stores, Vault, VaultSettings};
 use crate::gateway::{Ids, Limits, Shared, Tally, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::message::{Host, HostPattern};
 use crate::names::SessionId;
 use crate::origin::resolve::ResolverSettings;
 use crate::origin::vet::AddressRange;
-use crate::origin::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
+use crate::origin::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings, StoreClient};
 use crate::policy::{HostScope, Policies, Source, quick};
 use crate::session::phantom::{PhantomKey, Phantoms};
 use crate::session::{Binding, Bindings, Role, Session, Sessions};
@@ -56,7 +56,7 @@ impl Assembly {
         let Expanded {
             stored, allowed, ..
         } = expanded;
-        let credentials = credentials(stored)?.with_holding(holding(&config));
+        let credentials = credentials(&config, stored)?.with_holding(holding(&config));
         let flags = flag_policies(&config, &allowed, credentials.bindings());
         let shared = Shared {
             sessions: Sessions::default(),
@@ -171,13 +171,42 @@ impl Assembly {
 ///
 /// # Errors
 /// A [`Failure`] where they are ambiguous, too wide or open.
-pub fn credentials(stored: Vec<Stored>) -> Result<Credentials, Failure> {
-    let stores = Stores::new(stored.iter().map(|stored| &stored.from));
+pub fn credentials(config: &Config, stored: Vec<Stored>) -> Result<Credentials, Failure> {
+    let references = stored.iter().map(|stored| &stored.from);
+    let stores = match &config.vault {
+        None => Stores::new(references),
+        Some(settings) => Stores::with_vault(references, vault(config, settings)?),
+    };
     Credentials::new(stored, &stores).map_err(|error| {
         Failure::usage("the credentials are refused")
             .because(error.to_string())
             .next("see docs/config.md, `[[credential]]`")
     })
+}
+
+/// A Vault, and the way to its servers.
+fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
+    let mut roots = Vec::new();
+    for path in &settings.roots {
+        roots.extend(certificates(path)?);
+    }
+    let identity = match settings.client_certificate() {
+        None => None,
+        Some((chain, key)) => Some(Arc::new(ClientIdentity {
+            chain: certificates(chain)?,
+            key: PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?,
+        })),
+    };
+    let client = StoreClient::new(settings.servers.clone(), roots, identity, resolver(config))
+        .map_err(|error| failed("the way to the vault", error))?;
+    Ok((settings.clone(), Arc::new(client)))
+}
+
+fn resolver(config: &Config) -> ResolverSettings {
+    ResolverSettings {
+        servers: config.resolver.servers.clone(),
+        hosts_file: config.resolver.hosts_file,
+    }
 }
 
 fn failed(what: &str, error: impl std::error::Error) -> Failure {
@@ -334,10 +363,7 @@ pub fn origins(config: &Config) -> Result<OriginSettings, Failure> {
         .collect::<Result<Vec<_>, _>>()?;
     Ok(OriginSettings {
         rules,
-        resolver: ResolverSettings {
-            servers: config.resolver.servers.clone(),
-            hosts_file: config.resolver.hosts_file,
-        },
+        resolver: resolver(config),
         connect_timeout: config.limits.connect_timeout,
         handshake_timeout: config.limits.handshake_timeout,
         idle_timeout: config.limits.idle_timeout,

@@ -316,14 +316,20 @@ pub fn serve_on(
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
     let mut watch = Watch::adopt(std::io::stdout());
     let served = assembly.and_then(|assembly| {
-        let first = runtime.block_on(sandbox(&gateway, &assembly, &mut watch))?;
-        Ok((assembly, first))
+        match runtime.block_on(sandbox(&gateway, &assembly, &mut watch)) {
+            Ok(first) => Ok((assembly, first)),
+            Err(failure) => {
+                runtime.block_on(serving::close(&assembly.shared));
+                Err(failure)
+            }
+        }
     });
     let aftermath = |watch: Option<Watch>| watch.map(Watch::end).unwrap_or_default();
     match served {
         Ok((assembly, first)) => {
             serving::settle();
             runtime.block_on(gone(gateway));
+            runtime.block_on(serving::close(&assembly.shared));
             assembly.shared.tell_suppressed();
             launch::await_end(&first, FAREWELL);
             let aftermath = aftermath(watch);
@@ -354,6 +360,7 @@ async fn sandbox(
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = assembly.open(&id, &assembly.config.groups).await?;
     let worker = serving::worker(&assembly.shared)?;
+    serving::tend(&assembly.shared, vec![session.clone()]);
     // The launcher needs longer to make the sandbox than we did so far: only now we wait for it.
     let (hello, listeners) = gateway
         .hello()

@@ -55,7 +55,11 @@ impl Serve {
         runtime.block_on(expanded.discover(super::assembly::origins(&config)?, screen));
         serving::harden()?;
         let assembly = Arc::new(Assembly::new(config, expanded)?);
-        let ended = runtime.block_on(serve(&assembly, screen, self.run.quiet));
+        let ended = runtime.block_on(async {
+            let ended = serve(&assembly, screen, self.run.quiet).await;
+            serving::close(&assembly.shared).await;
+            ended
+        });
         assembly.shared.tell_suppressed();
         ended
     }
@@ -78,6 +82,8 @@ async fn serve(assembly: &Arc<Assembly>, screen: &Screen, quiet: bool) -> Result
         others.push(thread(assembly, theirs)?);
     }
     let worker = serving::worker(&assembly.shared)?;
+    let sessions = doors.iter().map(|(_, door)| door.session.clone());
+    serving::tend(&assembly.shared, sessions.collect());
     for (socket, door) in mine {
         serving::serve(&worker, socket, door)?;
     }

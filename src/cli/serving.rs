@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 
 use super::failure::Failure;
 use crate::gateway::{Door, Shared, Worker, chain};
+use crate::session::Session;
 
 /// A runtime for one thread: the exchanges of a connection never leave it (performance.md: 15 to 20
 /// per cent of the processor's time against a work-stealing one).
@@ -78,6 +80,36 @@ pub fn serve(
     tokio::spawn(worker.clone().listen(listener, door));
     Ok(())
 }
+
+/// Renews what stores issue as long as its sessions live, and ends it with them.
+pub fn tend(shared: &Arc<Shared>, mut sessions: Vec<Arc<Session>>) {
+    let shared = shared.clone();
+    if !shared.credentials.stores().must_be_tended() {
+        return;
+    }
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(TENDED_EVERY).await;
+            shared.credentials.stores().tend().await;
+            for over in sessions.extract_if(.., |session| session.is_over()) {
+                shared.credentials.end(over.id()).await;
+            }
+        }
+    });
+}
+
+/// Ends what stores issued, and the gateway's logins there, before the process ends.
+pub async fn close(shared: &Shared) {
+    let closed = tokio::time::timeout(CLOSED_WITHIN, shared.credentials.stores().close());
+    if closed.await.is_err() {
+        tracing::warn!("what the stores issued was not all revoked in time; it ends by itself");
+    }
+}
+
+/// How often what ends soon is looked for.
+const TENDED_EVERY: Duration = Duration::from_millis(500);
+/// For all revocations at the end; the launcher waits longer than that.
+const CLOSED_WITHIN: Duration = Duration::from_secs(6);
 
 /// What comes after the start, while the first client starts and connects: the system's roots are
 /// read, and then memory that only the start needed is given back.

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
+use crate::credential::{SecretRef, VaultSettings};
 use crate::message::Scheme;
 
 use super::Config;
@@ -32,6 +33,34 @@ pub(super) fn check(page: &Page<'_>, config: &Config, spans: &Spans) {
     same_place(page, config, spans);
     sandbox(page, config, spans);
     unreachable(page, config, spans);
+    vaults(page, config, spans);
+}
+
+/// What a vault keeps needs one; what it issues is a session's own.
+fn vaults(page: &Page<'_>, config: &Config, spans: &Spans) {
+    for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
+        if config.vault.is_none() && credential.references().any(SecretRef::is_in_vault) {
+            let what = format!("credential `{}` is kept in no vault", credential.name);
+            let doubt = Doubt::new(
+                "the configuration does not say where the vault is",
+                "add a section [vault] with `addresses` and `login`",
+            );
+            page.error(span, what, doubt);
+        }
+    }
+    for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
+        if let ListenerKind::Proxy {
+            authentication: Some(asked),
+        } = &listener.kind
+            && asked.password.is_in_vault()
+        {
+            let doubt = Doubt::new(
+                "the listener must be able to start while the vault is away",
+                "write `env:NAME`, `file:/path` or `keyring:gateway/NAME`",
+            );
+            page.error(span, "`password` is kept in the vault", doubt);
+        }
+    }
 }
 
 fn repeated<'a, K: Eq + Hash, T: 'a>(
@@ -243,6 +272,13 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
                     .references()
                     .any(|from| from.env_name().is_some_and(passes))
         });
+        let login = config.vault.iter().flat_map(VaultSettings::references);
+        if login.filter_map(SecretRef::env_name).any(passes) {
+            found.push((
+                format!("`{variable}` is passed to the workload"),
+                Doubt::new("the gateway logs in to the vault with it", "do not pass it"),
+            ));
+        }
         if let Some(credential) = holds {
             let what = format!("`{variable}` is passed to the workload");
             let why = format!(
@@ -318,7 +354,15 @@ pub(super) fn secrets(config: &Config) -> Vec<PathBuf> {
     secrets
         .chain(passwords)
         .chain(keys)
+        .chain(config.vault.iter().flat_map(VaultSettings::references))
         .filter_map(|reference| reference.path().map(Path::to_owned))
+        .chain(
+            config
+                .vault
+                .iter()
+                .flat_map(VaultSettings::secret_files)
+                .cloned(),
+        )
         .collect()
 }
 
@@ -340,6 +384,7 @@ pub(super) fn own(config: &Config) -> Vec<PathBuf> {
         .cloned()
         .chain(config.policy.paths())
         .chain(roots)
+        .chain(config.vault.iter().flat_map(|vault| vault.roots.clone()))
         .collect()
 }
 

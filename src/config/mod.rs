@@ -22,6 +22,7 @@ mod settings;
 mod signing;
 pub mod state;
 mod units;
+mod vault;
 
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,7 @@ pub use settings::{Audit, Ca, Limits, Phantoms, Resolver, Runtime, Sandbox, Sync
 pub use signing::{Part as SigningPart, Signing, Way as SigningWay};
 pub use units::{Size, duration, show_duration};
 
+use crate::credential::VaultSettings;
 use crate::message::{Host, HostPattern, Origin};
 
 /// Holds every setting, valid as a whole.
@@ -60,6 +62,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// The credentials.
     pub credentials: Vec<Credential>,
+    /// The Vault or OpenBao that keeps secrets.
+    pub vault: Option<VaultSettings>,
     /// How origins are reached.
     pub origins: Vec<OriginRule>,
     /// The sandbox of `gateway exec`.

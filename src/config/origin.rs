@@ -135,7 +135,7 @@ fn identity(section: &Section<'_, '_>) -> Option<ClientIdentity> {
 }
 
 /// Checks that a file holds at least one certificate and nothing that is none.
-fn certificates(path: PathBuf) -> Result<PathBuf, Doubt> {
+pub(super) fn certificates(path: PathBuf) -> Result<PathBuf, Doubt> {
     let read = std::fs::read(&path).map_err(|error| {
         Doubt::new(
             format!("the file cannot be read: {error}"),

@@ -13,7 +13,7 @@ use super::keys::{self, PARTS};
 use super::literal::shown;
 use super::mistake::{Doubt, Mistake, Position, Severity};
 use super::page::{Page, Section};
-use super::{Config, Refused, credential, listener, origin, policy, settings, state};
+use super::{Config, Refused, credential, listener, origin, policy, settings, state, vault};
 
 impl Config {
     /// Reads and checks a file.
@@ -179,6 +179,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             config.phantoms = settings::phantoms(section);
             spans.phantoms = section.span.clone();
         }
+        "vault" => config.vault = vault::vault(section),
         "listener" => take(
             listener::listener(section),
             section,

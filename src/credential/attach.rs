@@ -236,7 +236,8 @@ impl Credentials {
         match private_key {
             Some(algorithm) => {
                 let form = secret.key_form(algorithm).map_err(|cause| {
-                    let (reference, cause) = (self.reference(at), StoreError::Unsafe(cause));
+                    let (reference, cause) =
+                        (Box::new(self.reference(at)), StoreError::Unsafe(cause));
                     unavailable(Unavailable { reference, cause })
                 })?;
                 issue.issue_key(name, &form, |text| secret.is(text))?;
@@ -398,6 +399,12 @@ impl Credentials {
         let cached = cached.map_err(|why| Error::Unavailable(Box::new(why)))?;
         fetched.push((name.clone(), cached));
         Ok(())
+    }
+
+    /// The stores, whose leases somebody must renew and end.
+    #[must_use]
+    pub fn stores(&self) -> &Stores {
+        &self.stores
     }
 
     /// Revokes what was issued to a session, with the session.

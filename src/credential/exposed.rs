@@ -171,6 +171,16 @@ impl Credentials {
             if slot.source.reference().private_key().is_some() || is_lent() {
                 continue;
             }
+            // None is made to be looked for; what was made for any session is.
+            if slot.source.is_issued() {
+                let given = slot.given.all().into_iter();
+                bound.extend(given.map(|secret| Exposable {
+                    credential: binding.credential.clone(),
+                    secret,
+                    ends: None,
+                }));
+                continue;
+            }
             match slot.source.resolve(Some(session)).await {
                 Ok(cached) => bound.push(Exposable::new(&binding.credential, &cached)),
                 Err(why) if why.cause.is_absent() || is_optional(binding) => {}

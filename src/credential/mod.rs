@@ -33,8 +33,9 @@ pub use scrub::{
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
-    CachedSecret, DEFAULT_SERVICE, Lease, Malformed, Material, MemoryStore, SecretRef, SecretStore,
-    Source, StoreError, Stores, Unavailable, variable_name,
+    CachedSecret, DEFAULT_SERVICE, HttpAnswer, HttpClient, Lease, Login, LoginMethod, Malformed,
+    Material, MemoryStore, SecretRef, SecretStore, Source, StoreAnswer, StoreError, Stores,
+    Unavailable, Vault, VaultSettings, variable_name,
 };
 pub use stored::Stored;
 pub use verify::{Holding, Verified};

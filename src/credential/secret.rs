@@ -153,6 +153,11 @@ impl Secret {
         mask(&self.bytes)
     }
 
+    /// The text, for a store's own login. Every secret is one: it is visible ASCII, or a PEM text.
+    pub(in crate::credential) fn text(&self) -> Zeroizing<String> {
+        Zeroizing::new(String::from_utf8_lossy(&self.bytes).into_owned())
+    }
+
     /// The bytes, for the credential room alone.
     pub(in crate::credential) fn expose(&self) -> &[u8] {
         &self.bytes

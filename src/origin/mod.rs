@@ -8,6 +8,7 @@ mod patient;
 mod pool;
 pub mod resolve;
 pub mod rule;
+mod stores;
 mod tls;
 pub mod vet;
 
@@ -15,6 +16,7 @@ use std::io;
 
 pub use channel::{Channel, Forwarded, OriginBody, Origins};
 pub use rule::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
+pub use stores::{StoreClient, StoreClientUnusable};
 pub use tls::warm_roots;
 
 /// Why nothing was sent, or no answer came. Carries no text of the origin's.

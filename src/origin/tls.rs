@@ -90,7 +90,7 @@ impl Configurations {
     }
 }
 
-fn configure(rule: Option<&OriginRule>, offer: Offer) -> Result<ClientConfig, Error> {
+pub(super) fn configure(rule: Option<&OriginRule>, offer: Offer) -> Result<ClientConfig, Error> {
     let roots = match rule {
         Some(rule) if rule.only_roots => with(RootCertStore::empty(), &rule.roots)?,
         Some(rule) if !rule.roots.is_empty() => {

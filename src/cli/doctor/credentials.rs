@@ -38,14 +38,14 @@ pub(super) fn run(file: &Path, screen: &Screen) -> Result<Code, Failure> {
     let config = Config::load(file)?;
     screen.warn(&config.warnings);
     let expanded = Expanded::of(&config, false)?;
-    let credentials = assembly::credentials(expanded.stored)?;
+    let credentials = assembly::credentials(&config, expanded.stored)?;
     let session = SessionId::new("doctor").expect("`doctor` is a name");
     let key = PhantomKey::random().map_err(|error| {
         Failure::new("the system gives no random bytes").because(error.to_string())
     })?;
     let examined = serving::runtime()?.block_on(async {
         let examined = credentials.examine(&session, &key).await;
-        credentials.end(&session).await;
+        credentials.stores().close().await;
         examined
     });
     let findings: Vec<Finding> = credentials

@@ -1,14 +1,16 @@
 //! Holds what was read from stores for as long as it may serve; one reading at a time of each place.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::OwnedMutexGuard;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::{Backend, Backends, Lease, Material, SecretRef, SecretStore, StoreError};
+use super::vault::VaultStore;
+use super::{Backend, Backends, Lease, Material, SecretRef, SecretStore, StoreError, Vault};
 use crate::credential::secret::Secret;
 use crate::names::SessionId;
 
@@ -29,7 +31,7 @@ pub struct CachedSecret {
 #[error("no secret from `{reference}`: {cause}")]
 pub struct Unavailable {
     /// Where it was looked for.
-    pub reference: SecretRef,
+    pub reference: Box<SecretRef>,
     /// Why there is none.
     pub cause: StoreError,
 }
@@ -87,8 +89,10 @@ struct Flight {
 struct Reading {
     secrets: Vec<Result<Arc<Secret>, StoreError>>,
     lease: Option<Lease>,
+    asked: Instant,
     expires: Option<Instant>,
-    refresh_at: Option<Instant>,
+    /// Whether somebody waited in vain for a newer one.
+    waited: AtomicBool,
 }
 
 impl Stores {
@@ -96,6 +100,20 @@ impl Stores {
     #[must_use]
     pub fn new<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
         Self::of(Backends::new(references))
+    }
+
+    /// The same with a Vault, whose own login is kept in the stores of this machine.
+    #[must_use]
+    pub fn with_vault<'r>(
+        references: impl IntoIterator<Item = &'r SecretRef>,
+        (settings, client): Vault,
+    ) -> Self {
+        let local = Self::new(settings.references());
+        let vault = VaultStore::new(&settings, client, |reference| local.source(reference));
+        Self::of(Backends {
+            vault: Some(Arc::new(vault)),
+            ..Backends::new(references)
+        })
     }
 
     /// One store in place of all, whatever a reference names.
@@ -118,7 +136,7 @@ impl Stores {
         let made = places.entry(backend.clone()).or_insert_with(|| {
             Arc::new(Place {
                 backend: backend.clone(),
-                store: self.0.backends.of(backend).clone(),
+                store: self.0.backends.of(backend),
                 wanted: Mutex::default(),
                 shared: Arc::default(),
                 of_sessions: Mutex::default(),
@@ -133,18 +151,58 @@ impl Stores {
 
     /// Ends what was issued to a session: its leases are revoked, and there are no new ones.
     pub async fn end(&self, session: &SessionId) {
-        let places: Vec<Arc<Place>> = {
-            let places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
-            places.values().cloned().collect()
-        };
-        let mut ends = tokio::task::JoinSet::new();
-        for place in places {
-            let slot = place.slots().get(session).cloned();
-            if let Some(slot) = slot {
-                ends.spawn(async move { slot.end(&place).await });
+        self.end_where(|id| id == session).await;
+    }
+
+    /// Ends what was issued to any session, and the stores' own logins, with the process.
+    pub async fn close(&self) {
+        self.end_where(|_| true).await;
+        for store in self.0.backends.each() {
+            if let Err(cause) = store.close().await {
+                tracing::warn!(%cause, "a store's login was not ended");
             }
         }
+    }
+
+    /// Whether a store issues what ends unless it is renewed.
+    #[must_use]
+    pub fn must_be_tended(&self) -> bool {
+        self.0.backends.vault.is_some()
+    }
+
+    /// Renews what ends soon; to be called about every second.
+    pub async fn tend(&self) {
+        for store in self.0.backends.each() {
+            if let Err(cause) = store.tend().await {
+                tracing::warn!(%cause, "a store's login was not renewed");
+            }
+        }
+        let now = Instant::now();
+        for (place, slot) in self.issued(|_| true) {
+            if slot.serving(0).is_some_and(|held| held.is_due(now)) {
+                place.refresh(&slot);
+            }
+        }
+    }
+
+    async fn end_where(&self, is_over: impl Fn(&SessionId) -> bool) {
+        let mut ends = tokio::task::JoinSet::new();
+        for (place, slot) in self.issued(is_over) {
+            ends.spawn(async move { slot.end(&place).await });
+        }
         ends.join_all().await;
+    }
+
+    /// What was issued to sessions.
+    fn issued(&self, of: impl Fn(&SessionId) -> bool) -> Vec<(Arc<Place>, Arc<Slot>)> {
+        let places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut issued = Vec::new();
+        for place in places.values() {
+            let slots = place.slots();
+            let slots = slots.iter().filter(|(session, _)| of(session));
+            issued.extend(slots.map(|(_, slot)| (place.clone(), slot.clone())));
+        }
+        issued
     }
 }
 
@@ -153,6 +211,12 @@ impl Source {
     #[must_use]
     pub fn reference(&self) -> &SecretRef {
         &self.reference
+    }
+
+    /// Whether the store makes a new secret for each session.
+    #[must_use]
+    pub fn is_issued(&self) -> bool {
+        self.reference.backend.is_issued()
     }
 
     /// The secret, from memory while it serves, else from its store; what a store issues to each
@@ -192,7 +256,7 @@ impl Source {
     }
 
     fn slot(&self, session: Option<&SessionId>) -> Result<Arc<Slot>, StoreError> {
-        if !self.reference.backend.is_issued() {
+        if !self.is_issued() {
             return Ok(self.place.shared.clone());
         }
         let session = session.ok_or(StoreError::NoSession)?;
@@ -215,7 +279,7 @@ impl Source {
 
     fn unavailable(&self, cause: StoreError) -> Unavailable {
         Unavailable {
-            reference: self.reference.clone(),
+            reference: Box::new(self.reference.clone()),
             cause,
         }
     }
@@ -247,10 +311,21 @@ impl Place {
         at: usize,
     ) -> Result<Arc<Reading>, StoreError> {
         if let Some(held) = slot.serving(at) {
-            if held.refresh_at.is_some_and(|due| due <= Instant::now()) {
+            let now = Instant::now();
+            if held.is_due(now) {
                 self.refresh(slot);
             }
-            return Ok(held);
+            if held.is_fresh(now) || held.waited.load(Ordering::Relaxed) {
+                return Ok(held);
+            }
+            // The store may have something newer. Where it cannot say so soon, what is held serves
+            // until its end, and nobody waits for it again.
+            if timeout(WAIT, slot.flight.lock()).await.is_err() || slot.holds(&held) {
+                held.waited.store(true, Ordering::Relaxed);
+            }
+            if let Some(held) = slot.serving(at) {
+                return Ok(held);
+            }
         }
         let flight = slot.flight.clone().lock_owned().await;
         // Another flight may have brought it meanwhile.
@@ -296,6 +371,10 @@ impl Place {
                 Ok(reading)
             }
             Err(cause) => {
+                if cause.is_final() {
+                    slot.held.store(None);
+                }
+                tracing::warn!(from = %self.backend, %cause, "a secret could not be read");
                 flight.failed = Some((Instant::now(), cause.clone()));
                 Err(cause)
             }
@@ -356,6 +435,11 @@ impl Slot {
             .cloned()
     }
 
+    fn holds(&self, reading: &Arc<Reading>) -> bool {
+        let held = self.held.load();
+        held.as_ref().is_some_and(|held| Arc::ptr_eq(held, reading))
+    }
+
     /// Keeps in mind that a lease must be revoked.
     fn note(&self, lease: &Lease, asked: Instant) {
         if lease.id.is_some() {
@@ -397,21 +481,39 @@ impl Reading {
         Self {
             secrets,
             expires: lease.as_ref().map(|lease| asked + lease.expires_after),
-            refresh_at: lease.as_ref().map(|lease| asked + lease.refresh_after),
             lease,
+            asked,
+            waited: AtomicBool::new(false),
         }
     }
 
     fn serves(&self, now: Instant) -> bool {
         self.expires.is_none_or(|end| now < end)
     }
+
+    fn is_fresh(&self, now: Instant) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_none_or(|lease| now < self.asked + lease.stale_after)
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_some_and(|lease| now >= self.asked + lease.refresh_after)
+    }
 }
 
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long a request waits for something newer than what it could use.
+const WAIT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
-    use super::super::MemoryStore;
+    use std::sync::atomic::AtomicU64;
+
+    use zeroize::Zeroizing;
+
+    use super::super::material::LeaseId;
+    use super::super::{Answer, Malformed, MemoryStore};
     use super::*;
 
     const NAME: &str = "env:TOKEN";
@@ -466,6 +568,7 @@ mod tests {
         let (store, source) = stage();
         let life = Lease {
             refresh_after: millis(20),
+            stale_after: Duration::from_secs(60),
             expires_after: Duration::from_secs(60),
             id: None,
         };
@@ -486,6 +589,7 @@ mod tests {
         let (store, source) = stage();
         let life = Lease {
             refresh_after: millis(5),
+            stale_after: millis(10),
             expires_after: millis(10),
             id: None,
         };
@@ -552,6 +656,145 @@ mod tests {
         source.resolve(None).await.ok().unwrap();
         tokio::time::sleep(millis(100)).await;
         assert!(holds(&source, b"CANARY-0002").await);
+    }
+
+    /// A store that issues: it counts what is renewed and revoked.
+    #[derive(Default)]
+    struct Issuing {
+        issued: AtomicU64,
+        renewed: AtomicU64,
+        revoked: Mutex<Vec<u64>>,
+        life: Duration,
+    }
+
+    impl Issuing {
+        fn lease(&self, login: u64) -> Lease {
+            let text = format!("lease/{login}").into();
+            let id = LeaseId {
+                text,
+                renewable: self.renewed.load(Ordering::SeqCst) < 2,
+                login,
+            };
+            Lease {
+                id: Some(id),
+                ..Lease::of(self.life)
+            }
+        }
+    }
+
+    impl SecretStore for Issuing {
+        fn fetch<'a>(&'a self, _: &'a Backend) -> Answer<'a, Material> {
+            Box::pin(async move {
+                tokio::time::sleep(millis(20)).await;
+                let number = self.issued.fetch_add(1, Ordering::SeqCst);
+                let value = Zeroizing::new(format!("CANARY-{number:04}").into_bytes());
+                Ok(Material::new(Some(self.lease(number))).with("password", value))
+            })
+        }
+
+        fn renew<'a>(&'a self, lease: &'a Lease) -> Answer<'a, Lease> {
+            self.renewed.fetch_add(1, Ordering::SeqCst);
+            let login = lease.id.as_ref().map(|id| id.login);
+            let lease = self.lease(login.unwrap_or_default());
+            Box::pin(std::future::ready(Ok(lease)))
+        }
+
+        fn revoke<'a>(&'a self, lease: &'a Lease) -> Answer<'a, ()> {
+            let login = lease.id.as_ref().map(|id| id.login);
+            self.revoked.lock().unwrap().extend(login);
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    fn issuing(life: Duration) -> (Arc<Issuing>, Stores, Source) {
+        let store = Arc::new(Issuing {
+            life,
+            ..Issuing::default()
+        });
+        let stores = Stores::with(store.clone());
+        let text = "vault-lease:database/creds/app#password";
+        let parsed = SecretRef::parse(text, |_| Err(Malformed::new("", "")));
+        let source = stores.source(&parsed.unwrap());
+        (store, stores, source)
+    }
+
+    #[tokio::test]
+    async fn each_session_has_a_lease_of_its_own_until_it_ends_and_none_after() {
+        let (store, stores, source) = issuing(Duration::from_secs(60));
+        let [one, two] = ["one", "two"].map(|id| SessionId::new(id).unwrap());
+        for session in [&one, &two, &one] {
+            source.resolve(Some(session)).await.ok().unwrap();
+        }
+        assert_eq!(store.issued.load(Ordering::SeqCst), 2);
+        let nobody = source.resolve(None).await.err().unwrap();
+        assert_eq!(nobody.cause, StoreError::NoSession);
+        stores.end(&one).await;
+        assert_eq!(*store.revoked.lock().unwrap(), [0]);
+        let over = source.resolve(Some(&one)).await.err().unwrap();
+        assert_eq!(over.cause, StoreError::Ended);
+        source.resolve(Some(&two)).await.ok().unwrap();
+        stores.close().await;
+        assert_eq!(*store.revoked.lock().unwrap(), [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_renewed_while_it_can_be_and_then_replaced_and_all_are_revoked() {
+        let (store, stores, source) = issuing(millis(500));
+        let session = SessionId::new("one").unwrap();
+        let first = source.resolve(Some(&session)).await.ok().unwrap();
+        for _ in 0..2 {
+            tokio::time::sleep(millis(420)).await;
+            stores.tend().await;
+            tokio::time::sleep(millis(10)).await;
+            let same = source.resolve(Some(&session)).await.ok().unwrap();
+            assert!(Arc::ptr_eq(&first.secret, &same.secret));
+        }
+        assert_eq!(store.renewed.load(Ordering::SeqCst), 2);
+        tokio::time::sleep(millis(420)).await;
+        stores.tend().await;
+        tokio::time::sleep(millis(50)).await;
+        let next = source.resolve(Some(&session)).await.ok().unwrap();
+        assert!(next.secret.is(b"CANARY-0001"));
+        stores.end(&session).await;
+        assert_eq!(*store.revoked.lock().unwrap(), [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_away_loses_no_lease() {
+        let (store, stores, source) = issuing(Duration::from_secs(60));
+        let session = SessionId::new("one").unwrap();
+        let asked = tokio::time::timeout(millis(5), source.resolve(Some(&session)));
+        assert!(asked.await.is_err());
+        stores.end(&session).await;
+        assert_eq!(store.issued.load(Ordering::SeqCst), 1);
+        assert_eq!(*store.revoked.lock().unwrap(), [0]);
+    }
+
+    #[tokio::test]
+    async fn what_is_stale_serves_while_the_store_is_away_and_not_once_it_refuses() {
+        let (store, source) = stage();
+        let lease = Lease {
+            refresh_after: millis(20),
+            stale_after: millis(30),
+            expires_after: Duration::from_secs(60),
+            id: None,
+        };
+        store.put(NAME, b"CANARY-0001", Some(lease.clone()));
+        assert!(holds(&source, b"CANARY-0001").await);
+        // Past its time the newer one is waited for.
+        store.put(NAME, b"CANARY-0002", Some(lease));
+        store.slow(NAME, millis(50));
+        tokio::time::sleep(millis(40)).await;
+        assert!(holds(&source, b"CANARY-0002").await);
+        store.fail(NAME, StoreError::Sealed, Duration::ZERO);
+        tokio::time::sleep(millis(40)).await;
+        assert!(holds(&source, b"CANARY-0002").await);
+        tokio::time::sleep(RETRY_AFTER).await;
+        let refused = StoreError::Login(Box::new(StoreError::gone()));
+        store.fail(NAME, refused.clone(), Duration::ZERO);
+        assert!(holds(&source, b"CANARY-0002").await);
+        tokio::time::sleep(millis(20)).await;
+        assert_eq!(source.resolve(None).await.err().unwrap().cause, refused);
     }
 
     #[tokio::test]

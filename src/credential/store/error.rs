@@ -29,6 +29,32 @@ pub enum StoreError {
     /// The session that it was fetched for is over.
     #[error("the session has ended")]
     Ended,
+    /// The store could not be connected to, so nothing was sent.
+    #[error("the store cannot be connected to: {0}")]
+    NotConnected(Box<str>),
+    /// The connection to the store broke, or its answer was none.
+    #[error("the store's answer broke off: {0}")]
+    BrokenOff(Box<str>),
+    /// The store keeps its secrets sealed, or is not ready.
+    #[error("the store is sealed or not ready")]
+    Sealed,
+    /// The store refused, with its own words.
+    #[error("the store answered {status}{}{words}", if words.is_empty() { "" } else { ": " })]
+    Refused {
+        /// The status of its answer.
+        status: u16,
+        /// What it said, as far as an operator may read it.
+        words: Box<str>,
+    },
+    /// The store's answer is not what its kind answers.
+    #[error("the store's answer cannot be read")]
+    Illegible,
+    /// The gateway has no access to the store.
+    #[error("the login failed: {0}")]
+    Login(Box<StoreError>),
+    /// No store of that kind is configured.
+    #[error("the configuration has no `[vault]`")]
+    NotConfigured,
     /// The file cannot be read.
     #[error("the file cannot be read: {0}")]
     File(std::io::ErrorKind),
@@ -74,6 +100,28 @@ impl StoreError {
     /// Whether the store answered that it has no such secret.
     #[must_use]
     pub fn is_absent(&self) -> bool {
-        matches!(self, Self::Absent | Self::NoField(_))
+        matches!(
+            self,
+            Self::Absent | Self::NoField(_) | Self::Refused { status: 404, .. }
+        )
+    }
+
+    /// A store over HTTP that has nothing there.
+    pub(super) fn gone() -> Self {
+        Self::Refused {
+            status: 404,
+            words: "there is no such secret".into(),
+        }
+    }
+
+    /// Whether the store said that the secret may no longer be used, rather than that it cannot say
+    /// so now.
+    pub(super) fn is_final(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => matches!(status, 403 | 404),
+            // Whoever takes the gateway's access away means it.
+            Self::Login(cause) => matches!(**cause, Self::Refused { status, .. } if status < 500),
+            _ => false,
+        }
     }
 }

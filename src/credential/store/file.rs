@@ -75,6 +75,16 @@ impl SecretStore for FileStore {
     }
 }
 
+/// Reads a text that others may read, but not write: what Kubernetes mounts.
+pub(super) fn read_shared(path: &Path) -> Result<Zeroizing<String>, StoreError> {
+    let value = read_if(path, |about| match judge(about) {
+        Err(StoreError::Permissions) if about.mode() & 0o022 == 0 => Ok(()),
+        other => other,
+    })?;
+    let text = std::str::from_utf8(&value).map_err(|_| StoreError::Illegible)?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
 /// Whether a file is one that holds a secret for its owner alone, who is this user or root.
 fn judge(about: &Metadata) -> Result<(), StoreError> {
     if !about.is_file() {
@@ -95,6 +105,13 @@ fn judge(about: &Metadata) -> Result<(), StoreError> {
 /// Symbolic links are followed, for orchestrators mount secrets through them; what they lead to is
 /// what is checked.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    read_if(path, judge)
+}
+
+fn read_if(
+    path: &Path,
+    judge: impl FnOnce(&Metadata) -> Result<(), StoreError>,
+) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => StoreError::Absent,
         kind => StoreError::File(kind),
@@ -117,6 +134,7 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
 
 const LEASE: Lease = Lease {
     refresh_after: Duration::from_secs(1),
+    stale_after: Duration::from_secs(5),
     expires_after: Duration::from_secs(5),
     id: None,
 };

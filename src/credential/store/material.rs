@@ -50,6 +50,8 @@ impl Material {
 pub struct Lease {
     /// From when on the store is asked again while the reading still serves.
     pub refresh_after: Duration,
+    /// From when on its use waits a moment for that answer.
+    pub stale_after: Duration,
     /// When it serves no longer.
     pub expires_after: Duration,
     /// By which the store renews and revokes it, where it does.
@@ -79,6 +81,7 @@ impl Lease {
     pub fn of(expires_after: Duration) -> Self {
         Self {
             refresh_after: expires_after * 4 / 5,
+            stale_after: expires_after,
             expires_after,
             id: None,
         }

@@ -17,9 +17,11 @@ pub struct MemoryStore {
     fetches: AtomicUsize,
 }
 
+type Fields = Vec<(String, Zeroizing<Vec<u8>>)>;
+
 struct Entry {
     /// Its fields; the one without a name has an empty one.
-    answer: Result<Vec<(String, Zeroizing<Vec<u8>>)>, StoreError>,
+    answer: Result<Fields, StoreError>,
     lease: Option<Lease>,
     delay: Duration,
 }

@@ -7,10 +7,12 @@ mod command;
 mod env;
 mod error;
 mod file;
+mod http;
 mod keyring;
 mod material;
 mod memory;
 mod reference;
+mod vault;
 
 use std::fmt;
 use std::future::Future;
@@ -18,19 +20,23 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use self::Answer as StoreAnswer;
 pub use cache::{CachedSecret, Source, Stores, Unavailable};
 pub use env::{EnvStore, variable_name};
 pub use error::StoreError;
+pub use http::{HttpAnswer, HttpClient};
 pub use keyring::DEFAULT_SERVICE;
 pub use material::{Lease, Material};
 pub use memory::MemoryStore;
 pub use reference::{Malformed, SecretRef};
+pub use vault::{Login, LoginMethod, VaultSettings};
 
 pub(super) use keyring::blocking as blocking_keyring;
 
 use command::{CommandLine, CommandStore};
 use file::{FileStore, SecretFile};
 use keyring::{Item, KeyringStore};
+pub use vault::VaultPath;
 
 /// A place from which secrets are fetched.
 pub trait SecretStore: Send + Sync {
@@ -46,6 +52,16 @@ pub trait SecretStore: Send + Sync {
     /// [`StoreError::NotRenewable`] where the store does not do that: the secret is fetched anew.
     fn renew<'a>(&'a self, _lease: &'a Lease) -> Answer<'a, Lease> {
         Box::pin(std::future::ready(Err(StoreError::NotRenewable)))
+    }
+
+    /// Keeps alive what the store itself needs; called about every second.
+    fn tend(&self) -> Answer<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Ends the store's own login, with the process.
+    fn close(&self) -> Answer<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Ends a lease: the store makes what was read under it worthless.
@@ -68,29 +84,37 @@ pub enum Backend {
     Keyring(Item),
     /// What a program prints.
     Command(CommandLine),
+    /// What a Vault or OpenBao keeps or issues.
+    Vault(VaultPath),
 }
 
 impl Backend {
     /// Whether the store makes a new secret for each session, which ends with it.
     fn is_issued(&self) -> bool {
         match self {
+            Self::Vault(path) => path.issued,
             Self::Env(_) | Self::File(_) | Self::Keyring(_) | Self::Command(_) => false,
         }
     }
 
-    /// Reads what stands behind the scheme of a reference; `path` makes a path of its text.
+    /// Reads what stands behind the scheme of a reference, and which field is meant there; `path`
+    /// makes a path of its text.
     fn parse<E: From<Malformed>>(
         scheme: &str,
         rest: &str,
         path: impl FnOnce(&str) -> Result<PathBuf, E>,
-    ) -> Result<Self, E> {
-        Ok(match scheme {
+    ) -> Result<(Self, Option<Box<str>>), E> {
+        let vault = |(path, field)| (Self::Vault(path), Some(field));
+        let whole = match scheme {
+            "vault" => return Ok(vault(VaultPath::parse(rest)?)),
+            "vault-lease" => return Ok(vault(VaultPath::parse_issued(rest)?)),
             "env" => Self::Env(variable_name(rest)?.to_owned()),
             "file" => Self::File(SecretFile::checked(path(rest)?)?),
             "keyring" => Self::Keyring(Item::parse(rest)?),
             "command" => return Err(CommandLine::not_a_text().into()),
             _ => return Err(reference::unknown_scheme().into()),
-        })
+        };
+        Ok((whole, None))
     }
 }
 
@@ -102,6 +126,7 @@ impl fmt::Display for Backend {
             Self::File(file) => write!(f, "file:{file}"),
             Self::Keyring(item) => write!(f, "keyring:{item}"),
             Self::Command(line) => write!(f, "command:{line}"),
+            Self::Vault(path) => path.fmt(f),
         }
     }
 }
@@ -112,7 +137,11 @@ struct Backends {
     file: Arc<dyn SecretStore>,
     keyring: Arc<dyn SecretStore>,
     command: Arc<dyn SecretStore>,
+    vault: Option<Arc<dyn SecretStore>>,
 }
+
+/// A Vault by its settings, and the client that reaches its servers.
+pub type Vault = (VaultSettings, Arc<dyn HttpClient>);
 
 impl Backends {
     /// Variables are read now, for the references that name one.
@@ -122,6 +151,7 @@ impl Backends {
             file: Arc::new(FileStore),
             keyring: Arc::new(KeyringStore::new()),
             command: Arc::new(CommandStore::default()),
+            vault: None,
         }
     }
 
@@ -132,15 +162,35 @@ impl Backends {
             file: store.clone(),
             keyring: store.clone(),
             command: store.clone(),
+            vault: Some(store.clone()),
         }
     }
 
-    fn of(&self, backend: &Backend) -> &Arc<dyn SecretStore> {
-        match backend {
+    fn each(&self) -> impl Iterator<Item = &Arc<dyn SecretStore>> {
+        let local = [&self.env, &self.file, &self.keyring, &self.command];
+        local.into_iter().chain(&self.vault)
+    }
+
+    fn of(&self, backend: &Backend) -> Arc<dyn SecretStore> {
+        let store = match backend {
             Backend::Env(_) => &self.env,
             Backend::File(_) => &self.file,
             Backend::Keyring(_) => &self.keyring,
             Backend::Command(_) => &self.command,
-        }
+            Backend::Vault(_) => match &self.vault {
+                Some(vault) => vault,
+                None => return Arc::new(NotConfigured),
+            },
+        };
+        store.clone()
+    }
+}
+
+/// What stands for a store without settings.
+struct NotConfigured;
+
+impl SecretStore for NotConfigured {
+    fn fetch<'a>(&'a self, _: &'a Backend) -> Answer<'a, Material> {
+        Box::pin(std::future::ready(Err(StoreError::NotConfigured)))
     }
 }

@@ -52,7 +52,11 @@ impl SecretRef {
         path: impl FnOnce(&str) -> Result<PathBuf, E>,
     ) -> Result<Self, E> {
         let (scheme, rest) = text.split_once(':').ok_or_else(unknown_scheme)?;
-        Backend::parse(scheme, rest, path).map(Self::to)
+        let (backend, field) = Backend::parse(scheme, rest, path)?;
+        Ok(Self {
+            field,
+            ..Self::to(backend)
+        })
     }
 
     /// A reference to a variable of the gateway's environment: `env:NAME`.
@@ -126,6 +130,12 @@ impl SecretRef {
     #[must_use]
     pub fn private_key(&self) -> Option<Algorithm> {
         self.private_key
+    }
+
+    /// Whether a Vault keeps or issues it.
+    #[must_use]
+    pub fn is_in_vault(&self) -> bool {
+        matches!(self.backend, Backend::Vault(_))
     }
 
     /// The program that is run for the secret, for a reference to a command.
@@ -202,4 +212,5 @@ pub(super) fn unknown_scheme() -> Malformed {
     Malformed::new("a reference starts with its kind", REFERENCES)
 }
 
-const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME` or `{ command = [\"/path\"], ttl = \"5m\" }`";
+const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME`, `vault:secret/app#FIELD`, \
+     `vault-lease:database/creds/app#FIELD` or `{ command = [\"/path\"], ttl = \"5m\" }`";

@@ -1,0 +1,239 @@
+//! `[vault]`: where a Vault or OpenBao is, and how the gateway logs in there.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::Spanned;
+
+use crate::credential::{Login, LoginMethod, SecretRef, VaultSettings};
+use crate::message::{Authority, HostPattern, Origin, Scheme};
+
+use super::mistake::Doubt;
+use super::origin::certificates;
+use super::page::Section;
+use super::{pattern, reference, units};
+
+/// The ways to log in, each with the keys that it must have and those that it may have.
+const LOGINS: [(&str, &[&str], &[&str]); 5] = [
+    ("token", &["token"], &[]),
+    ("approle", &["role_id"], &["secret_id", "mount"]),
+    ("jwt", &["role", "jwt"], &["mount"]),
+    ("kubernetes", &["role"], &["token_file", "mount"]),
+    (
+        "cert",
+        &["client_certificate", "client_key"],
+        &["role", "mount"],
+    ),
+];
+
+/// What the keys of a login hold.
+struct Keys {
+    token: Option<SecretRef>,
+    role: Option<String>,
+    role_id: Option<String>,
+    secret_id: Option<SecretRef>,
+    jwt: Option<SecretRef>,
+    token_file: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<SecretRef>,
+    mount: Option<String>,
+}
+
+pub(super) fn vault(section: &Section<'_, '_>) -> Option<VaultSettings> {
+    if !section.has("addresses") {
+        let remedy = "add `addresses = [\"https://vault.example:8200\"]`";
+        section.missing("addresses", "it says where the vault is", remedy);
+    }
+    let servers = values(section.each("addresses", server));
+    let roots = section.each("roots", |text| certificates(section.page.path(text)?));
+    let namespace = section.parsed("namespace", path);
+    let ttl = section.parsed("ttl", |text| between(text, 1));
+    let max_stale = section.parsed("max_stale", |text| between(text, 0));
+    let keys = keys(section);
+    let login = login(section, keys)?;
+    (!servers.is_empty()).then(|| VaultSettings {
+        servers,
+        roots: values(roots),
+        namespace: namespace.map(Spanned::into_inner),
+        login,
+        ttl: ttl.map_or(DEFAULT_TTL, Spanned::into_inner),
+        max_stale: max_stale.map_or(DEFAULT_STALE, Spanned::into_inner),
+    })
+}
+
+fn keys(section: &Section<'_, '_>) -> Keys {
+    let text = |key| section.parsed(key, word).map(Spanned::into_inner);
+    let local = |key| local(section, key);
+    Keys {
+        token: local("token"),
+        role: text("role"),
+        role_id: text("role_id"),
+        secret_id: local("secret_id"),
+        jwt: local("jwt"),
+        token_file: section
+            .parsed("token_file", |text| section.page.path(text))
+            .map(Spanned::into_inner),
+        certificate: section
+            .parsed("client_certificate", |text| {
+                certificates(section.page.path(text)?)
+            })
+            .map(Spanned::into_inner),
+        key: local("client_key"),
+        mount: section.parsed("mount", path).map(Spanned::into_inner),
+    }
+}
+
+fn login(section: &Section<'_, '_>, keys: Keys) -> Option<Login> {
+    let words = LOGINS.map(|(word, ..)| (word, word));
+    if !section.has("login") {
+        let remedy = "add `login = \"approle\"`, `jwt`, `kubernetes`, `cert` or `token`";
+        section.missing("login", "it says how the gateway gets its token", remedy);
+    }
+    let chosen = section.choice("login", &words)?;
+    let (_, needed, _) = LOGINS.iter().find(|(word, ..)| *word == chosen)?;
+    for key in *needed {
+        if !section.has(key) {
+            let why = format!("`login = \"{chosen}\"` needs it");
+            section.missing(key, &why, &format!("add `{key} = \"…\"`"));
+        }
+    }
+    refuse_others(section, chosen);
+    let method = match chosen {
+        "token" => return Some(Login::Token(keys.token?)),
+        "approle" => LoginMethod::AppRole {
+            role_id: keys.role_id?,
+            secret_id: keys.secret_id,
+        },
+        "jwt" => LoginMethod::Jwt {
+            role: keys.role?,
+            jwt: keys.jwt?,
+        },
+        "kubernetes" => LoginMethod::Kubernetes {
+            role: keys.role?,
+            token_file: keys.token_file.unwrap_or_else(|| SERVICE_ACCOUNT.into()),
+        },
+        _ => LoginMethod::Certificate {
+            role: keys.role,
+            certificate: keys.certificate?,
+            key: key_file(section, &keys.key?)?,
+        },
+    };
+    Some(Login::Method {
+        mount: keys.mount.unwrap_or_else(|| chosen.to_owned()),
+        method,
+    })
+}
+
+/// A key that the login does not use would be a setting that does not hold.
+fn refuse_others(section: &Section<'_, '_>, chosen: &str) {
+    let uses = |(word, needed, allowed): &(&str, &[&str], &[&str]), key: &str| {
+        *word == chosen && (needed.contains(&key) || allowed.contains(&key))
+    };
+    for key in LOGIN_KEYS {
+        if section.has(key) && !LOGINS.iter().any(|login| uses(login, key)) {
+            let what = format!("`{key}` does not belong to `login = \"{chosen}\"`");
+            let doubt = Doubt::new("the login does not use it", format!("remove `{key}`"));
+            section.error(key, what, doubt);
+        }
+    }
+}
+
+/// A reference to a store of this machine: the vault itself cannot say how to get into it.
+fn local(section: &Section<'_, '_>, key: &'static str) -> Option<SecretRef> {
+    let from = reference::read(section, key, "")?.allowing_short(true);
+    if from.is_in_vault() {
+        let doubt = Doubt::new(
+            "the vault cannot say how to get into it",
+            "write `env:NAME`, `file:/path` or `keyring:gateway/NAME`",
+        );
+        section.error(key, format!("`{key}` is kept in the vault"), doubt);
+        return None;
+    }
+    Some(from)
+}
+
+fn key_file(section: &Section<'_, '_>, key: &SecretRef) -> Option<PathBuf> {
+    if key.path().is_none() {
+        let why = "the key of a client certificate is read from a PEM file";
+        let doubt = Doubt::new(why, "write `client_key = \"file:/path/key.pem\"`");
+        section.error("client_key", "`client_key` is no file", doubt);
+    }
+    key.path().map(PathBuf::from)
+}
+
+fn server(text: &str) -> Result<Origin, Doubt> {
+    let pattern = pattern::origin(text)?;
+    if pattern.scheme == Scheme::Http && !pattern.is_loopback() {
+        return Err(Doubt::new(
+            "secrets would travel in clear text; `http` is for loopback addresses alone",
+            "write `https://`",
+        ));
+    }
+    match pattern.hosts {
+        HostPattern::Exact(host) => Ok(Origin {
+            scheme: pattern.scheme,
+            authority: Authority {
+                host,
+                port: pattern.port,
+            },
+        }),
+        HostPattern::Below(_) => Err(Doubt::new(
+            "an address is that of one server",
+            "write `https://vault.example:8200`",
+        )),
+    }
+}
+
+/// A mount or a namespace, such as `auth-agents` or `team/one`.
+fn path(text: &str) -> Result<String, Doubt> {
+    let text = text.trim_matches('/');
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.bytes().all(fits);
+    match text.split('/').all(is_name) && text.len() <= 256 {
+        true => Ok(text.to_owned()),
+        false => Err(Doubt::new(
+            "a mount or namespace has names of the characters A-Z, a-z, 0-9 and `-_.`",
+            "write for example `team/one`",
+        )),
+    }
+}
+
+fn word(text: &str) -> Result<String, Doubt> {
+    match (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(text.to_owned()),
+        false => Err(Doubt::new(
+            "it has 1 to 256 visible characters",
+            "write the role's name or id",
+        )),
+    }
+}
+
+fn between(text: &str, least: u64) -> Result<Duration, Doubt> {
+    let duration = units::duration(text)?;
+    match (Duration::from_secs(least)..=Duration::from_secs(86_400)).contains(&duration) {
+        true => Ok(duration),
+        false => Err(Doubt::new(
+            format!("it is outside {least}s to 1d"),
+            "write a duration within that range",
+        )),
+    }
+}
+
+fn values<T>(items: Vec<Spanned<T>>) -> Vec<T> {
+    items.into_iter().map(Spanned::into_inner).collect()
+}
+
+const LOGIN_KEYS: [&str; 9] = [
+    "token",
+    "role",
+    "role_id",
+    "secret_id",
+    "jwt",
+    "token_file",
+    "client_certificate",
+    "client_key",
+    "mount",
+];
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+const DEFAULT_TTL: Duration = Duration::from_secs(300);
+const DEFAULT_STALE: Duration = Duration::from_secs(3600);

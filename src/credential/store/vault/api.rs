@@ -1,0 +1,226 @@
+//! One question to a Vault, whichever of its servers answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{HeaderValue, Method, Request, StatusCode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::super::StoreError;
+use super::super::http::{HttpAnswer, HttpClient};
+use crate::message::Origin;
+
+/// The HTTP interface of a Vault.
+pub(super) struct Api {
+    client: Arc<dyn HttpClient>,
+    servers: Vec<Origin>,
+    namespace: Option<String>,
+    /// The server that answered last.
+    first: AtomicUsize,
+}
+
+/// A question.
+pub(super) struct Question<'q> {
+    method: Method,
+    path: String,
+    token: Option<&'q str>,
+    content: Zeroizing<Vec<u8>>,
+    /// What the server's words must not repeat.
+    secrets: Vec<&'q str>,
+}
+
+impl<'q> Question<'q> {
+    /// Reads a path.
+    pub(super) fn get(path: impl Into<String>) -> Self {
+        Self {
+            method: Method::GET,
+            path: path.into(),
+            token: None,
+            content: Zeroizing::default(),
+            secrets: Vec::new(),
+        }
+    }
+
+    /// Writes to a path.
+    pub(super) fn post(path: impl Into<String>, content: &impl Serialize) -> Self {
+        // Written at once into as much room: a growing vector would leave copies behind.
+        let mut text = Zeroizing::new(Vec::with_capacity(CONTENT_ROOM));
+        // What is written is made of texts and numbers, and memory takes it.
+        let _ = serde_json::to_writer(&mut *text, content);
+        Self {
+            method: Method::POST,
+            content: text,
+            ..Self::get(path)
+        }
+    }
+
+    /// The same in the name of a token.
+    pub(super) fn with_token(mut self, token: &'q str) -> Self {
+        self.token = Some(token);
+        self.hiding(token)
+    }
+
+    /// The same, with a text that must not be in the words of an error.
+    pub(super) fn hiding(mut self, secret: &'q str) -> Self {
+        self.secrets.push(secret);
+        self
+    }
+
+    fn request(&self, namespace: Option<&str>) -> Result<Request<Zeroizing<Vec<u8>>>, StoreError> {
+        let unusable = |_| StoreError::Unreachable("the token or the namespace is no field value");
+        let value = |text: &str| HeaderValue::from_str(text).map_err(unusable);
+        let mut request = Request::new(self.content.clone());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = format!("/v1/{}", self.path)
+            .parse()
+            .map_err(|_| StoreError::Unreachable("the path is none"))?;
+        let fields = request.headers_mut();
+        // Servers can be told to ask for it, as a guard against requests that a browser or a
+        // careless client is made to send.
+        fields.insert("x-vault-request", HeaderValue::from_static("true"));
+        if let Some(namespace) = namespace {
+            fields.insert("x-vault-namespace", value(namespace)?);
+        }
+        if let Some(token) = self.token {
+            let mut token = value(token)?;
+            token.set_sensitive(true);
+            fields.insert("x-vault-token", token);
+        }
+        if !self.content.is_empty() {
+            let json = HeaderValue::from_static("application/json");
+            fields.insert(http::header::CONTENT_TYPE, json);
+        }
+        Ok(request)
+    }
+}
+
+impl Api {
+    pub(super) fn new(
+        client: Arc<dyn HttpClient>,
+        servers: Vec<Origin>,
+        namespace: Option<String>,
+    ) -> Self {
+        Self {
+            client,
+            servers,
+            namespace,
+            first: AtomicUsize::new(0),
+        }
+    }
+
+    /// Asks the server that answered last, then those that could not be reached or are sealed.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        question: &Question<'_>,
+    ) -> Result<T, StoreError> {
+        let content = self.ask_any(question).await?;
+        serde_json::from_slice(&content).map_err(|_| StoreError::Illegible)
+    }
+
+    /// The same where nothing of the answer is needed.
+    pub(super) async fn tell(&self, question: &Question<'_>) -> Result<(), StoreError> {
+        self.ask_any(question).await.map(drop)
+    }
+
+    async fn ask_any(&self, question: &Question<'_>) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        let first = self.first.load(Ordering::Relaxed);
+        let mut last = StoreError::Unreachable("it has no server");
+        for at in (first..self.servers.len()).chain(0..first) {
+            match self.ask_one(&self.servers[at], question).await {
+                Err(cause @ (StoreError::NotConnected(_) | StoreError::Sealed)) => last = cause,
+                answer => {
+                    self.first.store(at, Ordering::Relaxed);
+                    return answer;
+                }
+            }
+        }
+        Err(last)
+    }
+
+    async fn ask_one(
+        &self,
+        server: &Origin,
+        question: &Question<'_>,
+    ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        let mut server = server;
+        for _ in 0..=MOST_REDIRECTS {
+            let request = question.request(self.namespace.as_deref())?;
+            let answer = self.client.send(server, request).await?;
+            match answer.status {
+                status if status.is_success() => return Ok(answer.content),
+                // A standby names the server that is active.
+                StatusCode::TEMPORARY_REDIRECT => server = self.redirected(&answer)?,
+                _ => return Err(refused(&answer, &question.secrets)),
+            }
+        }
+        Err(StoreError::Unreachable("its servers send us to each other"))
+    }
+
+    /// The server to which another sends us, if it is one of ours: a token goes nowhere else.
+    fn redirected(&self, answer: &HttpAnswer) -> Result<&Origin, StoreError> {
+        let elsewhere = StoreError::Unreachable(
+            "a standby server sends us to one that the configuration does not name",
+        );
+        let location = answer.location.as_deref().unwrap_or_default();
+        let ours = |server: &&Origin| {
+            let rest = location.strip_prefix(&server.to_string());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.servers.iter().find(ours).ok_or(elsewhere)
+    }
+}
+
+#[derive(Deserialize)]
+struct Errors {
+    errors: Vec<String>,
+}
+
+fn refused(answer: &HttpAnswer, secrets: &[&str]) -> StoreError {
+    let status = answer.status.as_u16();
+    let errors = serde_json::from_slice::<Errors>(&answer.content);
+    let words = errors
+        .map(|found| found.errors.join("; "))
+        .unwrap_or_default();
+    if status == 503 {
+        return StoreError::Sealed;
+    }
+    StoreError::Refused {
+        status,
+        words: harmless(&words, secrets),
+    }
+}
+
+/// A server's words as an operator may read them: one short line, without what we sent.
+fn harmless(words: &str, secrets: &[&str]) -> Box<str> {
+    let mut words = words.to_owned();
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        words = words.replace(secret, "[redacted]");
+    }
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    let line: String = words.chars().map(printable).collect();
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(MOST_WORDS).collect::<String>().into()
+}
+
+const MOST_REDIRECTS: usize = 2;
+const MOST_WORDS: usize = 240;
+/// Room for a login: a token of Kubernetes or of a key ring is at most 16 KiB.
+const CONTENT_ROOM: usize = 40 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_server_are_one_short_line_without_our_secrets() {
+        let words = format!("bad token\r\n\x1b[31m s.CANARY \u{7} {}", "x".repeat(500));
+        let shown = harmless(&words, &["s.CANARY", ""]);
+        assert!(
+            shown.starts_with("bad token [31m [redacted] xxx"),
+            "{shown}"
+        );
+        assert_eq!(shown.chars().count(), MOST_WORDS);
+    }
+}

@@ -1,0 +1,341 @@
+//! Vault and OpenBao: secrets of the KV engine, and those that other engines issue under a lease.
+//!
+//! HashiCorp Vault, "HTTP API": `/v1/PATH`, `X-Vault-Token`, `X-Vault-Namespace`. A token is
+//! renewed while it can be, and a lease with it; both end with the gateway.
+
+mod api;
+mod path;
+mod reply;
+mod settings;
+mod token;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use tokio::time::{Instant, timeout};
+use zeroize::Zeroizing;
+
+use super::http::HttpClient;
+use super::material::LeaseId;
+use super::{Answer, Backend, Lease, Material, SecretRef, SecretStore, Source, StoreError};
+use api::{Api, Question};
+pub use path::VaultPath;
+use reply::{Fields, Mount, OwnToken, Reply, Versioned};
+pub use settings::{Login, LoginMethod, VaultSettings};
+use token::{Token, Tokens};
+
+/// A Vault or OpenBao.
+pub(super) struct VaultStore {
+    api: Api,
+    tokens: Tokens,
+    ttl: Duration,
+    max_stale: Duration,
+    /// The path that is asked for each KV secret.
+    known: Mutex<HashMap<Box<str>, Engine>>,
+}
+
+/// What is mounted where a path leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Engine {
+    /// KV version 2, with the length of its mount.
+    Versioned(usize),
+    /// Anything else that is read as it is named.
+    Plain,
+}
+
+#[derive(Serialize)]
+struct Named<'l> {
+    lease_id: &'l str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    increment: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync: Option<bool>,
+}
+
+impl VaultStore {
+    /// A Vault by its settings; `source` gives what is secret of them.
+    pub(super) fn new(
+        settings: &VaultSettings,
+        client: Arc<dyn HttpClient>,
+        source: impl Fn(&SecretRef) -> Source,
+    ) -> Self {
+        let servers = settings.servers.clone();
+        Self {
+            api: Api::new(client, servers, settings.namespace.clone()),
+            tokens: Tokens::new(login(&settings.login, source)),
+            ttl: settings.ttl,
+            max_stale: settings.max_stale,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Asks in the name of the gateway's token; of a new login's, where the server no longer takes
+    /// the one that is held.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        question: impl Fn() -> Question<'static>,
+    ) -> Result<(T, Arc<Token>), StoreError> {
+        let token = self.tokens.token(&self.api).await?;
+        let answer = self.ask_with(&token, question()).await;
+        let Err(cause @ StoreError::Refused { status: 403, .. }) = answer else {
+            return answer.map(|answer| (answer, token));
+        };
+        // It may be the path that is refused, or the token.
+        let own = Question::get("auth/token/lookup-self");
+        match self.ask_with::<Reply<OwnToken>>(&token, own).await {
+            Err(StoreError::Refused { status: 403, .. }) => self.tokens.reject(&token).await,
+            _ => return Err(cause),
+        }
+        let token = self.tokens.token(&self.api).await?;
+        let answer = self.ask_with(&token, question()).await?;
+        Ok((answer, token))
+    }
+
+    async fn ask_with<T: DeserializeOwned>(
+        &self,
+        token: &Token,
+        question: Question<'_>,
+    ) -> Result<T, StoreError> {
+        self.api.ask(&question.with_token(&token.text)).await
+    }
+
+    /// Reads a secret that is there for everybody.
+    async fn read(&self, path: &VaultPath) -> Result<Material, StoreError> {
+        let engine = self.engine(path).await?;
+        let read = match &engine {
+            Engine::Versioned(mount) => self.read_version(path, *mount).await,
+            Engine::Plain if path.version.is_some() => Err(StoreError::Unreachable(
+                "its path is not in a KV engine of version 2, which alone has versions",
+            )),
+            Engine::Plain => self.read_plain(path).await,
+        };
+        if read.as_ref().is_err_and(StoreError::is_absent) {
+            // Something else may be mounted there by now.
+            self.known().remove(&path.path);
+        }
+        read
+    }
+
+    async fn read_version(&self, path: &VaultPath, mount: usize) -> Result<Material, StoreError> {
+        let (mount, name) = path.path.split_at(mount);
+        let version = path.version.map(|number| format!("?version={number}"));
+        let asked = format!("{mount}data/{name}{}", version.unwrap_or_default());
+        let (reply, _) = self
+            .ask::<Reply<Versioned>>(|| Question::get(asked.clone()))
+            .await?;
+        let data = reply.data.and_then(|version| version.data);
+        Ok(material(
+            data.ok_or_else(StoreError::gone)?,
+            self.lease(self.ttl),
+        ))
+    }
+
+    async fn read_plain(&self, path: &VaultPath) -> Result<Material, StoreError> {
+        let (reply, token) = self
+            .ask::<Reply<Fields>>(|| Question::get(&*path.path))
+            .await?;
+        if !reply.lease_id.is_empty() {
+            // Nobody would end it.
+            self.end_lease(&token, &reply.lease_id).await?;
+            return Err(StoreError::Unreachable(
+                "it issues secrets under a lease: write `vault-lease:` for `vault:`",
+            ));
+        }
+        let fields = reply.data.ok_or(StoreError::Illegible)?;
+        let ends = [reply.lease_duration, fields.ttl.unwrap_or_default()];
+        let ends = ends.into_iter().filter(|seconds| *seconds > 0);
+        let ttl = ends.map(Duration::from_secs).chain([self.ttl]).min();
+        let lease = self.lease(ttl.unwrap_or(self.ttl));
+        Ok(material(fields, lease))
+    }
+
+    /// Has a secret made for a session, under a lease of its own.
+    async fn issue(&self, path: &VaultPath) -> Result<Material, StoreError> {
+        let (reply, token) = self
+            .ask::<Reply<Fields>>(|| Question::get(&*path.path))
+            .await?;
+        if reply.lease_id.is_empty() {
+            return Err(StoreError::Unreachable(
+                "it issues no lease: write `vault:` for `vault-lease:`",
+            ));
+        }
+        let id = LeaseId {
+            text: reply.lease_id.into(),
+            renewable: reply.renewable,
+            login: token.login,
+        };
+        let lease = issued(reply.lease_duration, &token, id);
+        match reply.data {
+            Some(fields) => Ok(material(fields, lease)),
+            None => Err(StoreError::Illegible),
+        }
+    }
+
+    /// What is mounted where a path leads, asked once: what `vault kv get` asks, too.
+    async fn engine(&self, path: &VaultPath) -> Result<Engine, StoreError> {
+        if let Some(known) = self.known().get(&path.path) {
+            return Ok(known.clone());
+        }
+        let asked = format!("sys/internal/ui/mounts/{}", path.path);
+        let (reply, _) = self
+            .ask::<Reply<Mount>>(|| Question::get(asked.clone()))
+            .await?;
+        let engine = engine_of(path, &reply.data.ok_or(StoreError::Illegible)?)?;
+        self.known().insert(path.path.clone(), engine.clone());
+        Ok(engine)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Engine>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until when a secret serves that has no lease.
+    fn lease(&self, ttl: Duration) -> Lease {
+        Lease {
+            refresh_after: ttl * 4 / 5,
+            stale_after: ttl,
+            expires_after: ttl + self.max_stale,
+            id: None,
+        }
+    }
+
+    async fn extend(&self, lease: &Lease) -> Result<Lease, StoreError> {
+        let id = lease.id.as_ref().ok_or(StoreError::NotRenewable)?;
+        let token = self.tokens.token(&self.api).await?;
+        // A lease ends with the token that asked for it.
+        if id.login != token.login {
+            return Err(StoreError::NotRenewable);
+        }
+        let content = Named {
+            lease_id: &id.text,
+            increment: Some(lease.expires_after.as_secs()),
+            sync: None,
+        };
+        let question = Question::post("sys/leases/renew", &content);
+        let reply: Reply<IgnoredAny> = self.ask_with(&token, question).await?;
+        let granted = Duration::from_secs(reply.lease_duration);
+        // Near its longest life less and less is given; a new lease gives more.
+        if granted < lease.expires_after / 2 {
+            return Err(StoreError::NotRenewable);
+        }
+        let id = LeaseId {
+            renewable: reply.renewable,
+            ..id.clone()
+        };
+        Ok(issued(reply.lease_duration, &token, id))
+    }
+
+    async fn end_lease(&self, token: &Token, lease_id: &str) -> Result<(), StoreError> {
+        let content = Named {
+            lease_id,
+            increment: None,
+            // The answer comes when the secret is worth nothing any more.
+            sync: Some(true),
+        };
+        let question = Question::post("sys/leases/revoke", &content).with_token(&token.text);
+        self.api.tell(&question).await
+    }
+}
+
+impl SecretStore for VaultStore {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
+        within(async move {
+            match from {
+                Backend::Vault(path) if path.issued => self.issue(path).await,
+                Backend::Vault(path) => self.read(path).await,
+                _ => Err(StoreError::Absent),
+            }
+        })
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease) -> Answer<'a, Lease> {
+        within(self.extend(lease))
+    }
+
+    fn revoke<'a>(&'a self, lease: &'a Lease) -> Answer<'a, ()> {
+        within(async move {
+            let id = lease.id.as_ref().ok_or(StoreError::Absent)?;
+            let token = self.tokens.token(&self.api).await?;
+            self.end_lease(&token, &id.text).await
+        })
+    }
+
+    fn tend(&self) -> Answer<'_, ()> {
+        within(async {
+            self.tokens.tend(&self.api).await;
+            Ok(())
+        })
+    }
+
+    fn close(&self) -> Answer<'_, ()> {
+        within(self.tokens.close(&self.api))
+    }
+}
+
+/// Within the store's deadline.
+fn within<'a, T>(work: impl Future<Output = Result<T, StoreError>> + Send + 'a) -> Answer<'a, T> {
+    Box::pin(async move {
+        let done = timeout(DEADLINE, work).await;
+        done.unwrap_or(Err(StoreError::TimedOut(DEADLINE)))
+    })
+}
+
+fn login(settings: &Login, source: impl Fn(&SecretRef) -> Source) -> token::Login {
+    let (mount, method) = match settings {
+        Login::Token(token) => return token::Login::Given(source(token)),
+        Login::Method { mount, method } => (mount.clone(), method.clone()),
+    };
+    match method {
+        LoginMethod::AppRole { role_id, secret_id } => token::Login::AppRole {
+            mount,
+            role_id,
+            secret_id: secret_id.as_ref().map(source),
+        },
+        LoginMethod::Jwt { role, jwt } => token::Login::Jwt {
+            mount,
+            role,
+            jwt: source(&jwt),
+        },
+        LoginMethod::Kubernetes { role, token_file } => token::Login::Kubernetes {
+            mount,
+            role,
+            token_file,
+        },
+        LoginMethod::Certificate { role, .. } => token::Login::Certificate { mount, role },
+    }
+}
+
+fn engine_of(path: &VaultPath, mount: &Mount) -> Result<Engine, StoreError> {
+    let version = mount.options.as_ref().and_then(|all| all.get("version"));
+    if mount.kind != "kv" || version.is_none_or(|version| version != "2") {
+        return Ok(Engine::Plain);
+    }
+    match path.path.starts_with(&mount.path) && mount.path.ends_with('/') {
+        true => Ok(Engine::Versioned(mount.path.len())),
+        false => Err(StoreError::Illegible),
+    }
+}
+
+/// The lease of an issued secret: it ends with its token at the latest.
+fn issued(seconds: u64, token: &Token, id: LeaseId) -> Lease {
+    let left = |end: Instant| end.saturating_duration_since(Instant::now());
+    let own = Duration::from_secs(seconds);
+    let ends = token.expires.map_or(own, |end| own.min(left(end)));
+    Lease {
+        id: Some(id),
+        ..Lease::of(ends)
+    }
+}
+
+fn material(fields: Fields, lease: Lease) -> Material {
+    let texts = fields.texts.into_iter();
+    texts.fold(Material::new(Some(lease)), |material, (name, text)| {
+        material.with(&name, Zeroizing::new(text.as_bytes().to_vec()))
+    })
+}
+
+/// For a whole fetch, a login included.
+const DEADLINE: Duration = Duration::from_secs(20);

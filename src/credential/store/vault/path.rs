@@ -1,0 +1,140 @@
+//! Paths of Vault, as references name them.
+
+use std::fmt;
+
+use super::super::Malformed;
+
+/// What is read of Vault.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct VaultPath {
+    /// The path without `/v1/`, and without the `data/` of KV version 2.
+    pub(super) path: Box<str>,
+    /// Which version of a KV secret, where not the latest.
+    pub(super) version: Option<u32>,
+    /// Whether it is made for each session, under a lease of its own.
+    pub(in super::super) issued: bool,
+}
+
+impl VaultPath {
+    /// Reads `PATH#FIELD` or `PATH?version=N#FIELD`; gives the field, too.
+    pub(in super::super) fn parse(text: &str) -> Result<(Self, Box<str>), Malformed> {
+        let (place, field) = Self::parts(text)?;
+        let (path, version) = match place.split_once("?version=") {
+            None => (place, None),
+            Some((path, number)) => match number.parse() {
+                Ok(number @ 1..) => (path, Some(number)),
+                _ => return Err(malformed("a version is a number from 1 on")),
+            },
+        };
+        let path = checked(path)?;
+        let issued = false;
+        Ok((
+            Self {
+                path,
+                version,
+                issued,
+            },
+            field,
+        ))
+    }
+
+    /// Reads `PATH#FIELD` of a secret that is made for each session.
+    pub(in super::super) fn parse_issued(text: &str) -> Result<(Self, Box<str>), Malformed> {
+        let (path, field) = Self::parts(text)?;
+        let path = checked(path)?;
+        let (version, issued) = (None, true);
+        Ok((
+            Self {
+                path,
+                version,
+                issued,
+            },
+            field,
+        ))
+    }
+
+    fn parts(text: &str) -> Result<(&str, Box<str>), Malformed> {
+        let named = text.split_once('#');
+        let (place, field) = named.ok_or_else(|| malformed("a reference names a field"))?;
+        let fits = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        match (1..=128).contains(&field.len()) && field.bytes().all(fits) {
+            true => Ok((place, field.into())),
+            false => Err(malformed("a field has 1 to 128 visible characters")),
+        }
+    }
+}
+
+/// A path that means the same to everybody who reads it: no empty segment, none of dots, and
+/// nothing that would be escaped.
+fn checked(path: &str) -> Result<Box<str>, Malformed> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~@+=:,".contains(&byte);
+    let is_segment =
+        |segment: &str| !matches!(segment, "" | "." | "..") && segment.bytes().all(fits);
+    if path.len() > 512 || !path.split('/').all(is_segment) || !path.contains('/') {
+        return Err(malformed(
+            "a path has a mount and a name, of the characters A-Z, a-z, 0-9 and `-_.~@+=:,`",
+        ));
+    }
+    Ok(path.into())
+}
+
+fn malformed(why: &str) -> Malformed {
+    Malformed::new(
+        why,
+        "write `vault:secret/app#token`, or `vault-lease:database/creds/app#password`",
+    )
+}
+
+impl fmt::Display for VaultPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.issued { "vault-lease" } else { "vault" };
+        write!(f, "{scheme}:{}", self.path)?;
+        match self.version {
+            Some(version) => write!(f, "?version={version}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_read_back_as_they_are_shown() {
+        for text in ["vault:secret/app", "vault:secret/a/b.c?version=3"] {
+            let rest = text.strip_prefix("vault:").unwrap();
+            let (path, field) = VaultPath::parse(&format!("{rest}#token")).unwrap();
+            assert_eq!((path.to_string().as_str(), &*field), (text, "token"));
+        }
+        let (path, _) = VaultPath::parse_issued("database/creds/app#password").unwrap();
+        assert!(path.issued);
+        assert_eq!(path.to_string(), "vault-lease:database/creds/app");
+    }
+
+    #[test]
+    fn a_path_that_could_lead_elsewhere_is_refused() {
+        for text in [
+            "",
+            "#x",
+            "secret#x",
+            "secret/app",
+            "secret/app#",
+            "/secret/app#x",
+            "secret/../sys/raw#x",
+            "secret/./app#x",
+            "secret//app#x",
+            "secret/app/#x",
+            "secret/a%2e%2e/b#x",
+            "secret/app?list=true#x",
+            "secret/app?version=0#x",
+            "secret/app?version=x#x",
+            "secret/a b#x",
+            "secret/app#a#b",
+            "secret/app#a b",
+        ] {
+            assert!(VaultPath::parse(text).is_err(), "{text}");
+        }
+        assert!(VaultPath::parse_issued("database/creds/app?version=1#x").is_err());
+    }
+}

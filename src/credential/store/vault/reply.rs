@@ -1,0 +1,203 @@
+//! What a Vault answers, read into memory that is wiped.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// The frame of every answer.
+#[derive(Deserialize)]
+pub(super) struct Reply<T> {
+    #[serde(default)]
+    pub(super) lease_id: String,
+    #[serde(default)]
+    pub(super) renewable: bool,
+    /// In seconds.
+    #[serde(default)]
+    pub(super) lease_duration: u64,
+    pub(super) data: Option<T>,
+    pub(super) auth: Option<Auth>,
+}
+
+/// A token that was given.
+#[derive(Deserialize)]
+pub(super) struct Auth {
+    pub(super) client_token: Text,
+    /// In seconds; 0 is without end.
+    #[serde(default)]
+    pub(super) lease_duration: u64,
+    #[serde(default)]
+    pub(super) renewable: bool,
+}
+
+/// What a token knows of itself.
+#[derive(Deserialize)]
+pub(super) struct OwnToken {
+    /// In seconds; 0 is without end.
+    #[serde(default)]
+    pub(super) ttl: u64,
+    #[serde(default)]
+    pub(super) renewable: bool,
+}
+
+/// What is mounted where a path leads.
+#[derive(Deserialize)]
+pub(super) struct Mount {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) path: String,
+    pub(super) options: Option<HashMap<String, String>>,
+}
+
+/// A version of a KV secret.
+#[derive(Deserialize)]
+pub(super) struct Versioned {
+    /// Absent where the version is deleted.
+    pub(super) data: Option<Fields>,
+}
+
+/// A text that is wiped.
+pub(super) struct Text(pub(super) Zeroizing<String>);
+
+/// The fields of a secret that are texts, and `ttl` where it is a number.
+pub(super) struct Fields {
+    pub(super) texts: Vec<(String, Zeroizing<String>)>,
+    /// In seconds.
+    pub(super) ttl: Option<u64>,
+}
+
+/// The value of a field.
+enum Value {
+    Text(Zeroizing<String>),
+    Number(u64),
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match Value::deserialize(from)? {
+            Value::Text(text) => Ok(Self(text)),
+            _ => Err(D::Error::custom("it is no text")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(FieldsVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ValueVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the fields of a secret")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let mut fields = Fields {
+            texts: Vec::new(),
+            ttl: None,
+        };
+        let mut names = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, Value>()? {
+            if names.contains(&name) {
+                return Err(A::Error::custom("a field stands twice"));
+            }
+            names.push(name.clone());
+            match value {
+                Value::Text(text) => fields.texts.push((name, text)),
+                Value::Number(seconds) if name == "ttl" => fields.ttl = Some(seconds),
+                Value::Number(_) | Value::Other => {}
+            }
+        }
+        Ok(fields)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(Zeroizing::new(text.to_owned())))
+    }
+
+    fn visit_string<E>(self, mut text: String) -> Result<Value, E> {
+        let value = Zeroizing::new(text.clone());
+        text.zeroize();
+        Ok(Value::Text(value))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Number(number))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_are_texts_are_read_and_others_are_passed_over() {
+        let text =
+            r#"{"a":"x\u0041","ttl":7,"n":-1,"f":1.5,"b":true,"z":null,"m":{"a":[1]},"s":[]}"#;
+        let fields: Fields = serde_json::from_str(text).unwrap();
+        assert_eq!(fields.ttl, Some(7));
+        let texts: Vec<_> = fields
+            .texts
+            .iter()
+            .map(|(n, v)| (n.as_str(), v.as_str()))
+            .collect();
+        assert_eq!(texts, [("a", "xA")]);
+    }
+
+    #[test]
+    fn a_field_that_stands_twice_is_refused() {
+        for text in [r#"{"a":"x","a":"y"}"#, r#"{"a":1,"a":"y"}"#, "[]", "\"a\""] {
+            assert!(serde_json::from_str::<Fields>(text).is_err(), "{text}");
+        }
+    }
+}

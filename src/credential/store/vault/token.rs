@@ -1,0 +1,319 @@
+//! The gateway's own token: got by a login, renewed ahead, got anew where it cannot be renewed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::IgnoredAny;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use zeroize::Zeroizing;
+
+use super::super::{Source, StoreError};
+use super::api::{Api, Question};
+use super::reply::{Auth, OwnToken, Reply};
+
+/// The token, and how the gateway comes by it.
+pub(super) struct Tokens {
+    login: Login,
+    state: Mutex<State>,
+}
+
+/// How the gateway comes by its token, with the sources of what is secret of it.
+pub(super) enum Login {
+    Given(Source),
+    AppRole {
+        mount: String,
+        role_id: String,
+        secret_id: Option<Source>,
+    },
+    Jwt {
+        mount: String,
+        role: String,
+        jwt: Source,
+    },
+    Kubernetes {
+        mount: String,
+        role: String,
+        token_file: PathBuf,
+    },
+    Certificate {
+        mount: String,
+        role: Option<String>,
+    },
+}
+
+#[derive(Default)]
+struct State {
+    held: Option<Arc<Token>>,
+    renew_at: Option<Instant>,
+    /// The last failure, so that a login that fails is tried once a second.
+    failed: Option<(Instant, StoreError)>,
+    logins: u64,
+}
+
+/// A token that serves.
+pub(super) struct Token {
+    pub(super) text: Zeroizing<String>,
+    /// Which login it is of. A lease ends with the token that asked for it.
+    pub(super) login: u64,
+    pub(super) expires: Option<Instant>,
+    /// For how long it was given at first.
+    granted: Duration,
+    renewable: bool,
+}
+
+#[derive(Serialize)]
+struct AppRole<'l> {
+    role_id: &'l str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret_id: Option<&'l str>,
+}
+
+#[derive(Serialize)]
+struct Jwt<'l> {
+    role: &'l str,
+    jwt: &'l str,
+}
+
+#[derive(Serialize)]
+struct Certificate<'l> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'l str>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Nothing {}
+
+impl Tokens {
+    pub(super) fn new(login: Login) -> Self {
+        let state = Mutex::default();
+        Self { login, state }
+    }
+
+    /// The token; there is one login at a time.
+    pub(super) async fn token(&self, api: &Api) -> Result<Arc<Token>, StoreError> {
+        let mut state = self.state.lock().await;
+        let now = Instant::now();
+        let held = state.held.clone();
+        if let Some(held) = held.filter(|held| held.expires.is_none_or(|end| now < end)) {
+            match &self.login {
+                // It may have been replaced where it is kept.
+                Login::Given(source) if !is_current(source, &held).await => {}
+                _ => return Ok(held),
+            }
+        }
+        self.log_in(api, &mut state).await
+    }
+
+    /// Forgets a token that the server no longer takes, so that the next one is of a new login.
+    pub(super) async fn reject(&self, token: &Arc<Token>) {
+        let mut state = self.state.lock().await;
+        if state
+            .held
+            .as_ref()
+            .is_some_and(|held| Arc::ptr_eq(held, token))
+        {
+            state.held = None;
+        }
+    }
+
+    /// Renews the token where that is due, or logs in anew.
+    pub(super) async fn tend(&self, api: &Api) {
+        let mut state = self.state.lock().await;
+        if state.renew_at.is_none_or(|due| Instant::now() < due) {
+            return;
+        }
+        let Some(held) = state.held.clone() else {
+            return;
+        };
+        state.renew_at = Some(Instant::now() + TRY_AGAIN);
+        match self.renew(api, &held).await {
+            Ok(renewed) => state.hold(renewed),
+            // At the end of its longest life, or refused.
+            Err(_) if !matches!(self.login, Login::Given(_)) => {
+                if let Err(cause) = self.log_in(api, &mut state).await {
+                    tracing::warn!(%cause, "the gateway could not log in to the vault anew");
+                }
+            }
+            Err(cause) => tracing::warn!(%cause, "the vault's token was not renewed"),
+        }
+    }
+
+    /// Ends a token that a login made, and with it all that was made in its name.
+    pub(super) async fn close(&self, api: &Api) -> Result<(), StoreError> {
+        let held = self.state.lock().await.held.take();
+        match (held, &self.login) {
+            (None, _) | (_, Login::Given(_)) => Ok(()),
+            (Some(held), _) => {
+                let question = Question::post("auth/token/revoke-self", &Nothing {});
+                api.tell(&question.with_token(&held.text)).await
+            }
+        }
+    }
+
+    async fn log_in(&self, api: &Api, state: &mut State) -> Result<Arc<Token>, StoreError> {
+        let failed = state.failed.as_ref();
+        if let Some((_, cause)) = failed.filter(|(at, _)| at.elapsed() < TRY_AGAIN) {
+            return Err(cause.clone());
+        }
+        state.logins += 1;
+        match self.login.ask(api, state.logins).await {
+            Ok(token) => {
+                state.failed = None;
+                state.hold(token);
+                state.held.clone().ok_or(StoreError::Illegible)
+            }
+            Err(cause) => {
+                let cause = StoreError::Login(Box::new(cause));
+                state.failed = Some((Instant::now(), cause.clone()));
+                Err(cause)
+            }
+        }
+    }
+
+    /// The same token, for longer; an error where it is not worth while.
+    async fn renew(&self, api: &Api, held: &Token) -> Result<Token, StoreError> {
+        if !held.renewable {
+            return Err(StoreError::NotRenewable);
+        }
+        let asked = Instant::now();
+        let question = Question::post("auth/token/renew-self", &Nothing {});
+        let question = question.with_token(&held.text);
+        let reply: Reply<IgnoredAny> = api.ask(&question).await?;
+        let auth = reply.auth.ok_or(StoreError::Illegible)?;
+        let granted = Duration::from_secs(auth.lease_duration);
+        let is_given = matches!(self.login, Login::Given(_));
+        // Near its longest life less and less is given; a new login gives more.
+        if granted < held.granted / 2 && !is_given {
+            return Err(StoreError::NotRenewable);
+        }
+        Ok(Token {
+            text: held.text.clone(),
+            login: held.login,
+            expires: end(asked, granted),
+            granted: held.granted,
+            renewable: auth.renewable,
+        })
+    }
+}
+
+impl State {
+    fn hold(&mut self, token: Token) {
+        // Two thirds of what is left, as Vault's own agent does.
+        self.renew_at = token.expires.map(|end| {
+            let now = Instant::now();
+            now + end.saturating_duration_since(now) * 2 / 3
+        });
+        self.held = Some(Arc::new(token));
+    }
+}
+
+impl Login {
+    async fn ask(&self, api: &Api, number: u64) -> Result<Token, StoreError> {
+        let asked = Instant::now();
+        let auth = match self {
+            Self::Given(source) => return adopt(api, source, number).await,
+            Self::AppRole {
+                mount,
+                role_id,
+                secret_id,
+            } => {
+                let secret_id = match secret_id {
+                    Some(source) => Some(text(source).await?),
+                    None => None,
+                };
+                let secret_id = secret_id.as_ref().map(|text| text.as_str());
+                let content = AppRole { role_id, secret_id };
+                let question = Question::post(login(mount), &content);
+                auth(api, &question.hiding(secret_id.unwrap_or_default())).await?
+            }
+            Self::Jwt { mount, role, jwt } => {
+                let jwt = text(jwt).await?;
+                let question = Question::post(login(mount), &Jwt { role, jwt: &jwt });
+                auth(api, &question.hiding(&jwt)).await?
+            }
+            Self::Kubernetes {
+                mount,
+                role,
+                token_file,
+            } => {
+                let jwt = service_account_token(token_file).await?;
+                let question = Question::post(login(mount), &Jwt { role, jwt: &jwt });
+                auth(api, &question.hiding(&jwt)).await?
+            }
+            Self::Certificate { mount, role } => {
+                let name = role.as_deref();
+                auth(api, &Question::post(login(mount), &Certificate { name })).await?
+            }
+        };
+        Ok(Token::of(auth, asked, number))
+    }
+}
+
+impl Token {
+    fn of(auth: Auth, asked: Instant, login: u64) -> Self {
+        let granted = Duration::from_secs(auth.lease_duration);
+        Self {
+            text: auth.client_token.0,
+            login,
+            expires: end(asked, granted),
+            granted,
+            renewable: auth.renewable,
+        }
+    }
+}
+
+fn login(mount: &str) -> String {
+    format!("auth/{mount}/login")
+}
+
+async fn auth(api: &Api, question: &Question<'_>) -> Result<Auth, StoreError> {
+    let reply: Reply<IgnoredAny> = api.ask(question).await?;
+    reply.auth.ok_or(StoreError::Illegible)
+}
+
+/// A token that is given: the server says how long it serves.
+async fn adopt(api: &Api, source: &Source, login: u64) -> Result<Token, StoreError> {
+    let token = text(source).await?;
+    let asked = Instant::now();
+    let question = Question::get("auth/token/lookup-self").with_token(&token);
+    let reply: Reply<OwnToken> = api.ask(&question).await?;
+    let known = reply.data.ok_or(StoreError::Illegible)?;
+    let granted = Duration::from_secs(known.ttl);
+    Ok(Token {
+        text: token,
+        login,
+        expires: end(asked, granted),
+        granted,
+        renewable: known.renewable,
+    })
+}
+
+async fn is_current(source: &Source, held: &Token) -> bool {
+    let kept = source.resolve(None).await;
+    // Where it cannot be read just now, the one that is held serves on.
+    kept.map_or(true, |kept| kept.secret.is(held.text.as_bytes()))
+}
+
+async fn text(source: &Source) -> Result<Zeroizing<String>, StoreError> {
+    let kept = source.resolve(None).await.map_err(|why| why.cause)?;
+    Ok(kept.secret.text())
+}
+
+/// Reads the file that Kubernetes writes. Other users of the container may read it, as Kubernetes
+/// sets it up; none but root and this user may write it.
+async fn service_account_token(path: &Path) -> Result<Zeroizing<String>, StoreError> {
+    let path = path.to_owned();
+    tokio::task::spawn_blocking(move || super::super::file::read_shared(&path))
+        .await
+        .map_err(|_| StoreError::Unreachable("the reading task ended"))?
+}
+
+/// When what was granted ends; what has no duration does not.
+fn end(asked: Instant, granted: Duration) -> Option<Instant> {
+    (!granted.is_zero()).then(|| asked + granted)
+}
+
+const TRY_AGAIN: Duration = Duration::from_secs(1);

@@ -1,0 +1,201 @@
+//! The way to the servers of secret stores, which the operator's configuration names: the gateway's
+//! own requests, that no session can cause to go anywhere else.
+//!
+//! Their addresses are the operator's exception to the address floor, but for those of cloud
+//! metadata, which nothing lifts. Redirects are not followed here.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HOST, LOCATION};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use super::resolve::{Resolve, ResolverSettings, ResolverUnusable, StubResolver};
+use super::rule::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
+use super::tls::{self, Offer};
+use super::vet::AddressRange;
+use super::{Error, dial};
+use crate::credential::{HttpAnswer, HttpClient, StoreAnswer, StoreError};
+use crate::message::{HostPattern, Origin, Scheme};
+
+/// A client for the servers of one store. It keeps no connection: it is asked every few minutes.
+pub struct StoreClient {
+    servers: Vec<Origin>,
+    settings: OriginSettings,
+    rule: OriginRule,
+    config: Arc<ClientConfig>,
+    resolver: Box<dyn Resolve>,
+}
+
+/// Why there is no client for a store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreClientUnusable {
+    /// Names cannot be resolved.
+    #[error(transparent)]
+    Resolver(#[from] ResolverUnusable),
+    /// The roots or the client certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] Error),
+}
+
+impl StoreClient {
+    /// A client for these servers alone; with `roots`, those are the only ones that are trusted.
+    ///
+    /// # Errors
+    /// [`StoreClientUnusable`] by cause.
+    pub fn new(
+        servers: Vec<Origin>,
+        roots: Vec<CertificateDer<'static>>,
+        identity: Option<Arc<ClientIdentity>>,
+        resolver: ResolverSettings,
+    ) -> Result<Self, StoreClientUnusable> {
+        let first = servers.first().ok_or(Error::Protocol)?;
+        let anywhere = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        let rule = OriginRule {
+            scheme: None,
+            host: HostPattern::Exact(first.authority.host.clone()),
+            port: None,
+            only_roots: !roots.is_empty(),
+            roots,
+            identity,
+            exceptions: anywhere
+                .into_iter()
+                .filter_map(|base| AddressRange::new(base, 0))
+                .collect(),
+            connect: None,
+            protocol: OriginProtocol::Http1,
+            encoded_slash: false,
+            underscores: false,
+        };
+        let settings = OriginSettings {
+            resolver,
+            connect_timeout: CONNECT,
+            handshake_timeout: HANDSHAKE,
+            ..OriginSettings::default()
+        };
+        Ok(Self {
+            resolver: Box::new(StubResolver::new(&settings.resolver)?),
+            config: tls::configure(Some(&rule), Offer::Http1).map(Arc::new)?,
+            servers,
+            settings,
+            rule,
+        })
+    }
+
+    async fn ask(
+        &self,
+        server: &Origin,
+        request: Request<Zeroizing<Vec<u8>>>,
+    ) -> Result<HttpAnswer, StoreError> {
+        if !self.servers.contains(server) {
+            return Err(not_connected(&"it is no server of the configuration"));
+        }
+        let found = dial::addresses(server, Some(&self.rule), self.resolver.as_ref());
+        let found = found.await.map_err(|error| refused(&error))?;
+        let stream = dial::connect(found, &self.settings).await;
+        let stream = stream.map_err(|error| refused(&error))?;
+        if server.scheme == Scheme::Http {
+            return exchange(stream, server, request).await;
+        }
+        let host = &server.authority.host;
+        let stream = dial::handshake(stream, host, self.config.clone(), &self.settings).await;
+        exchange(stream.map_err(|error| refused(&error))?, server, request).await
+    }
+}
+
+impl HttpClient for StoreClient {
+    fn send<'a>(
+        &'a self,
+        server: &'a Origin,
+        request: Request<Zeroizing<Vec<u8>>>,
+    ) -> StoreAnswer<'a, HttpAnswer> {
+        Box::pin(async move {
+            let answer = timeout(DEADLINE, self.ask(server, request)).await;
+            answer.unwrap_or(Err(StoreError::TimedOut(DEADLINE)))
+        })
+    }
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    server: &Origin,
+    request: Request<Zeroizing<Vec<u8>>>,
+) -> Result<HttpAnswer, StoreError> {
+    let host = super::channel::host_field(server).map_err(|error| refused(&error))?;
+    let shaken = http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = shaken.map_err(|error| not_connected(&error))?;
+    let (mut parts, content) = request.into_parts();
+    parts.headers.insert(HOST, host);
+    // Wiped by its owner once the last of its readers is gone.
+    let content = Full::new(Bytes::from_owner(content));
+    let answer = async move {
+        let request = Request::from_parts(parts, content);
+        let response = sender.send_request(request).await.map_err(broken_off)?;
+        read(response).await
+    };
+    let mut answer = std::pin::pin!(answer);
+    // The connection is driven beside the question. Where it ends first, the answer is whole, or
+    // says itself why it is not.
+    tokio::select! {
+        answer = &mut answer => answer,
+        _ = connection => answer.await,
+    }
+}
+
+async fn read(response: Response<Incoming>) -> Result<HttpAnswer, StoreError> {
+    let location = response.headers().get(LOCATION);
+    let location = location.and_then(|value| Some(value.to_str().ok()?.to_owned()));
+    let status = response.status();
+    let mut body = Limited::new(response.into_body(), LONGEST);
+    // Room for the usual answer at once: a growing vector leaves copies behind.
+    let mut content = Zeroizing::new(Vec::with_capacity(USUAL));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| StoreError::BrokenOff(error.to_string().into()))?;
+        if let Some(data) = frame.data_ref() {
+            content.extend_from_slice(data);
+        }
+    }
+    Ok(HttpAnswer {
+        status,
+        location,
+        content,
+    })
+}
+
+/// Nothing was sent; the error tells of the connection alone.
+fn refused(error: &Error) -> StoreError {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    StoreError::NotConnected(text.into())
+}
+
+fn not_connected(error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::NotConnected(error.to_string().into())
+}
+
+fn broken_off(error: hyper::Error) -> StoreError {
+    StoreError::BrokenOff(error.to_string().into())
+}
+
+/// So that another server can be asked within the store's own deadline.
+const CONNECT: Duration = Duration::from_secs(3);
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// For one question, from the name to the end of the answer.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The longest answer that is read, in bytes.
+const LONGEST: usize = 1 << 20;
+const USUAL: usize = 64 << 10;
