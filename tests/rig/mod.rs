@@ -494,8 +494,12 @@ impl Rig {
         &self.gate(way).phantoms[credential]
     }
 
-    /// The secret of a credential.
+    /// The secret of a credential; of `renewed`, that for which its phantoms are made.
     pub fn secret(&self, credential: &str) -> &str {
+        let credential = match credential {
+            "renewed" => RENEWALS[0].0,
+            other => other,
+        };
         let known = self
             .canaries
             .iter()
