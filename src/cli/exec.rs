@@ -400,7 +400,8 @@ async fn sandbox(
     let questions = std::net::UdpSocket::from(dns_udp);
     questions.set_nonblocking(true).map_err(unusable)?;
     tokio::spawn(serve_udp(questions, responder));
-    let environment = session.bindings().environment(session.phantoms());
+    let phantoms = session.phantoms();
+    let environment = session.bindings().environment(&phantoms);
     let pem = ca.certificate_pem();
     let ready = Ready {
         ca_bundle_pem: bundle(&pem),

@@ -207,7 +207,7 @@ fn publish(assembly: &Assembly, session: &Session, certificate: &str) -> Result<
     if let Some(path) = assembly.config.phantoms.file_of(session.id()) {
         let lines: String = session
             .bindings()
-            .environment(session.phantoms())
+            .environment(&session.phantoms())
             .map(|(name, phantom)| super::env::quoted(name, phantom))
             .collect();
         write(&path, lines.as_bytes(), 0o600)?;

@@ -1,8 +1,8 @@
 //! The last step before a request leaves: each grant's secret is fetched and put where its phantom
 //! stood.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
@@ -10,18 +10,19 @@ use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::credentialed::{AnswerPlan, Credentialed};
+use super::exposed::{ExposedSecrets, Wanted};
+use super::given::Given;
 use super::inject::{AttachFailure, Prepared, inject};
-use super::lending::{Lending, Wanted};
-use super::mint::{Kept, MintFailure, Minting};
+use super::mint::{MintFailure, Minting};
 use super::scrub::{Guessed, Unscrubbable};
-use super::secret::{Secret, SecretUnsafe};
+use super::secret::SecretUnsafe;
 use super::sign::{Fetched, leased, sign};
 use super::store::{CachedSecret, SecretRef, Source, StoreError, Stores, Unavailable};
 use super::stored::Stored;
 use super::verify::{Holding, Verified};
 use crate::body::{self, HoldFault, Share};
 use crate::intercept::Request;
-use crate::names::{CredentialName, Map, ReasonCode, SessionId};
+use crate::names::{CredentialName, ReasonCode, SessionId};
 use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
 use crate::session::{
     Binding, BindingMalformed, Bindings, CredentialRefusal, Lend, Role, Session, SigningPart, Spot,
@@ -38,8 +39,7 @@ pub enum Error {
     /// The store does not give it now.
     #[error("the credential cannot be had from its store")]
     Unavailable(#[source] Box<Unavailable>),
-    /// The secret cannot stand where the phantom stood, or has not the shape that the phantom was
-    /// made for.
+    /// The secret cannot stand where the phantom stood.
     #[error("the credential does not fit where its phantom stands")]
     Unfit(#[source] AttachFailure),
     /// Echoes of the secret could not be found again.
@@ -99,14 +99,11 @@ impl Error {
     }
 }
 
-/// The credentials that may be lent, by name, and what the answers of which session are searched
-/// for.
+/// The credentials that may be lent, by name.
 pub struct Credentials {
     bindings: Arc<Bindings>,
     stores: Stores,
     slots: Vec<Slot>,
-    sessions: Mutex<Map<SessionId, Arc<Lending>>>,
-    kept: Kept,
     holding: Holding,
     /// From it stand-ins are drawn for secrets that a session holds no phantom of; `None` where
     /// there was no randomness.
@@ -118,35 +115,9 @@ pub struct Credentials {
 pub(super) struct Slot {
     pub(super) source: Source,
     ready: ArcSwapOption<Prepared>,
-    /// What the source gave, the latest last: what an origin was shown it may show later.
-    given: Mutex<Vec<Arc<Secret>>>,
+    pub(super) given: Given,
     /// The greatest number that was used once, where signing with it takes such.
     last: AtomicU64,
-}
-
-impl Slot {
-    /// Notes what the source gave; gives that and what it gave before.
-    pub(super) fn gave(&self, secret: &Arc<Secret>) -> Vec<Arc<Secret>> {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        if !given.iter().any(|known| Arc::ptr_eq(known, secret)) {
-            given.push(secret.clone());
-            let surplus = given.len().saturating_sub(MOST_GIVEN);
-            given.drain(..surplus);
-        }
-        given.clone()
-    }
-
-    /// What the source gave last.
-    pub(super) fn latest(&self) -> Option<Arc<Secret>> {
-        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        given.last().cloned()
-    }
-
-    /// Whether the source ever gave something.
-    pub(super) fn has_given(&self) -> bool {
-        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        !given.is_empty()
-    }
 }
 
 /// Why a session's phantoms were not issued.
@@ -175,7 +146,7 @@ impl Credentials {
         let slot = |stored: &Stored| Slot {
             source: stores.source(&stored.from),
             ready: ArcSwapOption::empty(),
-            given: Mutex::default(),
+            given: Given::default(),
             last: AtomicU64::new(0),
         };
         let slots = stored.iter().map(slot).collect();
@@ -184,8 +155,6 @@ impl Credentials {
             bindings: Arc::new(Bindings::new(bindings)?),
             stores: stores.clone(),
             slots,
-            sessions: Mutex::default(),
-            kept: Kept::default(),
             holding: Holding::default(),
             strangers: PhantomKey::random().ok(),
         })
@@ -195,14 +164,6 @@ impl Credentials {
     #[must_use]
     pub fn with_holding(self, holding: Holding) -> Self {
         Self { holding, ..self }
-    }
-
-    pub(super) fn kept(&self) -> &Kept {
-        &self.kept
-    }
-
-    pub(super) fn sessions(&self) -> &Mutex<Map<SessionId, Arc<Lending>>> {
-        &self.sessions
     }
 
     pub(super) fn strangers(&self) -> Option<&PhantomKey> {
@@ -368,14 +329,15 @@ impl Credentials {
                 });
             }
             if let Some(minted) = minted(lend) {
-                proof.sign_with(self.kept.of(session.id(), minted).ok_or(Error::Unknown)?);
+                let secrets = ExposedSecrets::of(&session)?.minted(minted);
+                proof.sign_with(secrets.ok_or(Error::Unknown)?);
             }
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
             // Last of all: what is signed is what goes out.
             let budget = session.part_of(&self.holding.budget);
             let made = sign(head, content, proof, lend, &fetched, (last, budget))?;
             if let Some(lent) = &mut lent {
-                lent.made = lent.lending.signatures.keep(made);
+                lent.made = lent.searched.signatures.keep(made);
             }
         }
         let answer = AnswerPlan {
@@ -431,13 +393,8 @@ impl Credentials {
         &self.stores
     }
 
-    /// Forgets what a session was lent, and revokes what was issued to it, with the session.
+    /// Revokes what was issued to a session, with the session.
     pub async fn end(&self, session: &SessionId) {
-        self.sessions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(session);
-        self.kept.forget(session);
         self.stores.end(session).await;
     }
 }
@@ -464,13 +421,14 @@ pub(super) fn is_optional(binding: &Binding) -> bool {
 /// Whether what was fetched for a signature still serves, and is not by chance what the session
 /// holds.
 fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
+    let phantoms = session.phantoms();
     for (name, lease) in fetched {
         if lease.expires.is_some_and(|end| Instant::now() >= end) {
             return Err(Error::Unfit(AttachFailure::Expired));
         }
-        let phantom = session.phantoms().of(name).ok_or(Error::Unknown)?;
+        let phantom = phantoms.of(name).ok_or(Error::Unknown)?;
         if lease.secret.is(phantom.reveal().as_bytes()) {
-            return Err(Error::Unfit(SecretUnsafe::Shape.into()));
+            return Err(Error::Unfit(SecretUnsafe::Phantom.into()));
         }
     }
     Ok(())
@@ -488,6 +446,3 @@ fn ask_for_searchable(fields: &mut HeaderMap, decoding: &mut Share) {
     fields.remove("grpc-accept-encoding");
     fields.remove("connect-accept-encoding");
 }
-
-/// The latest secrets of one store that are still looked for.
-const MOST_GIVEN: usize = 4;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
+use http_body::Body;
 
-use super::attach::Error;
-use super::lending::{Lending, Text};
+use super::exposed::Searched;
 use super::mint::Minting;
 use super::scrub::{Echoes, Guessed, ScrubBody, ScrubFrames, Scrubber};
+use super::signatures::Signature;
 use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
 use crate::message::Origin;
@@ -42,11 +43,11 @@ pub struct AnswerPlan {
 /// What is looked for in the answer.
 #[derive(Clone)]
 pub struct Lent {
-    pub(super) lending: Arc<Lending>,
+    pub(super) searched: Arc<Searched>,
     /// What is looked for, where it is more than in other answers of the session.
     pub(super) echoes: Option<Arc<Echoes>>,
     /// The signatures that were made for the request.
-    pub(super) made: Vec<Text>,
+    pub(super) made: Vec<Arc<Signature>>,
     /// Whether a credential signs for the origin, which could then repeat a signature.
     pub(super) signed_for: bool,
     pub(super) strict: bool,
@@ -63,25 +64,22 @@ impl Lent {
 
     /// The same for an answer to a request that failed: services repeat what they were sent then,
     /// signatures among it.
-    ///
-    /// # Errors
-    /// [`Error::Unscrubbable`], where one of them cannot be looked for.
-    pub fn of_failure(self) -> Result<Self, Error> {
-        if !self.signed_for || self.lending.signatures.are_none() {
-            return Ok(self);
+    #[must_use]
+    pub fn of_failure(self) -> Self {
+        if !self.signed_for || self.searched.signatures.are_none() {
+            return self;
         }
-        let echoes = Some(self.lending.with_signatures(&self.made)?);
-        Ok(Self {
-            echoes,
+        Self {
+            echoes: Some(self.searched.with_signatures(&self.made)),
             // An answer that fails is short, and nobody needs it in a coding.
             strict: self.strict || self.signed,
             signed: false,
             ..self
-        })
+        }
     }
 
     fn echoes(&self) -> &Arc<Echoes> {
-        self.echoes.as_ref().unwrap_or(&self.lending.echoes)
+        self.echoes.as_ref().unwrap_or(&self.searched.echoes)
     }
 
     /// Whether the origin was given nothing but a signature, so that its codings can stay as they
@@ -105,7 +103,7 @@ impl Lent {
     /// # Errors
     /// As [`Lent::scrub_fields`].
     pub fn scrub_whole(&self, content: Bytes) -> Result<Bytes, Guessed> {
-        let mut scrubber = Scrubber::new(self.echoes().clone());
+        let mut scrubber = Scrubber::new(self.echoes().clone()).resizing();
         let settled = scrubber.push(content);
         let rest = scrubber.finish();
         scrubber.check()?;
@@ -115,9 +113,10 @@ impl Lent {
         })
     }
 
-    /// Replaces echoes in content as it streams; the fields tell its type.
-    pub fn scrub<B>(&self, body: B, fields: &HeaderMap) -> ScrubBody<B> {
-        ScrubBody::new(body, fields, Scrubber::new(self.echoes().clone()))
+    /// Replaces echoes in content as it streams; the fields tell its type, and no longer its length
+    /// where that may change.
+    pub fn scrub<B: Body>(&self, body: B, fields: &mut HeaderMap) -> ScrubBody<B> {
+        ScrubBody::resizing(body, fields, Scrubber::new(self.echoes().clone()))
     }
 
     /// Replaces echoes in the WebSocket messages of the origin.

@@ -15,7 +15,6 @@ use super::secret::{Secret, SecretUnsafe};
 use super::store::CachedSecret;
 use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
 use crate::names::ReasonCode;
-use crate::session::phantom::Phantom;
 use crate::session::{Lend, Spot};
 
 /// Why a secret was not put in; nothing is sent.
@@ -51,20 +50,14 @@ impl AttachFailure {
 /// request may.
 pub(super) struct Prepared {
     secret: Arc<Secret>,
-    /// A phantom in whose place the secret was found to fit.
-    phantom: Phantom,
     values: Vec<Option<HeaderValue>>,
-}
-
-impl Prepared {
-    /// Whether this secret was found to fit in the place of this phantom.
-    fn is_for(&self, secret: &Arc<Secret>, lend: &Lend) -> bool {
-        Arc::ptr_eq(&self.secret, secret) && self.phantom.reveal() == lend.phantom().reveal()
-    }
 }
 
 /// Puts one secret in: the whole field is replaced, whatever else stood in it, so that exactly one
 /// goes out (H20).
+///
+/// The secret may have another length than its phantom, which keeps that of the secret when the
+/// session began (ADR 25).
 ///
 /// The result is never searched again, so a secret that contains a phantom stays as it is (H08).
 ///
@@ -81,17 +74,10 @@ pub fn inject(
         return Err(AttachFailure::Expired);
     }
     let secret = &lease.secret;
-    let known = ready.load();
-    if !known
-        .as_ref()
-        .is_some_and(|known| known.is_for(secret, lend))
-    {
-        secret.fits(lend.phantom())?;
-        // The session never saw the secret of a declared shape; should it hold it by chance, that
-        // ends here.
-        if secret.is(lend.phantom().reveal().as_bytes()) {
-            return Err(SecretUnsafe::Shape.into());
-        }
+    // The session never saw the secret of a declared shape, nor a renewed one; should it hold it by
+    // chance, that ends here.
+    if secret.is(lend.phantom().reveal().as_bytes()) {
+        return Err(SecretUnsafe::Phantom.into());
     }
     match lend.place() {
         Place::Header { name, .. } => {
@@ -136,7 +122,6 @@ fn prepared(
     let value = values[place].clone();
     ready.store(Some(Arc::new(Prepared {
         secret: Arc::clone(secret),
-        phantom: lend.phantom().clone(),
         values,
     })));
     value.ok_or(AttachFailure::Unsafe(SecretUnsafe::Place))

@@ -4,17 +4,17 @@
 //! They are bound as the credential is that they come from, with its pins, and policy knows them by
 //! its name; so they never reach further than it does.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use super::attach::{Credentials, Error};
+use super::exposed::{ExposedSecrets, MintedSecrets};
 use super::secret::{Secret, SecretUnsafe};
-use crate::names::{CredentialName, ReasonCode, SessionId};
+use crate::names::{CredentialName, ReasonCode};
 use crate::session::Session;
-use crate::session::phantom::{Minted, Phantom, PhantomFailure, PhantomKey};
+use crate::session::phantom::{Minted, PhantomFailure, PhantomKey};
 use crate::signature::sigv4::{self, Illegible, replaced};
 
 /// An exchange whose answer holds temporary credentials.
@@ -55,52 +55,6 @@ impl MintFailure {
     }
 }
 
-/// The real parts behind minted phantoms, by session.
-#[derive(Default)]
-pub(super) struct Kept(Mutex<HashMap<SessionId, Vec<Set>>>);
-
-/// One set: its phantoms, and the secrets in their order.
-struct Set {
-    phantoms: Arc<Minted>,
-    secrets: [Arc<Secret>; 3],
-}
-
-impl Kept {
-    /// The secrets behind a set of phantoms.
-    pub(super) fn of(&self, session: &SessionId, minted: &Arc<Minted>) -> Option<[Arc<Secret>; 3]> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sets = kept.get(session)?.iter();
-        let mut found = sets.filter(|set| Arc::ptr_eq(&set.phantoms, minted));
-        found.next().map(|set| set.secrets.clone())
-    }
-
-    /// Each secret with its phantom, for the search of answers.
-    pub(super) fn pairs(&self, session: &SessionId) -> Vec<(Phantom, Arc<Secret>)> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sets = kept.get(session).into_iter().flatten();
-        let pairs = sets.flat_map(|set| {
-            set.phantoms
-                .parts()
-                .iter()
-                .cloned()
-                .zip(set.secrets.clone())
-        });
-        pairs.collect()
-    }
-
-    pub(super) fn forget(&self, session: &SessionId) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.remove(session);
-    }
-
-    fn enter(&self, session: &SessionId, set: Set, gone: &[Arc<Minted>]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sets = kept.entry(session.clone()).or_default();
-        sets.retain(|set| !gone.iter().any(|minted| Arc::ptr_eq(minted, &set.phantoms)));
-        sets.push(set);
-    }
-}
-
 impl Credentials {
     /// Keeps the temporary credentials of an answer's content, and gives the content with phantoms
     /// in their places.
@@ -131,10 +85,10 @@ impl Credentials {
         ];
         let content = replaced(content, pairs).map_err(MintFailure::from)?;
         let session = &minting.session;
-        let gone = session.phantoms().keep(phantoms.clone());
-        self.kept()
-            .enter(session.id(), Set { phantoms, secrets }, &gone);
-        self.look_for_kept(session)?;
+        let exposed = ExposedSecrets::of(session)?;
+        let minted = MintedSecrets::new(phantoms.clone(), secrets)?;
+        let gone = session.gain(&phantoms);
+        exposed.mint(minted, &gone);
         Ok(content.into())
     }
 }

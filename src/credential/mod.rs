@@ -4,9 +4,10 @@ mod attach;
 mod credentialed;
 mod echo;
 mod examine;
+mod exposed;
+mod given;
 mod guesses;
 mod inject;
-mod lending;
 mod mint;
 mod part;
 pub mod preset;
@@ -15,6 +16,7 @@ pub mod ring;
 pub mod scrub;
 mod secret;
 mod sign;
+mod signatures;
 mod store;
 mod stored;
 mod verify;
@@ -26,7 +28,7 @@ pub use guesses::Guesses;
 pub use inject::AttachFailure;
 pub use mint::{MintFailure, Minting};
 pub use scrub::{
-    Echoes, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, Sought,
+    Echoes, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{

@@ -1,9 +1,11 @@
-//! Puts the phantom back wherever an answer echoes a lent secret, in place, while it streams.
+//! Puts the phantom back wherever an answer echoes a lent secret, while it streams.
 //!
-//! Phantoms are as long as their secrets and of the same character classes, so no length changes
-//! and `Content-Length` stays true. Every whole echo is replaced, also where echoes overlap; and of
-//! secrets that have a `Part` every piece of so many letters, in fields, in the first [`FINE`]
-//! bytes of a content or message, and at each end.
+//! Where the phantom has the secret's shape, it is written over the echo, so that no length changes
+//! and `Content-Length` stays true. A secret that was renewed may have another length: its phantom
+//! replaces a whole echo where the length of the content may change, and elsewhere a mask is
+//! written over it. Every whole echo is replaced, also where echoes overlap; and of secrets that
+//! have a `Part` every piece of so many letters, in fields, in the first [`FINE`] bytes of a
+//! content or message, and at each end.
 //!
 //! What could, by its shape, begin an echo is held back until more comes or the content ends,
 //! however long that takes. What is held depends on nothing but what the phantoms tell, too. Were
@@ -15,6 +17,7 @@
 mod beginnings;
 mod body;
 mod echoes;
+mod forms;
 mod frames;
 mod index;
 mod messages;
@@ -26,8 +29,9 @@ use zeroize::Zeroizing;
 
 use crate::names::ReasonCode;
 pub use body::{ScrubBody, ScrubFault};
+pub use echoes::Echoes;
 use echoes::{Echo, Scan};
-pub use echoes::{Echoes, Sought};
+pub use forms::SecretForms;
 pub use frames::{FrameFault, ScrubFrames};
 
 /// Original bytes that were given out. Rare, so it is as small as can be where there are none.
@@ -78,6 +82,8 @@ pub struct Scrubber {
     /// Echoes that reach into what is held back.
     open: Vec<Echo>,
     replaced: u64,
+    /// Whether the length of what passes may change.
+    resizes: bool,
 }
 
 impl Scrubber {
@@ -91,7 +97,15 @@ impl Scrubber {
             fine: FINE,
             open: Vec::new(),
             replaced: 0,
+            resizes: false,
         }
+    }
+
+    /// Has echoes replaced by phantoms of another length, too. Nothing may count on the length of
+    /// what passes, and nothing of it is [released](Self::release) before its end.
+    pub(in crate::credential) fn resizing(mut self) -> Self {
+        self.resizes = self.echoes.resizes();
+        self
     }
 
     /// Has pieces looked for however much there is: where little comes at once.
@@ -134,6 +148,7 @@ impl Scrubber {
         self.add_those_before(&self.held, &mut found);
         found.retain(|echo| !self.is_open(echo));
         self.echoes.count(&found);
+        self.echoes.name_whole(&mut found, &self.open, false);
         // Echoes before it may reach into it.
         found.extend(&self.open);
         self.echoes.write(&mut found, &mut owned);
@@ -215,13 +230,19 @@ impl Scrubber {
         }
         self.echoes.count(&found);
         self.replaced += found.len() as u64;
+        let echoes = &self.echoes;
+        echoes.name_whole(&mut found, &self.open, self.resizes);
         self.open.append(&mut found);
         let mut owned = bytes
             .try_into_mut()
             .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
-        self.echoes.write(&mut self.open, &mut owned);
+        echoes.write(&mut self.open, &mut owned);
+        let settled = match self.resizes {
+            true => echoes.resized(&mut self.open, &owned),
+            false => owned.freeze(),
+        };
         self.open.retain_mut(|echo| echo.advance(hold));
-        owned.freeze()
+        settled
     }
 
     /// Whether it is the rest of an echo that reaches into what was held back.

@@ -48,12 +48,9 @@ pub enum SecretUnsafe {
     /// It is not the private key that is asked for.
     #[error(transparent)]
     Key(#[from] KeyFault),
-    /// It does not look as its phantom does, so that putting it in would change lengths.
-    #[error(
-        "the secret differs from its declared shape in length or punctuation; correct `shape`, or leave it out so that \
-         the gateway looks at the secret when the session starts"
-    )]
-    Shape,
+    /// It is what the session holds as its phantom, by chance or because somebody chose it so.
+    #[error("the secret is the phantom that the session holds; start another session")]
+    Phantom,
     /// It has a character that would end its place: a colon in a Basic user, a semicolon in a
     /// cookie.
     #[error("the secret has a character that its place cannot hold")]
@@ -140,21 +137,9 @@ impl Secret {
         self.bytes.ct_eq(text).into()
     }
 
-    /// Whether it can stand where the phantom stands.
-    ///
-    /// # Errors
-    /// [`SecretUnsafe::Shape`] where a length would change.
-    pub fn fits(&self, phantom: &Phantom) -> Result<(), SecretUnsafe> {
-        if phantom.fits(&self.bytes) {
-            Ok(())
-        } else {
-            Err(SecretUnsafe::Shape)
-        }
-    }
-
-    /// What stands in the place of its echo: the phantom, or a mask of the same length where the
-    /// two have their punctuation in different places, so that some of their spellings differ in
-    /// length: web tokens, declared alphabets with `-` and `_`, renewed session tokens.
+    /// What is written over its echo and over parts of it: the phantom, or a mask of the same length
+    /// where the two differ in length or have their punctuation in different places: renewed
+    /// secrets, web tokens, declared alphabets with `-` and `_`.
     pub(in crate::credential) fn stand_in(&self, phantom: &Phantom) -> Zeroizing<Vec<u8>> {
         let text = phantom.reveal().as_bytes();
         if text.len() == self.bytes.len()
@@ -275,7 +260,6 @@ mod tests {
             let name = CredentialName::new("x").unwrap();
             let phantom = Issue::new(&key).issue(&name, &shape, |_| false).unwrap();
             let secret = Secret::new(Zeroizing::new(real.as_bytes().to_vec()), false).unwrap();
-            assert_eq!(secret.fits(&phantom), Ok(()));
             let stand_in = secret.stand_in(&phantom);
             assert!(
                 Echoes::new([(secret.expose(), &stand_in[..])]).is_ok(),

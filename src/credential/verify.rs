@@ -190,7 +190,7 @@ impl Credentials {
             return Err(Error::Unknown);
         };
         watch
-            .judge(kind, &held.whole(), authorized.session().phantoms())
+            .judge(kind, &held.whole(), &authorized.session().phantoms())
             .map_err(Error::Misplaced)?;
         Ok(authorized)
     }
@@ -212,12 +212,13 @@ impl Credentials {
             Some(held) => Some(sha256(held.pieces())),
             None => authorized.content().is_empty().then(|| sha256([])),
         };
+        let phantoms = authorized.session().phantoms();
         let secret = match &request.minted {
             Some(minted) if minted.is_over() => return Err(Error::Expired),
             Some(minted) => Some(&minted.parts()[1]),
             None => signing(&authorized, grant)?
                 .part(SIGV4_PARTS[1])
-                .and_then(|part| authorized.session().phantoms().of(part)),
+                .and_then(|part| phantoms.of(part)),
         };
         let secret = secret.ok_or(Error::Unknown)?;
         let verified = claim

@@ -315,7 +315,7 @@ pub fn clean(
     };
     let partial = parts.status == StatusCode::PARTIAL_CONTENT;
     let source = if codings.is_empty() || bare || (partial && !lent.is_strict()) {
-        let mut body = lent.scrub(body, &parts.headers);
+        let mut body = lent.scrub(body, &mut parts.headers);
         body.add_replaced(echoes);
         Source::Scrubbed(Box::new(body))
     } else {
@@ -328,7 +328,7 @@ pub fn clean(
             .within(decoding)
             .map_err(|_| origin::Error::DecodingBudget)?;
         as_identity(&mut parts.headers);
-        let mut body = lent.scrub(DecodeBody::new(body, decoder), &parts.headers);
+        let mut body = lent.scrub(DecodeBody::new(body, decoder), &mut parts.headers);
         body.add_replaced(echoes);
         Source::Decoded(Box::new(body))
     };

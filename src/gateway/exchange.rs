@@ -151,7 +151,7 @@ impl Exchange {
     async fn answer(&mut self, forwarded: Forwarded) -> Result<Response<AnswerBody>, Refusal> {
         let (response, switched, plan) = forwarded.into_parts();
         self.trail.origin_answered(response.status().as_u16());
-        let lent = look_for(plan.lent, &response)?;
+        let lent = look_for(plan.lent, &response);
         let success = response.status().is_success();
         if let Some(minting) = plan.minting.filter(|_| success) {
             let credentials = &self.shared().credentials;
@@ -175,14 +175,14 @@ impl Exchange {
 }
 
 /// What is looked for in this answer: more in one that fails.
-fn look_for(lent: Option<Lent>, response: &Response<OriginBody>) -> Result<Option<Lent>, Refusal> {
+fn look_for(lent: Option<Lent>, response: &Response<OriginBody>) -> Option<Lent> {
     let status = response.status();
     if lent.as_ref().is_some_and(Lent::is_signed) {
         clock::watch(status, response.headers(), SystemTime::now());
     }
     let failed = status.is_client_error() || status.is_server_error();
-    Ok(match lent {
-        Some(lent) if failed => Some(lent.of_failure()?),
+    match lent {
+        Some(lent) if failed => Some(lent.of_failure()),
         lent => lent,
-    })
+    }
 }

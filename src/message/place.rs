@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use http::HeaderName;
+use http::{HeaderName, header};
 
 /// Where a credential may be in a request. A phantom anywhere else is never replaced.
 ///
@@ -31,6 +31,35 @@ pub enum Place {
     /// Not in the request itself: the request is signed with it, in the scheme of this name
     /// (`sigv4`).
     Signature(String),
+}
+
+impl Place {
+    /// The field in which it stands.
+    #[must_use]
+    pub fn field(&self) -> Option<HeaderName> {
+        match self {
+            Self::Header { name, .. } => Some(name.clone()),
+            Self::BasicUser | Self::BasicPassword => Some(header::AUTHORIZATION),
+            Self::Cookie(_) => Some(header::COOKIE),
+            Self::Query(_) | Self::Signature(_) => None,
+        }
+    }
+
+    /// What a request has once, and one credential alone can stand in.
+    #[must_use]
+    pub fn site(&self) -> String {
+        match self {
+            Self::Cookie(_) | Self::Query(_) | Self::Signature(_) => self.to_string(),
+            Self::Header { name, .. } => name.to_string(),
+            Self::BasicUser | Self::BasicPassword => header::AUTHORIZATION.to_string(),
+        }
+    }
+
+    /// Whether a user stands beside the credential.
+    #[must_use]
+    pub fn needs_user(&self) -> bool {
+        matches!(self, Self::BasicUser | Self::BasicPassword)
+    }
 }
 
 /// Why a text does not name a place.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use http::{HeaderName, Method, header};
+use http::{HeaderName, Method};
 
 use super::signing::{Role, Signing};
 use crate::message::{
@@ -347,7 +347,7 @@ impl Bound {
         let mut fields: Vec<HeaderName> = binding
             .places
             .iter()
-            .filter_map(field_of)
+            .filter_map(Place::field)
             .chain(taken)
             .collect();
         fields.dedup();
@@ -393,16 +393,6 @@ impl Bound {
     }
 }
 
-/// The field in which a place stands.
-pub(super) fn field_of(place: &Place) -> Option<HeaderName> {
-    match place {
-        Place::Header { name, .. } => Some(name.clone()),
-        Place::BasicUser | Place::BasicPassword => Some(header::AUTHORIZATION),
-        Place::Cookie(_) => Some(header::COOKIE),
-        Place::Query(_) | Place::Signature(_) => None,
-    }
-}
-
 /// Whether a path is another or lies below it, segment by segment.
 fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above)
@@ -430,10 +420,7 @@ fn check(binding: &Binding) -> Result<(), BindingMalformed> {
             return Err(BindingMalformed::Cleartext(name()));
         }
     }
-    let basic = matches!(
-        binding.places.first(),
-        Some(Place::BasicUser | Place::BasicPassword)
-    );
+    let basic = binding.places.first().is_some_and(Place::needs_user);
     let usable = binding
         .basic_user
         .as_ref()
@@ -481,18 +468,11 @@ fn clash(one: &Binding, two: &Binding) -> Option<String> {
             When::Always => 1,
             When::Phantom => binding.places.len(),
         };
-        let places = binding.places.iter().take(count).map(field_or_place);
+        let places = binding.places.iter().take(count).map(Place::site);
         places.collect::<Vec<String>>()
     };
     let taken = places(one);
     places(two).into_iter().find(|place| taken.contains(place))
-}
-
-fn field_or_place(place: &Place) -> String {
-    match place {
-        Place::Cookie(_) | Place::Query(_) => place.to_string(),
-        other => field_of(other).map_or_else(|| other.to_string(), |name| name.to_string()),
-    }
 }
 
 /// The most places that one credential may have.

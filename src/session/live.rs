@@ -1,5 +1,6 @@
 //! The live sessions, and the proof that a request belongs to one of them.
 
+use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,7 +9,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 
 use super::binding::Bindings;
-use super::phantom::{Phantoms, Registry};
+use super::phantom::{Minted, Phantoms, Registry};
 use super::presented::Presented;
 use super::refusal::CredentialRefusal;
 use crate::audit::{Account, Conceal, Log};
@@ -21,13 +22,18 @@ pub struct Session {
     id: SessionId,
     groups: Arc<[Arc<str>]>,
     bindings: Arc<Bindings>,
-    phantoms: Phantoms,
+    /// What its workload holds now.
+    phantoms: ArcSwap<Phantoms>,
+    /// Where every session's phantoms are known, once it is entered there.
+    registry: OnceLock<Arc<Registry>>,
     ends: Option<Instant>,
     connections: AtomicUsize,
     exchanges: AtomicUsize,
     held: OnceLock<Arc<HoldBudget>>,
     decoding: OnceLock<Arc<HoldBudget>>,
     account: Account,
+    /// What `credential` keeps for the session, and only it can read: it lives and goes with it.
+    state: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// Why a request belongs to no session, or may not be made in it.
@@ -70,13 +76,15 @@ impl Session {
             id,
             groups: groups.into(),
             bindings,
-            phantoms,
+            phantoms: ArcSwap::from_pointee(phantoms),
+            registry: OnceLock::new(),
             ends,
             connections: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
             held: OnceLock::new(),
             decoding: OnceLock::new(),
             account: Account::default(),
+            state: OnceLock::new(),
         }
     }
 
@@ -92,10 +100,25 @@ impl Session {
         &self.groups
     }
 
-    /// The phantoms that its workload holds.
+    /// The phantoms that its workload holds now.
     #[must_use]
-    pub fn phantoms(&self) -> &Phantoms {
-        &self.phantoms
+    pub fn phantoms(&self) -> Arc<Phantoms> {
+        self.phantoms.load_full()
+    }
+
+    /// Adds temporary credentials, which are known from now on in this session and as this
+    /// session's in every other; gives those that it no longer holds.
+    pub fn gain(&self, minted: &Arc<Minted>) -> Vec<Arc<Minted>> {
+        if let Some(registry) = self.registry.get() {
+            registry.enter(&self.id, minted.parts());
+        }
+        let mut gone = Vec::new();
+        self.phantoms.rcu(|phantoms| {
+            let (next, lost) = phantoms.with(minted.clone());
+            gone = lost;
+            next
+        });
+        gone
     }
 
     /// What it may present.
@@ -128,6 +151,12 @@ impl Session {
     /// The session's part of the budget for decoders, which is the same at every call.
     pub fn decoding_of(&self, budget: &Arc<HoldBudget>) -> &Arc<HoldBudget> {
         self.decoding.get_or_init(|| budget.part())
+    }
+
+    /// What is kept for the session as long as it lives, made where there is nothing yet; `None`
+    /// where something of another type is kept.
+    pub(crate) fn state<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.state.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
     /// A place among the session's exchanges; `None` where `most` are under way.
@@ -172,10 +201,12 @@ impl Conceal for Session {
     }
 
     fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
-        if text.len() < self.phantoms.shortest() {
+        let phantoms = self.phantoms.load();
+        if text.len() < phantoms.shortest() {
             return;
         }
-        places.extend(self.phantoms.find(text).map(|sighting| sighting.at));
+        let extent = |sighting| phantoms.extent(&sighting, text.len());
+        places.extend(phantoms.find(text).map(extent));
     }
 }
 
@@ -184,13 +215,14 @@ impl Conceal for Session {
 pub struct Sessions {
     live: ArcSwap<Map<SessionId, Arc<Session>>>,
     /// Every phantom of every session, so that one is known in another's hands (threats H11).
-    registry: Registry,
+    registry: Arc<Registry>,
 }
 
 impl Sessions {
     /// Makes a session known.
     pub fn enter(&self, session: Arc<Session>) {
-        self.registry.enter(&session.id, &session.phantoms);
+        self.registry.enter(&session.id, session.phantoms().all());
+        let _ = session.registry.set(self.registry.clone());
         self.live.rcu(|live| {
             let mut live = Map::clone(live);
             live.insert(session.id.clone(), session.clone());
@@ -236,7 +268,7 @@ impl Sessions {
         let presented =
             session
                 .bindings
-                .locate(&request.head, &session.phantoms, &self.registry)?;
+                .locate(&request.head, &session.phantoms(), &self.registry)?;
         // Foreign credentials go before policy looks, so that it judges what the origin will see.
         presented.settle(&mut request.head.fields);
         Ok(Identified {

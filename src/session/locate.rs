@@ -404,7 +404,7 @@ impl<'a> Search<'a> {
             };
         };
         let again = sightings.any(|next| next.index == first.index && next.form == Form::Plain);
-        let credential = self.phantoms.all()[first.index].credential();
+        let credential = self.phantoms.at(&first).credential();
         if again && first.form == Form::Plain && self.is_bound(credential) {
             return Err(CredentialRefusal::Count {
                 credential: credential.clone(),
@@ -415,7 +415,7 @@ impl<'a> Search<'a> {
 
     /// The refusal for a phantom that stands where it must not.
     fn misplaced(&self, sighting: &Sighting, part: Part) -> CredentialRefusal {
-        let credential = self.phantoms.all()[sighting.index].credential().clone();
+        let credential = self.phantoms.at(sighting).credential().clone();
         let origin = &self.head.origin;
         let cleartext = origin.scheme == Scheme::Http
             && self

@@ -114,8 +114,8 @@ pub(crate) fn stage_of(bindings: Vec<Binding>) -> Stage {
     let bindings = Bindings::new(bindings).unwrap();
     let (phantoms, theirs) = (issue(&bindings, 1), issue(&bindings, 2));
     let registry = Registry::default();
-    registry.enter(&SessionId::new("ours").unwrap(), &phantoms);
-    registry.enter(&SessionId::new("theirs").unwrap(), &theirs);
+    registry.enter(&SessionId::new("ours").unwrap(), phantoms.all());
+    registry.enter(&SessionId::new("theirs").unwrap(), theirs.all());
     Stage {
         bindings,
         phantoms,

@@ -63,6 +63,9 @@ pub const OWN: &str = "own.rig.test";
 /// An origin that takes names with `_` and `.` for fields, and `%2F` in a path; `xkey` is bound to
 /// it.
 pub const LOOSE: &str = "loose.rig.test";
+/// An origin to which `renewed` is bound, and the same over HTTP/2.
+pub const RENEWED: &str = "renewed.rig.test";
+pub const RENEWED2: &str = "h2-renewed.rig.test";
 /// Hosts at which the credentials of presets are bound.
 pub const SLACK: &str = "slack.rig.test";
 pub const GITLAB: &str = "gitlab.rig.test";
@@ -196,6 +199,7 @@ fn phantoms(pair: impl Fn(&str) -> Option<String>) -> std::collections::HashMap<
                 pair(variable).expect("a phantom for each part"),
             )
         }))
+        .chain(pair("RENEWED_TOKEN").map(|phantom| ("renewed".to_owned(), phantom)))
         .collect()
 }
 
@@ -269,6 +273,14 @@ const SIGNING: [(&str, &str, &str); 17] = [
     ("exchange-secret", "BINANCE_API_SECRET", "%%%%"),
 ];
 
+/// What the command of `renewed` prints, one after the other: name and pattern. The first is what
+/// the phantoms are made for.
+pub const RENEWALS: [(&str, &str); 3] = [
+    ("renewed-first", "ghs_%%"),
+    ("renewed-long", "ghs_%%.%%%%%%%%%%%%_%%%%%%%%%%%"),
+    ("renewed-short", "ghs_%"),
+];
+
 /// What they sign for.
 const ENDPOINTS: &str = r#"endpoints = [
     { origin = "https://s3.rig.test", service = "s3", region = "us-east-1" },
@@ -283,7 +295,7 @@ unsigned = ["https://public.s3.rig.test"]
 
 /// Hosts that policy allows, with their ports; those below `dns.test` are resolved by the test's
 /// name server.
-pub const ALLOWED: [&str; 42] = [
+pub const ALLOWED: [&str; 44] = [
     GOOD,
     OTHER,
     MONEY,
@@ -298,6 +310,8 @@ pub const ALLOWED: [&str; 42] = [
     OWN,
     EXCHANGE,
     LOOSE,
+    RENEWED,
+    RENEWED2,
     SLACK,
     GITLAB,
     DISCORD,
@@ -341,7 +355,7 @@ pub fn policies() -> String {
         .iter()
         .map(|one| one.0)
         .chain(SERVICES.iter().map(|one| one.0))
-        .chain(["aws", "temp", "actor", "tenant", "exchange"])
+        .chain(["aws", "temp", "actor", "tenant", "exchange", "renewed"])
     {
         text.push_str(&format!(
             "@id(\"rig/lend-{name}\")\npermit(principal, action == Gateway::Action::\"lend\", \
@@ -447,6 +461,7 @@ impl Rig {
         let mut canaries: Vec<Canary> = patterns
             .chain(services)
             .chain(parts)
+            .chain(RENEWALS)
             .map(|(name, pattern)| Canary::new(name, pattern))
             .collect();
         for canary in &canaries {
@@ -457,6 +472,8 @@ impl Rig {
             .position(|canary| canary.name == "temp")
             .unwrap();
         let temp_id = canaries.remove(at_temp).secret;
+        let first = canaries.iter().find(|one| one.name == RENEWALS[0].0);
+        renew(&at, &first.unwrap().secret);
         file(&at.join("secrets/proxy"), 0o600, PROXY_PASSWORD);
         file(&at.join("rig.cedar"), 0o644, &policies());
         fs::copy(
@@ -471,7 +488,7 @@ impl Rig {
             proxy_b: free(),
             tls_b: free(),
         };
-        let shared = settings(&origins, &names);
+        let shared = settings(&origins, &names, &at);
         file(
             &at.join("serve.toml"),
             0o644,
@@ -533,13 +550,23 @@ impl Rig {
         &self.gate(way).phantoms[credential]
     }
 
-    /// The secret of a credential.
+    /// The secret of a credential; of `renewed`, that for which its phantoms are made.
     pub fn secret(&self, credential: &str) -> &str {
+        let credential = match credential {
+            "renewed" => RENEWALS[0].0,
+            other => other,
+        };
         let known = self
             .canaries
             .iter()
             .find(|canary| canary.name == credential);
         known.map_or(&self.temp_id, |canary| &canary.secret)
+    }
+
+    /// Has the command of `renewed` print another secret, and waits until the one before has ended.
+    pub fn renew(&self, name: &str) {
+        renew(self.dir.path(), self.secret(name));
+        std::thread::sleep(Duration::from_millis(2100));
     }
 
     /// What a client signs with: `aws`, or `temp` with its session token.
@@ -924,7 +951,7 @@ impl Rig {
     }
 }
 
-fn settings(origins: &Origins, names: &Names) -> String {
+fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
     let (e, clear, x) = (origins.tls, origins.clear, origins.x);
     let mut text = format!(
         "[policy]\nfiles = [\"rig.cedar\", \"default.cedar\"]\n\
@@ -947,6 +974,11 @@ fn settings(origins: &Origins, names: &Names) -> String {
     rule("http://*.rig.test", format!("connect = \"{clear}\""), "");
     rule(
         "https://h2.rig.test",
+        format!("connect = \"{e}\""),
+        "http = \"2\"\n",
+    );
+    rule(
+        "https://h2-renewed.rig.test",
         format!("connect = \"{e}\""),
         "http = \"2\"\n",
     );
@@ -1054,6 +1086,12 @@ fn settings(origins: &Origins, names: &Names) -> String {
         "[[credential]]\nname = \"exchange\"\nsign = \"binance-hmac\"\norigins = [\"https://exchange.rig.test\"]\n\
          parts = { key = \"file:secrets/exchange\", secret = \"file:secrets/exchange-secret\" }\n",
     );
+    text.push_str(&format!(
+        "[[credential]]\nname = \"renewed\"\norigins = [\"https://{RENEWED}\", \"https://{RENEWED2}\"]\n\
+         places = [\"header:x-renewed\"]\nenv = [\"RENEWED_TOKEN\"]\n\
+         from = {{ command = [\"/bin/cat\", \"{}\"] }}\n",
+        at.join("secrets/renewed").display()
+    ));
     text
 }
 
@@ -1082,6 +1120,12 @@ fn listeners(ports: &Ports) -> String {
 
 fn log(path: PathBuf) -> Stdio {
     fs::File::create(path).unwrap().into()
+}
+
+/// Has the command of `renewed` print this from now on.
+fn renew(at: &Path, secret: &str) {
+    let printed = format!("{{\"secret\":\"{secret}\",\"expires_in\":2}}");
+    file(&at.join("secrets/renewed"), 0o600, &printed);
 }
 
 /// Starts `gateway serve` in a folder.

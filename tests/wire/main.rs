@@ -22,6 +22,7 @@ mod phantoms;
 mod policy;
 mod reach;
 mod reload;
+mod renewed;
 mod review;
 mod shares;
 mod shown;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         policy::ROWS,
         reach::ROWS,
         reload::ROWS,
+        renewed::ROWS,
         review::ROWS,
         shares::ROWS,
         signing::ROWS,

@@ -1,7 +1,10 @@
 //! Group J: requests that a credential signs. E verifies with the real key what a client signed
 //! with its phantom.
 
-use crate::rig::canary::{hex, random};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::rig::canary::{hex, percent, random};
 use crate::rig::origin::{Seen, ok};
 use crate::rig::sigv4::{Ask, Judged, Key, chunks, hash, judge, mac};
 use crate::rig::way::{Response, Way};
@@ -27,6 +30,7 @@ rows![
     the_phantoms_of_a_signing_credential_go_nowhere_else,
     a_request_without_a_signature_gets_none,
     a_request_is_signed_by_a_recipe,
+    what_was_minted_is_refused_out_of_place_and_in_another_session,
 ];
 
 /// Sends bytes, and gives the answer.
@@ -603,6 +607,84 @@ pub fn assumed(rig: &Rig, way: Way, real: &Key, until: &str) -> (Key, Response) 
         token: Some(element(&text, "SessionToken")),
     };
     (ours, answer)
+}
+
+/// H06, H10, H13, J03: a phantom that came while the session lived is known as those are that were
+/// there from its beginning.
+fn what_was_minted_is_refused_out_of_place_and_in_another_session(rig: &Rig) {
+    for way in [Way::Connect, Way::Tls, Way::Transparent] {
+        let (ours, _) = assumed(rig, way, &new_key(rig), &until(3600));
+        let token = ours.token.clone().unwrap();
+        for part in [&ours.id, &ours.secret, &token] {
+            let folded = percent(part.as_bytes(), |_| false);
+            for (host, target, field, reason) in [
+                (
+                    OTHER,
+                    "/".to_owned(),
+                    format!("X-Key: {part}"),
+                    "phantom_out_of_scope",
+                ),
+                (
+                    OTHER,
+                    "/".to_owned(),
+                    format!("Authorization: Bearer {part}"),
+                    "phantom_out_of_scope",
+                ),
+                (
+                    OTHER,
+                    format!("/?key={folded}"),
+                    "X: y".to_owned(),
+                    "phantom_out_of_scope",
+                ),
+                (
+                    OTHER,
+                    "/".to_owned(),
+                    format!("X-Key: {}", STANDARD.encode(part)),
+                    "phantom_disguised",
+                ),
+                (
+                    S3,
+                    "/bucket/key".to_owned(),
+                    format!("X-Key: {part}"),
+                    "phantom_position",
+                ),
+            ] {
+                let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n\r\n");
+                let answer = send(rig, way, host, request.as_bytes());
+                let record = rig.record(way);
+                let told = record["reason"].as_str().unwrap_or_default();
+                assert!(
+                    answer.status == 403 && told == reason,
+                    "{way:?} {field} {record}"
+                );
+                assert!(!record.to_string().contains(&part[8..]), "{way:?} {record}");
+                assert!(rig.seen().is_empty(), "{way:?} {field}");
+            }
+        }
+        // In session B, signed and bare, at a host for which its own credential signs and at one
+        // to which nothing is bound.
+        let signed = put(b"x").write(S3, &ours, "");
+        let bare = format!(
+            "GET / HTTP/1.1\r\nHost: {OTHER}\r\nX-Api-Key: {}\r\n\r\n",
+            ours.id
+        );
+        for (host, bytes) in [(S3, signed), (OTHER, bare.into_bytes())] {
+            if way.is_transparent() {
+                break;
+            }
+            let mut wire = rig
+                .dial(rig.ports.tls_b)
+                .secure(Some(host), &["http/1.1"])
+                .unwrap();
+            let answer = wire.ask(&bytes);
+            let record = rig.record(way);
+            assert_eq!(
+                record["reason"], "phantom_foreign_session",
+                "{record} {answer:?}"
+            );
+            assert!(answer.status == 403 && rig.seen().is_empty(), "{answer:?}");
+        }
+    }
 }
 
 /// J03, I07: the client signs with phantoms of what STS gave, and E sees it signed with what STS

@@ -10,7 +10,10 @@ use crate::credential::echo::{Form, alike};
 /// INVARIANT: it depends on phantoms and on lengths alone, which whoever holds the phantoms knows.
 /// Would it depend on a secret's own bytes, then content that the workload chose, and a look at
 /// which of its ends come late, would tell the secret byte by byte.
+#[derive(PartialEq, Eq)]
 pub(super) struct Beginnings {
+    /// The shape of each form: its stand-in with one letter in place of all letters and digits.
+    shapes: Vec<Box<[u8]>>,
     /// Which bytes may stand in a form.
     usual: [bool; 256],
     /// The length of the longest form.
@@ -37,7 +40,7 @@ impl Beginnings {
         let mut between: Vec<_> = forms.iter().filter_map(|form| form.between).collect();
         between.sort_unstable();
         between.dedup();
-        for byte in forms.iter().flat_map(|form| form.phantom.iter()) {
+        for byte in forms.iter().flat_map(|form| form.stand_in.iter()) {
             any[usize::from(*byte)] = true;
         }
         let mut apart = [false; 256];
@@ -53,10 +56,10 @@ impl Beginnings {
             .enumerate()
             .filter(|(_, form)| form.between.is_none())
         {
-            for (at, &byte) in form.phantom.iter().enumerate() {
+            for (at, &byte) in form.stand_in.iter().enumerate() {
                 usual[usize::from(byte)] = true;
                 // What ends a form leaves nothing to wait for.
-                if !is_coded(&byte) && at + 1 < form.phantom.len() {
+                if !is_coded(&byte) && at + 1 < form.stand_in.len() {
                     marks.push((byte, Reverse(at as u32), index as u32));
                 }
             }
@@ -69,10 +72,11 @@ impl Beginnings {
             apart,
             longest: forms
                 .iter()
-                .map(|form| form.phantom.len())
+                .map(|form| form.stand_in.len())
                 .max()
                 .unwrap_or(0),
             marks,
+            shapes: forms.iter().map(|form| shape(&form.stand_in)).collect(),
         }
     }
 
@@ -82,8 +86,8 @@ impl Beginnings {
     }
 
     /// The length of the last part that could be the beginning of a form.
-    pub(super) fn length(&self, forms: &[Form], bytes: &[u8]) -> usize {
-        let unbroken = self.unbroken(forms, bytes);
+    pub(super) fn length(&self, bytes: &[u8]) -> usize {
+        let unbroken = self.unbroken(bytes);
         // Most content ends with something else.
         match bytes.last() {
             Some(last) if self.apart[usize::from(*last)] => {
@@ -99,7 +103,7 @@ impl Beginnings {
     /// Base64 can be cut behind any letter, so behind a letter it is the whole run of usual bytes.
     /// Behind another byte, such as the bracket that ends most JSON, it is what some form has up to
     /// there.
-    fn unbroken(&self, forms: &[Form], bytes: &[u8]) -> usize {
+    fn unbroken(&self, bytes: &[u8]) -> usize {
         let usual = |byte: &&u8| self.usual[usize::from(**byte)];
         let run = bytes
             .iter()
@@ -122,8 +126,8 @@ impl Beginnings {
             else {
                 continue;
             };
-            let phantom = &forms[*index as usize].phantom[..length];
-            let same = phantom
+            let shape = &self.shapes[*index as usize][..length];
+            let same = shape
                 .iter()
                 .zip(tail)
                 .rev()
@@ -174,6 +178,15 @@ fn in_hex(bytes: &[u8], between: &[u8]) -> usize {
         Some(pairs(pair_before(rest.len())?))
     });
     cut_in_a_pair.chain(cut_between).max().unwrap_or(0)
+}
+
+/// All that a beginning is told by: any letter or digit may stand for any other.
+fn shape(stand_in: &[u8]) -> Box<[u8]> {
+    let letter = |byte: &u8| match byte.is_ascii_alphanumeric() {
+        true => b'a',
+        false => *byte,
+    };
+    stand_in.iter().map(letter).collect()
 }
 
 /// Whether base64 or base64url may hold it.

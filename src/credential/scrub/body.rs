@@ -7,15 +7,15 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
 use http_body::{Body, Frame, SizeHint};
 
 use super::{Guessed, Scrubber, messages::Messages};
 
 /// A body with phantoms in place of echoes, in data and trailers.
 ///
-/// As long as the body it wraps, and its end is that body's; after an error nothing held back is
-/// released, and no pause releases it either: whoever makes the origin pause (by not reading on, by
+/// As long as the body it wraps unless its length may change, and its end is that body's; after an
+/// error nothing held back is released, and no pause releases it either: whoever makes the origin pause (by not reading on, by
 /// a full connection) would see what it held.
 pub struct ScrubBody<B> {
     body: B,
@@ -50,6 +50,29 @@ impl<B> ScrubBody<B> {
             trailers: None,
             done: false,
         }
+    }
+
+    /// The same of a body whose length may change where that is short or not told: the fields tell
+    /// no length then. Messages with their own lengths, parts of a content and long contents keep
+    /// theirs.
+    pub(in crate::credential) fn resizing(
+        body: B,
+        fields: &mut HeaderMap,
+        scrubber: Scrubber,
+    ) -> Self
+    where
+        B: Body,
+    {
+        let mut scrubbed = Self::new(body, fields, scrubber);
+        let told = scrubbed.body.size_hint().exact();
+        let bare = scrubbed.body.is_end_stream();
+        let may_change = told.is_none_or(|length| length <= MOST_RESIZED);
+        let keeps = scrubbed.messages.is_some() || fields.contains_key(CONTENT_RANGE);
+        if scrubbed.scrubber.echoes.resizes() && may_change && !keeps && !bare {
+            scrubbed.scrubber = scrubbed.scrubber.resizing();
+            fields.remove(CONTENT_LENGTH);
+        }
+        scrubbed
     }
 
     /// How many echoes were replaced so far.
@@ -119,6 +142,10 @@ fn is_of_events(fields: &HeaderMap) -> bool {
 
 const EVENTS: &[u8] = b"text/event-stream";
 
+/// Content of a known length that is no longer than this is sent without one where an echo may
+/// change it. What hands out credentials is short, and a long download is worth its length.
+const MOST_RESIZED: u64 = 64 << 10;
+
 impl<B: Body<Data = Bytes> + Unpin> Body for ScrubBody<B> {
     type Data = Bytes;
     type Error = ScrubFault<B::Error>;
@@ -172,6 +199,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ScrubBody<B> {
         let held = self.scrubber.held() as u64;
         let inner = self.body.size_hint();
         let mut hint = SizeHint::new();
+        if self.scrubber.resizes {
+            return hint;
+        }
         hint.set_lower(inner.lower().saturating_add(held));
         if let Some(upper) = inner.upper() {
             hint.set_upper(upper.saturating_add(held));

@@ -3,27 +3,30 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::beginnings::Beginnings;
-use super::index::{Entry, Index};
+use super::forms::SecretForms;
+use super::index::{Grid, Index};
 use super::{Guessed, Unscrubbable};
-use crate::credential::echo::{Form, Piece, forms, usual_forms};
+use crate::credential::echo::Form;
 use crate::credential::guesses::Guesses;
-use crate::credential::part::Part;
 
-/// Everything by which the secrets that a session's origins know could come back; built once for a
-/// set of secrets and shared.
+/// Everything by which the secrets that a session's origins know could come back; put together once
+/// for a set of secrets and shared.
 ///
 /// Its memory is wiped when it goes. Has no `Debug`.
 pub struct Echoes {
-    forms: Vec<Form>,
+    secrets: Vec<Arc<SecretForms>>,
     /// Finds whole forms, and costs little.
     whole: Index,
     /// Finds pieces, too. `None` where no secret is looked for in pieces.
     pieces: Option<Index>,
-    beginnings: Beginnings,
+    /// Those that differ: secrets of one shape have the same.
+    beginnings: Vec<Arc<Beginnings>>,
+    /// Whether an echo can be replaced by something of another length.
+    resizes: bool,
     /// The length of the shortest text that could hold an echo.
     shortest: usize,
     /// The same, of a whole one.
@@ -31,16 +34,6 @@ pub struct Echoes {
     /// The length of the longest piece that is still none.
     reach: usize,
     guesses: Arc<Guesses>,
-}
-
-/// What is looked for, and what stands in its place.
-pub struct Sought<'a> {
-    /// The secret.
-    pub secret: &'a [u8],
-    /// As long as the secret: the phantom, or what hides it.
-    pub stand_in: &'a [u8],
-    /// What the workload holds, by which it knows as much of the secret.
-    pub phantom: &'a [u8],
 }
 
 /// An echo in a buffer, or a piece of one.
@@ -54,6 +47,8 @@ pub(super) struct Echo {
     from: usize,
     /// What to write as the last of `length` bytes, where that is a base64 tail.
     tail: Option<u8>,
+    /// Whether the phantom's spelling replaces it, and not the stand-in.
+    whole: bool,
 }
 
 impl Echo {
@@ -81,7 +76,7 @@ pub(super) struct Scan {
 }
 
 impl Echoes {
-    /// Prepares the search for echoes of secrets, each with its phantom.
+    /// Prepares the search for echoes of secrets, each with its phantom, which has its shape.
     ///
     /// # Errors
     /// [`Unscrubbable`] by cause; the caller must then not lend that secret, or not show the
@@ -89,38 +84,59 @@ impl Echoes {
     pub fn new<'a>(
         lent: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, Unscrubbable> {
-        let sought = lent.into_iter().map(|(secret, phantom)| Sought {
-            secret,
-            stand_in: phantom,
-            phantom,
-        });
-        Self::of(sought, [], Arc::new(Guesses::new(None)))
+        let forms = |(secret, phantom)| Ok(Arc::new(SecretForms::of(secret, phantom, phantom)?));
+        let secrets: Result<Vec<_>, _> = lent.into_iter().map(forms).collect();
+        Ok(Self::of(secrets?, Arc::new(Guesses::new(None))))
     }
 
-    /// The same for one session, whose guesses are counted; and for texts that services repeat as
-    /// they are, each with its mask.
-    ///
-    /// # Errors
-    /// As [`Echoes::new`].
-    pub fn of<'a>(
-        sought: impl IntoIterator<Item = Sought<'a>>,
-        whole: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
-        guesses: Arc<Guesses>,
-    ) -> Result<Self, Unscrubbable> {
-        let mut all = Vec::new();
-        for one in sought {
-            let part = Part::of(one.secret, one.phantom);
-            all.append(&mut forms(one.secret, one.stand_in, part.as_ref())?);
+    /// The search for secrets of one session, whose guesses are counted.
+    pub fn of(secrets: Vec<Arc<SecretForms>>, guesses: Arc<Guesses>) -> Self {
+        let each = || secrets.iter();
+        let shortest = each().map(|forms| forms.shortest()).min();
+        let shortest_piece = each().map(|forms| forms.shortest_piece()).min();
+        let shortest_piece = shortest_piece.unwrap_or(usize::MAX);
+        let mut beginnings: Vec<Arc<Beginnings>> = Vec::new();
+        for one in each().map(|forms| forms.beginnings()) {
+            if !beginnings.contains(one) {
+                beginnings.push(one.clone());
+            }
         }
-        for (text, mask) in whole {
-            all.append(&mut usual_forms(text, mask)?);
+        let numbered = || (0_u32..).map(|number| number << FORM_BITS).zip(each());
+        let grid = Grid::of(shortest.unwrap_or(usize::MAX));
+        let whole = numbered().map(|(first, forms)| (first, forms.whole(grid)));
+        let fine = Grid::of(shortest_piece);
+        let pieces = numbered().map(|(first, forms)| (first, forms.pieces(fine)));
+        let in_pieces = each().any(|forms| forms.has_pieces());
+        Self {
+            whole: Index::of(grid, whole),
+            pieces: in_pieces.then(|| Index::of(fine, pieces)),
+            beginnings,
+            resizes: each().any(|forms| forms.resizes()),
+            shortest: shortest_piece,
+            shortest_whole: shortest.unwrap_or(usize::MAX),
+            reach: each().map(|forms| forms.reach()).max().unwrap_or(0),
+            guesses,
+            secrets,
         }
-        Ok(Self::index(all, guesses))
     }
 
     /// Whether there is nothing to search for.
     pub fn is_empty(&self) -> bool {
-        self.forms.is_empty()
+        self.secrets.is_empty()
+    }
+
+    /// Whether an echo can be replaced by something of another length.
+    pub(in crate::credential) fn resizes(&self) -> bool {
+        self.resizes
+    }
+
+    /// What is looked for.
+    pub(in crate::credential) fn secrets(&self) -> &[Arc<SecretForms>] {
+        &self.secrets
+    }
+
+    fn form(&self, number: usize) -> &Form {
+        &self.secrets[number >> FORM_BITS].forms()[number & ((1 << FORM_BITS) - 1)]
     }
 
     /// What the session met so far.
@@ -131,25 +147,36 @@ impl Echoes {
     /// A whole small text (field value, reason phrase) with phantoms in place of echoes; `None` if
     /// it holds none.
     pub fn scrub(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let (mut found, text) = self.overwritten(text, true)?;
+        Some(self.resized(&mut found, &text).into())
+    }
+
+    /// The same of a text whose length may not change.
+    pub(super) fn scrub_in_place(&self, text: &[u8]) -> Option<Vec<u8>> {
+        self.overwritten(text, false).map(|(_, text)| text)
+    }
+
+    fn overwritten(&self, text: &[u8], resize: bool) -> Option<(Vec<Echo>, Vec<u8>)> {
         // Most fields are shorter than any form.
         if text.len() < self.shortest {
             return None;
         }
-        let mut scan = self.scan(text, true, text.len());
-        if scan.found.is_empty() {
+        let mut found = self.scan(text, true, text.len()).found;
+        if found.is_empty() {
             return None;
         }
-        self.count(&scan.found);
+        self.count(&found);
+        self.name_whole(&mut found, &[], resize);
         let mut text = text.to_vec();
-        self.write(&mut scan.found, &mut text);
-        Some(text)
+        self.write(&mut found, &mut text);
+        Some((found, text))
     }
 
     /// A field value with phantoms in place of echoes; `None` if it holds none.
     pub fn scrub_field(&self, value: &HeaderValue) -> Option<HeaderValue> {
         let scrubbed = self.scrub(value.as_bytes())?;
-        // A phantom has the classes of its secret, so this is a value; if it ever were not, nothing
-        // may stand there.
+        // Phantoms are visible ASCII, so this is a value; if it ever were not, nothing may stand
+        // there.
         let mut scrubbed = HeaderValue::from_maybe_shared(Bytes::from(scrubbed))
             .unwrap_or_else(|_| HeaderValue::from_static(""));
         scrubbed.set_sensitive(value.is_sensitive());
@@ -195,9 +222,9 @@ impl Echoes {
             name.windows(length)
                 .any(|text| text.eq_ignore_ascii_case(&form.secret))
         };
+        let mut forms = self.secrets.iter().flat_map(|secret| secret.forms());
         // Few names are as long as a secret.
-        (name.len() >= self.shortest_whole && self.forms.iter().any(holds))
-            || self.scrub(name).is_some()
+        (name.len() >= self.shortest_whole && forms.any(holds)) || self.scrub(name).is_some()
     }
 
     /// Finds the echoes in a buffer, and pieces of them in its first `fine` bytes. `ended` says
@@ -208,14 +235,11 @@ impl Echoes {
             bytes,
             found: Vec::new(),
         };
-        if !self.forms.is_empty() {
+        if !self.is_empty() {
             search.run(fine);
         }
-        let begun = if ended {
-            0
-        } else {
-            self.beginnings.length(&self.forms, bytes)
-        };
+        let lengths = self.beginnings.iter().map(|one| one.length(bytes));
+        let begun = if ended { 0 } else { lengths.max().unwrap_or(0) };
         Scan {
             found: search.found,
             hold: bytes.len() - begun,
@@ -230,7 +254,10 @@ impl Echoes {
     /// What of what was given out before could, with what follows it, be a piece.
     pub(super) fn past<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         match bytes.last() {
-            Some(last) if self.pieces.is_some() && self.beginnings.may_hold(*last) => {
+            Some(last)
+                if self.pieces.is_some()
+                    && self.beginnings.iter().any(|one| one.may_hold(*last)) =>
+            {
                 &bytes[bytes.len().saturating_sub(self.reach)..]
             }
             _ => &[],
@@ -250,7 +277,7 @@ impl Echoes {
     /// Has the session's guesses counted.
     pub(super) fn count(&self, found: &[Echo]) {
         for echo in found {
-            let form = &self.forms[echo.form];
+            let form = self.form(echo.form);
             let length = echo.length - usize::from(echo.tail.is_some());
             match &form.piece {
                 // Nobody guesses so much at once.
@@ -264,16 +291,39 @@ impl Echoes {
         }
     }
 
-    /// Writes phantoms over echoes, as far as they lie in the buffer.
+    /// Says which of the found echoes their phantoms replace as a whole: those of which all is
+    /// there and which overlap no other, `open` ones among them. Where no length may change, those
+    /// alone that are as long as the phantom.
+    pub(super) fn name_whole(&self, found: &mut [Echo], open: &[Echo], resize: bool) {
+        found.sort_unstable_by_key(|echo| echo.start);
+        let mut covered = open.iter().map(Echo::end).max().unwrap_or(isize::MIN);
+        for at in 0..found.len() {
+            let next = found.get(at + 1).map_or(isize::MAX, |next| next.start);
+            let echo = &mut found[at];
+            let form = self.form(echo.form);
+            let fits = |phantom: &[u8]| resize || phantom.len() == echo.length;
+            echo.whole = echo.length == form.secret.len()
+                && covered.max(0) <= echo.start
+                && echo.end() <= next
+                && form.phantom.as_deref().is_some_and(fits);
+            covered = covered.max(echo.end());
+        }
+    }
+
+    /// Writes stand-ins and phantoms over echoes, as far as they lie in the buffer.
     ///
     /// Where echoes overlap, the longer one is written last, then the later one: of every echo each
     /// byte is overwritten.
     pub(super) fn write(&self, found: &mut [Echo], bytes: &mut [u8]) {
         found.sort_unstable();
         for echo in found {
-            let phantom = &self.forms[echo.form].phantom[echo.from..];
+            let form = self.form(echo.form);
+            let written = match &form.phantom {
+                Some(phantom) if echo.whole && phantom.len() == echo.length => phantom,
+                _ => &form.stand_in[echo.from..],
+            };
             let length = echo.length - usize::from(echo.tail.is_some());
-            let written = phantom.iter().take(length).copied().chain(echo.tail);
+            let written = written.iter().take(length).copied().chain(echo.tail);
             for (at, byte) in (echo.start..).zip(written) {
                 if let Some(place) = usize::try_from(at).ok().and_then(|at| bytes.get_mut(at)) {
                     *place = byte;
@@ -282,57 +332,25 @@ impl Echoes {
         }
     }
 
-    /// By what whole forms are found, and by what pieces are, too.
-    pub(super) fn indices(forms: &[Form]) -> (Index, Option<Index>) {
-        let in_pieces = forms.iter().any(|form| form.piece.is_some());
-        let all: Vec<Entry> = forms.iter().enumerate().map(whole_of).collect();
-        let pieces = || {
-            forms
-                .iter()
-                .enumerate()
-                .map(pieces_of)
-                .collect::<Vec<Entry>>()
-        };
-        (Index::new(&all), in_pieces.then(|| Index::new(&pieces())))
-    }
-
-    fn index(forms: Vec<Form>, guesses: Arc<Guesses>) -> Self {
-        let least = forms.iter().enumerate().map(|one| pieces_of(one).least);
-        let whole = forms.iter().map(|form| form.secret.len());
-        let pieces = forms.iter().filter_map(|form| form.piece.as_ref());
-        let shortest_whole = whole.min().unwrap_or(usize::MAX);
-        let (whole, in_pieces) = Self::indices(&forms);
-        Self {
-            whole,
-            pieces: in_pieces,
-            beginnings: Beginnings::of(&forms),
-            shortest: least.min().unwrap_or(usize::MAX),
-            shortest_whole,
-            reach: pieces.map(Piece::longest_that_is_none).max().unwrap_or(0),
-            forms,
-            guesses,
+    /// The buffer with phantoms of another length in place of the echoes that those replace, which
+    /// overlap nothing. Of one that goes on behind the buffer all of the phantom stands here.
+    pub(super) fn resized(&self, found: &mut [Echo], bytes: &[u8]) -> Bytes {
+        found.sort_unstable_by_key(|echo| echo.start);
+        let mut resized = BytesMut::with_capacity(bytes.len());
+        let mut copied = 0;
+        for echo in found.iter().filter(|echo| echo.whole) {
+            let phantom = self.form(echo.form).phantom.as_deref();
+            let phantom = phantom.filter(|phantom| phantom.len() != echo.length);
+            let Some(phantom) = phantom else { continue };
+            let start = usize::try_from(echo.start);
+            resized.extend_from_slice(&bytes[copied..start.unwrap_or(0)]);
+            if start.is_ok() {
+                resized.extend_from_slice(phantom);
+            }
+            copied = bytes.len().min(echo.end() as usize);
         }
-    }
-}
-
-fn whole_of((at, form): (usize, &Form)) -> Entry<'_> {
-    Entry {
-        form: at,
-        within: 0..form.secret.len(),
-        least: form.secret.len(),
-        bytes: &form.secret,
-        others: &form.phantom,
-    }
-}
-
-fn pieces_of((at, form): (usize, &Form)) -> Entry<'_> {
-    match &form.piece {
-        Some(piece) => Entry {
-            within: piece.within.clone(),
-            least: piece.least,
-            ..whole_of((at, form))
-        },
-        None => whole_of((at, form)),
+        resized.extend_from_slice(&bytes[copied..]);
+        resized.freeze()
     }
 }
 
@@ -361,7 +379,7 @@ impl Search<'_> {
             });
         }
         // What stands inside another echo is that one's.
-        let is_piece = |echo: &Echo| echo.length < echoes.forms[echo.form].secret.len();
+        let is_piece = |echo: &Echo| echo.length < echoes.form(echo.form).secret.len();
         self.found.sort_unstable_by_key(|echo| {
             (echo.start, Reverse(echo.length), is_piece(echo), echo.form)
         });
@@ -375,7 +393,7 @@ impl Search<'_> {
 
     /// Notes the echo that begins here, if it is whole.
     fn whole(&mut self, start: usize, index: usize) {
-        let form = &self.echoes.forms[index];
+        let form = self.echoes.form(index);
         if self.bytes[start..].starts_with(&form.secret) {
             self.note(start, index, 0, form.secret.len());
         }
@@ -384,7 +402,7 @@ impl Search<'_> {
     /// Notes the piece that stands here, as long as it is; or the whole, where it is all.
     #[inline(never)]
     fn piece(&mut self, at: usize, index: usize, offset: usize) {
-        let form = &self.echoes.forms[index];
+        let form = self.echoes.form(index);
         let Some(piece) = &form.piece else {
             if let Some(start) = at.checked_sub(offset) {
                 self.whole(start, index);
@@ -403,7 +421,7 @@ impl Search<'_> {
         let within = piece.within.start.max(from)..piece.within.end.min(from + length);
         let letters = form.secret[within.clone()]
             .iter()
-            .zip(&form.phantom[within.clone()]);
+            .zip(&form.stand_in[within.clone()]);
         if length == form.secret.len()
             || within.len() >= piece.least_in(&within)
                 && letters.filter(|(s, p)| s != p).count() >= piece.differing
@@ -414,7 +432,7 @@ impl Search<'_> {
 
     /// An echo whose tail is still to come lies in what is held back.
     fn note(&mut self, start: usize, index: usize, from: usize, length: usize) {
-        let form = &self.echoes.forms[index];
+        let form = self.echoes.form(index);
         let ends = from + length == form.secret.len();
         let tail = form
             .tail
@@ -427,9 +445,13 @@ impl Search<'_> {
             from,
             length: length + usize::from(tail.is_some()),
             tail,
+            whole: false,
         };
         if self.found.last() != Some(&echo) {
             self.found.push(echo);
         }
     }
 }
+
+/// A form's number is that of its secret, then so many bits for its place among the secret's.
+const FORM_BITS: u32 = 8;

@@ -207,7 +207,7 @@ impl ScrubFrames {
         if left == 0 {
             self.reading = Reading::Header;
             let payload = std::mem::take(&mut self.control);
-            let scrubbed = self.scrubber.echoes.scrub(&payload);
+            let scrubbed = self.scrubber.echoes.scrub_in_place(&payload);
             self.scrubber.replaced += u64::from(scrubbed.is_some());
             self.queue
                 .push_back(Part::Literal(scrubbed.unwrap_or(payload).into()));

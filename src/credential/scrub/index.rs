@@ -5,17 +5,30 @@
 //! they are in no form, a sorted list says of the rest in which and where. Cost does not depend on
 //! how the forms begin, nor much on how many there are.
 
+use std::ops::Range;
+
 use zeroize::Zeroizing;
 
-/// Blocks, and where they stand. Its memory is wiped when it goes.
+/// Blocks of all that is looked for, and where they stand. Its memory is wiped when it goes.
 pub(super) struct Index {
     filter: Filter,
     /// Sorted, beside `places`: which form holds this block, and how far from its start.
     blocks: Zeroizing<Vec<u64>>,
     places: Vec<(u32, u32)>,
+    grid: Grid,
+}
+
+/// Which blocks of a text are looked at: those of a width, a stride apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Grid {
     width: usize,
     stride: usize,
+    /// Its place in [`GRIDS`].
+    number: usize,
 }
+
+/// The blocks of one secret's forms, sorted: the block, which form holds it, and where.
+pub(super) type Blocks = Zeroizing<Vec<(u64, u32, u32)>>;
 
 /// A form and where in it blocks are taken from.
 pub(super) struct Entry<'f> {
@@ -23,21 +36,60 @@ pub(super) struct Entry<'f> {
     pub(super) bytes: &'f [u8],
     /// As long, of another secret of its shape: where both are alike, all text of that spelling is.
     pub(super) others: &'f [u8],
-    pub(super) within: std::ops::Range<usize>,
+    pub(super) within: Range<usize>,
     /// So many bytes of it in a row hold a block that is looked at.
     pub(super) least: usize,
 }
 
+impl Grid {
+    /// The widest grid that meets every row of so many bytes.
+    pub(super) fn of(shortest: usize) -> Self {
+        let fits = |&(width, stride): &(usize, usize)| width + stride - 1 <= shortest;
+        let number = GRIDS.iter().position(fits).unwrap_or(GRIDS.len() - 1);
+        let (width, stride) = GRIDS[number];
+        Self {
+            width,
+            stride,
+            number,
+        }
+    }
+
+    /// Its number, below [`GRID_COUNT`].
+    pub(super) fn number(self) -> usize {
+        self.number
+    }
+
+    /// The blocks by which every entry's least row of bytes is met, wherever in a text it begins.
+    pub(super) fn blocks<'f>(self, entries: impl IntoIterator<Item = Entry<'f>>) -> Blocks {
+        let mut all = Zeroizing::new(Vec::new());
+        for entry in entries {
+            // Whatever stands before, the blocks that are looked at are a stride apart: so for each
+            // place in the stride, every least row of bytes holds a block of that place.
+            for at in (0..self.stride).flat_map(|place| entry.chosen(place, self)) {
+                let block = match self.width {
+                    WIDE => block::<WIDE>(entry.bytes, at),
+                    _ => block::<NARROW>(entry.bytes, at),
+                };
+                all.extend(block.map(|block| (block, entry.form as u32, at as u32)));
+            }
+        }
+        all.sort_unstable();
+        all
+    }
+}
+
 impl Entry<'_> {
     /// Where blocks stand that begin at one place of a stride, one in every least row of bytes.
-    fn chosen(&self, place: usize, stride: usize, width: usize) -> Vec<usize> {
+    fn chosen(&self, place: usize, grid: Grid) -> Vec<usize> {
         let mut chosen = Vec::new();
-        let (mut from, row) = (self.within.start, self.least - width + 1);
-        while from + row + width <= self.within.end + 1 {
-            let starts = (from..from + row).filter(|at| (at - self.within.start) % stride == place);
+        let (mut from, row) = (self.within.start, self.least - grid.width + 1);
+        while from + row + grid.width <= self.within.end + 1 {
+            let ahead = (from - self.within.start + grid.stride - place) % grid.stride;
+            let first = from + (grid.stride - ahead) % grid.stride;
+            let starts = (first..from + row).step_by(grid.stride);
             // What is alike in every letter's spelling would be met all the time. Of the best, the
             // last is the farthest.
-            let Some(best) = starts.max_by_key(|at| self.telling(*at, width)) else {
+            let Some(best) = starts.max_by_key(|at| self.telling(*at, grid.width)) else {
                 break;
             };
             chosen.push(best);
@@ -58,25 +110,22 @@ impl Entry<'_> {
 }
 
 impl Index {
-    /// An index by which every entry's least row of bytes is met, wherever in a text it begins.
-    pub(super) fn new(entries: &[Entry<'_>]) -> Self {
-        let shortest = entries.iter().map(|entry| entry.least).min();
-        let shortest = shortest.unwrap_or(WIDE_FROM);
-        let width = if shortest >= WIDE_FROM { WIDE } else { NARROW };
-        let stride = (shortest - width + 1).min(LONGEST_STRIDE);
-        let mut all = Zeroizing::new(Vec::new());
-        for entry in entries {
-            // Whatever stands before, the blocks that are looked at are a stride apart: so for each
-            // place in the stride, every least row of bytes holds a block of that place.
-            for at in (0..stride).flat_map(|place| entry.chosen(place, stride, width)) {
-                let block = match width {
-                    WIDE => block::<WIDE>(entry.bytes, at),
-                    _ => block::<NARROW>(entry.bytes, at),
-                };
-                all.extend(block.map(|block| (block, entry.form as u32, at as u32)));
-            }
+    /// Puts the blocks of several secrets together; each has the number that its first form has.
+    pub(super) fn of<'b>(
+        grid: Grid,
+        secrets: impl Iterator<Item = (u32, &'b Blocks)> + Clone,
+    ) -> Self {
+        let count = secrets.clone().map(|(_, blocks)| blocks.len()).sum();
+        let mut all = Zeroizing::new(Vec::with_capacity(count));
+        for (first, blocks) in secrets {
+            all.extend(
+                blocks
+                    .iter()
+                    .map(|&(block, form, at)| (block, first + form, at)),
+            );
         }
-        all.sort_unstable();
+        // Stable, which is quick where what is sorted is rows that are.
+        all.sort();
         let mut filter = Filter::new(all.len());
         all.iter().for_each(|&(block, ..)| filter.add(block));
         let mut blocks = Zeroizing::new(Vec::with_capacity(all.len()));
@@ -85,15 +134,14 @@ impl Index {
             filter,
             blocks,
             places: all.iter().map(|&(_, form, at)| (form, at)).collect(),
-            width,
-            stride,
+            grid,
         }
     }
 
     /// Every form that holds a block of the text: where the block stands in the text, which form,
     /// and where in it.
     pub(super) fn each(&self, text: &[u8], mut hit: impl FnMut(usize, usize, usize)) {
-        match self.width {
+        match self.grid.width {
             WIDE => self.run::<WIDE>(text, &mut hit),
             _ => self.run::<NARROW>(text, &mut hit),
         }
@@ -105,7 +153,7 @@ impl Index {
             if self.filter.may_hold(block) {
                 self.look_up(block, at, hit);
             }
-            at += self.stride;
+            at += self.grid.stride;
         }
     }
 
@@ -172,17 +220,29 @@ const MOST_WORDS: usize = 1 << 16;
 const WIDE: usize = 8;
 const NARROW: usize = 4;
 
-/// From which length on blocks are of 8 bytes, which chance and common words hit less; else of 4.
-const WIDE_FROM: usize = 20;
+/// How many grids there are.
+pub(super) const GRID_COUNT: usize = GRIDS.len();
 
-/// A longer stride gains nothing: every cache line is touched anyway.
-const LONGEST_STRIDE: usize = 64;
+/// Width and stride of each grid. They are few, so that secrets of nearly one length share one. A
+/// longer stride gains nothing: every cache line is touched anyway. Blocks of 8 bytes are hit less
+/// by chance and by common words.
+const GRIDS: [(usize, usize); 10] = [
+    (WIDE, 64),
+    (WIDE, 48),
+    (WIDE, 32),
+    (WIDE, 28),
+    (WIDE, 24),
+    (WIDE, 16),
+    (WIDE, 13),
+    (NARROW, 8),
+    (NARROW, 5),
+    (NARROW, 3),
+];
 
 #[cfg(test)]
 mod tests {
-    use crate::credential::echo::forms;
-    use crate::credential::part::Part;
-    use crate::credential::scrub::Echoes;
+    use super::*;
+    use crate::credential::scrub::forms::SecretForms;
 
     /// What writers put around each letter stands in every letter's spelling, and is no reason to
     /// look further.
@@ -192,9 +252,8 @@ mod tests {
             b"ghp_A1b2C3d4E5f6G7h8I9j0K1l2",
             b"ghp_Z9y8X7w6V5u4T3s2R1q0P9o8",
         );
-        let part = Part::of(secret, phantom);
-        let forms = forms(secret, phantom, part.as_ref()).unwrap();
-        let (whole, pieces) = Echoes::indices(&forms);
+        let forms = SecretForms::of(secret, phantom, phantom).unwrap();
+        let (whole, pieces) = (Grid::of(forms.shortest()), Grid::of(forms.shortest_piece()));
         for (before, after) in [
             ("\\u00", ""),
             ("&#x", ";"),
@@ -205,7 +264,8 @@ mod tests {
             let text: String = (0..4096_u32)
                 .map(|at| format!("{before}{:02x}{after}", b'G' + (at * 7 % 50) as u8))
                 .collect();
-            for index in [&whole].into_iter().chain(&pieces) {
+            for (grid, blocks) in [(whole, forms.whole(whole)), (pieces, forms.pieces(pieces))] {
+                let index = Index::of(grid, [(0, blocks)].into_iter());
                 let mut hits = 0;
                 index.each(text.as_bytes(), |_, _, _| hits += 1);
                 assert!(

@@ -4,12 +4,13 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderValue};
 
 use super::*;
-use crate::credential::echo::{Form, forms};
+use crate::credential::echo::{Form, Sought, forms};
 use crate::credential::part::Part;
 
 mod body;
 mod frames;
 mod pieces;
+mod renewed;
 
 const SECRET: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
 const PHANTOM: &str = "ghp_Z9y8X7w6V5u4T3s2R1q0P9o8N7m6L5k4J3i2";
@@ -60,7 +61,12 @@ fn form_pairs() -> Vec<Form> {
 fn forms_of(secret: &str, phantom: &str) -> Vec<Form> {
     let (secret, phantom) = (secret.as_bytes(), phantom.as_bytes());
     let part = Part::of(secret, phantom);
-    forms(secret, phantom, part.as_ref()).unwrap_or_else(|e| panic!("{e}"))
+    let sought = Sought {
+        secret,
+        stand_in: phantom,
+        phantom,
+    };
+    forms(&sought, part.as_ref()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
@@ -68,7 +74,7 @@ fn every_form_is_replaced_wherever_the_stream_is_cut_in_two() {
     for form in form_pairs() {
         let (echo, expected) = (
             [b"<", &form.secret[..], b">"].concat(),
-            [b"<", &form.phantom[..], b">"].concat(),
+            [b"<", &form.stand_in[..], b">"].concat(),
         );
         for cut in 0..=echo.len() {
             let (head, tail) = echo.split_at(cut);

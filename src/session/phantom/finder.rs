@@ -22,7 +22,7 @@ pub enum Form {
 /// One place where a phantom stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting {
-    /// Which phantom: its index in [`super::Phantoms::all`].
+    /// Which phantom: its number among the session's.
     pub index: usize,
     /// Where in the searched text; for [`Form::Escaped`] in the text without its escapes.
     pub at: std::ops::Range<usize>,
@@ -30,7 +30,7 @@ pub struct Sighting {
     pub form: Form,
 }
 
-/// The automaton over every form of a session's phantoms.
+/// The automaton over every form of some phantoms.
 pub(super) struct Finder {
     exact: Option<AhoCorasick>,
     folded: Option<AhoCorasick>,
@@ -39,12 +39,13 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    pub(super) fn new<'p>(phantoms: impl Iterator<Item = &'p str>) -> Self {
+    /// Finds these phantoms, and in base64 where it was applied so many times.
+    pub(super) fn new<'p>(phantoms: impl Iterator<Item = &'p str>, times: usize) -> Self {
         let phantoms: Vec<&str> = phantoms.collect();
         let mut patterns: Vec<Vec<u8>> = Vec::new();
         let mut forms = Vec::new();
         for (index, phantom) in phantoms.iter().enumerate() {
-            for (pattern, form) in forms_of(phantom.as_bytes()) {
+            for (pattern, form) in forms_of(phantom.as_bytes(), times) {
                 if !patterns.contains(&pattern) {
                     patterns.push(pattern);
                     forms.push((index, form));
@@ -117,15 +118,12 @@ fn automaton<P: AsRef<[u8]>>(patterns: &[P], fold: bool) -> Option<AhoCorasick> 
 }
 
 /// Every form of a phantom that is looked for as a pattern, the plain one first.
-fn forms_of(phantom: &[u8]) -> Vec<(Vec<u8>, Form)> {
+fn forms_of(phantom: &[u8], times: usize) -> Vec<(Vec<u8>, Form)> {
     let mut forms = vec![(phantom.to_vec(), Form::Plain)];
-    for once in base64_cores(phantom) {
-        forms.extend(
-            base64_cores(&once)
-                .into_iter()
-                .map(|twice| (twice, Form::Base64)),
-        );
-        forms.push((once, Form::Base64));
+    let mut coded = vec![phantom.to_vec()];
+    for _ in 0..times {
+        coded = coded.iter().flat_map(|text| base64_cores(text)).collect();
+        forms.extend(coded.iter().map(|text| (text.clone(), Form::Base64)));
     }
     let lower: String = phantom.iter().map(|byte| format!("{byte:02x}")).collect();
     forms.push((lower.to_ascii_uppercase().into_bytes(), Form::Hex));

@@ -5,10 +5,11 @@ mod draw;
 mod finder;
 mod jwt;
 mod known;
-mod purse;
+mod minted;
 mod registry;
 mod shape;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::names::CredentialName;
@@ -16,12 +17,11 @@ use crate::signature::recipe::KeyForm;
 
 pub use draw::PhantomKey;
 pub use finder::{Form, Sighting};
-pub use purse::Minted;
+pub use minted::Minted;
 pub use registry::Registry;
 pub use shape::{Shape, ShapeMalformed};
 
 use finder::Finder;
-use purse::Purse;
 
 /// What a session holds in place of one secret. Debug names the credential and never prints the
 /// text.
@@ -90,12 +90,21 @@ impl Phantom {
         lines.take(2).last().unwrap_or(&self.text)
     }
 
-    /// Whether a credential can take the phantom's place without changing a length in any encoding.
-    ///
-    /// That is so where both have one length and the same punctuation at the same positions;
-    /// letters, digits and `-._` are never escaped (RFC 3986 §2.3), whichever of them stand there.
-    #[must_use]
-    pub fn fits(&self, credential: &[u8]) -> bool {
+    /// What is looked for of a phantom that was minted: a session token has some thousand letters,
+    /// of which any few tell it.
+    fn middle(&self) -> &str {
+        let surplus = self.text.len().saturating_sub(MIDDLE);
+        let from = surplus / 2;
+        self.text
+            .get(from..self.text.len() - (surplus - from))
+            .unwrap_or(&self.text)
+    }
+
+    /// Whether it has the shape of a credential: one length, and the same punctuation at the same
+    /// positions; letters, digits and `-._` are never escaped (RFC 3986 §2.3), whichever of them
+    /// stand there.
+    #[cfg(test)]
+    pub(crate) fn fits(&self, credential: &[u8]) -> bool {
         let escapable = |byte: u8| !(byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
         let phantom = self.text.as_bytes();
         phantom.len() == credential.len()
@@ -209,12 +218,7 @@ impl<'k> Issue<'k> {
     /// The session's phantoms, ready to be looked for.
     #[must_use]
     pub fn finish(self) -> Phantoms {
-        let finder = Finder::new(self.issued.iter().map(Phantom::mark));
-        Phantoms {
-            issued: self.issued,
-            finder,
-            purse: Purse::default(),
-        }
+        Phantoms::new(self.issued)
     }
 
     fn overlaps(&self, text: &str) -> bool {
@@ -226,34 +230,57 @@ impl<'k> Issue<'k> {
     }
 }
 
-/// A session's phantoms, and the automaton that finds them.
+/// A session's phantoms at one time, and the automata that find them. A session that is given
+/// credentials while it lives has others from then on.
 pub struct Phantoms {
-    issued: Vec<Phantom>,
+    issued: Arc<Issued>,
+    /// Those of temporary credentials, the oldest first.
+    minted: Vec<Arc<Minted>>,
     finder: Finder,
-    purse: Purse,
+}
+
+/// What a session was issued when it began.
+struct Issued {
+    phantoms: Vec<Phantom>,
+    finder: Finder,
 }
 
 impl Phantoms {
     /// A session that holds none.
     #[must_use]
     pub fn none() -> Self {
+        Self::new(Vec::new())
+    }
+
+    fn new(phantoms: Vec<Phantom>) -> Self {
+        let finder = Finder::new(phantoms.iter().map(Phantom::mark), TIMES_ISSUED);
         Self {
-            issued: Vec::new(),
-            finder: Finder::new(std::iter::empty()),
-            purse: Purse::default(),
+            issued: Arc::new(Issued { phantoms, finder }),
+            minted: Vec::new(),
+            finder: Finder::new(std::iter::empty(), TIMES_MINTED),
         }
     }
 
-    /// All of them, in the order in which they were issued; a [`Sighting`]'s index counts in it.
+    /// Those of the configured credentials, in the order in which they were issued.
     #[must_use]
     pub fn all(&self) -> &[Phantom] {
-        &self.issued
+        &self.issued.phantoms
+    }
+
+    /// The phantom that was sighted.
+    #[must_use]
+    pub fn at(&self, sighting: &Sighting) -> &Phantom {
+        let issued = self.all();
+        match sighting.index.checked_sub(issued.len()) {
+            None => &issued[sighting.index],
+            Some(minted) => &self.minted[minted / 3].parts()[minted % 3],
+        }
     }
 
     /// The phantom of one credential.
     #[must_use]
     pub fn of(&self, credential: &CredentialName) -> Option<&Phantom> {
-        self.issued
+        self.all()
             .iter()
             .find(|phantom| phantom.credential == *credential)
     }
@@ -262,52 +289,96 @@ impl Phantoms {
     /// such.
     #[must_use]
     pub fn minted(&self, access_key: &str) -> Option<Arc<Minted>> {
-        self.purse.of(access_key)
+        let has_key = |minted: &&Arc<Minted>| minted.parts()[0].reveal() == access_key;
+        self.minted.iter().find(has_key).cloned()
     }
 
-    /// Keeps phantoms of temporary credentials; gives those that the session no longer holds for
-    /// it.
-    pub fn keep(&self, minted: Arc<Minted>) -> Vec<Arc<Minted>> {
-        self.purse.keep(minted)
+    /// These with those of temporary credentials, and without the sets that ended or have to go for
+    /// it, which are given beside.
+    #[must_use]
+    pub fn with(&self, minted: Arc<Minted>) -> (Self, Vec<Arc<Minted>>) {
+        let (mut gone, mut kept): (Vec<_>, Vec<_>) =
+            self.minted.iter().cloned().partition(|set| set.is_over());
+        let surplus = (kept.len() + 1).saturating_sub(minted::MOST);
+        gone.extend(kept.drain(..surplus));
+        kept.push(minted);
+        let parts = kept.iter().flat_map(|set| set.parts());
+        let phantoms = Self {
+            finder: Finder::new(parts.map(Phantom::middle), TIMES_MINTED),
+            issued: self.issued.clone(),
+            minted: kept,
+        };
+        (phantoms, gone)
+    }
+
+    /// Where all of a phantom stands that was sighted in a text of this length.
+    #[must_use]
+    pub fn extent(&self, sighting: &Sighting, length: usize) -> Range<usize> {
+        let Range { start, end } = sighting.at;
+        if sighting.form != Form::Plain || sighting.index < self.all().len() {
+            return start..end;
+        }
+        let surplus = self.at(sighting).reveal().len() - (end - start);
+        start.saturating_sub(surplus / 2)..length.min(end + surplus.div_ceil(2))
     }
 
     /// The shortest text that could hold a phantom in any form; shorter texts need no search.
     #[must_use]
     pub fn shortest(&self) -> usize {
-        self.finder.shortest()
+        self.issued.finder.shortest().min(self.finder.shortest())
+    }
+
+    /// Counts a sighting of a minted phantom behind those that were issued.
+    fn numbered(&self, sighting: Sighting) -> Sighting {
+        Sighting {
+            index: sighting.index + self.all().len(),
+            ..sighting
+        }
     }
 
     /// The phantoms in a text, from the left, longest first, each plain or disguised as the text
     /// stands.
     pub fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = Sighting> + 'a {
-        self.finder.find(text)
+        let minted = self.finder.find(text);
+        let minted = minted.map(|sighting| self.numbered(sighting));
+        self.issued.finder.find(text).chain(minted)
     }
 
     /// A phantom that appears once escapes are undone: percent-encoding up to three deep, JSON `\u`
     /// and HTML references.
     #[must_use]
     pub fn find_unescaped(&self, text: &[u8]) -> Option<Sighting> {
-        self.finder.find_unescaped(text)
+        let minted = || self.finder.find_unescaped(text);
+        let issued = self.issued.finder.find_unescaped(text);
+        issued.or_else(|| minted().map(|sighting| self.numbered(sighting)))
     }
 
     /// A phantom in a text that has lost its case, as host names and field names do.
     #[must_use]
     pub fn find_folded(&self, text: &[u8]) -> Option<Sighting> {
-        self.finder.find_folded(text)
+        let minted = || self.finder.find_folded(text);
+        let issued = self.issued.finder.find_folded(text);
+        issued.or_else(|| minted().map(|sighting| self.numbered(sighting)))
     }
 }
 
 impl std::fmt::Debug for Phantoms {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(&self.issued).finish()
+        let minted = self.minted.iter().flat_map(|set| set.parts());
+        f.debug_list().entries(self.all()).entries(minted).finish()
     }
 }
 
 /// The least that a phantom must leave to chance, in bits.
 pub const MIN_BITS: u32 = 24;
-/// The most phantoms that one session holds.
+/// How often base64 is undone around a phantom; of those that come while the session lives fewer
+/// forms are looked for, since they are prepared while a request waits.
+const TIMES_ISSUED: usize = 2;
+const TIMES_MINTED: usize = 1;
+/// The most phantoms that one session is issued.
 pub const MAX_PHANTOMS: usize = 256;
 const MAX_ATTEMPTS: u32 = 64;
+const MIDDLE: usize = 64;
 /// No word around a key in PEM is as long as this, and the lines that matter are longer.
 const MIN_MARK: usize = 24;
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Phantoms;
+use super::Phantom;
 use crate::names::{Map, SessionId};
 
 /// All phantoms of a gateway by their whole text, so that one session's use of another's is told
@@ -23,10 +23,10 @@ struct Known {
 }
 
 impl Registry {
-    /// Notes a session's phantoms; they stay known after the session's end.
-    pub fn enter(&self, session: &SessionId, phantoms: &Phantoms) {
+    /// Notes phantoms of a session; they stay known after the session's end.
+    pub fn enter(&self, session: &SessionId, phantoms: &[Phantom]) {
         let mut known = self.known();
-        for phantom in phantoms.all() {
+        for phantom in phantoms {
             if known
                 .owners
                 .insert(Arc::clone(&phantom.text), session.clone())
@@ -59,7 +59,7 @@ const MAX_KNOWN: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Issue, PhantomKey, Shape};
+    use super::super::{Issue, PhantomKey, Phantoms, Shape};
     use super::*;
     use crate::names::CredentialName;
 
@@ -81,8 +81,8 @@ mod tests {
     fn a_phantom_is_known_by_the_session_that_it_was_issued_to() {
         let (a, b) = (phantoms(1), phantoms(2));
         let registry = Registry::default();
-        registry.enter(&SessionId::new("a").unwrap(), &a);
-        registry.enter(&SessionId::new("b").unwrap(), &b);
+        registry.enter(&SessionId::new("a").unwrap(), a.all());
+        registry.enter(&SessionId::new("b").unwrap(), b.all());
         assert_eq!(
             registry.owner(a.all()[0].reveal().as_bytes()),
             Some(SessionId::new("a").unwrap())

@@ -20,7 +20,7 @@ use http_body_util::BodyExt as _;
 const SIX: usize = 6;
 
 /// Secrets as services draw them; nothing of one is in another but by chance.
-fn secret() -> impl Strategy<Value = String> {
+pub(super) fn secret() -> impl Strategy<Value = String> {
     (
         "(ghp_|sk-|glpat-|xoxb-[0-9]{13}-[0-9]{13}-|[0-9]{10}:|)",
         "[a-zA-Z0-9]{12,30}([0-9]{5,13}|)[a-zA-Z0-9]{12,30}",
@@ -33,7 +33,7 @@ fn secret() -> impl Strategy<Value = String> {
 }
 
 /// What an origin does to a secret before it shows it.
-fn spell(secret: &str, how: usize) -> Vec<u8> {
+pub(super) fn spell(secret: &str, how: usize) -> Vec<u8> {
     let hex = |between: &str| {
         let pairs: Vec<String> = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
         pairs.join(between)
@@ -66,11 +66,11 @@ fn spell(secret: &str, how: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-const SPELLINGS: usize = 17;
+pub(super) const SPELLINGS: usize = 17;
 
 /// Something that an origin writes.
 #[derive(Debug, Clone)]
-enum Written {
+pub(super) enum Written {
     Filler(String),
     /// A secret, spelled, of which so much is cut off before and behind.
     Echo {
@@ -81,7 +81,7 @@ enum Written {
     },
 }
 
-fn written() -> impl Strategy<Value = Written> {
+pub(super) fn written() -> impl Strategy<Value = Written> {
     let cut = prop_oneof![3 => Just(0_usize), 2 => 1_usize..30, 1 => 30_usize..300];
     let echo = (any::<usize>(), 0..SPELLINGS, cut.clone(), cut);
     prop_oneof![
@@ -91,7 +91,7 @@ fn written() -> impl Strategy<Value = Written> {
     ]
 }
 
-fn render(written: &[Written], secrets: &[String]) -> Vec<u8> {
+pub(super) fn render(written: &[Written], secrets: &[String]) -> Vec<u8> {
     let mut content = Vec::new();
     for one in written {
         match one {
@@ -113,7 +113,7 @@ fn render(written: &[Written], secrets: &[String]) -> Vec<u8> {
 
 /// The first six letters in a row of a secret that can be seen, or eleven digits, in whatever
 /// spelling. The numbers before what is drawn are no secret.
-fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
+pub(super) fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
     let separators: [&[u8]; 8] = [b"", b" ", b":", b"-", b", 0x", b",0x", b" 0x", b"\0"];
     let holds = |needle: &[u8]| out.windows(needle.len()).any(|text| text == needle);
     for (secret, phantom) in secrets.iter().zip(phantoms) {
@@ -171,7 +171,7 @@ fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
 }
 
 /// Content in a coding, in pieces that can each be decoded when they are there.
-fn coded(coding: &str, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
+pub(super) fn coded(coding: &str, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut encoder: Box<dyn EncodeV2> = match coding {
         "gzip" => Box::new(GzipEncoder::new(FlateEncoderParams::from(Level::Fastest))),
         "deflate" => Box::new(ZlibEncoder::new(FlateEncoderParams::from(Level::Fastest))),
@@ -204,7 +204,7 @@ fn coded(coding: &str, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
 }
 
 /// Cuts content anew and anew by these lengths.
-fn cut<'c>(content: &'c [u8], lengths: &[usize]) -> Vec<&'c [u8]> {
+pub(super) fn cut<'c>(content: &'c [u8], lengths: &[usize]) -> Vec<&'c [u8]> {
     let (mut pieces, mut rest) = (Vec::new(), content);
     for length in lengths.iter().cycle() {
         if rest.is_empty() {
@@ -246,7 +246,7 @@ fn through(
     read(&mut ScrubBody::new(body, &fields, scrubber))
 }
 
-fn read<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> (Vec<u8>, bool) {
+pub(super) fn read<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> (Vec<u8>, bool) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -433,12 +433,9 @@ fn an_echo_cut_anywhere_shows_less_than_six_letters_of_it() {
 #[test]
 fn the_third_different_piece_ends_what_the_session_is_shown() {
     let guesses = Arc::new(Guesses::new(None));
-    let sought = || Sought {
-        secret: SECRET.as_bytes(),
-        stand_in: PHANTOM.as_bytes(),
-        phantom: PHANTOM.as_bytes(),
-    };
-    let echoes = Arc::new(Echoes::of([sought()], [], guesses.clone()).unwrap());
+    let (secret, phantom) = (SECRET.as_bytes(), PHANTOM.as_bytes());
+    let forms = SecretForms::of(secret, phantom, phantom).unwrap();
+    let echoes = Arc::new(Echoes::of(vec![Arc::new(forms)], guesses.clone()));
     let show = |text: &str| through(&echoes, "text/plain", "identity", &[text.as_bytes()], false);
     for _ in 0..20 {
         assert_eq!(

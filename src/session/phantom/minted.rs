@@ -1,7 +1,6 @@
 //! Phantoms of temporary credentials that a session was given while it lives, by the services' own
 //! answers.
 
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use super::{Issue, Phantom, PhantomFailure, PhantomKey, Shape};
@@ -13,10 +12,6 @@ pub struct Minted {
     parts: [Phantom; 3],
     expires: SystemTime,
 }
-
-/// All that a session was given; the oldest gives way.
-#[derive(Default)]
-pub(super) struct Purse(RwLock<Vec<Arc<Minted>>>);
 
 impl Minted {
     /// Draws phantoms of the given shapes for access key id, secret key and session token. `taken`
@@ -60,33 +55,14 @@ impl Minted {
     }
 }
 
-impl Purse {
-    /// Keeps a set; gives those that had to go for it, or whose time was over.
-    pub(super) fn keep(&self, minted: Arc<Minted>) -> Vec<Arc<Minted>> {
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let mut gone: Vec<_> = kept.extract_if(.., |minted| minted.is_over()).collect();
-        let surplus = (kept.len() + 1).saturating_sub(MOST);
-        gone.extend(kept.drain(..surplus));
-        kept.push(minted);
-        gone
-    }
-
-    /// The set with this access key id.
-    pub(super) fn of(&self, access_key: &str) -> Option<Arc<Minted>> {
-        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let found = kept
-            .iter()
-            .find(|minted| minted.parts[0].reveal() == access_key);
-        found.cloned()
-    }
-}
-
 /// The most sets that a session holds at once; SDKs renew theirs, and a build makes a few.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Form, Phantoms};
     use super::*;
+    use std::sync::Arc;
     use std::time::Duration;
 
     const ID: &[u8] = b"ASIAIOSFODNN7EXAMPLE";
@@ -114,24 +90,55 @@ mod tests {
     }
 
     #[test]
-    fn a_purse_keeps_so_many_and_the_oldest_goes_first() {
-        let purse = Purse::default();
+    fn so_many_sets_are_kept_and_the_oldest_goes_first() {
         let sets: Vec<_> = (0..MOST + 1).map(|_| Arc::new(draw(60))).collect();
-        let gone: Vec<_> = sets
-            .iter()
-            .flat_map(|set| purse.keep(set.clone()))
-            .collect();
-        assert_eq!(gone.len(), 1);
-        assert!(Arc::ptr_eq(&gone[0], &sets[0]));
-        assert!(purse.of(sets[0].parts[0].reveal()).is_none());
-        assert!(purse.of(sets[1].parts[0].reveal()).is_some());
+        let (mut phantoms, mut all_gone) = (Phantoms::none(), Vec::new());
+        for set in &sets {
+            let (next, gone) = phantoms.with(set.clone());
+            phantoms = next;
+            all_gone.extend(gone);
+        }
+        assert_eq!(all_gone.len(), 1);
+        assert!(Arc::ptr_eq(&all_gone[0], &sets[0]));
+        assert!(phantoms.minted(sets[0].parts[0].reveal()).is_none());
+        assert!(phantoms.minted(sets[1].parts[0].reveal()).is_some());
         let over = Arc::new(draw(0));
-        assert_eq!(purse.keep(over.clone()).len(), 1);
-        assert!(
-            purse
-                .keep(Arc::new(draw(60)))
-                .iter()
-                .any(|gone| Arc::ptr_eq(gone, &over))
-        );
+        let (phantoms, gone) = phantoms.with(over.clone());
+        assert_eq!(gone.len(), 1);
+        let (_, gone) = phantoms.with(Arc::new(draw(60)));
+        assert!(gone.iter().any(|gone| Arc::ptr_eq(gone, &over)));
+    }
+
+    #[test]
+    fn what_was_added_is_found_wherever_it_stands_and_what_was_removed_is_not() {
+        let (first, second) = (Arc::new(draw(0)), Arc::new(draw(60)));
+        let (with_first, _) = Phantoms::none().with(first.clone());
+        let (with_second, gone) = with_first.with(second.clone());
+        assert!(Arc::ptr_eq(&gone[0], &first));
+        let shown = |set: &Minted, at: usize| set.parts[at].reveal().to_owned();
+        for at in 0..3 {
+            let text = format!("x={};", shown(&second, at));
+            let sighting = with_second.find(text.as_bytes()).next().unwrap();
+            assert_eq!(sighting.form, Form::Plain);
+            assert_eq!(
+                with_second.at(&sighting).reveal(),
+                second.parts[at].reveal()
+            );
+            assert!(
+                with_second
+                    .find_folded(text.to_uppercase().as_bytes())
+                    .is_some()
+            );
+            let escaped = text
+                .replace('A', "%41")
+                .replace('k', "%6b")
+                .replace('t', "%74");
+            assert!(with_second.find_unescaped(escaped.as_bytes()).is_some());
+            let text = shown(&first, at);
+            assert!(with_first.find(text.as_bytes()).next().is_some());
+            assert!(with_second.find(text.as_bytes()).next().is_none());
+        }
+        let printed = format!("{with_second:?}");
+        assert!(printed.contains("Phantom(for aws)") && !printed.contains(&shown(&second, 0)));
     }
 }

@@ -1,0 +1,392 @@
+//! What the answers of a session are searched for: every secret that an origin could know, whoever
+//! it was lent to.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use tokio::time::Instant;
+
+use super::attach::{Credentials, Error, is_optional};
+use super::credentialed::Lent;
+use super::echo;
+use super::guesses::Guesses;
+use super::scrub::{Echoes, Guessed, SecretForms};
+use super::secret::{Secret, mask};
+use super::sign::Fetched;
+use super::signatures::{Signature, Signatures};
+use super::store::{CachedSecret, StoreError};
+use crate::message::Origin;
+use crate::names::{CredentialName, SessionId};
+use crate::session::Session;
+use crate::session::phantom::{Issue, Minted, Phantom};
+
+/// The secrets that one session's origins could know. It lives and goes with the session.
+pub(super) struct ExposedSecrets {
+    now: ArcSwap<Searched>,
+    /// Whoever adds to it holds it, so that what many requests need at once is made once. Who finds
+    /// what it needs never waits for it.
+    growing: Mutex<()>,
+}
+
+/// What is searched for at one time.
+pub(super) struct Searched {
+    known: Vec<Known>,
+    minted: Vec<Arc<MintedSecrets>>,
+    /// Something was lent: the answers of all origins are searched, for the workload may have
+    /// carried it on.
+    lent: bool,
+    pub(super) echoes: Arc<Echoes>,
+    guesses: Arc<Guesses>,
+    pub(super) signatures: Arc<Signatures>,
+    /// The search that looks for signatures, too, and up to the how manieth.
+    with_signatures: Mutex<Option<(u64, Arc<Echoes>)>>,
+}
+
+/// A secret that an origin could know.
+#[derive(Clone)]
+struct Known {
+    credential: CredentialName,
+    secret: Arc<Secret>,
+    forms: Arc<SecretForms>,
+}
+
+/// The secrets behind temporary credentials that the session was given, in the order of their
+/// phantoms.
+pub(super) struct MintedSecrets {
+    phantoms: Arc<Minted>,
+    secrets: [Arc<Secret>; 3],
+    forms: [Arc<SecretForms>; 3],
+}
+
+/// What is looked for in an answer, and why.
+pub(super) struct Wanted<'r> {
+    /// What the request is lent.
+    pub(super) lent: &'r Fetched,
+    /// What else is bound to its origin.
+    pub(super) bound: Vec<Exposable>,
+    /// Whether an answer that cannot be searched is refused.
+    pub(super) strict: bool,
+    /// Whether the request is signed.
+    pub(super) signs: bool,
+    /// Whether a credential signs for its origin.
+    pub(super) signed_for: bool,
+}
+
+/// A secret that an origin may have been shown.
+pub(super) struct Exposable {
+    credential: CredentialName,
+    secret: Arc<Secret>,
+    ends: Option<Instant>,
+}
+
+impl Exposable {
+    fn new(credential: &CredentialName, cached: &CachedSecret) -> Self {
+        Self {
+            credential: credential.clone(),
+            secret: cached.secret.clone(),
+            ends: cached.expires,
+        }
+    }
+}
+
+impl Wanted<'_> {
+    /// The secrets of it that can come back: of a private key nothing is ever sent.
+    fn secrets(&self) -> impl Iterator<Item = &Arc<Secret>> {
+        let lent = self.lent.iter().map(|(_, cached)| &cached.secret);
+        let all = lent.chain(self.bound.iter().map(|bound| &bound.secret));
+        all.filter(|secret| !secret.is_private_key())
+    }
+}
+
+impl ExposedSecrets {
+    /// Those of a session, which are none at first.
+    pub(super) fn of(session: &Session) -> Result<&Self, Error> {
+        let none = || Self {
+            now: ArcSwap::from_pointee(Searched::none(session.id())),
+            growing: Mutex::default(),
+        };
+        session.state(none).ok_or(Error::Unknown)
+    }
+
+    /// The secrets behind temporary credentials.
+    pub(super) fn minted(&self, phantoms: &Arc<Minted>) -> Option<[Arc<Secret>; 3]> {
+        let now = self.now.load();
+        let mut minted = now.minted.iter();
+        let found = minted.find(|one| Arc::ptr_eq(&one.phantoms, phantoms))?;
+        Some(found.secrets.clone())
+    }
+
+    /// Keeps temporary credentials, and searches answers for them from now on; `gone` are those
+    /// that the session no longer holds.
+    pub(super) fn mint(&self, minted: MintedSecrets, gone: &[Arc<Minted>]) {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.now.load_full();
+        let is_gone = |one: &Arc<MintedSecrets>| gone.iter().any(|g| Arc::ptr_eq(g, &one.phantoms));
+        let mut all = now.minted.clone();
+        all.retain(|one| !is_gone(one));
+        all.push(Arc::new(minted));
+        self.now
+            .store(Arc::new(now.with(now.known.clone(), all, true)));
+    }
+}
+
+impl MintedSecrets {
+    /// The secrets with their phantoms.
+    ///
+    /// # Errors
+    /// [`Error::Unscrubbable`], where one could not be found in answers.
+    pub(super) fn new(phantoms: Arc<Minted>, secrets: [Arc<Secret>; 3]) -> Result<Self, Error> {
+        let forms = |at: usize| forms(&secrets[at], Some(&phantoms.parts()[at]));
+        Ok(Self {
+            forms: [forms(0)?, forms(1)?, forms(2)?],
+            phantoms,
+            secrets,
+        })
+    }
+}
+
+impl Credentials {
+    /// Every secret that is bound to an origin beside those that the request is lent, whether its
+    /// session holds the credential or not: another session, or an earlier run, may have shown it
+    /// to the origin, which may show it to anybody.
+    ///
+    /// What the store does not have is no secret. What it cannot say, and never said, would be
+    /// given on unknown if it came.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where a store fails that never gave the secret.
+    pub(super) async fn fetch_bound(
+        &self,
+        session: &SessionId,
+        origin: &Origin,
+        lent: &Fetched,
+    ) -> Result<Vec<Exposable>, Error> {
+        let mut bound = Vec::new();
+        for index in self.bindings().bound_to(origin) {
+            let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
+            let is_lent = || lent.iter().any(|(name, _)| *name == binding.credential);
+            let slot = self.slot(index)?;
+            // Nobody can send back what nobody was sent: not even a signature tells anything of a
+            // private key.
+            if slot.source.reference().private_key().is_some() || is_lent() {
+                continue;
+            }
+            // None is made to be looked for; what was made for any session is.
+            if slot.source.is_issued() {
+                let given = slot.given.all().into_iter();
+                bound.extend(given.map(|secret| Exposable {
+                    credential: binding.credential.clone(),
+                    secret,
+                    ends: None,
+                }));
+                continue;
+            }
+            match slot.source.resolve(Some(session)).await {
+                Ok(cached) => bound.push(Exposable::new(&binding.credential, &cached)),
+                Err(why) if why.cause.is_absent() || is_optional(binding) => {}
+                // It cannot be used, so it was not.
+                Err(why) if matches!(why.cause, StoreError::Unsafe(_)) => {}
+                Err(_) if slot.given.is_some() => {}
+                Err(why) => return Err(Error::Unavailable(Box::new(why))),
+            }
+        }
+        // What is too short cannot be lent, either.
+        bound.retain(|one| one.secret.expose().len() >= echo::SHORTEST);
+        Ok(bound)
+    }
+
+    /// Adds to what the session's answers are searched for; gives what to look for in this one.
+    pub(super) fn look_for(
+        &self,
+        session: &Session,
+        wanted: &Wanted<'_>,
+    ) -> Result<Option<Lent>, Error> {
+        let exposed = ExposedSecrets::of(session)?;
+        let mut searched = exposed.now.load_full();
+        if searched.guesses.are_spent() {
+            return Err(Guessed.into());
+        }
+        let lends = !wanted.lent.is_empty();
+        if !lends && !wanted.signs && wanted.bound.is_empty() && !searched.lent {
+            return Ok(None);
+        }
+        if !searched.covers(wanted) {
+            let _growing = exposed
+                .growing
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            searched = exposed.now.load_full();
+            if !searched.covers(wanted) {
+                searched = Arc::new(self.extended(session, &searched, wanted)?);
+                exposed.now.store(searched.clone());
+            }
+        }
+        Ok(Some(Lent {
+            searched,
+            echoes: None,
+            made: Vec::new(),
+            signed_for: wanted.signed_for,
+            strict: wanted.strict,
+            signed: !wanted.strict && (wanted.signs || !lends && !wanted.bound.is_empty()),
+        }))
+    }
+
+    /// What was searched for and what is wanted, with all that its store gave before: what was
+    /// shown then may come back now. What stores gave too long ago is left out.
+    fn extended(
+        &self,
+        session: &Session,
+        before: &Searched,
+        wanted: &Wanted<'_>,
+    ) -> Result<Searched, Error> {
+        let lent = wanted.lent.iter();
+        let lent: Vec<_> = lent
+            .map(|(name, cached)| Exposable::new(name, cached))
+            .collect();
+        let mut names: Vec<_> = before.known.iter().map(|known| &known.credential).collect();
+        let mut all: Vec<(CredentialName, Arc<Secret>)> = Vec::new();
+        for one in lent.iter().chain(&wanted.bound) {
+            if one.secret.is_private_key() {
+                continue;
+            }
+            if let Some(index) = self.bindings().index_of(&one.credential) {
+                self.slot(index)?.given.add(&one.secret, one.ends);
+            }
+            all.push((one.credential.clone(), one.secret.clone()));
+            names.push(&one.credential);
+        }
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            if let Some(index) = self.bindings().index_of(name) {
+                let given = self.slot(index)?.given.all();
+                all.extend(given.into_iter().map(|secret| (name.clone(), secret)));
+            }
+        }
+        let mut known: Vec<Known> = Vec::with_capacity(all.len());
+        for (name, secret) in all {
+            let is_same = |known: &&Known| Arc::ptr_eq(&known.secret, &secret);
+            if known.iter().any(|one| is_same(&one)) {
+                continue;
+            }
+            known.push(match before.known.iter().find(is_same) {
+                Some(before) => before.clone(),
+                None => self.known(session, name, secret)?,
+            });
+        }
+        let lent = before.lent || !wanted.lent.is_empty();
+        Ok(before.with(known, before.minted.clone(), lent))
+    }
+
+    fn known(
+        &self,
+        session: &Session,
+        credential: CredentialName,
+        secret: Arc<Secret>,
+    ) -> Result<Known, Error> {
+        let phantom = session.phantoms().of(&credential).cloned();
+        let phantom = phantom.or_else(|| self.stranger(&credential, &secret));
+        Ok(Known {
+            forms: forms(&secret, phantom.as_ref())?,
+            credential,
+            secret,
+        })
+    }
+
+    /// What stands for a secret that the session holds no phantom of: drawn as phantoms are, from a
+    /// key that no session has, so that it is worth nothing in any.
+    fn stranger(&self, name: &CredentialName, secret: &Secret) -> Option<Phantom> {
+        let mut issue = Issue::new(self.strangers()?);
+        issue
+            .issue(name, &secret.shape(), |text| secret.is(text))
+            .ok()
+    }
+}
+
+impl Searched {
+    fn none(session: &SessionId) -> Self {
+        let guesses = Arc::new(Guesses::new(Some(session.clone())));
+        Self {
+            known: Vec::new(),
+            minted: Vec::new(),
+            lent: false,
+            echoes: Arc::new(Echoes::of(Vec::new(), guesses.clone())),
+            guesses,
+            signatures: Arc::default(),
+            with_signatures: Mutex::default(),
+        }
+    }
+
+    /// Whether all is searched for that is wanted.
+    fn covers(&self, wanted: &Wanted<'_>) -> bool {
+        let is_known = |secret: &Arc<Secret>| {
+            self.known
+                .iter()
+                .any(|known| Arc::ptr_eq(&known.secret, secret))
+        };
+        (self.lent || wanted.lent.is_empty()) && wanted.secrets().all(is_known)
+    }
+
+    /// The same session's search for these.
+    fn with(&self, known: Vec<Known>, minted: Vec<Arc<MintedSecrets>>, lent: bool) -> Self {
+        let bound = known.iter().map(|known| &known.forms);
+        let secrets = bound.chain(minted.iter().flat_map(|minted| &minted.forms));
+        let echoes = Echoes::of(secrets.cloned().collect(), self.guesses.clone());
+        Self {
+            echoes: Arc::new(echoes),
+            known,
+            minted,
+            lent,
+            guesses: self.guesses.clone(),
+            signatures: self.signatures.clone(),
+            with_signatures: Mutex::default(),
+        }
+    }
+
+    /// The search of an answer to a request that failed, in which services repeat signatures: what
+    /// was made for the request, and the latest of the session.
+    pub(super) fn with_signatures(&self, made: &[Arc<Signature>]) -> Arc<Echoes> {
+        let (number, mut signatures) = self.signatures.that_hold();
+        let is_late = |one: &&Arc<Signature>| !signatures.iter().any(|late| Arc::ptr_eq(late, one));
+        let older: Vec<Arc<Signature>> = made.iter().filter(is_late).cloned().collect();
+        if signatures.is_empty() && older.is_empty() {
+            return self.echoes.clone();
+        }
+        let kept = || {
+            self.with_signatures
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some((of, echoes)) = &*kept()
+            && *of == number
+            && older.is_empty()
+        {
+            return echoes.clone();
+        }
+        let is_usual = older.is_empty();
+        signatures.extend(older);
+        let mut secrets = self.echoes.secrets().to_vec();
+        secrets.extend(signatures.iter().filter_map(|one| one.forms()));
+        let echoes = Arc::new(Echoes::of(secrets, self.guesses.clone()));
+        if is_usual {
+            *kept() = Some((number, echoes.clone()));
+        }
+        echoes
+    }
+}
+
+/// The forms of a secret, with what stands for it; a mask, where there can be no phantom of it.
+fn forms(secret: &Secret, phantom: Option<&Phantom>) -> Result<Arc<SecretForms>, Error> {
+    let real = secret.expose();
+    let forms = match phantom {
+        Some(phantom) => {
+            let stand_in = secret.stand_in(phantom);
+            SecretForms::of(real, &stand_in, phantom.reveal().as_bytes())
+        }
+        None => SecretForms::of(real, &mask(real), &mask(real)),
+    };
+    forms.map(Arc::new).map_err(Error::Unscrubbable)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! What the answers of a session are searched for, when.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::credential::store::Lease;
+use crate::credential::stored::stored;
+use crate::credential::{MemoryStore, Stores};
+use crate::session::Binding;
+use crate::session::phantom::{PhantomKey, Phantoms};
+use crate::session::stage::{GITHUB, binding, head, name};
+
+const STORED: &str = "env:github";
+
+struct Stage {
+    store: Arc<MemoryStore>,
+    credentials: Credentials,
+}
+
+fn stage(bindings: Vec<Binding>) -> Stage {
+    let store = Arc::new(MemoryStore::default());
+    let stores = Stores::with(Arc::<MemoryStore>::clone(&store));
+    Stage {
+        credentials: Credentials::new(stored(bindings), &stores).unwrap(),
+        store,
+    }
+}
+
+fn github() -> Stage {
+    let places = ["header:authorization:Bearer"];
+    stage(vec![binding("github", &["https://good.example"], &places)])
+}
+
+impl Stage {
+    async fn session(&self, id: &str, key: u8) -> Session {
+        let key = PhantomKey::from_bytes([key; 32]);
+        let phantoms = self
+            .credentials
+            .issue(&SessionId::new(id).unwrap(), &key, |_| true)
+            .await;
+        self.with(id, phantoms.unwrap())
+    }
+
+    fn with(&self, id: &str, phantoms: Phantoms) -> Session {
+        let bindings = self.credentials.bindings().clone();
+        Session::new(
+            SessionId::new(id).unwrap(),
+            Vec::new(),
+            bindings,
+            phantoms,
+            None,
+        )
+    }
+
+    /// What is looked for in an answer of the origin to a request that is lent nothing.
+    async fn asks(&self, session: &Session, origin: &str) -> Result<Option<Lent>, Error> {
+        let origin = head(origin, "/", &[]).origin;
+        let lent = Vec::new();
+        let wanted = Wanted {
+            bound: self
+                .credentials
+                .fetch_bound(session.id(), &origin, &lent)
+                .await?,
+            lent: &lent,
+            strict: self.credentials.bindings().manages(&origin),
+            signs: false,
+            signed_for: true,
+        };
+        self.credentials.look_for(session, &wanted)
+    }
+
+    async fn shown(&self, session: &Session, origin: &str, text: &str) -> String {
+        let lent = self
+            .asks(session, origin)
+            .await
+            .unwrap()
+            .expect("it is searched");
+        let shown = lent.scrub_whole(Bytes::from(text.to_owned())).unwrap();
+        String::from_utf8(shown.to_vec()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_searched_for_all_that_is_bound_before_anything_was_lent() {
+    let stage = github();
+    stage.store.put(STORED, GITHUB.as_bytes(), None);
+    let ours = stage.session("ours", 1).await;
+    let none = stage.with("none", Phantoms::none());
+    let phantom = ours
+        .phantoms()
+        .of(&name("github"))
+        .unwrap()
+        .reveal()
+        .to_owned();
+    assert_eq!(
+        stage.shown(&ours, "https://good.example", GITHUB).await,
+        phantom
+    );
+    // A session that does not hold the credential is shown something else of its shape, worth
+    // nothing in any.
+    let shown = stage.shown(&none, "https://good.example", GITHUB).await;
+    assert!(
+        shown.len() == GITHUB.len() && shown.starts_with("ghp_"),
+        "{shown}"
+    );
+    assert!(shown != phantom && shown != GITHUB);
+    assert_eq!(
+        stage.shown(&none, "https://good.example", GITHUB).await,
+        shown
+    );
+    let lent = stage.asks(&ours, "https://good.example").await.unwrap();
+    assert!(lent.is_some_and(|lent| lent.is_strict()));
+    // Nothing is bound there and nothing was lent: nothing is searched.
+    assert!(
+        stage
+            .asks(&ours, "https://other.example")
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn what_a_store_gave_before_is_looked_for_in_every_session() {
+    let stage = github();
+    let life = Lease::of(std::time::Duration::from_millis(20));
+    stage.store.put(STORED, GITHUB.as_bytes(), Some(life));
+    let first = stage.session("first", 1).await;
+    stage.shown(&first, "https://good.example", "x").await;
+    tokio::time::sleep(std::time::Duration::from_millis(30)).await;
+    let renewed = GITHUB.replace('z', "y");
+    stage.store.put(STORED, renewed.as_bytes(), None);
+    stage.shown(&first, "https://good.example", "x").await;
+    let second = stage.session("second", 2).await;
+    let shown = stage
+        .shown(
+            &second,
+            "https://good.example",
+            &format!("{GITHUB} {renewed}"),
+        )
+        .await;
+    let phantoms = second.phantoms();
+    let phantom = phantoms.of(&name("github")).unwrap().reveal();
+    assert_eq!(shown, format!("{phantom} {phantom}"));
+}
+
+#[tokio::test]
+async fn what_a_store_cannot_say_is_closed_and_what_it_does_not_have_is_no_secret() {
+    let stage = github();
+    let session = stage.with("none", Phantoms::none());
+    assert!(
+        stage
+            .asks(&session, "https://good.example")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let stage = github();
+    let fault = StoreError::Unreachable("it is down");
+    stage.store.fail(STORED, fault, Duration::ZERO);
+    let asked = stage.asks(&session, "https://good.example").await;
+    assert!(matches!(asked, Err(Error::Unavailable(_))));
+    assert!(stage.asks(&session, "https://other.example").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_session_that_guessed_is_refused_and_others_are_not() {
+    let stage = github();
+    stage.store.put(STORED, GITHUB.as_bytes(), None);
+    let ours = stage.session("ours", 1).await;
+    for length in [6, 7] {
+        stage
+            .shown(&ours, "https://good.example", &GITHUB[4..4 + length])
+            .await;
+    }
+    let lent = stage
+        .asks(&ours, "https://good.example")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        lent.scrub_whole(Bytes::from_static(&GITHUB.as_bytes()[4..12])),
+        Err(Guessed)
+    );
+    let refused = stage
+        .asks(&ours, "https://good.example")
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(refused.reason().as_str(), "secret_guessed");
+    let others = stage.session("others", 2).await;
+    assert!(stage.asks(&others, "https://good.example").await.is_ok());
+}
+
+#[tokio::test]
+async fn answers_that_fail_share_a_search_until_something_is_signed() {
+    let stage = github();
+    stage.store.put(STORED, GITHUB.as_bytes(), None);
+    let session = stage.session("ours", 1).await;
+    let lent = stage
+        .asks(&session, "https://good.example")
+        .await
+        .unwrap()
+        .unwrap();
+    let searched = lent.searched;
+    let made = b"signature/1+=";
+    let first = searched.signatures.keep(vec![made.to_vec()]);
+    let one = searched.with_signatures(&first);
+    assert!(Arc::ptr_eq(&one, &searched.with_signatures(&[])));
+    for at in 0..100 {
+        searched
+            .signatures
+            .keep(vec![format!("signature/{at}/+=").into_bytes()]);
+    }
+    let other = searched.with_signatures(&[]);
+    assert!(!Arc::ptr_eq(&one, &other) && other.scrub(made).is_none());
+    // What was made for the request itself is looked for however late its answer comes.
+    let own = searched.with_signatures(&first);
+    assert!(own.scrub(made).is_some());
+}

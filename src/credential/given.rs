@@ -1,0 +1,136 @@
+//! What a store gave for one credential: an origin that was shown a secret may show it later, when
+//! another one has taken its place.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::secret::Secret;
+
+/// The secrets that a store gave, the latest last.
+#[derive(Default)]
+pub(super) struct Given(Mutex<Vec<One>>);
+
+struct One {
+    secret: Arc<Secret>,
+    /// When its lease ends; of one that has a successor, at the earliest when that came.
+    ends: Option<Instant>,
+}
+
+impl Given {
+    /// Notes what the store gave.
+    pub(super) fn add(&self, secret: &Arc<Secret>, ends: Option<Instant>) {
+        self.add_at(secret, ends, Instant::now());
+    }
+
+    /// What is still looked for.
+    pub(super) fn all(&self) -> Vec<Arc<Secret>> {
+        self.all_at(Instant::now())
+    }
+
+    fn add_at(&self, secret: &Arc<Secret>, ends: Option<Instant>, now: Instant) {
+        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if given.iter().any(|one| Arc::ptr_eq(&one.secret, secret)) {
+            return;
+        }
+        if let Some(last) = given.last_mut() {
+            last.ends = Some(last.ends.map_or(now, |ends| ends.max(now)));
+        }
+        given.push(One {
+            secret: secret.clone(),
+            ends,
+        });
+        prune(&mut given, now);
+    }
+
+    fn all_at(&self, now: Instant) -> Vec<Arc<Secret>> {
+        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        prune(&mut given, now);
+        given.iter().map(|one| one.secret.clone()).collect()
+    }
+
+    /// Whether the store ever gave something.
+    pub(super) fn is_some(&self) -> bool {
+        let given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        !given.is_empty()
+    }
+}
+
+/// Drops what ended long ago and is not among the latest, and the oldest of too much. The latest one
+/// always stays.
+fn prune(given: &mut Vec<One>, now: Instant) {
+    let mut bytes = 0;
+    let is_kept = |(late, one): (usize, &One)| {
+        bytes += one.secret.expose().len();
+        let lately = one.ends.is_none_or(|ends| now < ends + LOOKED_FOR);
+        late == 0 || bytes <= MOST_BYTES && (late < MOST_LATEST || lately)
+    };
+    let mut kept: Vec<bool> = given.iter().rev().enumerate().map(is_kept).collect();
+    given.retain(|_| kept.pop().unwrap_or(true));
+}
+
+/// The latest of one store are looked for, however long ago they were given.
+const MOST_LATEST: usize = 4;
+/// For so long after its end a secret is looked for.
+const LOOKED_FOR: Duration = Duration::from_secs(10 * 60);
+/// The most bytes of one credential's secrets that are looked for. Their forms take some hundred
+/// times as much memory.
+const MOST_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use zeroize::Zeroizing;
+
+    use super::*;
+
+    fn secret(number: usize, length: usize) -> Arc<Secret> {
+        let text = format!("{number:0length$}").into_bytes();
+        Arc::new(Secret::new(Zeroizing::new(text), false).unwrap())
+    }
+
+    fn all(given: &Given, now: Instant) -> Vec<usize> {
+        let text = |secret: Arc<Secret>| String::from_utf8(secret.expose().to_vec()).unwrap();
+        let number = |secret| text(secret).trim_start_matches('0').parse().unwrap();
+        given.all_at(now).into_iter().map(number).collect()
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_secret_is_looked_for_until_ten_minutes_after_its_end() {
+        let (given, now) = (Given::default(), Instant::now());
+        assert!(!given.is_some());
+        for number in 1..=6 {
+            given.add_at(&secret(number, 20), Some(now + seconds(60)), now);
+        }
+        assert_eq!(all(&given, now + seconds(659)), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(all(&given, now + seconds(661)), [3, 4, 5, 6]);
+        assert!(given.is_some());
+    }
+
+    #[test]
+    fn what_never_ends_is_looked_for_and_the_same_secret_is_noted_once() {
+        let (given, now) = (Given::default(), Instant::now());
+        let fixed = secret(1, 20);
+        given.add_at(&fixed, None, now);
+        given.add_at(&fixed, None, now);
+        assert_eq!(all(&given, now + seconds(86_400)), [1]);
+    }
+
+    #[test]
+    fn the_oldest_of_too_much_is_dropped_and_the_latest_never() {
+        let (given, now) = (Given::default(), Instant::now());
+        let ends = Some(now + seconds(3600));
+        for number in 1..=6 {
+            given.add_at(&secret(number, 16 << 10), ends, now);
+        }
+        assert_eq!(all(&given, now), [3, 4, 5, 6]);
+        for number in 1..=200 {
+            given.add_at(&secret(number, 520), ends, now);
+        }
+        assert_eq!(all(&given, now).len(), (64 << 10) / 520);
+    }
+}

@@ -1,0 +1,127 @@
+//! All forms of one secret, and the blocks by which they are found: made once, and shared by every
+//! search that looks for it.
+
+use std::sync::{Arc, OnceLock};
+
+use super::Unscrubbable;
+use super::beginnings::Beginnings;
+use super::index::{Blocks, Entry, GRID_COUNT, Grid};
+use crate::credential::echo::{self, Form, Piece, Sought};
+use crate::credential::part::Part;
+
+/// A secret in every form in which it could come back. Has no `Debug`.
+pub struct SecretForms {
+    forms: Vec<Form>,
+    beginnings: Arc<Beginnings>,
+    /// By the number of the grid.
+    whole: [OnceLock<Blocks>; GRID_COUNT],
+    pieces: [OnceLock<Blocks>; GRID_COUNT],
+}
+
+impl SecretForms {
+    /// The forms of a secret. `stand_in` is as long and has the same punctuation; `phantom` is what
+    /// the workload holds.
+    ///
+    /// # Errors
+    /// [`Unscrubbable`] by cause; the secret may not be lent then.
+    pub fn of(secret: &[u8], stand_in: &[u8], phantom: &[u8]) -> Result<Self, Unscrubbable> {
+        let part = Part::of(secret, phantom);
+        let sought = Sought {
+            secret,
+            stand_in,
+            phantom,
+        };
+        Ok(Self::new(echo::forms(&sought, part.as_ref())?))
+    }
+
+    /// The forms of a text that services repeat as it is, which a mask hides.
+    ///
+    /// # Errors
+    /// As [`SecretForms::of`].
+    pub(in crate::credential) fn of_text(text: &[u8], mask: &[u8]) -> Result<Self, Unscrubbable> {
+        Ok(Self::new(echo::usual_forms(text, mask)?))
+    }
+
+    fn new(forms: Vec<Form>) -> Self {
+        Self {
+            beginnings: Arc::new(Beginnings::of(&forms)),
+            forms,
+            whole: Default::default(),
+            pieces: Default::default(),
+        }
+    }
+
+    pub(super) fn forms(&self) -> &[Form] {
+        &self.forms
+    }
+
+    /// How what is not whole yet is told.
+    pub(super) fn beginnings(&self) -> &Arc<Beginnings> {
+        &self.beginnings
+    }
+
+    /// Whether pieces of it are looked for.
+    pub(super) fn has_pieces(&self) -> bool {
+        self.forms.iter().any(|form| form.piece.is_some())
+    }
+
+    /// Whether an echo of it can be replaced by something of another length.
+    pub(super) fn resizes(&self) -> bool {
+        let resized = |form: &Form| {
+            let phantom = form.phantom.as_ref();
+            phantom.is_some_and(|phantom| phantom.len() != form.secret.len())
+        };
+        self.forms.iter().any(resized)
+    }
+
+    /// The length of the shortest form.
+    pub(super) fn shortest(&self) -> usize {
+        let lengths = self.forms.iter().map(|form| form.secret.len());
+        lengths.min().unwrap_or(usize::MAX)
+    }
+
+    /// The length of the shortest piece, or of the shortest form where there are no pieces.
+    pub(super) fn shortest_piece(&self) -> usize {
+        let least = self.forms.iter().enumerate().map(|one| piece_of(one).least);
+        least.min().unwrap_or(usize::MAX)
+    }
+
+    /// The length of the longest piece that is still none.
+    pub(super) fn reach(&self) -> usize {
+        let pieces = self.forms.iter().filter_map(|form| form.piece.as_ref());
+        pieces.map(Piece::longest_that_is_none).max().unwrap_or(0)
+    }
+
+    /// The blocks that find whole forms.
+    pub(super) fn whole(&self, grid: Grid) -> &Blocks {
+        let entries = || self.forms.iter().enumerate().map(whole_of);
+        self.whole[grid.number()].get_or_init(|| grid.blocks(entries()))
+    }
+
+    /// The blocks that find pieces, too.
+    pub(super) fn pieces(&self, grid: Grid) -> &Blocks {
+        let entries = || self.forms.iter().enumerate().map(piece_of);
+        self.pieces[grid.number()].get_or_init(|| grid.blocks(entries()))
+    }
+}
+
+fn whole_of((at, form): (usize, &Form)) -> Entry<'_> {
+    Entry {
+        form: at,
+        within: 0..form.secret.len(),
+        least: form.secret.len(),
+        bytes: &form.secret,
+        others: &form.stand_in,
+    }
+}
+
+fn piece_of((at, form): (usize, &Form)) -> Entry<'_> {
+    match &form.piece {
+        Some(piece) => Entry {
+            within: piece.within.clone(),
+            least: piece.least,
+            ..whole_of((at, form))
+        },
+        None => whole_of((at, form)),
+    }
+}

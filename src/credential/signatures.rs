@@ -1,0 +1,97 @@
+//! The signatures that were made for a session. Each is good for its request for some minutes, from
+//! wherever that is sent.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use zeroize::Zeroizing;
+
+use super::echo;
+use super::scrub::SecretForms;
+use super::secret::mask;
+
+/// A signature as it was written.
+pub(super) struct Signature {
+    text: Zeroizing<Vec<u8>>,
+    /// Made when an answer is searched for it, which is rare.
+    forms: OnceLock<Option<Arc<SecretForms>>>,
+}
+
+impl Signature {
+    /// The forms in which services repeat it.
+    pub(super) fn forms(&self) -> Option<Arc<SecretForms>> {
+        let made = || SecretForms::of_text(&self.text, &mask(&self.text)).ok();
+        self.forms.get_or_init(|| made().map(Arc::new)).clone()
+    }
+}
+
+/// The latest signatures of a session.
+#[derive(Default)]
+pub(super) struct Signatures(Mutex<Late>);
+
+#[derive(Default)]
+struct Late {
+    signatures: VecDeque<(Instant, Arc<Signature>)>,
+    /// How many there were at all.
+    number: u64,
+}
+
+impl Signatures {
+    /// Keeps a signature's texts for as long as it is good, and gives those that can be looked for.
+    pub(super) fn keep(&self, texts: Vec<Vec<u8>>) -> Vec<Arc<Signature>> {
+        // A mask of what is masked already would be the same.
+        let hides = |text: &Vec<u8>| text.len() >= echo::SHORTEST && mask(text)[..] != text[..];
+        let signature = |text| {
+            Arc::new(Signature {
+                text: Zeroizing::new(text),
+                forms: OnceLock::new(),
+            })
+        };
+        let kept: Vec<_> = texts.into_iter().filter(hides).map(signature).collect();
+        let mut late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        late.number += kept.len() as u64;
+        let now = Instant::now();
+        late.signatures
+            .extend(kept.iter().map(|one| (now, one.clone())));
+        let surplus = late.signatures.len().saturating_sub(MOST_SIGNATURES);
+        late.signatures.drain(..surplus);
+        kept
+    }
+
+    pub(super) fn are_none(&self) -> bool {
+        let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        late.signatures.is_empty()
+    }
+
+    /// The latest that are still good, and how many there were at all.
+    pub(super) fn that_hold(&self) -> (u64, Vec<Arc<Signature>>) {
+        let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = |made: &Instant| made.elapsed() < HOLDS_FOR;
+        let hold = late.signatures.iter().filter(|(made, _)| holds(made));
+        (late.number, hold.map(|(_, one)| one.clone()).collect())
+    }
+}
+
+/// The latest signatures of one session that are looked for.
+const MOST_SIGNATURES: usize = 32;
+
+/// AWS takes a signature for 15 minutes, others for less.
+const HOLDS_FOR: Duration = Duration::from_secs(15 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_kept_so_many_and_none_that_hides_nothing() {
+        let signatures = Signatures::default();
+        assert!(signatures.are_none());
+        for at in 0..100 {
+            signatures.keep(vec![format!("signature/{at}+=").into_bytes()]);
+        }
+        assert_eq!(signatures.that_hold().1.len(), MOST_SIGNATURES);
+        let none = signatures.keep(vec![b"xxxxxxxxxx".to_vec(), b"short".to_vec()]);
+        assert!(none.is_empty() && signatures.that_hold().0 == 100);
+    }
+}
