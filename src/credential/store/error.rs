@@ -73,7 +73,7 @@ pub enum StoreError {
     /// The program failed.
     #[error("the command failed with {}", .0.map_or_else(|| "a signal".to_owned(), |code| format!("status {code}")))]
     Failed(Option<i32>),
-    /// The program printed more than [`MAX_OUTPUT_BYTES`].
+    /// The program printed more than 64 KiB.
     #[error("the command printed more than {MAX_OUTPUT_BYTES} bytes")]
     Output,
     /// The program printed an object that is none of those that are known.
