@@ -169,7 +169,7 @@ pub const KEYS: &[Key] = &[
     key(
         "credential",
         "shape",
-        "shape",
+        "shape of the phantom",
         "that of the preset, else of the secret",
     ),
     key("credential", "when", "`phantom` or `always`", "phantom"),
