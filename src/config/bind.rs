@@ -13,8 +13,8 @@ use super::mistake::Doubt;
 use super::signing;
 
 impl Credential {
-    /// What it binds and where that is kept, what it leaves out filled in by its preset. One that signs has a binding for
-    /// each part, the first of which is the one that is lent.
+    /// What it binds and where that is kept, what it leaves out filled in by its preset. One that
+    /// signs has a binding for each part, the first of which is the one that is lent.
     ///
     /// # Errors
     /// A [`Doubt`] where its shape is none, or a part's name is too long.

@@ -57,8 +57,8 @@ impl Given {
     }
 }
 
-/// Drops what ended long ago and is not among the latest, and the oldest of too much. The latest one
-/// always stays.
+/// Drops what ended long ago and is not among the latest, and the oldest of too much. The latest
+/// one always stays.
 fn prune(given: &mut Vec<One>, now: Instant) {
     let mut bytes = 0;
     let is_kept = |(late, one): (usize, &One)| {

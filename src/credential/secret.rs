@@ -137,8 +137,8 @@ impl Secret {
         self.bytes.ct_eq(text).into()
     }
 
-    /// What is written over its echo and over parts of it: the phantom, or a mask of the same length
-    /// where the two differ in length or have their punctuation in different places: renewed
+    /// What is written over its echo and over parts of it: the phantom, or a mask of the same
+    /// length where the two differ in length or have their punctuation in different places: renewed
     /// secrets, web tokens, declared alphabets with `-` and `_`.
     pub(in crate::credential) fn stand_in(&self, phantom: &Phantom) -> Zeroizing<Vec<u8>> {
         let text = phantom.reveal().as_bytes();

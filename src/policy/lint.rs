@@ -299,7 +299,8 @@ impl Findings {
         }
     }
 
-    // Where nothing is declared the fact is never read, and every request that reaches it is denied.
+    // Where nothing is declared the fact is never read, and every request that reaches it is
+    // denied.
     fn content(&mut self, rule: &Rule, declared: &Declared) {
         let What::Host(host) = &rule.resource else {
             return;

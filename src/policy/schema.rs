@@ -30,8 +30,10 @@ pub fn schema_text(declared: &Declared) -> String {
     format!("{HEAD}{}//\n{text}", abouts.collect::<String>())
 }
 
-const HEAD: &str = "// The schema that every policy is validated against, strictly, when it is loaded.\n\
-    // Made from the table of facts; with what a configuration declares: `gateway policy schema`.\n//\n";
+const HEAD: &str =
+    "// The schema that every policy is validated against, strictly, when it is loaded.\n\
+    // Made from the table of facts; with what a configuration declares: `gateway policy
+    // schema`.\n//\n";
 
 fn document(declared: &Declared) -> Value {
     let mut actions = Map::new();

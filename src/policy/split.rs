@@ -63,8 +63,8 @@ impl Conditions {
     }
 }
 
-/// Splits at `&&`, and at `||` where it is negated: both are evaluated from left to right and end at
-/// the first part that decides, so that the parts in their order mean the same.
+/// Splits at `&&`, and at `||` where it is negated: both are evaluated from left to right and end
+/// at the first part that decides, so that the parts in their order mean the same.
 fn conjuncts(expr: &Arc<Expr>, negated: bool, out: &mut Vec<Arc<Expr>>) {
     match (&**expr, negated) {
         (Expr::BinaryOp { op, left, right }, _)

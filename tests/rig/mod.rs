@@ -413,7 +413,7 @@ when { context.path == "/pay" && context.content.amount > 5000 };
 "#;
 
 /// What policies read of content.
-const FACTS: &str = r#"
+pub const FACTS: &str = r#"
 [[fact]]
 name = "amount"
 type = "Long"

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::rig::gate::Gate;
 use crate::rig::origin::{Step, ok};
 use crate::rig::way::{Way, Wire};
-use crate::rig::{Doors, EVIL, GOOD, OTHER, Rig};
+use crate::rig::{Doors, EVIL, FACTS, GOOD, OTHER, Rig};
 use crate::rows;
 
 rows![
@@ -287,7 +287,7 @@ fn share(rig: &Rig, name: &str) -> String {
     format!(
         "[audit]\npath = \"audit/{name}.jsonl\"\nsession_burst = \"64KiB\"\nsession_rate = \"4KiB\"\n[policy]\nfiles = [\"rig.cedar\"]\n\
          [[origin]]\nmatch = \"http://*.rig.test\"\nconnect = \"{clear}\"\ncleartext = true\n\
-         [[origin]]\nmatch = \"https://*.rig.test\"\nconnect = \"{tls}\"\nroots = [\"origins.pem\"]\n"
+         [[origin]]\nmatch = \"https://*.rig.test\"\nconnect = \"{tls}\"\nroots = [\"origins.pem\"]\n{FACTS}"
     )
 }
 

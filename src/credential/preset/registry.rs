@@ -121,8 +121,8 @@ impl Registry {
     /// The origins that the user's configuration names for the registry, each once.
     ///
     /// Files first; where none names the default, npm and pip are asked for theirs, within five
-    /// seconds. Hosts from which an index has packages downloaded are known to the index alone: they
-    /// are the user's to allow.
+    /// seconds. Hosts from which an index has packages downloaded are known to the index alone:
+    /// they are the user's to allow.
     ///
     /// # Errors
     /// [`RegistryUnknown`] where nothing names any.

@@ -15,8 +15,8 @@ use super::{Guessed, Scrubber, messages::Messages};
 /// A body with phantoms in place of echoes, in data and trailers.
 ///
 /// As long as the body it wraps unless its length may change, and its end is that body's; after an
-/// error nothing held back is released, and no pause releases it either: whoever makes the origin pause (by not reading on, by
-/// a full connection) would see what it held.
+/// error nothing held back is released, and no pause releases it either: whoever makes the origin
+/// pause (by not reading on, by a full connection) would see what it held.
 pub struct ScrubBody<B> {
     body: B,
     scrubber: Scrubber,

@@ -1,5 +1,5 @@
-//! How a store that is reached over HTTP asks its servers: through a client that is handed in, since
-//! this module opens no connection.
+//! How a store that is reached over HTTP asks its servers: through a client that is handed in,
+//! since this module opens no connection.
 
 use http::{Request, StatusCode};
 use zeroize::Zeroizing;
@@ -13,8 +13,8 @@ pub trait HttpClient: Send + Sync {
     /// bounded in bytes and in time.
     ///
     /// # Errors
-    /// [`NotConnected`](super::StoreError::NotConnected) where nothing was sent, so that another server may be asked;
-    /// [`BrokenOff`](super::StoreError::BrokenOff) where something was.
+    /// [`NotConnected`](super::StoreError::NotConnected) where nothing was sent, so that another
+    /// server may be asked; [`BrokenOff`](super::StoreError::BrokenOff) where something was.
     fn send<'a>(
         &'a self,
         server: &'a Origin,

@@ -71,8 +71,8 @@ impl Violations {
     ///
     /// # Errors
     /// What was wrong with the request, if the one at hand (`GET /` on `malformed.invalid`, with
-    /// `Connection: close`) stands in for it. The service answers with its [`Malformed::reason`] and
-    /// does nothing else.
+    /// `Connection: close`) stands in for it. The service answers with its [`Malformed::reason`]
+    /// and does nothing else.
     pub fn begin(&self) -> Result<(), Malformed> {
         let request = self.0.begun.fetch_add(1, Ordering::AcqRel);
         match self.0.violation.get() {

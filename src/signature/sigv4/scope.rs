@@ -201,8 +201,8 @@ impl Scope {
         })
     }
 
-    /// Whether pins limit whom a request may name. Bucket pins apply at AWS and at object stores, not
-    /// at an operator's other services.
+    /// Whether pins limit whom a request may name. Bucket pins apply at AWS and at object stores,
+    /// not at an operator's other services.
     fn bounds_names(&self, endpoint: &Endpoint) -> bool {
         let buckets = endpoint.is_object_store() || !endpoint.is_own();
         !self.pins.accounts.is_empty() || buckets && !self.buckets.is_empty()

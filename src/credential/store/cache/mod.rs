@@ -1,4 +1,5 @@
-//! Holds what was read from stores for as long as it may serve; one reading at a time of each place.
+//! Holds what was read from stores for as long as it may serve; one reading at a time of each
+//! place.
 
 mod place;
 #[cfg(test)]
