@@ -166,6 +166,24 @@ async fn what_a_store_cannot_say_is_closed_and_what_it_does_not_have_is_no_secre
 }
 
 #[tokio::test]
+async fn what_a_store_gave_is_looked_for_in_new_sessions_though_it_gives_it_no_longer() {
+    let away = StoreError::Unreachable("it is down");
+    let unfit = StoreError::Unsafe(crate::credential::SecretUnsafe::Character);
+    for cause in [away, StoreError::Absent, unfit] {
+        let stage = github();
+        let life = Lease::of(Duration::from_millis(20));
+        stage.store.put(STORED, GITHUB.as_bytes(), Some(life));
+        let first = stage.session("first", 1).await;
+        stage.shown(&first, "https://good.example", "x").await;
+        stage.store.fail(STORED, cause, Duration::ZERO);
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        let second = stage.with("second", Phantoms::none());
+        let shown = stage.shown(&second, "https://good.example", GITHUB).await;
+        assert!(!shown.contains(GITHUB), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn a_session_that_guessed_is_refused_and_others_are_not() {
     let stage = github();
     stage.store.put(STORED, GITHUB.as_bytes(), None);
