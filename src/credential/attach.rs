@@ -348,7 +348,7 @@ impl Credentials {
             let budget = session.part_of(&self.holding.budget);
             let made = sign(head, content, proof, lend, &fetched, (last, budget))?;
             if let Some(lent) = &mut lent {
-                lent.made = lent.searched.signatures.keep(made);
+                lent.made = lent.searched.load().signatures.keep(made);
             }
         }
         let answer = AnswerPlan {

@@ -22,7 +22,7 @@ use crate::session::phantom::{Issue, Minted, Phantom};
 
 /// The secrets that one session's origins could know. It lives and goes with the session.
 pub(super) struct ExposedSecrets {
-    now: ArcSwap<Searched>,
+    now: Arc<ArcSwap<Searched>>,
     /// Whoever adds to it holds it, so that what many requests need at once is made once. Who finds
     /// what it needs never waits for it.
     growing: Mutex<()>,
@@ -102,7 +102,7 @@ impl ExposedSecrets {
     /// Those of a session, which are none at first.
     pub(super) fn of(session: &Session) -> Result<&Self, Error> {
         let none = || Self {
-            now: ArcSwap::from_pointee(Searched::none(session.id())),
+            now: Arc::new(ArcSwap::from_pointee(Searched::none(session.id()))),
             growing: Mutex::default(),
         };
         session.state(none).ok_or(Error::Unknown)
@@ -224,8 +224,8 @@ impl Credentials {
             }
         }
         Ok(Some(Lent {
-            searched,
-            echoes: None,
+            searched: exposed.now.clone(),
+            failed: false,
             made: Vec::new(),
             signed_for: wanted.signed_for,
             strict: wanted.strict,
