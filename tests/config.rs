@@ -505,6 +505,26 @@ fn files_that_others_can_read_or_change_are_refused() {
 }
 
 #[test]
+fn certificates_that_everyone_can_change_are_not_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = folder.path().join("open.pem");
+    let certificate = rcgen::generate_simple_self_signed(["corp.test".to_owned()]).unwrap();
+    fs::write(&open, certificate.cert.pem()).unwrap();
+    let origin = "[[origin]]\nmatch = \"https://a.test\"\nroots = [\"open.pem\"]\n";
+    let vault = "[vault]\naddresses = [\"https://a.test\"]\nlogin = \"approle\"\nrole_id = \"x\"\nroots = [\"open.pem\"]\n";
+    for (mode, is_refused) in [(0o644, false), (0o666, true)] {
+        fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+        for text in [origin, vault] {
+            let mistakes = read_in(folder.path(), text).err().unwrap_or_default();
+            let everyone = "everyone on this machine can change the file";
+            let refused = mistakes.iter().any(|mistake| mistake.contains(everyone));
+            assert_eq!(refused, is_refused, "{mode:o} {mistakes:#?}");
+            assert!(is_refused || mistakes.is_empty(), "{mistakes:#?}");
+        }
+    }
+}
+
+#[test]
 fn several_sessions_have_a_phantoms_file_and_a_certificate_each() {
     let listeners = "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:2\"\nsession = \"b\"\n";
     refused(

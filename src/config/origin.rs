@@ -8,6 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use toml::Spanned;
 
+use crate::files;
 use crate::message::Scheme;
 use crate::origin::{ClientIdentity, OriginProtocol, OriginRule};
 
@@ -116,15 +117,12 @@ fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
     Some((certificate?.into_inner(), file?))
 }
 
-/// Reads a file of at least one certificate and nothing that is none.
+/// Reads a file of at least one certificate and nothing that is none. Who can change it decides
+/// whom the gateway trusts.
 pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Doubt> {
-    let read = std::fs::read(&path).map_err(|error| {
-        Doubt::new(
-            format!("the file cannot be read: {error}"),
-            "create it, or correct the path",
-        )
-    })?;
-    let found: Vec<_> = CertificateDer::pem_slice_iter(&read)
+    let read = files::read(&path, MOST_MIB)
+        .map_err(|unfit| Doubt::new(unfit.to_string(), unfit.remedy(&path)))?;
+    let found: Vec<_> = CertificateDer::pem_slice_iter(read.as_bytes())
         .collect::<Result<_, _>>()
         .map_err(|_| Doubt::new("the file is damaged PEM", "write the certificates as PEM"))?;
     if found.is_empty() {
@@ -204,3 +202,6 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
         );
     }
 }
+
+/// A bundle of every public root has less than a quarter of it.
+const MOST_MIB: u64 = 1;

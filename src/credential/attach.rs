@@ -15,7 +15,7 @@ use super::given::Given;
 use super::inject::{AttachFailure, Prepared, inject};
 use super::mint::{MintFailure, Minting};
 use super::scrub::{Guessed, Unscrubbable};
-use super::secret::SecretUnsafe;
+use super::secret::{Secret, SecretUnsafe};
 use super::sign::{Fetched, leased, sign};
 use super::store::{CachedSecret, SecretRef, Source, StoreError, Stores, Unavailable};
 use super::stored::Stored;
@@ -118,6 +118,17 @@ pub(super) struct Slot {
     pub(super) given: Given,
     /// The greatest number that was used once, where signing with it takes such.
     last: AtomicU64,
+}
+
+impl Slot {
+    /// What its store gave and is still looked for. What is issued to sessions is as long as its
+    /// lease lives, however often that was renewed.
+    pub(super) fn given_before(&self) -> Vec<Arc<Secret>> {
+        for cached in self.source.issued() {
+            self.given.add(&cached.secret, cached.expires);
+        }
+        self.given.all()
+    }
 }
 
 /// Why a session's phantoms were not issued.
@@ -337,7 +348,7 @@ impl Credentials {
             let budget = session.part_of(&self.holding.budget);
             let made = sign(head, content, proof, lend, &fetched, (last, budget))?;
             if let Some(lent) = &mut lent {
-                lent.made = lent.searched.signatures.keep(made);
+                lent.made = lent.searched.load().signatures.keep(made);
             }
         }
         let answer = AnswerPlan {

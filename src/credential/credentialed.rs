@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use http_body::Body;
@@ -43,9 +44,11 @@ pub struct AnswerPlan {
 /// What is looked for in the answer.
 #[derive(Clone)]
 pub struct Lent {
-    pub(super) searched: Arc<Searched>,
-    /// What is looked for, where it is more than in other answers of the session.
-    pub(super) echoes: Option<Arc<Echoes>>,
+    /// The session's search. What it has when the answer comes is looked for, and not only what it
+    /// had when the request went out: a secret may have been renewed, and lent again, meanwhile.
+    pub(super) searched: Arc<ArcSwap<Searched>>,
+    /// Whether the request failed, so that signatures are looked for, too.
+    pub(super) failed: bool,
     /// The signatures that were made for the request.
     pub(super) made: Vec<Arc<Signature>>,
     /// Whether a credential signs for the origin, which could then repeat a signature.
@@ -66,11 +69,11 @@ impl Lent {
     /// signatures among it.
     #[must_use]
     pub fn of_failure(self) -> Self {
-        if !self.signed_for || self.searched.signatures.are_none() {
+        if !self.signed_for || self.searched.load().signatures.are_none() {
             return self;
         }
         Self {
-            echoes: Some(self.searched.with_signatures(&self.made)),
+            failed: true,
             // An answer that fails is short, and nobody needs it in a coding.
             strict: self.strict || self.signed,
             signed: false,
@@ -78,8 +81,29 @@ impl Lent {
         }
     }
 
-    fn echoes(&self) -> &Arc<Echoes> {
-        self.echoes.as_ref().unwrap_or(&self.searched.echoes)
+    fn echoes(&self) -> Arc<Echoes> {
+        self.echoes_of(&self.searched.load())
+    }
+
+    fn echoes_of(&self, searched: &Searched) -> Arc<Echoes> {
+        match self.failed {
+            true => searched.with_signatures(&self.made),
+            false => searched.echoes.clone(),
+        }
+    }
+
+    /// Searches content, as the session is searched while it comes.
+    fn scrubber(&self) -> Scrubber {
+        let (lent, mut seen) = (self.clone(), self.searched.load_full());
+        let echoes = self.echoes_of(&seen);
+        Scrubber::new(echoes).following(Box::new(move || {
+            let now = lent.searched.load();
+            if Arc::ptr_eq(&now, &seen) {
+                return None;
+            }
+            seen = Arc::clone(&now);
+            Some(lent.echoes_of(&seen))
+        }))
     }
 
     /// Whether the origin was given nothing but a signature, so that its codings can stay as they
@@ -103,7 +127,7 @@ impl Lent {
     /// # Errors
     /// As [`Lent::scrub_fields`].
     pub fn scrub_whole(&self, content: Bytes) -> Result<Bytes, Guessed> {
-        let mut scrubber = Scrubber::new(self.echoes().clone()).resizing();
+        let mut scrubber = Scrubber::new(self.echoes()).resizing();
         let settled = scrubber.push(content);
         let rest = scrubber.finish();
         scrubber.check()?;
@@ -116,13 +140,13 @@ impl Lent {
     /// Replaces echoes in content as it streams; the fields tell its type, and no longer its length
     /// where that may change.
     pub fn scrub<B: Body>(&self, body: B, fields: &mut HeaderMap) -> ScrubBody<B> {
-        ScrubBody::resizing(body, fields, Scrubber::new(self.echoes().clone()))
+        ScrubBody::resizing(body, fields, self.scrubber())
     }
 
     /// Replaces echoes in the WebSocket messages of the origin.
     #[must_use]
     pub fn scrub_frames(&self) -> ScrubFrames {
-        ScrubFrames::new(self.echoes().clone())
+        ScrubFrames::by(self.scrubber())
     }
 }
 

@@ -22,7 +22,7 @@ use crate::session::phantom::{Issue, Minted, Phantom};
 
 /// The secrets that one session's origins could know. It lives and goes with the session.
 pub(super) struct ExposedSecrets {
-    now: ArcSwap<Searched>,
+    now: Arc<ArcSwap<Searched>>,
     /// Whoever adds to it holds it, so that what many requests need at once is made once. Who finds
     /// what it needs never waits for it.
     growing: Mutex<()>,
@@ -102,7 +102,7 @@ impl ExposedSecrets {
     /// Those of a session, which are none at first.
     pub(super) fn of(session: &Session) -> Result<&Self, Error> {
         let none = || Self {
-            now: ArcSwap::from_pointee(Searched::none(session.id())),
+            now: Arc::new(ArcSwap::from_pointee(Searched::none(session.id()))),
             growing: Mutex::default(),
         };
         session.state(none).ok_or(Error::Unknown)
@@ -172,23 +172,25 @@ impl Credentials {
                 continue;
             }
             // None is made to be looked for; what was made for any session is.
-            if slot.source.is_issued() {
-                let given = slot.given.all().into_iter();
-                bound.extend(given.map(|secret| Exposable {
-                    credential: binding.credential.clone(),
-                    secret,
-                    ends: None,
-                }));
-                continue;
+            if !slot.source.is_issued() {
+                match slot.source.resolve(Some(session)).await {
+                    Ok(cached) => {
+                        bound.push(Exposable::new(&binding.credential, &cached));
+                        continue;
+                    }
+                    Err(why) if why.cause.is_absent() || is_optional(binding) => {}
+                    // It cannot be used, so it was not.
+                    Err(why) if matches!(why.cause, StoreError::Unsafe(_)) => {}
+                    Err(_) if slot.given.is_some() => {}
+                    Err(why) => return Err(Error::Unavailable(Box::new(why))),
+                }
             }
-            match slot.source.resolve(Some(session)).await {
-                Ok(cached) => bound.push(Exposable::new(&binding.credential, &cached)),
-                Err(why) if why.cause.is_absent() || is_optional(binding) => {}
-                // It cannot be used, so it was not.
-                Err(why) if matches!(why.cause, StoreError::Unsafe(_)) => {}
-                Err(_) if slot.given.is_some() => {}
-                Err(why) => return Err(Error::Unavailable(Box::new(why))),
-            }
+            // What the store gave before was shown, whatever the store says now.
+            bound.extend(slot.given_before().into_iter().map(|secret| Exposable {
+                credential: binding.credential.clone(),
+                secret,
+                ends: None,
+            }));
         }
         // What is too short cannot be lent, either.
         bound.retain(|one| one.secret.expose().len() >= echo::SHORTEST);
@@ -222,8 +224,8 @@ impl Credentials {
             }
         }
         Ok(Some(Lent {
-            searched,
-            echoes: None,
+            searched: exposed.now.clone(),
+            failed: false,
             made: Vec::new(),
             signed_for: wanted.signed_for,
             strict: wanted.strict,
@@ -259,7 +261,7 @@ impl Credentials {
         names.dedup();
         for name in names {
             if let Some(index) = self.bindings().index_of(name) {
-                let given = self.slot(index)?.given.all();
+                let given = self.slot(index)?.given_before();
                 all.extend(given.into_iter().map(|secret| (name.clone(), secret)));
             }
         }

@@ -31,7 +31,12 @@ impl Given {
 
     fn add_at(&self, secret: &Arc<Secret>, ends: Option<Instant>, now: Instant) {
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if given.iter().any(|one| Arc::ptr_eq(&one.secret, secret)) {
+        let mut known = given.iter_mut();
+        if let Some(known) = known.find(|one| Arc::ptr_eq(&one.secret, secret)) {
+            // Its lease may have been renewed. What never ends has no end to move.
+            known.ends = known
+                .ends
+                .map(|before| ends.map_or(before, |ends| ends.max(before)));
             return;
         }
         if let Some(last) = given.last_mut() {
@@ -109,6 +114,19 @@ mod tests {
         assert_eq!(all(&given, now + seconds(659)), [1, 2, 3, 4, 5, 6]);
         assert_eq!(all(&given, now + seconds(661)), [3, 4, 5, 6]);
         assert!(given.is_some());
+    }
+
+    #[test]
+    fn a_secret_whose_lease_was_renewed_is_looked_for_until_its_new_end() {
+        let (given, now) = (Given::default(), Instant::now());
+        let renewed = secret(1, 20);
+        given.add_at(&renewed, Some(now + seconds(60)), now);
+        for number in 2..=6 {
+            given.add_at(&secret(number, 20), Some(now + seconds(60)), now);
+        }
+        given.add_at(&renewed, Some(now + seconds(3600)), now);
+        assert_eq!(all(&given, now + seconds(4199)), [1, 3, 4, 5, 6]);
+        assert_eq!(all(&given, now + seconds(4201)), [3, 4, 5, 6]);
     }
 
     #[test]

@@ -65,12 +65,17 @@ impl Guessed {
     }
 }
 
+/// Gives a session's search where it is another than before: a secret may be lent, or renewed, while
+/// a stream lasts.
+pub(in crate::credential) type Newer = Box<dyn FnMut() -> Option<Arc<Echoes>> + Send + Sync>;
+
 /// Replaces echoes in one stream of bytes, however it is cut.
 ///
 /// Holds back only a last part that, by its shape, could begin an echo. Has no `Debug`: it may hold
 /// a part of a secret.
 pub struct Scrubber {
     echoes: Arc<Echoes>,
+    newer: Option<Newer>,
     /// The original bytes that the search goes on from.
     held: Bytes,
     /// How many of them were given out all the same.
@@ -91,6 +96,7 @@ impl Scrubber {
     pub fn new(echoes: Arc<Echoes>) -> Self {
         Self {
             echoes,
+            newer: None,
             held: Bytes::new(),
             shown: 0,
             past: Past::default(),
@@ -106,6 +112,22 @@ impl Scrubber {
     pub(in crate::credential) fn resizing(mut self) -> Self {
         self.resizes = self.echoes.resizes();
         self
+    }
+
+    /// Has what comes later searched as the session is by then.
+    pub(in crate::credential) fn following(mut self, newer: Newer) -> Self {
+        self.newer = Some(newer);
+        self
+    }
+
+    fn renew(&mut self) {
+        // What is open is known by its number in the search that found it.
+        if self.open.is_empty()
+            && let Some(newer) = &mut self.newer
+            && let Some(echoes) = newer()
+        {
+            self.echoes = echoes;
+        }
     }
 
     /// Has pieces looked for however much there is: where little comes at once.
@@ -173,6 +195,7 @@ impl Scrubber {
     /// Takes the next bytes and gives those that are settled: the same `Bytes` where nothing was to
     /// be done.
     pub fn push(&mut self, chunk: Bytes) -> Bytes {
+        self.renew();
         let bytes = if self.held.is_empty() {
             chunk
         } else {

@@ -1,8 +1,15 @@
 //! What the answers of a session are searched for, when.
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt as _;
 
 use super::*;
 use crate::credential::store::Lease;
@@ -166,6 +173,77 @@ async fn what_a_store_cannot_say_is_closed_and_what_it_does_not_have_is_no_secre
 }
 
 #[tokio::test]
+async fn what_a_store_gave_is_looked_for_in_new_sessions_though_it_gives_it_no_longer() {
+    let away = StoreError::Unreachable("it is down");
+    let unfit = StoreError::Unsafe(crate::credential::SecretUnsafe::Character);
+    for cause in [away, StoreError::Absent, unfit] {
+        let stage = github();
+        let life = Lease::of(Duration::from_millis(20));
+        stage.store.put(STORED, GITHUB.as_bytes(), Some(life));
+        let first = stage.session("first", 1).await;
+        stage.shown(&first, "https://good.example", "x").await;
+        stage.store.fail(STORED, cause, Duration::ZERO);
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        let second = stage.with("second", Phantoms::none());
+        let shown = stage.shown(&second, "https://good.example", GITHUB).await;
+        assert!(!shown.contains(GITHUB), "{shown}");
+    }
+}
+
+/// Content that comes line by line, and does not end.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<VecDeque<String>>>);
+
+impl Body for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.0.lock().unwrap().pop_front() {
+            Some(line) => Poll::Ready(Some(Ok(Frame::data(line.into())))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_searched_for_what_was_renewed_while_it_lasts() {
+    let stage = github();
+    let life = Lease::of(Duration::from_millis(20));
+    stage.store.put(STORED, GITHUB.as_bytes(), Some(life));
+    let session = stage.session("ours", 1).await;
+    let waits = stage.asks(&session, "https://good.example").await;
+    let waits = waits.unwrap().unwrap();
+    let (lines, mut frames) = (Lines::default(), waits.scrub_frames());
+    let mut stream = waits.scrub(lines.clone(), &mut HeaderMap::new());
+    let mut next = async |line: &str| {
+        lines.0.lock().unwrap().push_back(line.to_owned());
+        let frame = stream.frame().await.unwrap().unwrap();
+        String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
+    };
+    assert_eq!(next("first. ").await, "first. ");
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    let renewed = GITHUB.replace('z', "y");
+    stage.store.put(STORED, renewed.as_bytes(), None);
+    stage.shown(&session, "https://good.example", "x").await;
+    let phantoms = session.phantoms();
+    let phantom = phantoms.of(&name("github")).unwrap().reveal();
+    assert_eq!(next(&format!("{renewed}. ")).await, format!("{phantom}. "));
+    let length = u8::try_from(renewed.len()).unwrap();
+    let frame = [&[0x81, length], renewed.as_bytes()].concat();
+    let frame = frames.push(frame.into()).unwrap();
+    assert_eq!(&frame[2..], phantom.as_bytes());
+    // An answer that comes late, too.
+    let mut fields = HeaderMap::new();
+    fields.insert("x", renewed.parse().unwrap());
+    waits.scrub_fields(&mut fields).unwrap();
+    assert_eq!(fields["x"], phantom);
+}
+
+#[tokio::test]
 async fn a_session_that_guessed_is_refused_and_others_are_not() {
     let stage = github();
     stage.store.put(STORED, GITHUB.as_bytes(), None);
@@ -204,7 +282,7 @@ async fn answers_that_fail_share_a_search_until_something_is_signed() {
         .await
         .unwrap()
         .unwrap();
-    let searched = lent.searched;
+    let searched = lent.searched.load_full();
     let made = b"signature/1+=";
     let first = searched.signatures.keep(vec![made.to_vec()]);
     let one = searched.with_signatures(&first);

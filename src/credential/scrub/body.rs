@@ -108,6 +108,7 @@ impl<B> ScrubBody<B> {
         let Some(mut fields) = self.trailers.take() else {
             return Ok(None);
         };
+        self.scrubber.renew();
         self.scrubber.replaced += self.scrubber.echoes.scrub_fields(&mut fields)?;
         Ok(Some(Frame::trailers(*fields)))
     }

@@ -67,8 +67,12 @@ enum Part {
 impl ScrubFrames {
     /// Begins right after the head of the 101 answer.
     pub fn new(echoes: Arc<Echoes>) -> Self {
+        Self::by(Scrubber::new(echoes))
+    }
+
+    pub(in crate::credential) fn by(scrubber: Scrubber) -> Self {
         Self {
-            scrubber: Scrubber::new(echoes),
+            scrubber,
             reading: Reading::Header,
             header: Vec::with_capacity(LONGEST_HEADER),
             control: Vec::new(),
@@ -207,6 +211,7 @@ impl ScrubFrames {
         if left == 0 {
             self.reading = Reading::Header;
             let payload = std::mem::take(&mut self.control);
+            self.scrubber.renew();
             let scrubbed = self.scrubber.echoes.scrub_in_place(&payload);
             self.scrubber.replaced += u64::from(scrubbed.is_some());
             self.queue

@@ -119,8 +119,11 @@ impl StoreError {
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 403 | 404),
-            // Whoever takes the gateway's access away means it.
-            Self::Login(cause) => matches!(**cause, Self::Refused { status, .. } if status < 500),
+            // Whoever takes the gateway's access away means it. A server that has no time for it
+            // now (429) does not.
+            Self::Login(cause) => {
+                matches!(**cause, Self::Refused { status, .. } if (400..=404).contains(&status))
+            }
             _ => false,
         }
     }

@@ -6,7 +6,7 @@ mod place;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
@@ -92,9 +92,8 @@ impl Stores {
     /// The source of a reference's secret. Sources of one place share each reading of it.
     #[must_use]
     pub fn source(&self, reference: &SecretRef) -> Source {
-        // Every change leaves the map whole, so a panic elsewhere must not stop the gateway.
-        let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
         let backend = &reference.backend;
+        let mut places = self.places();
         let made = places
             .entry(backend.clone())
             .or_insert_with(|| Arc::new(Place::new(backend.clone(), self.0.backends.of(backend))));
@@ -107,6 +106,10 @@ impl Stores {
 
     /// Ends what was issued to a session: its leases are revoked, and there are no new ones.
     pub async fn end(&self, session: &SessionId) {
+        // Also where nothing was issued yet: a request that began before the end may still ask.
+        for place in self.places().values().filter(|place| place.is_issued()) {
+            place.slots().entry(session.clone()).or_default();
+        }
         self.end_where(|id| id == session).await;
     }
 
@@ -149,11 +152,15 @@ impl Stores {
         ends.join_all().await;
     }
 
+    fn places(&self) -> MutexGuard<'_, HashMap<Backend, Arc<Place>>> {
+        // Every change leaves the map whole, so a panic elsewhere must not stop the gateway.
+        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What was issued to sessions.
     fn issued(&self, of: impl Fn(&SessionId) -> bool) -> Vec<(Arc<Place>, Arc<Slot>)> {
-        let places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
         let mut issued = Vec::new();
-        for place in places.values() {
+        for place in self.places().values() {
             let slots = place.slots();
             let slots = slots.iter().filter(|(session, _)| of(session));
             issued.extend(slots.map(|(_, slot)| (place.clone(), slot.clone())));
@@ -173,6 +180,14 @@ impl Source {
     #[must_use]
     pub fn is_issued(&self) -> bool {
         self.reference.backend.is_issued()
+    }
+
+    /// What is issued to sessions, and serves them now.
+    #[must_use]
+    pub(in crate::credential) fn issued(&self) -> Vec<CachedSecret> {
+        let slots = self.place.slots();
+        let readings = slots.values().filter_map(|slot| slot.serving(self.at));
+        readings.filter_map(|one| self.of(one).ok()).collect()
     }
 
     /// The secret, from memory while it serves, else from its store; what a store issues to each

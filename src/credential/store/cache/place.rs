@@ -76,6 +76,11 @@ impl Place {
         })
     }
 
+    /// Whether its store makes a new secret for each session.
+    pub(super) fn is_issued(&self) -> bool {
+        self.backend.is_issued()
+    }
+
     pub(super) fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<Slot>>> {
         self.of_sessions
             .lock()
@@ -110,7 +115,7 @@ impl Place {
         if let Some(held) = slot.serving(at) {
             return Ok(held);
         }
-        if !self.backend.is_issued() {
+        if !self.is_issued() {
             return self.fetch(slot, flight).await;
         }
         // A client that goes away must not lose a lease that the store has made.

@@ -232,6 +232,16 @@ async fn each_session_has_a_lease_of_its_own_until_it_ends_and_none_after() {
 }
 
 #[tokio::test]
+async fn a_session_that_ended_before_anything_was_issued_to_it_is_issued_nothing() {
+    let (store, stores, source) = issuing(Duration::from_secs(60));
+    let session = SessionId::new("one").unwrap();
+    stores.end(&session).await;
+    let over = source.resolve(Some(&session)).await.err().unwrap();
+    assert_eq!(over.cause, StoreError::Ended);
+    assert_eq!(store.issued.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
 async fn a_lease_is_renewed_while_it_can_be_and_then_replaced_and_all_are_revoked() {
     let (store, stores, source) = issuing(millis(500));
     let session = SessionId::new("one").unwrap();

@@ -131,7 +131,14 @@ impl Api {
             match self.ask_one(&self.servers[at], question).await {
                 Err(cause @ (StoreError::NotConnected(_) | StoreError::Sealed)) => last = cause,
                 answer => {
-                    self.first.store(at, Ordering::Relaxed);
+                    // What a server that hangs was asked is not asked again elsewhere, since it may
+                    // be done; the next question goes to another server.
+                    let hangs = matches!(
+                        answer,
+                        Err(StoreError::TimedOut(_) | StoreError::BrokenOff(_))
+                    );
+                    let next = (at + usize::from(hangs)) % self.servers.len();
+                    self.first.store(next, Ordering::Relaxed);
                     return answer;
                 }
             }
@@ -211,7 +218,50 @@ const CONTENT_ROOM: usize = 40 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde::de::IgnoredAny;
+
+    use super::super::super::Answer;
     use super::*;
+    use crate::session::stage::head;
+
+    /// Of its servers one takes every question and answers none.
+    struct Hanging(Origin);
+
+    impl HttpClient for Hanging {
+        fn send<'a>(
+            &'a self,
+            server: &'a Origin,
+            _: Request<Zeroizing<Vec<u8>>>,
+        ) -> Answer<'a, HttpAnswer> {
+            let answer = match *server == self.0 {
+                true => Err(StoreError::TimedOut(Duration::ZERO)),
+                false => Ok(HttpAnswer {
+                    status: StatusCode::OK,
+                    location: None,
+                    content: Zeroizing::new(b"{}".to_vec()),
+                }),
+            };
+            Box::pin(std::future::ready(answer))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_hangs_is_not_asked_the_next_time() {
+        let server = |text| head(text, "/", &[]).origin;
+        let servers = ["https://one.example", "https://two.example"].map(server);
+        for hanging in &servers {
+            let client = Arc::new(Hanging(hanging.clone()));
+            let api = Api::new(client, servers.to_vec(), None);
+            let mut failed = 0;
+            for _ in 0..3 {
+                let answer = api.ask::<IgnoredAny>(&Question::get("x")).await;
+                failed += usize::from(answer.is_err());
+            }
+            assert!(failed <= 1, "{failed}");
+        }
+    }
 
     #[test]
     fn words_of_a_server_are_one_short_line_without_our_secrets() {

@@ -15,7 +15,7 @@ pub(super) struct Reply<T> {
     #[serde(default)]
     pub(super) renewable: bool,
     /// In seconds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "seconds")]
     pub(super) lease_duration: u64,
     pub(super) data: Option<T>,
     pub(super) auth: Option<Auth>,
@@ -26,7 +26,7 @@ pub(super) struct Reply<T> {
 pub(super) struct Auth {
     pub(super) client_token: Text,
     /// In seconds; 0 is without end.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "seconds")]
     pub(super) lease_duration: u64,
     #[serde(default)]
     pub(super) renewable: bool,
@@ -36,7 +36,7 @@ pub(super) struct Auth {
 #[derive(Deserialize)]
 pub(super) struct OwnToken {
     /// In seconds; 0 is without end.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "seconds")]
     pub(super) ttl: u64,
     #[serde(default)]
     pub(super) renewable: bool,
@@ -95,6 +95,14 @@ impl<'de> Deserialize<'de> for Value {
         from.deserialize_any(ValueVisitor)
     }
 }
+
+/// A number of seconds that can be added to any time: a gateway must not fall over a large one.
+fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    Ok(u64::deserialize(from)?.min(LONGEST_SECONDS))
+}
+
+/// Ten years.
+const LONGEST_SECONDS: u64 = 10 * 365 * 86_400;
 
 struct FieldsVisitor;
 
@@ -199,5 +207,15 @@ mod tests {
         for text in [r#"{"a":"x","a":"y"}"#, r#"{"a":1,"a":"y"}"#, "[]", "\"a\""] {
             assert!(serde_json::from_str::<Fields>(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_time_that_no_clock_reaches_is_cut() {
+        let text = format!(r#"{{"lease_duration":{}}}"#, u64::MAX);
+        let reply: Reply<IgnoredAny> = serde_json::from_str(&text).unwrap();
+        assert_eq!(reply.lease_duration, LONGEST_SECONDS);
+        let text = format!(r#"{{"ttl":{}}}"#, u64::MAX);
+        let token: OwnToken = serde_json::from_str(&text).unwrap();
+        assert_eq!(token.ttl, LONGEST_SECONDS);
     }
 }
