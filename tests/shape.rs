@@ -30,7 +30,11 @@ const LIMITS: [Limit; 12] = [
     limit("lines of a function outside tests: median", 9, 8),
     limit("lines of a function outside tests: 90 %", 28, 28),
     limit("lines of a function outside tests: longest", 100, 100),
-    limit("names that two types of one crate have, but `Error`", 104, 0),
+    limit(
+        "names that two types of one crate have, but `Error`",
+        104,
+        0,
+    ),
     limit("public items that nothing uses", 3, 0),
     limit("public items that only tests and benchmarks use", 1, 0),
     limit("lines of profiles in Cargo.toml", 8, 8),
