@@ -81,7 +81,12 @@ impl<'w> FormReader<'w> {
     }
 
     /// The values, or nothing where some reader takes the content for something else.
-    pub fn read(mut self, query: &str, content: &[u8]) -> Option<Vec<Option<FactValue>>> {
+    pub fn read(
+        mut self,
+        query: &str,
+        content: &[u8],
+        coded: &[u8],
+    ) -> Option<Vec<Option<FactValue>>> {
         // A reader that tells the format by the content takes it for JSON.
         if begins_as_json(content) {
             return None;
@@ -95,7 +100,7 @@ impl<'w> FormReader<'w> {
             let clear = pair.agreed && name.clear;
             self.see(&name.text, Some(pair).filter(|_| clear));
         }
-        for pair in split_pairs(query.as_bytes()) {
+        for pair in split_pairs(query.as_bytes()).chain(split_pairs(coded)) {
             self.see(&decoded(pair.name, b' ').text, None);
         }
         let values = self.wanted.into_iter();

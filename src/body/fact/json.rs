@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize as _;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::plain::{of_number, of_string};
 use super::{FactType, FactValue, Location};
+use crate::body::form::begins_as_json;
 
 /// A JSON Pointer: the member names and list places that lead to a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,6 +84,12 @@ impl JsonReader {
         reader.end().ok()?;
         Some(self.found.values)
     }
+}
+
+/// Whether some reader takes the content for a document, and what may follow for another one.
+pub(super) fn begins_with_document(content: &[u8]) -> bool {
+    let first = || IgnoredAny::deserialize(&mut serde_json::Deserializer::from_slice(content));
+    begins_as_json(content) && first().is_ok()
 }
 
 impl Node {
@@ -245,9 +253,11 @@ impl<'de> Visitor<'de> for Walk<'_> {
 }
 
 /// A name as readers see it that do not distinguish case, Go's `encoding/json` among them, which
-/// also takes `ſ` (U+017F) for `s` and the Kelvin sign for `k`.
+/// also takes `ſ` (U+017F) for `s` and the Kelvin sign for `k`; and as those see it that keep it as C
+/// does, up to NUL.
 fn folded(name: &str) -> String {
-    let upper = name.chars().flat_map(char::to_uppercase);
+    let name = name.chars().take_while(|letter| *letter != '\0');
+    let upper = name.flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase).collect()
 }
 
