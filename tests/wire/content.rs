@@ -203,6 +203,11 @@ fn content_that_reads_two_ways_is_not_judged(rig: &Rig) {
     ] {
         chat(bad).expect(rig, "policy_error");
     }
+    // An origin may take what the query says before what the content says.
+    for query in ["max_tokens=9000", "max%5Ftokens[]=9000", "Max_Tokens"] {
+        let path = format!("/v1/messages?{query}");
+        Post::new(MODEL, &path, JSON, good.as_bytes()).expect(rig, "policy_error");
+    }
     let latin = [good.as_bytes(), b" \xff"].concat();
     Post::new(MODEL, "/v1/messages", JSON, &latin).expect(rig, "policy_error");
     let utf16: Vec<u8> = good.encode_utf16().flat_map(u16::to_le_bytes).collect();

@@ -87,8 +87,10 @@ impl<'w> FormReader<'w> {
         content: &[u8],
         coded: &[u8],
     ) -> Option<Vec<Option<FactValue>>> {
-        // A reader that tells the format by the content takes it for JSON.
-        if begins_as_json(content) {
+        // A reader that tells the format by the content takes it for JSON; others stop after so many
+        // pairs, and see no more of it.
+        let many = |pairs: &[u8]| split_pairs(pairs).nth(MOST_PAIRS).is_some();
+        if begins_as_json(content) || many(content) || many(query.as_bytes()) {
             return None;
         }
         for pair in split_pairs(content) {
@@ -130,8 +132,17 @@ impl<'w> FormReader<'w> {
     }
 }
 
+/// Whether a query says something under this name, in any spelling.
+pub(super) fn is_named(query: &str, name: &[String]) -> bool {
+    let mut pairs = split_pairs(query.as_bytes());
+    pairs.any(|pair| may_be(name, &parts(&decoded(pair.name, b' ').text)))
+}
+
 /// Whether one of two names is the other, or stands above it. An empty part in brackets is any.
 fn may_be(wanted: &[String], seen: &[String]) -> bool {
     let mut both = wanted.iter().zip(seen).enumerate();
     both.all(|(nth, (wanted, seen))| wanted == seen || (nth > 0 && seen.is_empty()))
 }
+
+/// `max_input_vars` of PHP and `parameterLimit` of qs.
+const MOST_PAIRS: usize = 1_000;

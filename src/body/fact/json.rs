@@ -7,9 +7,11 @@ use std::str::FromStr;
 use serde::Deserialize as _;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::form::is_named;
 use super::plain::{of_number, of_string};
 use super::{FactType, FactValue, Location};
 use crate::body::form::begins_as_json;
+use crate::message::folded_parameter;
 
 /// A JSON Pointer: the member names and list places that lead to a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +39,15 @@ impl FromStr for Pointer {
     }
 }
 
+impl Pointer {
+    /// Whether a query says something under this name: Rails, for one, takes that before what the
+    /// document says.
+    pub(super) fn is_in_query(&self, query: &str) -> bool {
+        let name: Vec<String> = self.0.iter().map(|part| folded_parameter(part)).collect();
+        is_named(query, &name)
+    }
+}
+
 /// Reads the wanted values of one document.
 pub(super) struct JsonReader {
     root: Node,
@@ -58,11 +69,13 @@ struct Found {
 }
 
 impl JsonReader {
-    pub fn new(wanted: &[(&Location, FactType)]) -> Self {
+    pub fn new(query: &str, wanted: &[(&Location, FactType)]) -> Self {
         let mut root = Node::default();
         for (nth, (location, kind)) in wanted.iter().enumerate() {
-            if let Location::Json(Pointer(tokens)) = location {
-                root.at(tokens).wanted.push((nth, *kind));
+            if let Location::Json(pointer) = location
+                && !pointer.is_in_query(query)
+            {
+                root.at(&pointer.0).wanted.push((nth, *kind));
             }
         }
         let found = Found {

@@ -96,9 +96,10 @@ impl fmt::Display for FactType {
 
 /// Reads the wanted values from the content of a request.
 ///
-/// `query` is the request's own: a form's value that stands there too is doubled, since many
-/// origins put both into one map. So is one that stands in the coded bytes too: many origins undo no
-/// coding of a request, and take those bytes for the content. The result has one entry for each wanted value, in order.
+/// `query` is the request's own: a value that stands there too is doubled, since many origins put
+/// both into one map. So is one that stands in the coded bytes of a form: many origins undo no
+/// coding of a request, and take those bytes for the content. The result has one entry for each
+/// wanted value, in order.
 #[must_use]
 pub fn read(
     fields: &HeaderMap,
@@ -119,7 +120,7 @@ pub fn read(
         return nothing();
     }
     let read = match kind {
-        ContentKind::Json => JsonReader::new(wanted).read(bytes),
+        ContentKind::Json => JsonReader::new(query, wanted).read(bytes),
         ContentKind::Form => FormReader::new(wanted).read(query, bytes, coded),
     };
     read.unwrap_or_else(nothing)
@@ -387,6 +388,34 @@ mod tests {
             );
             assert_eq!(read, [expected], "{query}");
         }
+    }
+
+    #[test]
+    fn a_value_that_stands_in_the_query_too_is_left_out() {
+        let read = |query: &str, location: &str| {
+            let json = HeaderValue::from_static("application/json");
+            let fields = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
+            let content = as_it_is(br#"{"a":5,"b":{"c":5}}"#);
+            read(&fields, query, &content, &[(&at(location), FactType::Long)]).remove(0)
+        };
+        for (query, location, expected) in [
+            ("", "/a", long(5)),
+            ("b=6", "/a", long(5)),
+            ("a=6", "/a", None),
+            ("x=1&%41[]=6", "/a", None),
+            ("b[c]=6", "/b/c", None),
+            ("b=6", "/b/c", None),
+            ("b[d]=6", "/b/c", long(5)),
+        ] {
+            assert_eq!(read(query, location), expected, "{query} {location}");
+        }
+    }
+
+    #[test]
+    fn a_form_of_more_pairs_than_origins_read_is_left_out() {
+        let after = |pairs: usize| format!("{}a=5", "b=1&".repeat(pairs));
+        assert_eq!(form(after(999), FactType::Long), long(5));
+        assert_eq!(form(after(1_000), FactType::Long), None);
     }
 
     #[test]
