@@ -50,9 +50,10 @@ impl Exchange {
         let result = match refusal {
             Some(refusal) => Err(refusal),
             None => tokio::select! {
+                // What is not allowed any more takes no further step.
                 biased;
-                result = self.run(connection, request) => result,
                 why = guard.aborted() => Err(Refusal::Aborted(why)),
+                result = self.run(connection, request) => result,
             },
         };
         let refusal = match result {
