@@ -89,8 +89,11 @@ impl<'w> FormReader<'w> {
     ) -> Option<Vec<Option<FactValue>>> {
         // A reader that tells the format by the content takes it for JSON; others stop after so many
         // pairs, and see no more of it.
-        let many = |pairs: &[u8]| split_pairs(pairs).nth(MOST_PAIRS).is_some();
-        if begins_as_json(content) || many(content) || many(query.as_bytes()) {
+        let more = |pairs: &[u8], most| split_pairs(pairs).nth(most).is_some();
+        let many = more(content, MOST_PAIRS)
+            || more(query.as_bytes(), MOST_PAIRS)
+            || more(coded, MOST_CODED_PAIRS);
+        if begins_as_json(content) || many {
             return None;
         }
         for pair in split_pairs(content) {
@@ -146,3 +149,5 @@ fn may_be(wanted: &[String], seen: &[String]) -> bool {
 
 /// `max_input_vars` of PHP and `parameterLimit` of qs.
 const MOST_PAIRS: usize = 1_000;
+/// Coded bytes hold a separator by chance now and then; more is work without an end.
+const MOST_CODED_PAIRS: usize = 65_536;

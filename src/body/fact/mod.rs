@@ -433,6 +433,7 @@ mod tests {
         assert_eq!(read(form, b"a=5", named, "a"), None);
         assert_eq!(read(form, b"a=5", b"\x1f\x8b\x08\x08&b=6&\0", "a"), long(5));
         assert_eq!(read(form, b"a=5", b" {\"a\":6}", "a"), None);
+        assert_eq!(read(form, b"a=5", &b"&".repeat(65_536), "a"), None);
         let json = "application/json";
         assert_eq!(read(json, b"{\"a\":5}", b" {\"a\":6,\"a\":6}", "/a"), None);
         assert_eq!(
