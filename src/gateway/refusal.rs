@@ -96,6 +96,16 @@ impl Refusal {
         }
     }
 
+    /// Whether content may have broken off, on its way to the origin or while it was held.
+    pub(super) fn is_broken_off(&self) -> bool {
+        let held = |fault: &HoldFault| matches!(fault, HoldFault::Client(_));
+        match self {
+            Self::Origin(_) => true,
+            Self::Gathered(fault) | Self::Credential(credential::Error::Held(fault)) => held(fault),
+            _ => false,
+        }
+    }
+
     /// Whether the connection is closed after the answer: what follows on it cannot be trusted to
     /// be a request.
     fn closes(&self) -> bool {

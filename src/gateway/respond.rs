@@ -50,9 +50,10 @@ impl Exchange {
         let result = match refusal {
             Some(refusal) => Err(refusal),
             None => tokio::select! {
+                // What is not allowed any more takes no further step.
                 biased;
-                result = self.run(connection, request) => result,
                 why = guard.aborted() => Err(Refusal::Aborted(why)),
+                result = self.run(connection, request) => result,
             },
         };
         let refusal = match result {
@@ -93,14 +94,18 @@ impl Exchange {
     }
 
     /// Where the client's own content was malformed, or is not what was signed, the request to the
-    /// origin broke off for that, and the origin is not to blame.
+    /// origin broke off for that, and the origin is not to blame. Content that was held broke off
+    /// in the same way.
     fn blame(&self, refusal: Refusal) -> Refusal {
-        let Refusal::Origin(error) = &refusal else {
+        if !refusal.is_broken_off() {
             return refusal;
-        };
+        }
         if let Some(malformed) = self.violations.as_ref().and_then(Violations::in_content) {
             return Rejected::Wire(malformed).into();
         }
+        let Refusal::Origin(error) = &refusal else {
+            return refusal;
+        };
         match RecodeFault::behind(error) {
             Some(fault) => Refusal::Content(fault.clone()),
             None => refusal,

@@ -8,7 +8,7 @@ use cedar_policy::{Expression, RestrictedExpression};
 use http::HeaderMap;
 
 use super::fact::{text, texts};
-use crate::body::fact::{FactType, FactValue, Location, read};
+use crate::body::fact::{FactType, FactValue, Location, Plain, read};
 use crate::message::{Host, Origin, OriginPattern};
 
 /// A fact of content: `context.content.NAME`.
@@ -108,15 +108,14 @@ impl Declared {
         all.map(|fact| (fact.name.0.as_str(), fact.kind)).collect()
     }
 
-    /// Reads what is declared of an origin from the content of a request to it, whose coding has
-    /// been undone. Everything that does not read in one way is left out.
+    /// Reads what is declared of an origin from the content of a request to it. Everything that does not read in one way is left out.
     #[must_use]
     pub fn read(
         &self,
         origin: &Origin,
         fields: &HeaderMap,
         query: &str,
-        content: &[u8],
+        content: &Plain,
     ) -> ContentFacts {
         let here: Vec<&ContentFact> = self.of(origin).collect();
         let wanted: Vec<_> = here

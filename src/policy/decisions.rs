@@ -42,6 +42,7 @@ use super::content::{ContentFacts, Declared};
 use super::generation::Policies;
 use super::question::{Loan, OwnedFacts};
 use super::verdict::Verdict;
+use crate::body::fact::Plain;
 use crate::message::{Authority, EncodedSlash, Host, Origin, Place, RequestTarget, Scheme};
 use crate::names::{CredentialName, PolicyId, SessionId};
 
@@ -299,7 +300,11 @@ fn content(request: &OwnedFacts, text: Option<&str>, declared: &Declared) -> Con
         },
     };
     let query = request.target.query().unwrap_or_default();
-    declared.read(&origin, &request.fields, query, text.as_bytes())
+    let content = Plain {
+        bytes: text.to_owned().into(),
+        ..Plain::default()
+    };
+    declared.read(&origin, &request.fields, query, &content)
 }
 
 fn credential(name: &str) -> Result<CredentialName, String> {

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use arc_swap::Guard;
-use bytes::Bytes;
-
 use super::content::{ContentFacts, Declared};
 use super::generation::{Generation, Policies};
 use super::judged::JudgedRequest;
-use crate::body::fact::plain;
+use crate::body::fact::{Plain, plain};
 use crate::body::{HoldBudget, HoldFault, Limit, Share};
 use crate::intercept::Request;
 use crate::session::{Identified, Presented};
+use arc_swap::Guard;
 
 /// What reading content may take.
 #[derive(Clone, Copy, Debug)]
@@ -76,28 +74,40 @@ impl Policies {
         let mut share = Share::of(budget.clone());
         let decoding = Share::of(judged.session().decoding_of(room.decoding).clone());
         let fields = &request.head.fields;
-        let bytes = match request.content.held() {
+        let plain = match request.content.held() {
             Some(held) => plain(fields, held, room.limit, &mut share, decoding).await?,
             None => None,
         };
-        let content = match bytes {
-            Some(bytes) => facts_of(self.declared(), &request, bytes).await,
+        let content = match plain {
+            Some(plain) => facts_of(self.declared(), &request, plain, share).await,
             None => ContentFacts::default(),
         };
         Ok((request, content))
     }
 }
 
-async fn facts_of(declared: &Arc<Declared>, request: &Request, bytes: Bytes) -> ContentFacts {
+/// Reads what is declared; `share` is what of the budget the content takes beside the held one.
+async fn facts_of(
+    declared: &Arc<Declared>,
+    request: &Request,
+    content: Plain,
+    share: Share,
+) -> ContentFacts {
     let head = &request.head;
     let query = head.target.query().unwrap_or_default();
-    if bytes.len() <= SHORT {
-        return declared.read(&head.origin, &head.fields, query, &bytes);
+    if content.bytes.len() + content.coded.len() <= SHORT {
+        return declared.read(&head.origin, &head.fields, query, &content);
     }
     // Other exchanges run on this thread.
     let (declared, origin) = (declared.clone(), head.origin.clone());
     let (fields, query) = (head.fields.clone(), query.to_owned());
-    let read = move || declared.read(&origin, &fields, &query, &bytes);
+    let read = move || {
+        let facts = declared.read(&origin, &fields, &query, &content);
+        // Not before: this goes on where the client leaves, and the next one's content would come
+        // on top of it.
+        drop((content, share));
+        facts
+    };
     // What is not read is left out, so that a failure denies.
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::body::fact::{FactType, Location};
+use crate::body::fact::{FactType, Location, Plain};
 use crate::message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme};
 use crate::names::SessionId;
 use crate::policy::content::{ContentFact, ContentFacts};
@@ -68,7 +68,11 @@ fn read(request: &OwnedFacts, content: &str) -> ContentFacts {
             port: request.port,
         },
     };
-    declared().read(&origin, &fields, "", content.as_bytes())
+    let content = Plain {
+        bytes: content.to_owned().into(),
+        ..Plain::default()
+    };
+    declared().read(&origin, &fields, "", &content)
 }
 
 /// The place of a bearer token.

@@ -203,6 +203,11 @@ fn content_that_reads_two_ways_is_not_judged(rig: &Rig) {
     ] {
         chat(bad).expect(rig, "policy_error");
     }
+    // An origin may take what the query says before what the content says.
+    for query in ["max_tokens=9000", "max%5Ftokens[]=9000", "Max_Tokens"] {
+        let path = format!("/v1/messages?{query}");
+        Post::new(MODEL, &path, JSON, good.as_bytes()).expect(rig, "policy_error");
+    }
     let latin = [good.as_bytes(), b" \xff"].concat();
     Post::new(MODEL, "/v1/messages", JSON, &latin).expect(rig, "policy_error");
     let utf16: Vec<u8> = good.encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -245,6 +250,13 @@ fn content_behind_a_coding_is_judged_as_the_origin_reads_it(rig: &Rig) {
             .with("content-encoding", &format!("{coding}, {coding}"))
             .expect(rig, "policy_error");
     }
+    // Gzip has room for the name of a file, where an origin that undoes no coding finds a pair.
+    let mut named = coded_pieces("gzip", &[small]).concat();
+    named[3] |= 8;
+    named.splice(10..10, *b"&amount=6000&\0");
+    Post::new(MONEY, "/v1/refunds", FORM, &named)
+        .with("content-encoding", "gzip")
+        .expect(rig, "policy_error");
     // Some readers take the first member alone, and of `deflate` there are two kinds.
     let members = ["amount=6000", "&amount=500"]
         .map(|part| coded_pieces("gzip", &[part.as_bytes()]).concat());

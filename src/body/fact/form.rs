@@ -81,9 +81,19 @@ impl<'w> FormReader<'w> {
     }
 
     /// The values, or nothing where some reader takes the content for something else.
-    pub fn read(mut self, query: &str, content: &[u8]) -> Option<Vec<Option<FactValue>>> {
-        // A reader that tells the format by the content takes it for JSON.
-        if begins_as_json(content) {
+    pub fn read(
+        mut self,
+        query: &str,
+        content: &[u8],
+        coded: &[u8],
+    ) -> Option<Vec<Option<FactValue>>> {
+        // A reader that tells the format by the content takes it for JSON; others stop after so many
+        // pairs, and see no more of it.
+        let more = |pairs: &[u8], most| split_pairs(pairs).nth(most).is_some();
+        let many = more(content, MOST_PAIRS)
+            || more(query.as_bytes(), MOST_PAIRS)
+            || more(coded, MOST_CODED_PAIRS);
+        if begins_as_json(content) || many {
             return None;
         }
         for pair in split_pairs(content) {
@@ -95,7 +105,7 @@ impl<'w> FormReader<'w> {
             let clear = pair.agreed && name.clear;
             self.see(&name.text, Some(pair).filter(|_| clear));
         }
-        for pair in split_pairs(query.as_bytes()) {
+        for pair in split_pairs(query.as_bytes()).chain(split_pairs(coded)) {
             self.see(&decoded(pair.name, b' ').text, None);
         }
         let values = self.wanted.into_iter();
@@ -125,8 +135,19 @@ impl<'w> FormReader<'w> {
     }
 }
 
+/// Whether a query says something under this name, in any spelling.
+pub(super) fn is_named(query: &str, name: &[String]) -> bool {
+    let mut pairs = split_pairs(query.as_bytes());
+    pairs.any(|pair| may_be(name, &parts(&decoded(pair.name, b' ').text)))
+}
+
 /// Whether one of two names is the other, or stands above it. An empty part in brackets is any.
 fn may_be(wanted: &[String], seen: &[String]) -> bool {
     let mut both = wanted.iter().zip(seen).enumerate();
     both.all(|(nth, (wanted, seen))| wanted == seen || (nth > 0 && seen.is_empty()))
 }
+
+/// `max_input_vars` of PHP and `parameterLimit` of qs.
+const MOST_PAIRS: usize = 1_000;
+/// Coded bytes hold a separator by chance now and then; more is work without an end.
+const MOST_CODED_PAIRS: usize = 65_536;

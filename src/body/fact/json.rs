@@ -4,10 +4,14 @@ use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize as _;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::form::is_named;
 use super::plain::{of_number, of_string};
 use super::{FactType, FactValue, Location};
+use crate::body::form::begins_as_json;
+use crate::message::folded_parameter;
 
 /// A JSON Pointer: the member names and list places that lead to a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +39,15 @@ impl FromStr for Pointer {
     }
 }
 
+impl Pointer {
+    /// Whether a query says something under this name: Rails, for one, takes that before what the
+    /// document says.
+    pub(super) fn is_in_query(&self, query: &str) -> bool {
+        let name: Vec<String> = self.0.iter().map(|part| folded_parameter(part)).collect();
+        is_named(query, &name)
+    }
+}
+
 /// Reads the wanted values of one document.
 pub(super) struct JsonReader {
     root: Node,
@@ -56,11 +69,13 @@ struct Found {
 }
 
 impl JsonReader {
-    pub fn new(wanted: &[(&Location, FactType)]) -> Self {
+    pub fn new(query: &str, wanted: &[(&Location, FactType)]) -> Self {
         let mut root = Node::default();
         for (nth, (location, kind)) in wanted.iter().enumerate() {
-            if let Location::Json(Pointer(tokens)) = location {
-                root.at(tokens).wanted.push((nth, *kind));
+            if let Location::Json(pointer) = location
+                && !pointer.is_in_query(query)
+            {
+                root.at(&pointer.0).wanted.push((nth, *kind));
             }
         }
         let found = Found {
@@ -82,6 +97,12 @@ impl JsonReader {
         reader.end().ok()?;
         Some(self.found.values)
     }
+}
+
+/// Whether some reader takes the content for a document, and what may follow for another one.
+pub(super) fn begins_with_document(content: &[u8]) -> bool {
+    let first = || IgnoredAny::deserialize(&mut serde_json::Deserializer::from_slice(content));
+    begins_as_json(content) && first().is_ok()
 }
 
 impl Node {
@@ -245,9 +266,11 @@ impl<'de> Visitor<'de> for Walk<'_> {
 }
 
 /// A name as readers see it that do not distinguish case, Go's `encoding/json` among them, which
-/// also takes `ſ` (U+017F) for `s` and the Kelvin sign for `k`.
+/// also takes `ſ` (U+017F) for `s` and the Kelvin sign for `k`; and as those see it that keep it as C
+/// does, up to NUL.
 fn folded(name: &str) -> String {
-    let upper = name.chars().flat_map(char::to_uppercase);
+    let name = name.chars().take_while(|letter| *letter != '\0');
+    let upper = name.flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase).collect()
 }
 

@@ -16,7 +16,7 @@ use http::HeaderMap;
 
 pub use form::{FormName, FormNameMalformed};
 pub use json::{Pointer, PointerMalformed};
-pub use plain::plain;
+pub use plain::{Plain, plain};
 
 use form::FormReader;
 use json::JsonReader;
@@ -94,28 +94,34 @@ impl fmt::Display for FactType {
     }
 }
 
-/// Reads the wanted values from the content of a request, whose codings have been undone.
+/// Reads the wanted values from the content of a request.
 ///
-/// `query` is the request's own: a form's value that stands there too is doubled, since many
-/// origins put both into one map. The result has one entry for each wanted value, in order.
+/// `query` is the request's own: a value that stands there too is doubled, since many origins put
+/// both into one map. So is one that stands in the coded bytes of a form: many origins undo no
+/// coding of a request, and take those bytes for the content. The result has one entry for each
+/// wanted value, in order.
 #[must_use]
 pub fn read(
     fields: &HeaderMap,
     query: &str,
-    content: &[u8],
+    content: &Plain,
     wanted: &[(&Location, FactType)],
 ) -> Vec<Option<FactValue>> {
+    let Plain { bytes, coded } = content;
     let nothing = || vec![None; wanted.len()];
     let Some(kind) = ContentKind::of(fields) else {
         return nothing();
     };
     // Some readers skip the mark (U+FEFF), some take it for the first character.
-    if content.starts_with(b"\xef\xbb\xbf") {
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        return nothing();
+    }
+    if json::begins_with_document(coded) {
         return nothing();
     }
     let read = match kind {
-        ContentKind::Json => JsonReader::new(wanted).read(content),
-        ContentKind::Form => FormReader::new(wanted).read(query, content),
+        ContentKind::Json => JsonReader::new(query, wanted).read(bytes),
+        ContentKind::Form => FormReader::new(wanted).read(query, bytes, coded),
     };
     read.unwrap_or_else(nothing)
 }
@@ -135,9 +141,16 @@ mod tests {
         }
     }
 
+    fn as_it_is(content: &[u8]) -> Plain {
+        Plain {
+            bytes: content.to_vec().into(),
+            ..Plain::default()
+        }
+    }
+
     fn one(kind: &str, content: &[u8], location: &str, wanted: FactType) -> Option<FactValue> {
         let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_str(kind).unwrap())]);
-        read(&fields, "", content, &[(&at(location), wanted)]).remove(0)
+        read(&fields, "", &as_it_is(content), &[(&at(location), wanted)]).remove(0)
     }
 
     fn json(content: impl AsRef<[u8]>, wanted: FactType) -> Option<FactValue> {
@@ -307,6 +320,8 @@ mod tests {
             FactType::Long,
         );
         assert_eq!(kelvin, None);
+        // Readers that keep names as C does end this one at NUL.
+        assert_eq!(json(r#"{"a\u0000":6,"a":5}"#, FactType::Long), None);
         let long_s = one(
             "application/json",
             "{\"s\":1,\"\u{17f}\":2}".as_bytes(),
@@ -365,9 +380,66 @@ mod tests {
             ("a=6", None),
             ("%41=6", None),
         ] {
-            let read = read(&fields, query, b"a=5", &[(&at("a"), FactType::Long)]);
+            let read = read(
+                &fields,
+                query,
+                &as_it_is(b"a=5"),
+                &[(&at("a"), FactType::Long)],
+            );
             assert_eq!(read, [expected], "{query}");
         }
+    }
+
+    #[test]
+    fn a_value_that_stands_in_the_query_too_is_left_out() {
+        let read = |query: &str, location: &str| {
+            let json = HeaderValue::from_static("application/json");
+            let fields = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
+            let content = as_it_is(br#"{"a":5,"b":{"c":5}}"#);
+            read(&fields, query, &content, &[(&at(location), FactType::Long)]).remove(0)
+        };
+        for (query, location, expected) in [
+            ("", "/a", long(5)),
+            ("b=6", "/a", long(5)),
+            ("a=6", "/a", None),
+            ("x=1&%41[]=6", "/a", None),
+            ("b[c]=6", "/b/c", None),
+            ("b=6", "/b/c", None),
+            ("b[d]=6", "/b/c", long(5)),
+        ] {
+            assert_eq!(read(query, location), expected, "{query} {location}");
+        }
+    }
+
+    #[test]
+    fn a_form_of_more_pairs_than_origins_read_is_left_out() {
+        let after = |pairs: usize| format!("{}a=5", "b=1&".repeat(pairs));
+        assert_eq!(form(after(999), FactType::Long), long(5));
+        assert_eq!(form(after(1_000), FactType::Long), None);
+    }
+
+    #[test]
+    fn a_value_that_stands_in_the_coded_bytes_too_is_left_out() {
+        let read = |kind: &'static str, plain: &[u8], coded: &[u8], location: &str| {
+            let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
+            let content = Plain {
+                coded: coded.to_vec().into(),
+                ..as_it_is(plain)
+            };
+            read(&fields, "", &content, &[(&at(location), FactType::Long)]).remove(0)
+        };
+        let form = "application/x-www-form-urlencoded";
+        let named = b"\x1f\x8b\x08\x08\0\0\0\0\0\xff&a=6&\0";
+        assert_eq!(read(form, b"a=5", named, "a"), None);
+        assert_eq!(read(form, b"a=5", b"\x1f\x8b\x08\x08&b=6&\0", "a"), long(5));
+        assert_eq!(read(form, b"a=5", b" {\"a\":6}", "a"), None);
+        assert_eq!(read(form, b"a=5", &b"&".repeat(65_536), "a"), None);
+        let json = "application/json";
+        assert_eq!(read(json, b"{\"a\":5}", b" {\"a\":6,\"a\":6}", "/a"), None);
+        assert_eq!(
+            read(json, b"{\"a\":5}", b"\x1f\x8b{\"a\":6}", "/a"),
+            long(5)
+        );
     }
 
     #[test]
@@ -422,7 +494,8 @@ mod tests {
         let mut fields = HeaderMap::new();
         fields.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         fields.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let twice = read(&fields, "", b"{\"a\":5}", &[(&at("/a"), FactType::Long)]);
+        let content = as_it_is(b"{\"a\":5}");
+        let twice = read(&fields, "", &content, &[(&at("/a"), FactType::Long)]);
         assert_eq!(twice, [None]);
     }
 }

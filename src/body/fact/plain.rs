@@ -36,6 +36,15 @@ pub(super) fn of_number(number: i64) -> Option<FactValue> {
 /// What patterns are matched against is bounded.
 const LONGEST_TEXT: usize = 64 << 10;
 
+/// Content as its readers may see it.
+#[derive(Clone, Default)]
+pub struct Plain {
+    /// Without its coding.
+    pub bytes: Bytes,
+    /// In its coding, as readers see it that undo none; empty where it has none.
+    pub coded: Bytes,
+}
+
 /// Held content without its coding; `None` where that is not a single one that every reader undoes
 /// alike.
 ///
@@ -52,16 +61,21 @@ pub async fn plain(
     limit: Limit,
     room: &mut Share,
     decoding: Share,
-) -> Result<Option<Bytes>, HoldFault> {
+) -> Result<Option<Plain>, HoldFault> {
+    // A copy where there are several pieces.
+    let copied = if held.pieces().count() > 1 {
+        held.len()
+    } else {
+        0
+    };
+    room.set(copied)?;
     let coding = match Coding::parse_list(fields).as_deref() {
         Ok([]) => {
-            // A copy where there are several pieces.
-            room.set(if held.pieces().count() > 1 {
-                held.len()
-            } else {
-                0
-            })?;
-            return Ok(Some(held.whole()));
+            let bytes = held.whole();
+            return Ok(Some(Plain {
+                bytes,
+                ..Plain::default()
+            }));
         }
         Ok([coding]) if *coding != Coding::Deflate => *coding,
         _ => return Ok(None),
@@ -70,20 +84,21 @@ pub async fn plain(
         return Ok(None);
     };
     let mut decoder = decoder.once().within(decoding)?.limited(limit);
-    let mut pieces = held.pieces().cloned();
+    let coded = held.whole();
+    decoder.feed(coded.clone());
     let mut plain = BytesMut::new();
     loop {
         match decoder.step() {
             Ok(Step::Piece(piece)) => {
-                room.set(plain.len() + piece.len())?;
+                room.set(copied + plain.len() + piece.len())?;
                 plain.extend_from_slice(&piece);
             }
-            Ok(Step::Starved) => match pieces.next() {
-                Some(piece) => decoder.feed(piece),
-                None => decoder.end(),
-            },
+            Ok(Step::Starved) => decoder.end(),
             Ok(Step::Busy) => {}
-            Ok(Step::End) => return Ok(Some(plain.freeze())),
+            Ok(Step::End) => {
+                let bytes = plain.freeze();
+                return Ok(Some(Plain { bytes, coded }));
+            }
             Err(crate::body::Error::TooLong(limit)) => return Err(HoldFault::TooLong(limit)),
             Err(_) => return Ok(None),
         }
