@@ -2,8 +2,8 @@
 //! leaves.
 //!
 //! A [`Trail`] gathers what is known of one exchange and hands it to the [`Log`], which alone knows
-//! the chain. [`verify()`] and [`find()`] read what was written, offline. The keys, the promise about
-//! durability and an independent verifier are in `docs/audit.md`.
+//! the chain. [`verify()`] and [`find()`] read what was written, offline. The keys, the promise
+//! about durability and an independent verifier are in `docs/audit.md`.
 
 mod builder;
 mod chain;

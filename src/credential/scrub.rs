@@ -65,8 +65,8 @@ impl Guessed {
     }
 }
 
-/// Gives a session's search where it is another than before: a secret may be lent, or renewed, while
-/// a stream lasts.
+/// Gives a session's search where it is another than before: a secret may be lent, or renewed,
+/// while a stream lasts.
 pub(in crate::credential) type Newer = Box<dyn FnMut() -> Option<Arc<Echoes>> + Send + Sync>;
 
 /// Replaces echoes in one stream of bytes, however it is cut.

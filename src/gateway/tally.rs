@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::names::{ExchangeId, ReasonCode};
 
-/// Kinds of refusals that are kept apart; a workload that provokes more is told apart no further.
+/// Kinds of refusals that are kept apart; all further ones are counted together.
 const MOST: usize = 256;
 
 /// Refusals by host and reason.
@@ -26,9 +26,11 @@ impl Tally {
     /// Counts a refusal.
     pub fn count(&self, host: &str, reason: ReasonCode, id: ExchangeId) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = all.len() >= MOST;
-        let host = if full { "…" } else { host };
-        let counted = all.entry((host.to_owned(), reason)).or_insert(Counted {
+        let mut kind = (host.to_owned(), reason);
+        if all.len() >= MOST && !all.contains_key(&kind) {
+            kind.0 = "…".to_owned();
+        }
+        let counted = all.entry(kind).or_insert(Counted {
             count: 0,
             first: id,
         });
@@ -58,6 +60,13 @@ mod tests {
         }
         let all = tally.all();
         assert!(all.len() <= MOST + 1);
+        // What is known already is counted as itself.
+        tally.count("h0.test", ReasonCode::DnsName, id);
+        let first = |(host, ..): &(String, ReasonCode, Counted)| host == "h0.test";
+        assert_eq!(
+            tally.all().iter().find(|one| first(one)).unwrap().2.count,
+            2
+        );
         assert_eq!(
             all.iter().map(|(.., counted)| counted.count).sum::<u64>(),
             10_000

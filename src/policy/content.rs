@@ -108,7 +108,8 @@ impl Declared {
         all.map(|fact| (fact.name.0.as_str(), fact.kind)).collect()
     }
 
-    /// Reads what is declared of an origin from the content of a request to it. Everything that does not read in one way is left out.
+    /// Reads what is declared of an origin from the content of a request to it. Everything that
+    /// does not read in one way is left out.
     #[must_use]
     pub fn read(
         &self,

@@ -17,8 +17,8 @@ use crate::session::{Lend, Presented, Session};
 
 /// All that policies can read of one request.
 ///
-/// It holds no bytes of the client's read buffer. Fields are kept only where a rule read them when
-/// the request was judged first.
+/// Fields are kept only if a rule read them when the request was first judged: they share the
+/// client's read buffer, and nothing else here does.
 pub struct JudgedRequest {
     connection: Arc<ConnectionContext>,
     session: Arc<Session>,

@@ -87,8 +87,8 @@ impl<'w> FormReader<'w> {
         content: &[u8],
         coded: &[u8],
     ) -> Option<Vec<Option<FactValue>>> {
-        // A reader that tells the format by the content takes it for JSON; others stop after so many
-        // pairs, and see no more of it.
+        // A reader that tells the format by the content takes it for JSON; others stop after so
+        // many pairs, and see no more of it.
         let more = |pairs: &[u8], most| split_pairs(pairs).nth(most).is_some();
         let many = more(content, MOST_PAIRS)
             || more(query.as_bytes(), MOST_PAIRS)

@@ -266,8 +266,8 @@ impl<'de> Visitor<'de> for Walk<'_> {
 }
 
 /// A name as readers see it that do not distinguish case, Go's `encoding/json` among them, which
-/// also takes `ſ` (U+017F) for `s` and the Kelvin sign for `k`; and as those see it that keep it as C
-/// does, up to NUL.
+/// also takes `ſ` (U+017F) for `s` and the Kelvin sign for `k`; and as those see it that keep it as
+/// C does, up to NUL.
 fn folded(name: &str) -> String {
     let name = name.chars().take_while(|letter| *letter != '\0');
     let upper = name.flat_map(char::to_uppercase);
