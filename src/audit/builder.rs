@@ -211,5 +211,5 @@ const MOST_NAME: usize = 64;
 const MOST_NAMES: usize = 32;
 const MOST_LISTED: usize = 16;
 const MOST_PLACE: usize = 128;
-/// `\uXXXX` for one byte.
+/// The bytes that one byte takes where it is escaped, as in `\u001b`.
 const LONGEST_ESCAPE: usize = 6;

@@ -131,34 +131,16 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
     if let Some(addresses) = local(&host) {
         return addressed(message, addresses, Verdict::Local, host);
     }
-    if host.ip().is_some() || host.as_str() == CANARY || !allowed(&host) {
-        return full(
-            message,
-            ResponseCode::NXDomain,
-            Verdict::NameRefused,
-            Some(host),
-            None,
-        );
-    }
-    if !matches!(kind, RecordType::A | RecordType::AAAA) {
-        return full(
-            message,
-            ResponseCode::NoError,
-            Verdict::NoData,
-            Some(host),
-            None,
-        );
-    }
-    match pool.addresses(&host) {
-        Some(addresses) => addressed(message, addresses, Verdict::Synthetic, host),
-        None => full(
-            message,
-            ResponseCode::ServFail,
-            Verdict::Full,
-            Some(host),
-            None,
-        ),
-    }
+    let (code, verdict) = if host.ip().is_some() || host.as_str() == CANARY || !allowed(&host) {
+        (ResponseCode::NXDomain, Verdict::NameRefused)
+    } else if !matches!(kind, RecordType::A | RecordType::AAAA) {
+        (ResponseCode::NoError, Verdict::NoData)
+    } else if let Some(addresses) = pool.addresses(&host) {
+        return addressed(message, addresses, Verdict::Synthetic, host);
+    } else {
+        (ResponseCode::ServFail, Verdict::Full)
+    };
+    full(message, code, verdict, Some(host), None)
 }
 
 fn addressed(message: &Message, addresses: Addresses, verdict: Verdict, host: Host) -> Answer {

@@ -26,31 +26,21 @@ impl VaultPath {
                 _ => return Err(malformed("a version is a number from 1 on")),
             },
         };
-        let path = checked(path)?;
-        let issued = false;
-        Ok((
-            Self {
-                path,
-                version,
-                issued,
-            },
-            field,
-        ))
+        Ok((Self::new(path, version, false)?, field))
     }
 
     /// Reads `PATH#FIELD` of a secret that is made for each session.
     pub(in super::super) fn parse_issued(text: &str) -> Result<(Self, Box<str>), Malformed> {
         let (path, field) = Self::parts(text)?;
-        let path = checked(path)?;
-        let (version, issued) = (None, true);
-        Ok((
-            Self {
-                path,
-                version,
-                issued,
-            },
-            field,
-        ))
+        Ok((Self::new(path, None, true)?, field))
+    }
+
+    fn new(path: &str, version: Option<u32>, issued: bool) -> Result<Self, Malformed> {
+        Ok(Self {
+            path: checked(path)?,
+            version,
+            issued,
+        })
     }
 
     fn parts(text: &str) -> Result<(&str, Box<str>), Malformed> {
