@@ -1,8 +1,8 @@
 //! The last step before a request leaves: each grant's secret is fetched and put where its phantom
 //! stood.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::credentialed::{AnswerPlan, Credentialed};
-use super::exposed::{ExposedSecrets, Wanted};
+use super::exposed::Wanted;
 use super::given::Given;
 use super::inject::{AttachFailure, Prepared, inject};
 use super::mint::{MintFailure, Minting};
@@ -22,7 +22,9 @@ use super::stored::Stored;
 use super::verify::{Holding, Verified};
 use crate::body::{self, HoldFault, Share};
 use crate::intercept::Request;
+use crate::message::Origin;
 use crate::names::{CredentialName, ReasonCode, SessionId};
+use crate::policy::Grant;
 use crate::session::phantom::{Issue, Minted, PhantomFailure, PhantomKey, Phantoms};
 use crate::session::{
     Binding, BindingMalformed, Bindings, CredentialRefusal, Lend, Role, Session, SigningPart, Spot,
@@ -105,6 +107,8 @@ pub struct Credentials {
     stores: Stores,
     slots: Vec<Slot>,
     holding: Holding,
+    /// The sessions whose answers are searched for something.
+    exposed_to: Mutex<Vec<Weak<Session>>>,
     /// From it stand-ins are drawn for secrets that a session holds no phantom of; `None` where
     /// there was no randomness.
     strangers: Option<PhantomKey>,
@@ -167,6 +171,7 @@ impl Credentials {
             stores: stores.clone(),
             slots,
             holding: Holding::default(),
+            exposed_to: Mutex::default(),
             strangers: PhantomKey::random().ok(),
         })
     }
@@ -175,6 +180,11 @@ impl Credentials {
     #[must_use]
     pub fn with_holding(self, holding: Holding) -> Self {
         Self { holding, ..self }
+    }
+
+    pub(super) fn exposed_to(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {
+        let all = self.exposed_to.lock();
+        all.unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn strangers(&self) -> Option<&PhantomKey> {
@@ -269,30 +279,7 @@ impl Credentials {
         let (authorized, proof) = verified.into_parts();
         let (mut request, session, grants, identity) = authorized.into_parts();
         let Request { head, content, .. } = &mut *request;
-        let mut fetched = Vec::with_capacity(grants.len());
-        for grant in &grants {
-            // INVARIANT: a grant names the origin that it was given for; policy made both from one
-            // request.
-            if *grant.origin() != head.origin {
-                return Err(Error::Unknown);
-            }
-            let lend = grant.lend();
-            if minted(lend).is_some() {
-                continue;
-            }
-            let named = (lend.credential(), lend.index());
-            self.fetch(named, &session, &mut fetched).await?;
-            if let Some(signing) = lend.signing() {
-                // What the session has no phantom of, the credential does not have.
-                let held = |part: &&SigningPart| session.phantoms().of(&part.credential).is_some();
-                for SigningPart { credential, .. } in signing.parts.iter().filter(held) {
-                    let index = self.bindings.index_of(credential).ok_or(Error::Unknown)?;
-                    self.fetch((credential, index), &session, &mut fetched)
-                        .await?;
-                }
-                usable(&session, &fetched)?;
-            }
-        }
+        let fetched = self.fetch_granted(&head.origin, &session, &grants).await?;
         let signs = proof.as_ref().map(|(grant, _)| *grant);
         // An origin that was ever lent something may answer with it now: then the answer must be
         // one that can be searched.
@@ -340,7 +327,7 @@ impl Credentials {
                 });
             }
             if let Some(minted) = minted(lend) {
-                let secrets = ExposedSecrets::of(&session)?.minted(minted);
+                let secrets = self.exposed(&session)?.minted(minted);
                 proof.sign_with(secrets.ok_or(Error::Unknown)?);
             }
             let last = &self.slots.get(lend.index()).ok_or(Error::Unknown)?.last;
@@ -364,6 +351,40 @@ impl Credentials {
             identity,
             answer,
         })
+    }
+
+    /// Fetches the secret of each grant, with the other parts of one that signs.
+    async fn fetch_granted(
+        &self,
+        origin: &Origin,
+        session: &Session,
+        grants: &[Grant],
+    ) -> Result<Fetched, Error> {
+        let mut fetched = Vec::with_capacity(grants.len());
+        for grant in grants {
+            // INVARIANT: a grant names the origin that it was given for; policy made both from one
+            // request.
+            if grant.origin() != origin {
+                return Err(Error::Unknown);
+            }
+            let lend = grant.lend();
+            if minted(lend).is_some() {
+                continue;
+            }
+            let named = (lend.credential(), lend.index());
+            self.fetch(named, session, &mut fetched).await?;
+            if let Some(signing) = lend.signing() {
+                // What the session has no phantom of, the credential does not have.
+                let held = |part: &&SigningPart| session.phantoms().of(&part.credential).is_some();
+                for SigningPart { credential, .. } in signing.parts.iter().filter(held) {
+                    let index = self.bindings.index_of(credential).ok_or(Error::Unknown)?;
+                    self.fetch((credential, index), session, &mut fetched)
+                        .await?;
+                }
+                usable(session, &fetched)?;
+            }
+        }
+        Ok(fetched)
     }
 
     pub(super) async fn lease(

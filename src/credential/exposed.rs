@@ -1,7 +1,7 @@
 //! What the answers of a session are searched for: every secret that an origin could know, whoever
 //! it was lent to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
@@ -73,6 +73,7 @@ pub(super) struct Wanted<'r> {
 }
 
 /// A secret that an origin may have been shown.
+#[derive(Clone)]
 pub(super) struct Exposable {
     credential: CredentialName,
     secret: Arc<Secret>,
@@ -91,21 +92,32 @@ impl Exposable {
 
 impl Wanted<'_> {
     /// The secrets of it that can come back: of a private key nothing is ever sent.
-    fn secrets(&self) -> impl Iterator<Item = &Arc<Secret>> {
-        let lent = self.lent.iter().map(|(_, cached)| &cached.secret);
-        let all = lent.chain(self.bound.iter().map(|bound| &bound.secret));
-        all.filter(|secret| !secret.is_private_key())
+    fn all(&self) -> impl Iterator<Item = Exposable> {
+        let lent = self.lent.iter();
+        let lent = lent.map(|(name, cached)| Exposable::new(name, cached));
+        let all = lent.chain(self.bound.iter().cloned());
+        all.filter(|one| !one.secret.is_private_key())
     }
 }
 
 impl ExposedSecrets {
-    /// Those of a session, which are none at first.
-    pub(super) fn of(session: &Session) -> Result<&Self, Error> {
-        let none = || Self {
-            now: Arc::new(ArcSwap::from_pointee(Searched::none(session.id()))),
-            growing: Mutex::default(),
-        };
-        session.state(none).ok_or(Error::Unknown)
+    /// Puts what `grown` makes of the search in its place, if it makes something of it.
+    fn grow(
+        &self,
+        grown: impl FnOnce(&Searched) -> Result<Option<Searched>, Error>,
+    ) -> Result<bool, Error> {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let grown = grown(&self.now.load())?;
+        let has_grown = grown.is_some();
+        if let Some(grown) = grown {
+            self.now.store(Arc::new(grown));
+        }
+        Ok(has_grown)
+    }
+
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.now.load().known.is_empty()
     }
 
     /// The secrets behind temporary credentials.
@@ -118,15 +130,15 @@ impl ExposedSecrets {
 
     /// Keeps temporary credentials, and searches answers for them from now on; `gone` are those
     /// that the session no longer holds.
-    pub(super) fn mint(&self, minted: MintedSecrets, gone: &[Arc<Minted>]) {
-        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.now.load_full();
+    pub(super) fn mint(&self, minted: MintedSecrets, gone: &[Arc<Minted>]) -> Result<(), Error> {
         let is_gone = |one: &Arc<MintedSecrets>| gone.iter().any(|g| Arc::ptr_eq(g, &one.phantoms));
-        let mut all = now.minted.clone();
-        all.retain(|one| !is_gone(one));
-        all.push(Arc::new(minted));
-        self.now
-            .store(Arc::new(now.with(now.known.clone(), all, true)));
+        let grown = self.grow(|now| {
+            let mut all = now.minted.clone();
+            all.retain(|one| !is_gone(one));
+            all.push(Arc::new(minted));
+            Ok(Some(now.with(now.known.clone(), all, true)))
+        });
+        grown.map(drop)
     }
 }
 
@@ -200,11 +212,11 @@ impl Credentials {
     /// Adds to what the session's answers are searched for; gives what to look for in this one.
     pub(super) fn look_for(
         &self,
-        session: &Session,
+        session: &Arc<Session>,
         wanted: &Wanted<'_>,
     ) -> Result<Option<Lent>, Error> {
-        let exposed = ExposedSecrets::of(session)?;
-        let mut searched = exposed.now.load_full();
+        let exposed = self.exposed(session)?;
+        let searched = exposed.now.load_full();
         if searched.guesses.are_spent() {
             return Err(Guessed.into());
         }
@@ -213,14 +225,12 @@ impl Credentials {
             return Ok(None);
         }
         if !searched.covers(wanted) {
-            let _growing = exposed
-                .growing
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            searched = exposed.now.load_full();
-            if !searched.covers(wanted) {
-                searched = Arc::new(self.extended(session, &searched, wanted)?);
-                exposed.now.store(searched.clone());
+            let has_grown = exposed.grow(|now| match now.covers(wanted) {
+                true => Ok(None),
+                false => self.extended(session, now, wanted).map(Some),
+            })?;
+            if has_grown {
+                self.tell_others(session, wanted);
             }
         }
         Ok(Some(Lent {
@@ -233,6 +243,54 @@ impl Credentials {
         }))
     }
 
+    /// What is searched for in a session's answers: nothing at first.
+    pub(super) fn exposed<'s>(
+        &self,
+        session: &'s Arc<Session>,
+    ) -> Result<&'s ExposedSecrets, Error> {
+        let none = || {
+            let mut all = self.exposed_to();
+            all.retain(|one| one.strong_count() > 0);
+            all.push(Arc::downgrade(session));
+            ExposedSecrets {
+                now: Arc::new(ArcSwap::from_pointee(Searched::none(session.id()))),
+                growing: Mutex::default(),
+            }
+        };
+        session.state(none).ok_or(Error::Unknown)
+    }
+
+    /// Has the answers of other sessions that are under way searched for what is wanted here, too,
+    /// where they are searched for another secret of the same credential: an origin may repeat to
+    /// them what it is shown now.
+    fn tell_others(&self, session: &Arc<Session>, wanted: &Wanted<'_>) {
+        let others: Vec<_> = self.exposed_to().iter().filter_map(Weak::upgrade).collect();
+        for other in others.iter().filter(|other| !Arc::ptr_eq(other, session)) {
+            let Ok(exposed) = self.exposed(other) else {
+                continue;
+            };
+            let told = exposed.grow(|now| {
+                let bound: Vec<_> = wanted.all().filter(|one| now.lacks(one)).collect();
+                if bound.is_empty() {
+                    return Ok(None);
+                }
+                let wanted = Wanted {
+                    bound,
+                    lent: &Vec::new(),
+                    strict: false,
+                    signs: false,
+                    signed_for: false,
+                };
+                self.extended(other, now, &wanted).map(Some)
+            });
+            if let Err(error) = told {
+                // What cannot be searched for what it may hold is not shown.
+                tracing::error!(session = %other.id(), %error, "answers cannot be searched for a renewed secret");
+                exposed.now.load().guesses.spend();
+            }
+        }
+    }
+
     /// What was searched for and what is wanted, with all that its store gave before: what was
     /// shown then may come back now. What stores gave too long ago is left out.
     fn extended(
@@ -241,16 +299,10 @@ impl Credentials {
         before: &Searched,
         wanted: &Wanted<'_>,
     ) -> Result<Searched, Error> {
-        let lent = wanted.lent.iter();
-        let lent: Vec<_> = lent
-            .map(|(name, cached)| Exposable::new(name, cached))
-            .collect();
+        let wanted_now: Vec<_> = wanted.all().collect();
         let mut names: Vec<_> = before.known.iter().map(|known| &known.credential).collect();
         let mut all: Vec<(CredentialName, Arc<Secret>)> = Vec::new();
-        for one in lent.iter().chain(&wanted.bound) {
-            if one.secret.is_private_key() {
-                continue;
-            }
+        for one in &wanted_now {
             if let Some(index) = self.bindings().index_of(&one.credential) {
                 self.slot(index)?.given.add(&one.secret, one.ends);
             }
@@ -321,12 +373,21 @@ impl Searched {
 
     /// Whether all is searched for that is wanted.
     fn covers(&self, wanted: &Wanted<'_>) -> bool {
-        let is_known = |secret: &Arc<Secret>| {
-            self.known
-                .iter()
-                .any(|known| Arc::ptr_eq(&known.secret, secret))
-        };
-        (self.lent || wanted.lent.is_empty()) && wanted.secrets().all(is_known)
+        let lent = wanted.lent.iter().map(|(_, cached)| &cached.secret);
+        let mut all = lent.chain(wanted.bound.iter().map(|bound| &bound.secret));
+        (self.lent || wanted.lent.is_empty())
+            && all.all(|secret| secret.is_private_key() || self.knows(secret))
+    }
+
+    fn knows(&self, secret: &Arc<Secret>) -> bool {
+        let mut known = self.known.iter();
+        known.any(|known| Arc::ptr_eq(&known.secret, secret))
+    }
+
+    /// Whether another secret of the credential is searched for, and this one is not.
+    fn lacks(&self, one: &Exposable) -> bool {
+        let mut known = self.known.iter();
+        known.any(|known| known.credential == one.credential) && !self.knows(&one.secret)
     }
 
     /// The same session's search for these.

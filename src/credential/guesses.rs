@@ -41,6 +41,11 @@ impl Guesses {
         self.spent.load(Ordering::Acquire)
     }
 
+    /// Shows the session no answer any more in which a secret could be.
+    pub(super) fn spend(&self) {
+        self.spent.store(true, Ordering::Release);
+    }
+
     /// Counts a part of a secret, before anything of what stands in its place is shown.
     pub(super) fn part(&self, text: &[u8]) {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);

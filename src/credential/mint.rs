@@ -10,7 +10,7 @@ use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use super::attach::{Credentials, Error};
-use super::exposed::{ExposedSecrets, MintedSecrets};
+use super::exposed::MintedSecrets;
 use super::secret::{Secret, SecretUnsafe};
 use crate::names::{CredentialName, ReasonCode};
 use crate::session::Session;
@@ -85,10 +85,10 @@ impl Credentials {
         ];
         let content = replaced(content, pairs).map_err(MintFailure::from)?;
         let session = &minting.session;
-        let exposed = ExposedSecrets::of(session)?;
+        let exposed = self.exposed(session)?;
         let minted = MintedSecrets::new(phantoms.clone(), secrets)?;
         let gone = session.gain(&phantoms);
-        exposed.mint(minted, &gone);
+        exposed.mint(minted, &gone)?;
         Ok(content.into())
     }
 }

@@ -41,7 +41,7 @@ fn github() -> Stage {
 }
 
 impl Stage {
-    async fn session(&self, id: &str, key: u8) -> Session {
+    async fn session(&self, id: &str, key: u8) -> Arc<Session> {
         let key = PhantomKey::from_bytes([key; 32]);
         let phantoms = self
             .credentials
@@ -50,19 +50,14 @@ impl Stage {
         self.with(id, phantoms.unwrap())
     }
 
-    fn with(&self, id: &str, phantoms: Phantoms) -> Session {
+    fn with(&self, id: &str, phantoms: Phantoms) -> Arc<Session> {
         let bindings = self.credentials.bindings().clone();
-        Session::new(
-            SessionId::new(id).unwrap(),
-            Vec::new(),
-            bindings,
-            phantoms,
-            None,
-        )
+        let id = SessionId::new(id).unwrap();
+        Arc::new(Session::new(id, Vec::new(), bindings, phantoms, None))
     }
 
     /// What is looked for in an answer of the origin to a request that is lent nothing.
-    async fn asks(&self, session: &Session, origin: &str) -> Result<Option<Lent>, Error> {
+    async fn asks(&self, session: &Arc<Session>, origin: &str) -> Result<Option<Lent>, Error> {
         let origin = head(origin, "/", &[]).origin;
         let lent = Vec::new();
         let wanted = Wanted {
@@ -78,7 +73,7 @@ impl Stage {
         self.credentials.look_for(session, &wanted)
     }
 
-    async fn shown(&self, session: &Session, origin: &str, text: &str) -> String {
+    async fn shown(&self, session: &Arc<Session>, origin: &str, text: &str) -> String {
         let lent = self
             .asks(session, origin)
             .await
@@ -241,6 +236,32 @@ async fn a_stream_is_searched_for_what_was_renewed_while_it_lasts() {
     fields.insert("x", renewed.parse().unwrap());
     waits.scrub_fields(&mut fields).unwrap();
     assert_eq!(fields["x"], phantom);
+}
+
+#[tokio::test]
+async fn a_stream_is_searched_for_what_another_session_was_given_while_it_lasts() {
+    let stage = github();
+    let life = Lease::of(Duration::from_millis(20));
+    stage.store.put(STORED, GITHUB.as_bytes(), Some(life));
+    let (ours, theirs) = (stage.session("ours", 1).await, stage.session("b", 2).await);
+    let never = stage.with("never", Phantoms::none());
+    let waits = stage.asks(&ours, "https://good.example").await;
+    let waits = waits.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    let renewed = GITHUB.replace('z', "y");
+    stage.store.put(STORED, renewed.as_bytes(), None);
+    stage.shown(&theirs, "https://good.example", "x").await;
+    let (phantoms, others) = (ours.phantoms(), theirs.phantoms());
+    let phantom = phantoms.of(&name("github")).unwrap().reveal();
+    assert_ne!(phantom, others.of(&name("github")).unwrap().reveal());
+    let mut fields = HeaderMap::new();
+    fields.insert("x", renewed.parse().unwrap());
+    waits.scrub_fields(&mut fields).unwrap();
+    assert_eq!(fields["x"], phantom);
+    let shown = waits.scrub_whole(Bytes::from(renewed)).unwrap();
+    assert_eq!(&shown[..], phantom.as_bytes());
+    // One that knows nothing of the credential has nothing to learn.
+    assert!(stage.credentials.exposed(&never).unwrap().is_empty());
 }
 
 #[tokio::test]
