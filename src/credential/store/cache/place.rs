@@ -177,11 +177,18 @@ impl Place {
             return Ok(Reading::new(held.secrets.clone(), Some(lease), asked));
         }
         let material = self.store.fetch(&self.backend).await?;
-        if let Some(lease) = &material.lease {
-            slot.note(lease, asked);
+        let lease = material.lease.as_ref();
+        let usable = match lease.is_some_and(|lease| lease.expires_after.is_zero()) {
+            true => Err(StoreError::Unreachable("what it gives has ended already")),
+            false => self.admit(&material, before.as_deref()),
+        };
+        if let Some(lease) = lease.filter(|lease| lease.id.is_some()) {
+            // What is not used is ended now: the next request has another one issued.
+            if usable.is_ok() || self.store.revoke(lease).await.is_err() {
+                slot.note(lease, asked);
+            }
         }
-        let secrets = self.admit(&material, before.as_deref())?;
-        Ok(Reading::new(secrets, material.lease, asked))
+        Ok(Reading::new(usable?, material.lease, asked))
     }
 
     /// The secret of each reference. One that cannot be used fails the reading, so that what was
@@ -225,11 +232,9 @@ impl Slot {
 
     /// Keeps in mind that a lease must be revoked.
     fn note(&self, lease: &Lease, asked: Instant) {
-        if lease.id.is_some() {
-            let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-            leases.retain(|(known, end)| known.id != lease.id && *end > asked);
-            leases.push((lease.clone(), asked + lease.expires_after));
-        }
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.retain(|(known, end)| known.id != lease.id && *end > asked);
+        leases.push((lease.clone(), asked + lease.expires_after));
     }
 
     /// Revokes what was issued, and lets nothing more be issued.

@@ -159,6 +159,8 @@ struct Issuing {
     renewed: AtomicU64,
     revoked: Mutex<Vec<u64>>,
     life: Duration,
+    /// What is issued; its number where there is nothing.
+    value: &'static str,
 }
 
 impl Issuing {
@@ -181,7 +183,11 @@ impl SecretStore for Issuing {
         Box::pin(async move {
             tokio::time::sleep(millis(20)).await;
             let number = self.issued.fetch_add(1, Ordering::SeqCst);
-            let value = Zeroizing::new(format!("CANARY-{number:04}").into_bytes());
+            let value = match self.value {
+                "" => format!("CANARY-{number:04}"),
+                value => value.to_owned(),
+            };
+            let value = Zeroizing::new(value.into_bytes());
             Ok(Material::new(Some(self.lease(number))).with("password", value))
         })
     }
@@ -201,8 +207,13 @@ impl SecretStore for Issuing {
 }
 
 fn issuing(life: Duration) -> (Arc<Issuing>, Stores, Source) {
+    issuing_as("", life)
+}
+
+fn issuing_as(value: &'static str, life: Duration) -> (Arc<Issuing>, Stores, Source) {
     let store = Arc::new(Issuing {
         life,
+        value,
         ..Issuing::default()
     });
     let stores = Stores::with(store.clone());
@@ -239,6 +250,20 @@ async fn a_session_that_ended_before_anything_was_issued_to_it_is_issued_nothing
     let over = source.resolve(Some(&session)).await.err().unwrap();
     assert_eq!(over.cause, StoreError::Ended);
     assert_eq!(store.issued.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn what_is_issued_and_cannot_be_used_is_revoked_at_once() {
+    let session = SessionId::new("one").unwrap();
+    // Too short to be looked for in answers, and a lease that ends as it begins.
+    for (value, life) in [("short", 60), ("CANARY-0001", 0)] {
+        let (store, _stores, source) = issuing_as(value, Duration::from_secs(life));
+        for _ in 0..3 {
+            assert!(source.resolve(Some(&session)).await.is_err(), "{value}");
+        }
+        assert_eq!(store.issued.load(Ordering::SeqCst), 1);
+        assert_eq!(*store.revoked.lock().unwrap(), [0]);
+    }
 }
 
 #[tokio::test]

@@ -167,11 +167,12 @@ impl VaultStore {
             renewable: reply.renewable,
             login: token.login,
         };
+        let Some(fields) = reply.data else {
+            self.end_lease(&token, &id.text).await?;
+            return Err(StoreError::Illegible);
+        };
         let lease = issued(reply.lease_duration, &token, id);
-        match reply.data {
-            Some(fields) => Ok(material(fields, lease)),
-            None => Err(StoreError::Illegible),
-        }
+        Ok(material(fields, lease))
     }
 
     /// What is mounted where a path leads, asked once: what `vault kv get` asks, too.
