@@ -8,6 +8,7 @@ use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
 
 use super::content::Declared;
 use super::context::{Reads, context};
+use super::decision_cache::DecisionCache;
 use super::fact::{Fact, Reader};
 use super::index::Index;
 use super::load::load;
@@ -93,6 +94,7 @@ pub struct Generation {
     alone: Vec<Arc<[PolicyId]>>,
     nobody: Arc<[PolicyId]>,
     pub(super) sets: RuleSets,
+    pub(super) decisions: DecisionCache,
 }
 
 /// A host, or a domain and everything under it, that some permit reaches.
@@ -123,6 +125,7 @@ impl Generation {
             nobody: Arc::from([]),
             rules,
             sets: RuleSets::new(),
+            decisions: DecisionCache::new(),
         })
     }
 
@@ -249,10 +252,10 @@ impl Generation {
                 .clone();
         }
         let judge = |part: &Part| self.evaluate(part, facts, loan);
-        match &set.head {
+        self.decisions.get(&set, facts, loan, || match &set.head {
             Some(head) if facts.content.is_none() => self.judge_head(head, judge),
             _ => judge(&set.whole),
-        }
+        })
     }
 
     /// Judges without the content: only where no policy's verdict could depend on it.

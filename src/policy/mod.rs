@@ -2,6 +2,7 @@
 
 mod content;
 mod context;
+mod decision_cache;
 pub mod decisions;
 mod explain;
 mod fact;
