@@ -7,8 +7,9 @@ use http::{HeaderMap, Method};
 
 use super::content::ContentFacts;
 use super::fact::{Fact, OF_FIELDS};
+use super::fault::Fault;
 use super::generation::Generation;
-use super::question::{Facts, Fault, Loan};
+use super::question::{Facts, Loan};
 use super::verdict::{Outcome, Verdict};
 use crate::intercept::{ConnectionContext, Request};
 use crate::message::{Origin, RequestTarget};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::explain::Explanation;
 use super::gather::Gathered;
-use super::generation::{Generation, Policies};
+use super::generation::Generation;
 use super::judged::{JudgedRequest, Refused};
+use super::policies::Policies;
 use super::verdict::Verdict;
 use crate::body::{Content, HoldBudget, HoldFault, Limit};
 use crate::intercept::Request;
@@ -115,11 +116,12 @@ fn denied(
     request: &Request,
     refused: Refused,
 ) -> Denied {
+    let fields = &request.head.fields;
     let Refused {
         verdict,
         credential,
     } = refused;
-    let facts = judged.facts(&request.head.fields);
+    let facts = judged.facts(fields);
     let loan = credential.and_then(|nth| judged.loans().nth(nth));
     let explanation = match loan {
         Some((credential, place)) => generation.explain_loan(&facts, credential, place, &verdict),
