@@ -112,12 +112,17 @@ impl Exchange {
     fn decide(&mut self, gathered: Gathered) -> Result<Authorized, Refusal> {
         let decision = self.shared().policies.decide(gathered);
         self.trail.reach(Phase::Authorize);
-        let (word, verdict) = match &decision {
-            Decision::Allow(authorized) => (audit::Decision::Allow, authorized.verdict()),
-            Decision::Deny(denied) => (audit::Decision::Deny, &denied.verdict),
+        let (word, verdict, facts) = match &decision {
+            Decision::Allow(authorized) => (
+                audit::Decision::Allow,
+                authorized.verdict(),
+                authorized.facts_read(),
+            ),
+            Decision::Deny(denied) => (audit::Decision::Deny, &denied.verdict, &*denied.facts_read),
         };
         self.trail
             .decide(word, &verdict.policies, verdict.generation);
+        self.trail.facts(facts);
         match decision {
             Decision::Allow(authorized) => {
                 let generation = authorized.verdict().generation;

@@ -236,6 +236,26 @@ impl Generation {
         }
     }
 
+    /// The names of the facts of content on which the answer to a question rests: those that the
+    /// rules read whose conditions on the head hold.
+    pub(super) fn content_read(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Vec<&str> {
+        // A batch is not judged by content.
+        if !self.reads.contains(&Fact::Content) || facts.content.is_none() || facts.batch {
+            return Vec::new();
+        }
+        let set = self.set(&Question::new(facts, loan));
+        let Some(head) = set.as_ref().and_then(|set| set.head.as_ref()) else {
+            return Vec::new();
+        };
+        let Ok(response) = ask_cedar(&head.guards, facts, loan) else {
+            return Vec::new();
+        };
+        let hold = response.diagnostics().reason().filter_map(number_of);
+        hold.flat_map(|nth| &self.rules[nth as usize].reads.content)
+            .map(String::as_str)
+            .collect()
+    }
+
     /// Reads Cedar's answer: an error is a denial, whatever the decision.
     fn read(&self, response: &Response) -> Verdict {
         let diagnostics = response.diagnostics();
