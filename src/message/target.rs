@@ -81,7 +81,7 @@ impl RequestTarget {
 
     /// The target as the client wrote it, if that is not the canonical form. Use it only to check
     /// what the client signed: it is neither judged nor forwarded.
-    pub(crate) fn as_sent(&self) -> Option<RequestTarget> {
+    pub fn as_sent(&self) -> Option<RequestTarget> {
         let canonical = PathAndQuery::clone(self.sent.as_ref()?);
         Some(RequestTarget {
             canonical,
@@ -92,7 +92,7 @@ impl RequestTarget {
     /// The canonical form in memory of its own: it keeps nothing alive of the buffer into which the
     /// request was read.
     #[must_use]
-    pub(crate) fn detached(&self) -> RequestTarget {
+    pub fn detached(&self) -> RequestTarget {
         let copied = PathAndQuery::try_from(self.canonical.as_str());
         RequestTarget {
             canonical: copied.expect("a path and query parses again"),

@@ -1,6 +1,6 @@
 //! How an origin reads the slashes of a path, and why bytes are not a request target.
 
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 
 /// What an encoded slash in a path means for an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

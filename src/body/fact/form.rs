@@ -2,8 +2,8 @@
 
 use super::location::{FormName, Location, parts};
 use super::value::{FactType, FactValue, of_text};
-use crate::body::form::{Pair, begins_as_json, split_pairs};
-use crate::message::pairs::decoded;
+use crate::form::{Pair, begins_as_json, split_pairs};
+use gateway_message::pairs::decoded;
 
 /// Reads the wanted values of one form.
 pub(super) struct FormReader<'w> {

@@ -9,8 +9,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::form::is_named;
 use super::location::{Location, Pointer};
 use super::value::{FactType, FactValue, of_number, of_string};
-use crate::body::form::begins_as_json;
-use crate::message::folded_parameter;
+use crate::form::begins_as_json;
+use gateway_message::folded_parameter;
 
 /// Reads the wanted values of one document.
 pub(super) struct JsonReader {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::message::folded_parameter;
+use gateway_message::folded_parameter;
 
 /// Where a value stands in content.
 #[derive(Clone, PartialEq, Eq, Debug)]

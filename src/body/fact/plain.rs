@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
-use crate::body::{Coding, Decoder, Held, HoldFault, Limit, Share, Step};
+use crate::{Coding, Decoder, Held, HoldFault, Limit, Share, Step};
 
 /// Content as its readers may see it.
 #[derive(Clone, Default)]
@@ -68,7 +68,7 @@ pub async fn plain(
                 let bytes = plain.freeze();
                 return Ok(Some(Plain { bytes, coded }));
             }
-            Err(crate::body::Error::TooLong(limit)) => return Err(HoldFault::TooLong(limit)),
+            Err(crate::Error::TooLong(limit)) => return Err(HoldFault::TooLong(limit)),
             Err(_) => return Ok(None),
         }
         // Other exchanges run on this thread.

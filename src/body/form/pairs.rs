@@ -1,7 +1,7 @@
 //! Forms of pairs: `application/x-www-form-urlencoded`.
 
 use super::search::MemberSearch;
-use crate::message::pairs::decoded;
+use gateway_message::pairs::decoded;
 
 /// Finds the members of pairs.
 pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) {

@@ -1,6 +1,9 @@
 //! Content as it streams: decodes its codings, limits and counts its length, and buffers it only if
 //! a signature or a form needs that.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
 mod budget;
 mod coding;
 mod content;
@@ -10,7 +13,7 @@ pub mod fact;
 mod form;
 mod hold;
 mod limit;
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
 mod mock;
 mod transform;
 
@@ -22,6 +25,6 @@ pub use decompress::{Decoder, Step};
 pub use form::{FormFault, FormKind};
 pub use hold::{Held, HoldBudget, HoldFault, Share};
 pub use limit::Limit;
-#[cfg(test)]
-pub(crate) use mock::MockBody;
+#[cfg(any(test, feature = "test-support"))]
+pub use mock::MockBody;
 pub use transform::{BodyTransform, ContentFault, TransformFault};
