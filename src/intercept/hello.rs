@@ -101,7 +101,8 @@ impl HandshakeError {
         }
     }
 
-    /// The alert for the client, if we have to write it; for [`HandshakeError::Tls`], rustls wrote its own.
+    /// The alert for the client, if we have to write it; for [`HandshakeError::Tls`], rustls wrote
+    /// its own.
     fn alert(&self) -> Option<Alert> {
         match self {
             Self::NoSni | Self::SniMalformed(_) | Self::SniMismatch => {

@@ -1,4 +1,4 @@
-//! WrittenDecision files: requests and the verdicts that are expected of them, judged by the very code
+//! Decision files: requests and the verdicts that are expected of them, judged by the very code
 //! that enforces.
 //!
 //! ```toml

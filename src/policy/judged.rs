@@ -156,8 +156,8 @@ impl Generation {
                 .is_err_and(|refused| unread(&refused))
     }
 
-    /// The names of the facts of content that were read to judge a request: to allow it, or until it
-    /// was refused.
+    /// The names of the facts of content that were read to judge a request, up to its refusal if it
+    /// is refused.
     pub(super) fn facts_read(
         &self,
         judged: &JudgedRequest,

@@ -36,8 +36,8 @@ impl ViolationHandle {
     ///
     /// # Errors
     /// What was wrong with the request, if the one at hand (`GET /` on `malformed.invalid`, with
-    /// `Connection: close`) stands in for it. The service answers with its [`WireMalformed::reason`]
-    /// and does nothing else.
+    /// `Connection: close`) takes its place. The service answers with its
+    /// [`WireMalformed::reason`] and does nothing else.
     pub fn begin(&self) -> Result<(), WireMalformed> {
         let request = self.0.begun.fetch_add(1, Ordering::AcqRel);
         match self.0.violation.get() {
