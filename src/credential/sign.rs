@@ -115,17 +115,17 @@ fn sign_sigv4(
     match claim.payload() {
         // What was held is known to have its hash.
         Payload::Hash(hash) if content.held().is_none() && !content.is_empty() => {
-            content.recode(Box::new(Checked::new(hash)));
+            content.transform(Box::new(Checked::new(hash)));
         }
         Payload::Streaming(_) => {
             let chunks = signed.rechain(head, LONGEST_CHUNK).map_err(malformed)?;
             if let Some(chunks) = chunks {
-                content.recode(Box::new(Chunks(chunks, Share::of(budget.clone()))));
+                content.transform(Box::new(Chunks(chunks, Share::of(budget.clone()))));
             }
         }
         Payload::Events => {
             if let Some(events) = signed.events(LONGEST_CHUNK) {
-                content.recode(Box::new(Messages(events, Share::of(budget.clone()))));
+                content.transform(Box::new(Messages(events, Share::of(budget.clone()))));
             }
         }
         Payload::Hash(_) | Payload::Unsigned | Payload::Absent => {}

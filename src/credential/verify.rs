@@ -13,7 +13,7 @@ use super::sign;
 use crate::body::{FormKind, Held, HoldBudget, Limit};
 use crate::message::RequestHead;
 use crate::names::Identity;
-use crate::policy::{Authorized, Room};
+use crate::policy::{Authorized, ContentBudget};
 use crate::session::{CredentialRefusal, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, Spot};
 use crate::signature::Fault;
 use crate::signature::recipe::{self, Needs, Parts, Recipe};
@@ -101,8 +101,8 @@ impl Default for Holding {
 
 impl Holding {
     /// The same for policies that read content.
-    pub(crate) fn room(&self) -> Room<'_> {
-        Room {
+    pub(crate) fn content_budget(&self) -> ContentBudget<'_> {
+        ContentBudget {
             limit: self.limit,
             held: &self.budget,
             decoding: &self.decoding,

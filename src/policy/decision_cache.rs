@@ -267,7 +267,7 @@ mod tests {
         let kept = |condition: &str| {
             let text = format!("permit(principal, action, resource) when {{ {condition} }};");
             let generation = policies(&text).current();
-            generation.ask(&owned().facts());
+            let _ = generation.ask(&owned().facts());
             generation.decisions.0.lock().len()
         };
         assert_eq!(kept("context.port == 443"), 1);

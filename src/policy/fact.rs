@@ -7,9 +7,11 @@ use std::time::UNIX_EPOCH;
 
 use cedar_policy::{EntityUid, RestrictedExpression as Value};
 
+use super::fault::Fault;
 use super::multimap::{Fields, Query, content_type};
 use super::path::{prefixes, segments};
-use super::question::{Facts, Fault, Loan};
+use super::question::{Facts, Loan};
+use super::value::{text, texts};
 use crate::body::fact::FactType;
 use crate::message::Scheme;
 
@@ -265,16 +267,6 @@ impl<'a> Reader<'a> {
     fn loan(&self) -> Result<&(Loan<'a>, &'a EntityUid), Fault> {
         self.loan.as_ref().ok_or(Fault::Context)
     }
-}
-
-/// A text, as Cedar takes it.
-pub(super) fn text(text: &str) -> Value {
-    Value::new_string(text.to_owned())
-}
-
-/// A set of texts, as Cedar takes it.
-pub(super) fn texts(all: impl IntoIterator<Item = impl AsRef<str>>) -> Value {
-    Value::new_set(all.into_iter().map(|one| text(one.as_ref())))
 }
 
 fn now(of: &Reader<'_>) -> Result<Value, Fault> {
