@@ -17,7 +17,7 @@ use super::failure::{Code, Failure};
 use super::screen::{Paint, Screen};
 use crate::config::{Config, state};
 use crate::enroll::GatewayEnd;
-use crate::launch::escape::{self, TARGETS_VARIABLE};
+use crate::launch::escape::{self, Fixtures, TARGETS_VARIABLE};
 use crate::launch::{self, Launch, environment};
 
 /// The sandbox in which the probes run; for `doctor` itself
@@ -33,14 +33,14 @@ pub fn check(screen: &Screen) -> Result<Code, Failure> {
         Failure::new("the escapes could not be tried").because(why.to_string())
     };
     let summary = launch::summary(&Launch::default()).map_err(exec::not_launched)?;
-    let (mut targets, mut guard) =
-        escape::plant(state::home().as_deref(), &summary.working_directory).map_err(failed)?;
+    let (mut targets, mut fixtures) =
+        Fixtures::plant(state::home().as_deref(), &summary.working_directory).map_err(failed)?;
     if summary.persistent {
         // Root's probes run as another user, who must be able to write there, as in a project of
         // theirs.
         let owner =
             Some(summary.user.uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
-        guard
+        fixtures
             .plant_repositories(&mut targets, &summary.working_directory, owner)
             .map_err(failed)?;
     }
@@ -53,10 +53,10 @@ pub fn check(screen: &Screen) -> Result<Code, Failure> {
         .arg(SUBCOMMAND)
         .envs(targets.environment())
         .env(TARGETS_VARIABLE, told)
-        .stdin(guard.input().map_err(failed)?)
+        .stdin(fixtures.input().map_err(failed)?)
         .status()
         .map_err(failed)?;
-    let breaches = guard.breaches();
+    let breaches = fixtures.breaches();
     for breach in &breaches {
         screen.note(format!(
             "{} {breach} reached the host",

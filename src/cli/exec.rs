@@ -27,7 +27,7 @@ use crate::credential::preset;
 use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::gateway::{Door, Doorway, chain};
 use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
-use crate::launch::after::{self, Watch};
+use crate::launch::after::{self, Inspection};
 use crate::launch::bounds::Bounds;
 use crate::launch::{self, First, Launch, environment, program};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
@@ -314,9 +314,9 @@ pub fn serve_on(
     // A session of its own: the terminal's signals are for the command, not for what serves it.
     rustix::process::setsid()
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
-    let mut watch = Watch::adopt(std::io::stdout());
+    let mut inspection = Inspection::adopt(std::io::stdout());
     let served = assembly.and_then(|assembly| {
-        match runtime.block_on(sandbox(&gateway, &assembly, &mut watch)) {
+        match runtime.block_on(sandbox(&gateway, &assembly, &mut inspection)) {
             Ok(first) => Ok((assembly, first)),
             Err(failure) => {
                 runtime.block_on(serving::close(&assembly.shared));
@@ -324,7 +324,7 @@ pub fn serve_on(
             }
         }
     });
-    let aftermath = |watch: Option<Watch>| watch.map(Watch::end).unwrap_or_default();
+    let aftermath = |inspection: Option<Inspection>| inspection.map(Inspection::end).unwrap_or_default();
     match served {
         Ok((assembly, first)) => {
             serving::settle();
@@ -332,7 +332,7 @@ pub fn serve_on(
             runtime.block_on(serving::close(&assembly.shared));
             assembly.shared.tell_suppressed();
             launch::await_end(&first, FAREWELL);
-            let aftermath = aftermath(watch);
+            let aftermath = aftermath(inspection);
             if let Some(screen) = screen {
                 report::refused(screen, &assembly);
                 report::left(screen, &aftermath);
@@ -345,7 +345,7 @@ pub fn serve_on(
             if gateway.refuse(&failure.to_string()).is_ok() {
                 runtime.block_on(gone(gateway));
             }
-            aftermath(watch);
+            aftermath(inspection);
             Ok(Code::Failed)
         }
     }
@@ -355,7 +355,7 @@ pub fn serve_on(
 async fn sandbox(
     gateway: &GatewayEnd,
     assembly: &Assembly,
-    watch: &mut Option<Watch>,
+    inspection: &mut Option<Inspection>,
 ) -> Result<First, Failure> {
     let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
     let (session, ca) = assembly.open(&id, &assembly.config.groups).await?;
@@ -411,8 +411,8 @@ async fn sandbox(
             .collect(),
         unset: Vec::new(),
     };
-    if let Some(watch) = watch {
-        watch.seen();
+    if let Some(inspection) = inspection {
+        inspection.await_survey();
     }
     gateway
         .ready(&ready)

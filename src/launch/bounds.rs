@@ -5,7 +5,7 @@ use std::ffi::CString;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use super::error::{At, Failure, Step};
+use super::failure::{At, Failure, Step};
 
 /// What the person chose; `None` for the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,10 +18,10 @@ pub struct Bounds {
 
 impl Bounds {
     /// The space for in-memory files.
-    pub fn room(&self) -> Room {
+    pub fn memory(&self) -> MemoryBound {
         let machine = rustix::system::sysinfo();
         let memory = machine.totalram.saturating_mul(machine.mem_unit.into());
-        Room(self.memory_files.unwrap_or(memory / 2))
+        MemoryBound(self.memory_files.unwrap_or(memory / 2))
     }
 
     /// Limits the sandbox's processes by this process's limit, which all of them inherit, and
@@ -59,9 +59,9 @@ impl Bounds {
 /// The space for in-memory files: one file system has all of it, and the writable places are parts
 /// of that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room(u64);
+pub struct MemoryBound(u64);
 
-impl Room {
+impl MemoryBound {
     /// The mount options of the in-memory file system that gets all of the space.
     pub fn options(self, mode: u32) -> CString {
         options(self.0, mode)
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_room_bounds_bytes_and_files() {
-        let options = Room(16 << 30).options(0o700);
+    fn memory_is_bounded_in_bytes_and_in_files() {
+        let options = MemoryBound(16 << 30).options(0o700);
         assert_eq!(
             options.to_str(),
             Ok("mode=0700,size=17179869184,nr_inodes=2097152")
@@ -128,7 +128,7 @@ mod tests {
     fn by_default_files_have_half_of_the_memory() {
         let text = std::fs::read_to_string("/proc/meminfo").unwrap();
         let kib: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
-        assert_eq!(Bounds::default().room().0 >> 20, kib >> 11);
+        assert_eq!(Bounds::default().memory().0 >> 20, kib >> 11);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::mount::MountFlags;
 
 use super::bounds;
-use super::error::{At, Failure, Step};
-use super::mounts::{Tree, put_part};
+use super::failure::{At, Failure, Step};
+use super::tree::{Tree, put_part};
 
 /// The host's device nodes that stay, held open (a user namespace cannot create any).
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
-use super::error::{At, Failure, Step};
-use super::mounts::bind;
-use super::{bounds, environment, mounts, syscall, truststore};
+use super::failure::{At, Failure, Step};
+use super::tree::{bind, make_directories};
+use super::{bounds, environment, syscall, truststore};
 use crate::enroll::Ready;
 use crate::names::SYSTEM_BUNDLES;
 
@@ -152,7 +152,7 @@ pub const VARIABLES: &[Variable] = &[
 /// # Errors
 /// A [`Step::Trust`] failure that names the file.
 pub fn install(ready: &Ready) -> Result<(), Failure> {
-    mounts::make_directories(Path::new(DIRECTORY)).at(Step::Trust, DIRECTORY)?;
+    make_directories(Path::new(DIRECTORY)).at(Step::Trust, DIRECTORY)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     rustix::mount::mount(
         "tmpfs",
@@ -239,7 +239,7 @@ fn replace_resolver() -> io::Result<()> {
             let target = Path::new("/etc").join(link);
             let target = normalize(&target);
             if let Some(parent) = target.parent() {
-                let _ = mounts::make_directories(parent);
+                let _ = make_directories(parent);
             }
             if !target.exists() && fs::write(&target, RESOLVER_CONTENT).is_ok() {
                 return Ok(());
