@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::expand::Expanded;
 use super::failure::Failure;
+use super::resolve::ResolvedConfig;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
 use crate::credential::{Credentials, Stored, Stores, Vault, VaultSettings};
@@ -20,7 +20,7 @@ use crate::session::phantom::{PhantomKey, Phantoms};
 use crate::session::{Binding, Bindings, Role, Session, Sessions};
 
 /// Everything but listeners and threads, ready to serve.
-pub struct Assembly {
+pub struct App {
     /// What every thread shares.
     pub shared: Arc<Shared>,
     /// The settings that it was made by.
@@ -29,27 +29,27 @@ pub struct Assembly {
     flags: String,
 }
 
-impl Assembly {
+impl App {
     /// Sets up every room by the configuration; `sessions` are those that its policies are about.
     ///
     /// # Errors
     /// A [`Failure`] that names what cannot be set up, why, and what to do.
-    pub fn new(config: Config, expanded: Expanded) -> Result<Self, Failure> {
-        Self::with_origins(config, expanded, Vec::new())
+    pub fn new(config: Config, resolved: ResolvedConfig) -> Result<Self, Failure> {
+        Self::with_origins(config, resolved, Vec::new())
     }
 
     /// The same with further rules for origins, before those of the configuration.
     ///
     /// # Errors
-    /// As [`Assembly::new`].
+    /// As [`App::new`].
     pub fn with_origins(
         config: Config,
-        expanded: Expanded,
+        resolved: ResolvedConfig,
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
-        let Expanded {
+        let ResolvedConfig {
             stored, allowed, ..
-        } = expanded;
+        } = resolved;
         let credentials = credentials(&config, stored)?.with_holding(config.limits.holding());
         let flags = flag_policies(&config, &allowed, credentials.bindings());
         let shared = Shared {
