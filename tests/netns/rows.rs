@@ -1949,7 +1949,8 @@ fn escapes(sandbox: Sandbox) -> String {
         "",
         if sandbox.uid == 0 { 65534 } else { ANN },
     );
-    let (mut targets, mut fixtures) = escape::Fixtures::plant(home.as_deref(), &sandbox.directory).unwrap();
+    let (mut targets, mut fixtures) =
+        escape::Fixtures::plant(home.as_deref(), &sandbox.directory).unwrap();
     let owner = if sandbox.uid == 0 { 65534 } else { ANN };
     fixtures
         .plant_repositories(&mut targets, &sandbox.directory, Some(owner))
