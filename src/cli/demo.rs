@@ -24,7 +24,7 @@ use super::resolve::ResolvedConfig;
 use super::terminal::{Paint, Terminal, safe};
 use super::{gateway_process, launching};
 use crate::config::Config;
-use crate::enroll::GatewayEnd;
+use crate::launch::enroll::GatewayEnd;
 use crate::launch::{Launch, trust};
 
 /// The first argument of the sandboxed client.

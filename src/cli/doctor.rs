@@ -18,8 +18,8 @@ use super::resolve::ResolvedConfig;
 use super::terminal::Terminal;
 use super::{gateway_process, launching};
 use crate::config::Config;
-use crate::enroll::GatewayEnd;
 use crate::launch::Launch;
+use crate::launch::enroll::GatewayEnd;
 use origin::{HOST, VARIABLE, answer};
 
 /// The first argument of what runs in the sandbox.

@@ -16,7 +16,7 @@ use super::resolve::ResolvedConfig;
 use super::terminal::{Paint, Terminal};
 use super::{gateway_process, launching};
 use crate::config::{Config, state};
-use crate::enroll::GatewayEnd;
+use crate::launch::enroll::GatewayEnd;
 use crate::launch::escape::{self, Fixtures, TARGETS_VARIABLE};
 use crate::launch::{self, Launch, environment};
 

@@ -22,8 +22,8 @@ use crate::body::Limit;
 use crate::config::Config;
 use crate::credential::Stored;
 use crate::credential::preset;
-use crate::enroll::GatewayEnd;
 use crate::launch::bounds::Bounds;
+use crate::launch::enroll::GatewayEnd;
 use crate::launch::{self, Launch, environment, program};
 
 /// Run a command whose every connection goes through the gateway

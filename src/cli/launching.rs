@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::failure::{Code, Failure};
 use super::terminal::Terminal;
 use crate::config::state;
-use crate::enroll::{self, LauncherEnd};
 use crate::gateway::chain;
+use crate::launch::enroll::{self, LauncherEnd};
 use crate::launch::{self, Launch, after};
 
 /// The first argument of the gateway process.

@@ -14,7 +14,7 @@ use super::failure::{At, Failure, Step};
 use super::tree::{bind, make_directories};
 use super::{bounds, environment, syscall, truststore};
 use crate::enroll::Ready;
-use crate::names::SYSTEM_BUNDLES;
+use gateway_names::SYSTEM_BUNDLES;
 
 /// The directory of the gateway's files inside the sandbox, read-only there.
 pub const DIRECTORY: &str = "/run/gateway";

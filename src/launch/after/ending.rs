@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::super::git;
 use super::disarm;
 use super::running::Record;
 use super::survey::{Kind, Mark, Survey};
+use crate::git;
 
 /// What became of the projects.
 #[derive(Debug, Default)]

@@ -7,9 +7,9 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::super::git;
-use super::super::paths::lexical;
 use super::tools;
+use crate::git;
+use crate::paths::lexical;
 
 /// What was found.
 #[derive(Debug, Default)]

@@ -13,11 +13,11 @@ use std::thread::JoinHandle;
 
 use rustix::process::Pid;
 
-use super::super::hide;
 use super::git;
 use super::greeter::Greeter;
 use super::stores::STORES;
 use super::targets::{CANARY_VARIABLE, LATE, PLANTED, Targets};
+use crate::hide;
 
 /// Owns what was planted; removes it when dropped.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use super::super::network::{ADDRESS_V4, ADDRESS_V6};
 use super::probe::{Probe, Verdict, all_refused, attempt, error_name};
 use super::targets::Targets;
+use crate::network::{ADDRESS_V4, ADDRESS_V6};
 
 pub const PROBES: &[Probe] = &[
     Probe {

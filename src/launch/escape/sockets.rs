@@ -4,10 +4,10 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-use super::super::netlink::{ACK, Netlink};
-use super::super::syscall;
 use super::probe::{Probe, Verdict, all_refused, attempt};
 use super::targets::Targets;
+use crate::netlink::{ACK, Netlink};
+use crate::syscall;
 
 pub const PROBES: &[Probe] = &[
     Probe {

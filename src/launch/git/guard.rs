@@ -6,13 +6,13 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::super::after::survey::{Kind, Survey};
-use super::super::failure::{At, Failure, Step};
-use super::super::mount_plan::MountPlan;
-use super::super::tree::{Tree, bind};
 use super::named::{inner_directories, named_by, used};
 use super::repository::{APART, GUARDED, is_set_apart};
 use super::settings;
+use crate::after::survey::{Kind, Survey};
+use crate::failure::{At, Failure, Step};
+use crate::mount_plan::MountPlan;
+use crate::tree::{Tree, bind};
 
 /// Guards every repository of the projects, and the place of one that the working directory does
 /// not have yet.

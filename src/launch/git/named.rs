@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::after::survey::{Kind, Survey};
-use super::super::failure::Failure;
 use super::repository::{directory_named_by, has_head, line_of};
 use super::settings::{self, Named};
+use crate::after::survey::{Kind, Survey};
+use crate::failure::Failure;
 
 /// What already exists in the projects and is named by settings outside, which the sandbox itself
 /// does not see.

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::super::failure::{At, Failure, Step};
-use super::super::paths::lexical;
+use crate::failure::{At, Failure, Step};
+use crate::paths::lexical;
 
 /// One path that settings may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
