@@ -1,4 +1,4 @@
-//! From a valid configuration to the rooms that it sets up.
+//! The program, set up from a valid configuration.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct App {
 }
 
 impl App {
-    /// Sets up every room by the configuration; `sessions` are those that its policies are about.
+    /// Sets up every part by the configuration.
     ///
     /// # Errors
     /// A [`Failure`] that names what cannot be set up, why, and what to do.
@@ -62,7 +62,7 @@ impl App {
             origin_settings: Arc::new(origins(&config, rules)?),
             refused: Tally::default(),
             open: Arc::default(),
-            ids: Ids::new().map_err(no_randomness)?,
+            ids: Ids::new().map_err(Failure::no_randomness)?,
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -85,7 +85,7 @@ impl App {
         let credentials = &self.shared.credentials;
         // A key for each session: with one for all, a phantom would be as good in another session
         // (threats H11).
-        let key = PhantomKey::random().map_err(no_randomness)?;
+        let key = PhantomKey::random().map_err(Failure::no_randomness)?;
         let phantoms: Phantoms = credentials.issue(id, &key, |_| true).await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
@@ -194,10 +194,6 @@ fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
 
 fn failed(what: &str, error: impl std::error::Error) -> Failure {
     Failure::new(format!("{what} cannot be set up")).because(chain(&error))
-}
-
-fn no_randomness(error: getrandom::Error) -> Failure {
-    Failure::new("the system gives no random bytes").because(error.to_string())
 }
 
 fn refused(what: &str, problems: impl std::fmt::Display) -> Failure {

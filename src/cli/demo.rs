@@ -85,9 +85,7 @@ impl Demo {
 /// A [`Failure`] where the system gives no random bytes.
 pub(super) fn secret() -> Result<String, Failure> {
     let mut bytes = [0; 36];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Failure::new("the system gives no random bytes").because(error.to_string())
-    })?;
+    getrandom::fill(&mut bytes).map_err(Failure::no_randomness)?;
     let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let letter = |byte: &u8| char::from(letters[usize::from(*byte) % letters.len()]);
     Ok(bytes

@@ -40,9 +40,7 @@ pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     let resolved = ResolvedConfig::of(&config, false)?;
     let credentials = app::credentials(&config, resolved.stored)?;
     let session = SessionId::new("doctor").expect("`doctor` is a name");
-    let key = PhantomKey::random().map_err(|error| {
-        Failure::new("the system gives no random bytes").because(error.to_string())
-    })?;
+    let key = PhantomKey::random().map_err(Failure::no_randomness)?;
     let examined = serving::runtime()?.block_on(async {
         let examined = credentials.examine(&session, &key).await;
         credentials.stores().close().await;
