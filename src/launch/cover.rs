@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
+use super::bounds::MemoryBound;
 use super::failure::{At, Failure, Step};
+use super::git;
 use super::mount_plan::MountPlan;
 use super::tree::Tree;
-use super::{bounds, git};
 
 /// Covers, in the new root, git's programs, what is hidden in projects, and what is `left` because
 /// no overlay could leave it out.
@@ -81,7 +82,7 @@ fn empty(path: &Path, mode: u32) -> Result<(), Failure> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(());
     }
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(&*bounds::small(mode)))
+    MemoryBound::SMALL
+        .mount(path, mode, MountFlags::NOEXEC)
         .at(Step::Hide, path.display().to_string())
 }

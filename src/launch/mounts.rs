@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
-use super::bounds::{self, MemoryBound};
+use super::bounds::MemoryBound;
 use super::cover::cover;
 use super::devices::Devices;
 use super::failure::{At, Failure, Step};
@@ -94,14 +94,13 @@ pub fn build(plan: &MountPlan, kept: HostTrees, memory: MemoryBound) -> Result<(
 
 /// Mounts the new root, and a fresh `/proc` in it.
 fn mount_stage(stage: &Path) -> Result<(), Failure> {
-    let no_devices = MountFlags::NOSUID | MountFlags::NODEV;
-    let size = bounds::own_files();
-    rustix::mount::mount("tmpfs", stage, "tmpfs", no_devices, Some(&*size))
+    MemoryBound::OWN_FILES
+        .mount(stage, 0o755, MountFlags::empty())
         .at(Step::Mounts, "a new root")?;
     let proc = stage.join("proc");
     fs::create_dir(&proc).at(Step::Proc, "/proc")?;
-    let no_programs = no_devices | MountFlags::NOEXEC;
-    rustix::mount::mount("proc", &proc, "proc", no_programs, None).at(Step::Proc, "/proc")
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("proc", &proc, "proc", flags, None).at(Step::Proc, "/proc")
 }
 
 /// Makes the links that give the system's directories their other names.
@@ -151,15 +150,9 @@ pub fn seal() -> Result<(), Failure> {
 fn furnish(stage: &Path, bound: MemoryBound, hidden: &[PathBuf]) -> Result<Layers, Failure> {
     let memory = below(stage, MEMORY);
     fs::create_dir(&memory).at(Step::Mounts, MEMORY)?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount(
-        "tmpfs",
-        &memory,
-        "tmpfs",
-        flags,
-        Some(&*bound.options(0o700)),
-    )
-    .at(Step::Mounts, MEMORY)?;
+    bound
+        .mount(&memory, 0o700, MountFlags::empty())
+        .at(Step::Mounts, MEMORY)?;
     for (name, mode) in PARTS {
         let part = memory.join(name);
         fs::create_dir(&part)

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
+use super::bounds::MemoryBound;
 use super::failure::{At, Failure, Step};
 use super::tree::{bind, make_directories};
-use super::{bounds, environment, syscall, truststore};
+use super::{environment, syscall, truststore};
 use crate::enroll::Ready;
 use gateway_names::SYSTEM_BUNDLES;
 
@@ -153,15 +154,9 @@ pub const VARIABLES: &[Variable] = &[
 /// A [`Step::Trust`] failure that names the file.
 pub fn install(ready: &Ready) -> Result<(), Failure> {
     make_directories(Path::new(DIRECTORY)).at(Step::Trust, DIRECTORY)?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount(
-        "tmpfs",
-        DIRECTORY,
-        "tmpfs",
-        flags,
-        Some(&*bounds::own_files()),
-    )
-    .at(Step::Trust, DIRECTORY)?;
+    MemoryBound::OWN_FILES
+        .mount(Path::new(DIRECTORY), 0o755, MountFlags::NOEXEC)
+        .at(Step::Trust, DIRECTORY)?;
     let java = truststore::from_pem(&ready.ca_bundle_pem);
     let files: [(&str, &[u8]); 5] = [
         (BUNDLE, &ready.ca_bundle_pem),
