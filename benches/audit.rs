@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway::audit::{Conceal, Decision, Length, Log, Phase, Settings, Sync, Trail};
+use gateway::audit::{Decision, Durability, Length, Log, Phase, Redact, Settings, Trail};
 use gateway::names::{CredentialName, ExchangeId, PolicyId, SessionId};
 use memchr::memmem::Finder;
 
@@ -17,14 +17,14 @@ struct Fixed {
     session: SessionId,
     policies: Arc<[PolicyId]>,
     credential: CredentialName,
-    conceal: Arc<dyn Conceal>,
+    conceal: Arc<dyn Redact>,
 }
 
 /// Looks for three phantoms, as a session does.
 struct Three([Finder<'static>; 3]);
 
-impl Conceal for Three {
-    fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
+impl Redact for Three {
+    fn redact(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
         for finder in &self.0 {
             places.extend(
                 finder
@@ -88,7 +88,7 @@ fn record(criterion: &mut Criterion) {
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).expect("ours");
     let settings = Settings {
         rotate_bytes: 64 << 20,
-        sync: Sync::Batch,
+        sync: Durability::Batch,
         path: folder.path().join("audit.jsonl"),
         allowance: gateway::audit::Allowance::default(),
     };

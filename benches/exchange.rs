@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
-use gateway::audit::{Log, Sync};
+use gateway::audit::{Durability, Log};
 use gateway::credential::{Credentials, Stores};
 use gateway::gateway::{
     Ids, Limits, ListenerMode, RefusalCounts, SessionListener, SharedState, Worker,
@@ -72,7 +72,7 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         )
         .unwrap(),
         credentials,
-        log: Log::memory(Sync::Batch).unwrap().0,
+        log: Log::memory(Durability::Batch).unwrap().0,
         limits: Limits::default(),
         origin_settings: Arc::new(OriginSettings::default().with_rules(vec![rule]).unwrap()),
         ids: Ids::new().unwrap(),

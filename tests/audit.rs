@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gateway::audit::{
-    Error, Event, Expected, Length, Log, Report, Settings, Sync, Trail, find, verify,
+    Durability, Error, Event, Expected, Length, Log, Report, Settings, Trail, find, verify,
 };
 use gateway::names::ExchangeId;
 
@@ -475,7 +475,7 @@ fn an_answer_on_a_synced_log_is_shared_by_threads() {
     let folder = folder();
     let path = folder.path().join("audit.jsonl");
     let log = Log::open(&Settings {
-        sync: Sync::Always,
+        sync: Durability::Always,
         ..Settings::at(&path)
     })
     .expect("a log");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use gateway::audit::{Conceal, Decision, Length, Log, Settings, Trail};
+use gateway::audit::{Decision, Length, Log, Redact, Settings, Trail};
 use gateway::names::{ExchangeId, PolicyId, ReasonCode, SessionId};
 
 /// Runs the program; returns its exit code and all of its output.
@@ -46,8 +46,8 @@ const ID: [u8; 10] = [7; 10];
 /// A session without phantoms.
 struct Nothing;
 
-impl Conceal for Nothing {
-    fn conceal(&self, _: &[u8], _: &mut Vec<Range<usize>>) {}
+impl Redact for Nothing {
+    fn redact(&self, _: &[u8], _: &mut Vec<Range<usize>>) {}
 }
 
 /// An audit log with one denied request, whose path tries to steer the terminal.

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use gateway::audit::Sync;
+use gateway::audit::Durability;
 use gateway::body::Limit;
 use gateway::config::{Config, ListenerKind, Severity, keys};
 use gateway::origin::OriginProtocol;
@@ -133,7 +133,7 @@ fn a_whole_file_is_read_as_it_is_written() {
     assert_eq!(config.ca.certificate, Some(at("ca-{session}.pem")));
     assert_eq!(
         (config.audit.sync, config.audit.rotate_bytes),
-        (Sync::Always, 1 << 30)
+        (Durability::Always, 1 << 30)
     );
     assert_eq!(config.policy.sources().unwrap().len(), 2);
     assert_eq!(config.runtime.threads.get(), 2);

@@ -4,19 +4,19 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::conceal::Conceal;
 use super::encode::{encode, timestamp};
-use super::record::{Lent, Record, Word};
+use super::record::{Injected, Record, Word};
+use super::redact::Redact;
 use super::words::{End, Length, Outcome, Phase};
 use gateway_names::{CredentialName, ExchangeId, PolicyId};
 
 /// The record of one exchange under way.
 ///
 /// A client's text is kept as it came until the record is made: only then is it known for certain
-/// what must be concealed.
+/// what must be redacted.
 pub(super) struct RecordBuilder {
     pub(super) record: Record,
-    pub(super) conceal: Option<Arc<dyn Conceal>>,
+    pub(super) redact: Option<Arc<dyn Redact>>,
     phase: Phase,
     began: Instant,
 }
@@ -31,7 +31,7 @@ impl RecordBuilder {
                 entry: Some(entry.into()),
                 ..Record::default()
             },
-            conceal: None,
+            redact: None,
             phase: Phase::Accept,
             began: Instant::now(),
         }
@@ -81,7 +81,7 @@ impl RecordBuilder {
             *self.record.lent_more.get_or_insert(0) += 1;
             return;
         }
-        self.record.lent.push(Lent {
+        self.record.lent.push(Injected {
             credential: credential.to_string(),
             place: kept(place.as_bytes()).unwrap_or_default(),
         });
@@ -111,11 +111,11 @@ impl RecordBuilder {
             && as_announced(record.request_bytes.or(Some(0)), end.request_bytes)
     }
 
-    /// The `exchange` record, with every text of the client concealed first and then cut.
+    /// The `exchange` record, with every text of the client redacted first and then cut.
     pub(super) fn exchange(&mut self, status: Option<u16>, outcome: Outcome) -> Vec<u8> {
-        let conceal = self.conceal.clone();
+        let redact = self.redact.clone();
         for (text, most) in self.texts() {
-            show(text, most, conceal.as_deref());
+            show(text, most, redact.as_deref());
         }
         let total = self.elapsed_us();
         let record = &mut self.record;
@@ -181,20 +181,20 @@ pub(super) fn kept(text: &[u8]) -> Option<String> {
     (!kept.is_empty()).then(|| String::from_utf8_lossy(kept).into_owned())
 }
 
-/// Conceals what must be, and cuts the rest to `most` bytes.
-fn show(text: &mut String, most: usize, conceal: Option<&dyn Conceal>) {
+/// Redacts what must be, and cuts the rest to `most` bytes.
+fn show(text: &mut String, most: usize, redact: Option<&dyn Redact>) {
     let mut places = Vec::new();
-    if let Some(conceal) = conceal {
-        conceal.conceal(text.as_bytes(), &mut places);
+    if let Some(redact) = redact {
+        redact.redact(text.as_bytes(), &mut places);
     }
     if !places.is_empty() {
-        *text = concealed(text.as_bytes(), &places);
+        *text = redacted(text.as_bytes(), &places);
     }
     text.truncate(text.floor_char_boundary(most));
 }
 
 /// The text with each place replaced; places that overlap or run over are taken together.
-fn concealed(whole: &[u8], places: &[Range<usize>]) -> String {
+fn redacted(whole: &[u8], places: &[Range<usize>]) -> String {
     let mut out = Vec::with_capacity(whole.len());
     let mut at = 0;
     for place in places {

@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 use super::chain::{Head, MAX_LINE_BYTES};
 use super::error::Error;
-use super::scan::{Survey, Torn, survey};
+use super::scan::{Scan, Torn, scan};
 use super::sink::{Durable, Short, Sink, write_counted};
 
 /// The file that the log appends to, with the lock that keeps other processes away.
-pub(super) struct Place {
+pub(super) struct LogFile {
     path: PathBuf,
     file: Arc<File>,
     directory: Arc<File>,
@@ -30,8 +30,8 @@ pub(super) struct Place {
     lock: File,
 }
 
-/// What an opened place held: where its chain goes on.
-pub(super) struct Past {
+/// What an opened log held: where its chain goes on.
+pub(super) struct OpenedChain {
     pub(super) chain: Option<String>,
     pub(super) head: Option<Head>,
     pub(super) torn: Option<Torn>,
@@ -39,56 +39,31 @@ pub(super) struct Past {
     pub(super) ended_elsewhere: bool,
 }
 
-impl Place {
+impl LogFile {
     /// Opens or makes the log, and reads where its chain ends.
     ///
     /// # Errors
     /// [`Error::Exposed`] where others can reach it, [`Error::Locked`] where another process has
     /// it, [`Error::Foreign`] where the file is something else, [`Error::Open`] for the rest.
-    pub(super) fn open(path: &Path, rotate_bytes: u64) -> Result<(Self, Past), Error> {
+    pub(super) fn open(path: &Path, rotate_bytes: u64) -> Result<(Self, OpenedChain), Error> {
         let directory = private_directory(folder_of(path))?;
         let lock = lock(path)?;
-        let mut file = private_file(path)?;
-        let mut seen = survey(&file).map_err(opening(path))?;
-        let mut ended_elsewhere = false;
-        let older = if seen.len == 0 {
-            siblings(path).map_err(opening(path))?.pop()
-        } else {
-            None
-        };
-        if let Some(older) = older {
-            let past =
-                private_file(&older).and_then(|file| survey(&file).map_err(opening(&older)))?;
-            if past.torn.is_some() {
-                // The power went while the files changed places: the older one is not finished yet.
-                fs::rename(&older, path).map_err(opening(path))?;
-                file = private_file(path)?;
-                seen = past;
-            } else {
-                ended_elsewhere = true;
-                let next = past.head.map(|head| head.seq + 1);
-                seen = Survey {
-                    len: 0,
-                    first_seq: next,
-                    ..past
-                };
-            }
-        }
-        if seen.head.is_none()
-            && seen.torn.is_some()
-            && !is_torn_beginning(&file, seen.len).map_err(opening(path))?
+        let (file, found, ended_elsewhere) = find_end(path)?;
+        if found.head.is_none()
+            && found.torn.is_some()
+            && !is_torn_beginning(&file, found.len).map_err(opening(path))?
         {
             return Err(Error::Foreign {
                 path: path.to_owned(),
             });
         }
-        let place = Self {
+        let log = Self {
             path: path.to_owned(),
             file: Arc::new(file),
             directory: Arc::new(directory),
             retired: Vec::new(),
-            position: seen.len,
-            first_seq: seen.first_seq.unwrap_or(0),
+            position: found.len,
+            first_seq: found.first_seq.unwrap_or(0),
             rotate_bytes,
             due_at: rotate_bytes,
             reserved_to: 0,
@@ -96,11 +71,11 @@ impl Place {
             lock,
         };
         Ok((
-            place,
-            Past {
-                chain: seen.chain,
-                head: seen.head,
-                torn: seen.torn,
+            log,
+            OpenedChain {
+                chain: found.chain,
+                head: found.head,
+                torn: found.torn,
                 ended_elsewhere,
             },
         ))
@@ -145,7 +120,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for LogFile {
     fn drop(&mut self) {
         // Closing alone would leave the lock to a child that was forked in between and has not yet
         // executed.
@@ -153,7 +128,7 @@ impl Drop for Place {
     }
 }
 
-impl Sink for Place {
+impl Sink for LogFile {
     fn append(&mut self, bytes: &[u8]) -> Result<(), Short> {
         let done = write_counted(&*self.file, bytes);
         self.position += done
@@ -254,6 +229,32 @@ impl Durable for Directory {
     fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
     }
+}
+
+/// Opens the file and reads where its chain ends. An empty file goes on from the newest full one;
+/// the last value says so.
+fn find_end(path: &Path) -> Result<(File, Scan, bool), Error> {
+    let file = private_file(path)?;
+    let found = scan(&file).map_err(opening(path))?;
+    let older = match found.len {
+        0 => siblings(path).map_err(opening(path))?.pop(),
+        _ => None,
+    };
+    let Some(older) = older else {
+        return Ok((file, found, false));
+    };
+    let before = private_file(&older).and_then(|file| scan(&file).map_err(opening(&older)))?;
+    if before.torn.is_some() {
+        // The power went while the files changed places: the older one is not finished yet.
+        fs::rename(&older, path).map_err(opening(path))?;
+        return Ok((private_file(path)?, before, false));
+    }
+    let found = Scan {
+        len: 0,
+        first_seq: before.head.map(|head| head.seq + 1),
+        ..before
+    };
+    Ok((file, found, true))
 }
 
 fn private_directory(path: &Path) -> Result<File, Error> {

@@ -10,7 +10,6 @@
 
 mod builder;
 mod chain;
-mod conceal;
 mod encode;
 mod error;
 mod file;
@@ -19,6 +18,7 @@ mod lasting;
 mod log;
 mod memory;
 mod record;
+mod redact;
 mod scan;
 mod share;
 mod shared;
@@ -29,15 +29,15 @@ mod words;
 mod writer;
 
 pub use chain::{Head, HeadMalformed, LinkBroken, MAX_LINE_BYTES};
-pub use conceal::Conceal;
 pub use error::Error;
 pub use file::files;
 pub use find::{Found, find};
 pub use log::{Event, Log, Settings};
 pub use memory::Memory;
-pub use record::{Lent, Record, Word};
+pub use record::{Injected, Record, Word};
+pub use redact::Redact;
 pub use share::{Account, Allowance};
-pub use shared::Sync;
+pub use shared::Durability;
 pub use trail::Trail;
 pub use verify::{Expected, Fault, Problem, Recovery, Report, verify};
 pub use words::{Decision, End, Length, Outcome, Phase};

@@ -15,12 +15,12 @@ use tokio::sync::watch;
 use super::chain::Head;
 use super::encode::{encode, timestamp};
 use super::error::Error;
-use super::file::{Past, Place};
+use super::file::{LogFile, OpenedChain};
 use super::lasting::Lasting;
 use super::memory::Memory;
 use super::record::{Record, Word};
-use super::share::{Account, Allowance, Disk};
-use super::shared::{Shared, Sync, keep_synced};
+use super::share::{Account, Allowance, FreeSpace};
+use super::shared::{Durability, Shared, keep_synced};
 use super::sink::Sink;
 use super::writer::Writer;
 use gateway_names::{ReasonCode, SessionId};
@@ -33,7 +33,7 @@ pub struct Settings {
     pub path: PathBuf,
     /// When a record must survive a loss of power. Default: `batch`.
     #[serde(default)]
-    pub sync: Sync,
+    pub sync: Durability,
     /// The size in bytes from which the next record begins a new file. Default: 256 MiB; at least
     /// 64 KiB.
     #[serde(default = "rotate_bytes")]
@@ -73,7 +73,7 @@ impl Settings {
     pub fn at(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            sync: Sync::default(),
+            sync: Durability::default(),
             rotate_bytes: rotate_bytes(),
             allowance: Allowance::default(),
         }
@@ -86,11 +86,11 @@ impl Log {
     /// # Errors
     /// Every cause for which a log cannot be trusted to keep records; see [`Error`].
     pub fn open(settings: &Settings) -> Result<Self, Error> {
-        let (place, past) = Place::open(
+        let (place, past) = LogFile::open(
             &settings.path,
             settings.rotate_bytes.max(LEAST_ROTATE_BYTES),
         )?;
-        let disk = Disk::of(Some(place.directory()));
+        let disk = FreeSpace::of(Some(place.directory()));
         Self::begin(
             Box::new(place),
             past,
@@ -103,7 +103,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Start`] where the system gives no random bytes or no thread.
-    pub fn memory(sync: Sync) -> Result<(Self, Memory), Error> {
+    pub fn memory(sync: Durability) -> Result<(Self, Memory), Error> {
         let memory = Memory::default();
         let unbounded = Allowance {
             burst: u64::MAX,
@@ -111,9 +111,9 @@ impl Log {
         };
         let log = Self::begin(
             Box::new(memory.clone()),
-            Past::none(),
+            OpenedChain::none(),
             sync,
-            (unbounded, Disk::of(None)),
+            (unbounded, FreeSpace::of(None)),
         )?;
         Ok((log, memory))
     }
@@ -190,7 +190,7 @@ impl Log {
     /// Waits until the record `seq` survives a loss of power, where the settings ask for that
     /// before an answer.
     pub(super) async fn settle(&self, seq: u64) -> Result<(), Error> {
-        if self.0.shared.sync == Sync::Batch {
+        if self.0.shared.sync == Durability::Batch {
             return Ok(());
         }
         let mut lasting = self.0.shared.lasting.subscribe();
@@ -226,9 +226,9 @@ impl Log {
 
     fn begin(
         sink: Box<dyn Sink>,
-        past: Past,
-        sync: Sync,
-        (allowance, disk): (Allowance, Disk),
+        past: OpenedChain,
+        sync: Durability,
+        (allowance, disk): (Allowance, FreeSpace),
     ) -> Result<Self, Error> {
         let chain = past.chain.map_or_else(random_id, Ok)?;
         let torn = past.torn.is_some();
@@ -283,7 +283,7 @@ impl Drop for Handle {
     }
 }
 
-impl Past {
+impl OpenedChain {
     fn none() -> Self {
         Self {
             chain: None,

@@ -10,10 +10,10 @@ use super::sink::{Durable, Short, Sink};
 
 /// Shows what a log in memory took, and sets how much more it takes.
 #[derive(Clone, Default)]
-pub struct Memory(Arc<Mutex<Disk>>);
+pub struct Memory(Arc<Mutex<Contents>>);
 
 #[derive(Default)]
-struct Disk {
+struct Contents {
     bytes: Vec<u8>,
     room: Option<usize>,
     breaks: bool,
@@ -24,7 +24,7 @@ impl Memory {
     /// Everything written so far, byte for byte.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
-        self.disk().bytes.clone()
+        self.contents().bytes.clone()
     }
 
     /// The records written so far; what is no record is left out.
@@ -40,34 +40,34 @@ impl Memory {
     /// Leaves room for so many further bytes, or for any number.
     #[cfg(test)]
     pub(super) fn leave_room(&self, bytes: Option<usize>) {
-        let mut disk = self.disk();
-        disk.room = bytes.map(|more| disk.bytes.len() + more);
+        let mut contents = self.contents();
+        contents.room = bytes.map(|more| contents.bytes.len() + more);
     }
 
     /// Makes every sync fail, or succeed again.
     #[cfg(test)]
     pub(super) fn break_sync(&self, breaks: bool) {
-        self.disk().breaks = breaks;
+        self.contents().breaks = breaks;
     }
 
     /// How often the log was synced.
     #[cfg(test)]
     pub(super) fn syncs(&self) -> u64 {
-        self.disk().syncs
+        self.contents().syncs
     }
 
-    fn disk(&self) -> MutexGuard<'_, Disk> {
+    fn contents(&self) -> MutexGuard<'_, Contents> {
         self.0.lock()
     }
 }
 
 impl Sink for Memory {
     fn append(&mut self, bytes: &[u8]) -> Result<(), Short> {
-        let mut disk = self.disk();
-        let room = disk.room.map_or(bytes.len(), |end| {
-            end.saturating_sub(disk.bytes.len()).min(bytes.len())
+        let mut contents = self.contents();
+        let room = contents.room.map_or(bytes.len(), |end| {
+            end.saturating_sub(contents.bytes.len()).min(bytes.len())
         });
-        disk.bytes.extend_from_slice(&bytes[..room]);
+        contents.bytes.extend_from_slice(&bytes[..room]);
         if room < bytes.len() {
             return Err(Short {
                 written: room,
@@ -78,13 +78,13 @@ impl Sink for Memory {
     }
 
     fn position(&self) -> u64 {
-        self.disk().bytes.len() as u64
+        self.contents().bytes.len() as u64
     }
 
     fn reserve(&mut self, bytes: u64) -> io::Result<()> {
-        let disk = self.disk();
-        match disk.room {
-            Some(end) if disk.bytes.len() as u64 + bytes > end as u64 => {
+        let contents = self.contents();
+        match contents.room {
+            Some(end) if contents.bytes.len() as u64 + bytes > end as u64 => {
                 Err(io::ErrorKind::StorageFull.into())
             }
             _ => Ok(()),
@@ -98,9 +98,9 @@ impl Sink for Memory {
 
 impl Durable for Memory {
     fn sync(&self) -> io::Result<()> {
-        let mut disk = self.disk();
-        disk.syncs += 1;
-        if disk.breaks {
+        let mut contents = self.contents();
+        contents.syncs += 1;
+        if contents.breaks {
             Err(io::Error::other("broken for a test"))
         } else {
             Ok(())

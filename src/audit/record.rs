@@ -66,7 +66,7 @@ pub struct Record {
     /// Generation of the policy set.
     pub generation: Option<u64>,
     /// Credentials lent.
-    pub lent: Vec<Lent>,
+    pub lent: Vec<Injected>,
     /// How many loans are not shown.
     pub lent_more: Option<u64>,
     /// Address that was connected to.
@@ -120,7 +120,7 @@ pub struct Record {
 /// A credential that was lent to an exchange, and the place where it stood.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Lent {
+pub struct Injected {
     /// The credential's name.
     pub credential: String,
     /// Where the secret was put.

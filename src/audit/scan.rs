@@ -41,7 +41,7 @@ pub(super) struct Torn {
 }
 
 /// What a file says of the chain that it carries.
-pub(super) struct Survey {
+pub(super) struct Scan {
     /// The chain's id, from the first record that names it.
     pub(super) chain: Option<String>,
     /// The number of the file's first record.
@@ -128,11 +128,11 @@ pub(super) fn open(path: &Path) -> Result<File, Error> {
 ///
 /// # Errors
 /// What the file says when it cannot be read.
-pub(super) fn survey(file: &File) -> io::Result<Survey> {
+pub(super) fn scan(file: &File) -> io::Result<Scan> {
     let len = file.metadata()?.len();
     let (chain, first_seq) = beginning(file)?;
     if let Some(head) = last_line(file, len)? {
-        return Ok(Survey {
+        return Ok(Scan {
             chain,
             first_seq,
             head: Some(head),
@@ -151,7 +151,7 @@ pub(super) fn survey(file: &File) -> io::Result<Survey> {
                 .push(piece.bytes),
         }
     }
-    Ok(Survey {
+    Ok(Scan {
         chain,
         first_seq,
         head,

@@ -58,7 +58,7 @@ impl Account {
     pub(super) fn admit(
         &self,
         allowance: Allowance,
-        disk: &Disk,
+        disk: &FreeSpace,
         now: Instant,
     ) -> Result<(), Error> {
         let mut written = self.written();
@@ -78,7 +78,7 @@ impl Account {
     }
 
     /// Counts what was written.
-    pub(super) fn charge(&self, bytes: u64, disk: &Disk) {
+    pub(super) fn charge(&self, bytes: u64, disk: &FreeSpace) {
         let mut written = self.written();
         written.level = written.level.saturating_add(bytes);
         let shortage = disk.shortage();
@@ -126,7 +126,7 @@ impl Written {
 
 /// The room on the log's disk, as it was seen last.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(super) struct FreeSpace {
     /// The log's folder; `None` for a log without one, which has room for ever.
     folder: Option<Arc<File>>,
     free: AtomicU64,
@@ -135,7 +135,7 @@ pub(super) struct Disk {
     shortages: AtomicU64,
 }
 
-impl Disk {
+impl FreeSpace {
     pub(super) fn of(folder: Option<Arc<File>>) -> Self {
         let disk = Self {
             folder,
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_session_writes_a_burst_and_then_its_rate() {
-        let (account, disk, start) = (Account::default(), Disk::of(None), Instant::now());
+        let (account, disk, start) = (Account::default(), FreeSpace::of(None), Instant::now());
         let write = |after: u64| {
             let now = start + Duration::from_millis(after);
             let mut count = 0;
@@ -228,7 +228,7 @@ mod tests {
             burst: u64::MAX,
             per_second: 1,
         };
-        let (disk, now) = (Disk::of(None), Instant::now());
+        let (disk, now) = (FreeSpace::of(None), Instant::now());
         let (greedy, modest) = (Account::default(), Account::default());
         let mut free = 10_000;
         let size = 16_000;

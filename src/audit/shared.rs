@@ -11,13 +11,13 @@ use tokio::sync::watch;
 
 use super::error::Error;
 use super::lasting::Lasting;
-use super::share::{Allowance, Disk};
+use super::share::{Allowance, FreeSpace};
 use super::writer::Writer;
 
 /// When records reach the disk itself. A crash of the process loses none in either case.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Sync {
+pub enum Durability {
     /// In the background, one second after the first record that waits for it.
     #[default]
     Batch,
@@ -34,9 +34,9 @@ pub(super) struct Shared {
     pub(super) room: AtomicU64,
     pub(super) wake: Condvar,
     pub(super) lasting: watch::Sender<Lasting>,
-    pub(super) sync: Sync,
+    pub(super) sync: Durability,
     pub(super) allowance: Allowance,
-    pub(super) disk: Disk,
+    pub(super) disk: FreeSpace,
 }
 
 impl Shared {
@@ -79,15 +79,15 @@ impl Shared {
 
 /// Syncs whatever was written, until the log closes.
 ///
-/// With [`Sync::Always`] one round takes all the records that were written during the round before
-/// it.
+/// With [`Durability::Always`] one round takes all the records that were written during the round
+/// before it.
 pub(super) fn keep_synced(shared: &Shared) {
     let mut writer = shared.lock();
     loop {
         while !writer.dirty && !writer.closing && !writer.unsynced {
             shared.wake.wait(&mut writer);
         }
-        if shared.sync == Sync::Batch || writer.unsynced {
+        if shared.sync == Durability::Batch || writer.unsynced {
             shared
                 .wake
                 .wait_while_for(&mut writer, |writer| !writer.closing, INTERVAL);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use http::Version;
 
 use super::builder::{RecordBuilder, kept};
-use super::conceal::Conceal;
 use super::error::Error;
 use super::log::Log;
 use super::record::Word;
+use super::redact::Redact;
 use super::share::Account;
 use super::words::{Decision, End, Length, Outcome, Phase, protocol_name};
 use gateway_names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId};
@@ -66,11 +66,11 @@ impl Trail {
     /// Notes whose exchange it is, and what must not be written of it; to be called as early as the
     /// session is known.
     ///
-    /// Works on everything noted before and after, since texts are concealed when the record is
+    /// Works on everything noted before and after, since texts are redacted when the record is
     /// written.
-    pub fn session(&mut self, session: &SessionId, conceal: Arc<dyn Conceal>) {
+    pub fn session(&mut self, session: &SessionId, redact: Arc<dyn Redact>) {
         self.builder.record.session = Some(session.to_string());
-        self.builder.conceal = Some(conceal);
+        self.builder.redact = Some(redact);
     }
 
     /// Whether the session may have one more record; to be asked once its session is noted, before
@@ -263,7 +263,7 @@ impl Trail {
     }
 
     fn account(&self) -> Option<&Account> {
-        self.builder.conceal.as_ref()?.account()
+        self.builder.redact.as_ref()?.account()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::*;
-use crate::{Memory, Record, Sync};
+use crate::{Durability, Memory, Record};
 use proptest::prelude::*;
 
 fn wait<T>(work: impl Future<Output = T>) -> T {
@@ -15,7 +15,7 @@ fn wait<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn log() -> (Log, Memory) {
-    Log::memory(Sync::Batch).expect("a log in memory")
+    Log::memory(Durability::Batch).expect("a log in memory")
 }
 
 fn begin(log: &Log) -> Trail {
@@ -47,8 +47,8 @@ fn name(text: &str) -> CredentialName {
 
 struct Hide(&'static [u8]);
 
-impl Conceal for Hide {
-    fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
+impl Redact for Hide {
+    fn redact(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
         places.extend(memchr::memmem::find_iter(text, self.0).map(|at| at..at + self.0.len()));
     }
 }
@@ -390,7 +390,7 @@ fn no_room_is_known_before_anything_is_sent() {
 
 #[test]
 fn an_answer_waits_for_the_disk_where_that_is_asked() {
-    let (log, memory) = Log::memory(Sync::Always).expect("a log");
+    let (log, memory) = Log::memory(Durability::Always).expect("a log");
     let before = memory.syncs();
     let mut trail = begin(&log);
     wait(trail.answer(200, Length::Known(0))).expect("room");
@@ -399,7 +399,7 @@ fn an_answer_waits_for_the_disk_where_that_is_asked() {
 
 #[test]
 fn a_failed_sync_refuses_until_one_succeeds_and_is_accounted_for() {
-    let (log, memory) = Log::memory(Sync::Always).expect("a log");
+    let (log, memory) = Log::memory(Durability::Always).expect("a log");
     let mut first = begin(&log);
     wait(first.answer(200, Length::Known(0))).expect("room");
     memory.break_sync(true);

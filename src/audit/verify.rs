@@ -126,7 +126,7 @@ impl fmt::Display for Problem {
 /// [`Error::Open`] for the first file that cannot be read. What is wrong inside a file is in the
 /// report.
 pub fn verify(paths: &[PathBuf], expected: Expected) -> Result<Report, Error> {
-    let mut check = Check {
+    let mut verifier = Verifier {
         before: expected.base,
         expected,
         head_seen: false,
@@ -135,15 +135,15 @@ pub fn verify(paths: &[PathBuf], expected: Expected) -> Result<Report, Error> {
     let files = in_order(paths)?;
     for (at, path) in files.iter().enumerate() {
         let last = at + 1 == files.len();
-        check.file(path, last).map_err(|source| Error::Open {
+        verifier.file(path, last).map_err(|source| Error::Open {
             path: path.clone(),
             source,
         })?;
     }
-    Ok(check.finish(files.last().map_or(Path::new(""), PathBuf::as_path)))
+    Ok(verifier.finish(files.last().map_or(Path::new(""), PathBuf::as_path)))
 }
 
-struct Check {
+struct Verifier {
     before: Option<Head>,
     expected: Expected,
     head_seen: bool,
@@ -159,7 +159,7 @@ struct Gap {
     unterminated: bool,
 }
 
-impl Check {
+impl Verifier {
     fn file(&mut self, path: &Path, last: bool) -> std::io::Result<()> {
         let mut lines = Lines::new(open(path).map_err(|error| match error {
             Error::Open { source, .. } => source,
@@ -338,13 +338,13 @@ const LISTED: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Length, Log, Sync, Trail, find};
+    use crate::{Durability, Length, Log, Trail, find};
     use gateway_names::ExchangeId;
     use proptest::prelude::*;
 
     /// A log of a start, some exchanges, a torn write that was healed, more exchanges, and a stop.
     fn sample() -> (Vec<u8>, Head) {
-        let (log, memory) = Log::memory(Sync::Batch).expect("a log");
+        let (log, memory) = Log::memory(Durability::Batch).expect("a log");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .expect("a runtime");

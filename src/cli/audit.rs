@@ -10,11 +10,11 @@ use crate::audit::{Expected, Head, Report, verify};
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::logs;
-use super::screen::{Paint, Screen, safe};
+use super::terminal::{Paint, Terminal, safe};
 
 /// The commands about the audit log.
 #[derive(Subcommand)]
-pub(super) enum Audit {
+pub(super) enum AuditCommand {
     /// Check that no record was changed, removed, put in or moved
     Verify(Verify),
 }
@@ -35,16 +35,16 @@ pub(super) struct Verify {
     config: ConfigFile,
 }
 
-impl Audit {
-    pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+impl AuditCommand {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         match self {
-            Self::Verify(command) => command.run(screen),
+            Self::Verify(command) => command.run(terminal),
         }
     }
 }
 
 impl Verify {
-    fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+    fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let expected = Expected {
             base: head("--base", self.base.as_deref())?,
             head: head("--head", self.head.as_deref())?,
@@ -72,14 +72,14 @@ impl Verify {
             let report = verify(&chain, expected)
                 .map_err(|error| Failure::of("the audit log cannot be verified", &error))?;
             holds &= report.holds();
-            if screen.json() {
+            if terminal.json() {
                 documents.push(document(&chain, &report));
             } else {
-                print(screen, &chain, &report);
+                print(terminal, &chain, &report);
             }
         }
-        if screen.json() {
-            screen.document(&json!({ "holds": holds, "logs": documents }));
+        if terminal.json() {
+            terminal.document(&json!({ "holds": holds, "logs": documents }));
         }
         Ok(if holds { Code::Ok } else { Code::Failed })
     }
@@ -95,27 +95,27 @@ fn head(flag: &str, text: Option<&str>) -> Result<Option<Head>, Failure> {
         })
 }
 
-fn print(screen: &Screen, chain: &[PathBuf], report: &Report) {
+fn print(terminal: &Terminal, chain: &[PathBuf], report: &Report) {
     let files: Vec<_> = chain
         .iter()
         .map(|path| safe(&path.display().to_string()))
         .collect();
     let verdict = if report.holds() {
-        screen.paint(Paint::Green, "holds")
+        terminal.paint(Paint::Green, "holds")
     } else {
-        screen.paint(Paint::Red, "does not hold")
+        terminal.paint(Paint::Red, "does not hold")
     };
-    screen.line(format!(
+    terminal.line(format!(
         "{}: {verdict}: {} records, {} exchanges",
         files.join(" "),
         report.records,
         report.exchanges
     ));
     if let Some(last) = report.last {
-        screen.line(format!("  head {last}"));
+        terminal.line(format!("  head {last}"));
     }
     for recovery in &report.recoveries {
-        screen.line(format!(
+        terminal.line(format!(
             "  {}:{}: recovered ({}): {} torn bytes, {} records lost",
             safe(&recovery.file.display().to_string()),
             recovery.line,
@@ -125,13 +125,13 @@ fn print(screen: &Screen, chain: &[PathBuf], report: &Report) {
         ));
     }
     for problem in &report.problems {
-        screen.line(format!(
+        terminal.line(format!(
             "  {}",
-            screen.paint(Paint::Red, &safe(&problem.to_string()))
+            terminal.paint(Paint::Red, &safe(&problem.to_string()))
         ));
     }
     if report.more > 0 {
-        screen.line(format!("  and {} more", report.more));
+        terminal.line(format!("  and {} more", report.more));
     }
 }
 

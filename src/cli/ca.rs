@@ -11,11 +11,11 @@ use crate::names::SessionId;
 
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
-use super::screen::Screen;
+use super::terminal::Terminal;
 
 /// Prints the certificate.
 #[derive(Args)]
-pub(super) struct Ca {
+pub(super) struct CaCommand {
     /// Print the file's path instead
     #[arg(long)]
     path: bool,
@@ -26,28 +26,28 @@ pub(super) struct Ca {
     config: ConfigFile,
 }
 
-impl Ca {
-    pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
-        let config = self.config.read(screen)?;
+impl CaCommand {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let config = self.config.read(terminal)?;
         let (path, pem) = certificate(&config, self.session(&config)?)?;
-        if screen.json() {
+        if terminal.json() {
             let der = CertificateDer::from_pem_slice(&pem).map_err(|_| damaged(&path))?;
             let digest: String = Sha256::digest(&der)
                 .iter()
                 .map(|byte| format!("{byte:02x}"))
                 .collect();
             let text = String::from_utf8_lossy(&pem);
-            screen.document(&json!({ "path": path, "sha256": digest, "certificate": text }));
+            terminal.document(&json!({ "path": path, "sha256": digest, "certificate": text }));
         } else if self.path {
-            screen.line(path.display().to_string());
+            terminal.line(path.display().to_string());
         } else {
-            screen.line(String::from_utf8_lossy(&pem).trim_end());
+            terminal.line(String::from_utf8_lossy(&pem).trim_end());
         }
         Ok(Code::Ok)
     }
 }
 
-impl Ca {
+impl CaCommand {
     /// The session that is named, or the only one that has a listener.
     fn session<'a>(&self, config: &'a Config) -> Result<&'a SessionId, Failure> {
         let mut sessions: Vec<&SessionId> = config

@@ -17,12 +17,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::assembly::Assembly;
+use super::app::App;
 use super::embedded::Embedded;
-use super::exec;
-use super::expand::Expanded;
 use super::failure::{Code, Failure};
-use super::screen::{Paint, Screen, safe};
+use super::resolve::ResolvedConfig;
+use super::terminal::{Paint, Terminal, safe};
+use super::{gateway_process, launching};
 use crate::config::Config;
 use crate::launch::enroll::GatewayEnd;
 use crate::launch::{Launch, trust};
@@ -43,19 +43,19 @@ impl Demo {
     ///
     /// # Errors
     /// A [`Failure`] with the step that failed, and what would help.
-    pub fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+    pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let secret = secret()?;
-        screen.note(format!(
+        terminal.note(format!(
             "{} {VARIABLE}={} is the real secret, made for this run; only the gateway process has it",
-            screen.paint(Paint::Bold, "outside "),
-            screen.paint(Paint::Red, &secret)
+            terminal.paint(Paint::Bold, "outside "),
+            terminal.paint(Paint::Red, &secret)
         ));
         let launch = Launch {
             arguments: vec!["gateway".into(), CLIENT.into()],
             own_program: true,
             ..Launch::default()
         };
-        exec::start(launch, &[(VARIABLE, &secret)])
+        launching::start(launch, &[(VARIABLE, &secret)])
     }
 
     /// Serves the demo: the gateway process, with the origin beside it.
@@ -64,18 +64,18 @@ impl Demo {
     /// A [`Failure`], which the launcher was told.
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
         let runtime = super::serving::runtime()?;
-        let assembly = runtime.block_on(async {
-            let screen = Screen::new(false, super::Color::Auto);
-            let origin = Embedded::serve(HOST, Arc::new(move |request| answer(&screen, request))).await?;
+        let app = runtime.block_on(async {
+            let terminal = Terminal::new(false, super::Color::Auto);
+            let origin = Embedded::serve(HOST, Arc::new(move |request| answer(&terminal, request))).await?;
             let text = format!(
                 "[[credential]]\nname = \"demo\"\nfrom = \"env:{VARIABLE}\"\norigins = [\"https://{HOST}\"]\n\
                  places = [\"header:authorization:Bearer\"]\nenv = [\"{VARIABLE}\"]\n"
             );
             let config = Config::from_str(&text, Path::new("the demo's configuration"))?;
-            let expanded = Expanded::of(&config, false)?;
-            Assembly::with_origins(config, expanded, vec![origin.rule()])
+            let resolved = ResolvedConfig::of(&config, false)?;
+            App::with_origins(config, resolved, vec![origin.rule()])
         });
-        exec::serve_on(&runtime, gateway, assembly, None)
+        gateway_process::serve_on(&runtime, gateway, app, None)
     }
 }
 
@@ -85,9 +85,7 @@ impl Demo {
 /// A [`Failure`] where the system gives no random bytes.
 pub(super) fn secret() -> Result<String, Failure> {
     let mut bytes = [0; 36];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Failure::new("the system gives no random bytes").because(error.to_string())
-    })?;
+    getrandom::fill(&mut bytes).map_err(Failure::no_randomness)?;
     let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let letter = |byte: &u8| char::from(letters[usize::from(*byte) % letters.len()]);
     Ok(bytes
@@ -100,17 +98,17 @@ pub(super) fn secret() -> Result<String, Failure> {
 
 /// What the origin saw, and its answer, which echoes the credential as a debugging page would.
 fn answer(
-    screen: &Screen,
+    terminal: &Terminal,
     request: &http::Request<hyper::body::Incoming>,
 ) -> Response<Full<Bytes>> {
     let seen = request
         .headers()
         .get(AUTHORIZATION)
         .map_or("nothing", |value| value.to_str().unwrap_or("?"));
-    screen.note(format!(
+    terminal.note(format!(
         "{} saw authorization: {}",
-        screen.paint(Paint::Bold, "origin  "),
-        screen.paint(Paint::Red, &safe(seen))
+        terminal.paint(Paint::Bold, "origin  "),
+        terminal.paint(Paint::Red, &safe(seen))
     ));
     Response::new(Full::new(Bytes::from(format!(
         "{{\"you_sent\":\"{seen}\"}}\n"
@@ -121,20 +119,24 @@ fn answer(
 ///
 /// # Errors
 /// A [`Failure`] where what the demo is to show does not hold.
-pub fn client(screen: &Screen) -> Result<Code, Failure> {
+pub fn client(terminal: &Terminal) -> Result<Code, Failure> {
     let phantom = std::env::var(VARIABLE)
         .map_err(|_| Failure::usage(format!("`{CLIENT}` is for the demo itself")))?;
-    let say =
-        |text: String| screen.note(format!("{} {text}", screen.paint(Paint::Bold, "sandbox ")));
+    let say = |text: String| {
+        terminal.note(format!(
+            "{} {text}",
+            terminal.paint(Paint::Bold, "sandbox ")
+        ))
+    };
     say(format!(
         "holds {VARIABLE}={}",
-        screen.paint(Paint::Green, &phantom)
+        terminal.paint(Paint::Green, &phantom)
     ));
     say(format!("asks  https://{HOST}/user with it"));
     let (status, content) = get(HOST, "/user", &phantom)?;
     say(format!(
         "got   {status} {}",
-        screen.paint(Paint::Green, safe(content.trim()).as_str())
+        terminal.paint(Paint::Green, safe(content.trim()).as_str())
     ));
     if status != 200 || !content.contains(&phantom) {
         return Err(Failure::new("the demo failed")

@@ -23,7 +23,7 @@ use crate::message::{Host, HostPattern, OriginPattern, Scheme};
 use crate::origin::OriginRule;
 
 /// Answers a request by its head.
-pub type Answer = Arc<dyn Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync>;
+pub type Handler = Arc<dyn Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync>;
 
 /// A running origin.
 pub struct Embedded {
@@ -37,7 +37,7 @@ impl Embedded {
     ///
     /// # Errors
     /// A [`Failure`] where no port or no key can be had.
-    pub async fn serve(host: &str, answer: Answer) -> Result<Self, Failure> {
+    pub async fn serve(host: &str, answer: Handler) -> Result<Self, Failure> {
         let failed =
             |why: String| Failure::new("the embedded origin cannot be started").because(why);
         let (config, root) = certified(host).map_err(|error| failed(error.to_string()))?;
@@ -98,7 +98,7 @@ fn certified(
     Ok((config, issuer.der().clone()))
 }
 
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, answer: Answer) {
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, answer: Handler) {
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
     };

@@ -9,10 +9,10 @@ use crate::config::{Config, Listener, ListenerKind};
 use crate::launch::trust;
 
 use super::ca;
-use super::expand::Expanded;
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
-use super::screen::Screen;
+use super::resolve::ResolvedConfig;
+use super::terminal::Terminal;
 
 /// Prints variables.
 #[derive(Args)]
@@ -21,14 +21,14 @@ pub(super) struct Env {
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
     /// How to write them
-    #[arg(long, value_enum, default_value_t = Form::Sh)]
-    form: Form,
+    #[arg(long, value_enum, default_value_t = EnvFormat::Sh)]
+    form: EnvFormat,
     #[command(flatten)]
     config: ConfigFile,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum EnvFormat {
     /// `export NAME='value'`, for `eval`
     Sh,
     /// `set -gx NAME 'value'`
@@ -38,26 +38,26 @@ enum Form {
 }
 
 impl Env {
-    pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
-        let config = self.config.read(screen)?;
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        let config = self.config.read(terminal)?;
         let listener = self.listener(&config)?;
         let (certificate, _) = ca::certificate(&config, &listener.session)?;
         let mut variables = proxy(listener);
         variables.extend(trusting(&certificate));
         if let Some(file) = config.phantoms.file_of(&listener.session) {
-            let expanded = Expanded::of(&config, false)?;
-            variables.extend(phantoms(&file, &expanded.variables())?);
+            let resolved = ResolvedConfig::of(&config, false)?;
+            variables.extend(phantoms(&file, &resolved.variables())?);
         }
-        if screen.json() {
+        if terminal.json() {
             let map: serde_json::Map<_, _> = variables
                 .into_iter()
                 .map(|(name, value)| (name, value.into()))
                 .collect();
-            screen.document(&map);
+            terminal.document(&map);
             return Ok(Code::Ok);
         }
         for (name, value) in variables {
-            screen.line(self.form.line(&name, &value)?);
+            terminal.line(self.form.line(&name, &value)?);
         }
         Ok(Code::Ok)
     }
@@ -200,7 +200,7 @@ fn unquoted(value: &str) -> String {
     text
 }
 
-impl Form {
+impl EnvFormat {
     fn line(self, name: &str, value: &str) -> Result<String, Failure> {
         let plain = name
             .bytes()
@@ -240,16 +240,16 @@ mod tests {
     fn a_value_stays_one_word_in_every_shell() {
         let value = "a'b\\c $(x) `y` \"z\"";
         assert_eq!(
-            Form::Sh.line("N", value).unwrap(),
+            EnvFormat::Sh.line("N", value).unwrap(),
             "export N='a'\\''b\\c $(x) `y` \"z\"'"
         );
         assert_eq!(
-            Form::Fish.line("N", value).unwrap(),
+            EnvFormat::Fish.line("N", value).unwrap(),
             "set -gx N 'a\\'b\\\\c $(x) `y` \"z\"'"
         );
-        assert!(Form::Sh.line("N;x", "v").is_err());
-        assert!(Form::Dotenv.line("N", "a\nB=c").is_err());
-        assert!(Form::Sh.line("N", "a\0b").is_err());
+        assert!(EnvFormat::Sh.line("N;x", "v").is_err());
+        assert!(EnvFormat::Dotenv.line("N", "a\nB=c").is_err());
+        assert!(EnvFormat::Sh.line("N", "a\0b").is_err());
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_shell_reads_a_value_of_several_lines_as_it_is() {
         let value = "-----BEGIN PRIVATE KEY-----\r\nMC4'$(x)\\n\n-----END PRIVATE KEY-----\n";
-        let line = Form::Sh.line("KEY", value).unwrap();
+        let line = EnvFormat::Sh.line("KEY", value).unwrap();
         // As the documentation has it: `eval "$(gateway env --config FILE)"`.
         let script = r#"eval "$(cat)"; printf '%s.' "$KEY""#;
         let mut shell = Command::new("sh")

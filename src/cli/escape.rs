@@ -10,57 +10,57 @@ use std::process::Command;
 
 use clap::Args;
 
-use super::assembly::Assembly;
-use super::exec;
-use super::expand::Expanded;
+use super::app::App;
 use super::failure::{Code, Failure};
-use super::screen::{Paint, Screen};
+use super::resolve::ResolvedConfig;
+use super::terminal::{Paint, Terminal};
+use super::{gateway_process, launching};
 use crate::config::{Config, state};
 use crate::launch::enroll::GatewayEnd;
-use crate::launch::escape::{self, TARGETS_VARIABLE};
+use crate::launch::escape::{self, Fixtures, TARGETS_VARIABLE};
 use crate::launch::{self, Launch, environment};
 
 /// The sandbox in which the probes run; for `doctor` itself
 #[derive(Args)]
-pub struct Probe {}
+pub struct EscapeRun {}
 
 /// Tries every way out, and tells which held.
 ///
 /// # Errors
 /// A [`Failure`] where nothing could be tried.
-pub fn check(screen: &Screen) -> Result<Code, Failure> {
+pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
     let failed = |why: std::io::Error| {
         Failure::new("the escapes could not be tried").because(why.to_string())
     };
-    let summary = launch::summary(&Launch::default()).map_err(exec::not_launched)?;
-    let (mut targets, mut guard) =
-        escape::plant(state::home().as_deref(), &summary.working_directory).map_err(failed)?;
+    let summary = launch::summary(&Launch::default()).map_err(launching::not_launched)?;
+    let (mut targets, mut fixtures) =
+        Fixtures::plant(state::home().as_deref(), &summary.working_directory).map_err(failed)?;
     if summary.persistent {
         // Root's probes run as another user, who must be able to write there, as in a project of
         // theirs.
         let owner =
             Some(summary.user.uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
-        guard
+        fixtures
             .plant_repositories(&mut targets, &summary.working_directory, owner)
             .map_err(failed)?;
     }
     let told = serde_json::to_string(&targets).map_err(|error| failed(error.into()))?;
     let mut command = Command::new("/proc/self/exe");
-    if screen.json() {
+    if terminal.json() {
         command.arg("--json");
     }
     let ended = command
         .arg(SUBCOMMAND)
         .envs(targets.environment())
         .env(TARGETS_VARIABLE, told)
-        .stdin(guard.input().map_err(failed)?)
+        .stdin(fixtures.input().map_err(failed)?)
         .status()
         .map_err(failed)?;
-    let breaches = guard.breaches();
+    let breaches = fixtures.breaches();
     for breach in &breaches {
-        screen.note(format!(
+        terminal.note(format!(
             "{} {breach} reached the host",
-            screen.paint(Paint::Red, "escaped")
+            terminal.paint(Paint::Red, "escaped")
         ));
     }
     match ended.code() {
@@ -76,14 +76,14 @@ pub fn check(screen: &Screen) -> Result<Code, Failure> {
 /// The hidden command that runs the probes in a sandbox.
 pub const SUBCOMMAND: &str = "__probe";
 
-impl Probe {
+impl EscapeRun {
     /// Starts the sandbox and, inside, the probes; returns only where that fails.
     ///
     /// # Errors
     /// A [`Failure`] with the step that failed.
-    pub fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+    pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let mut arguments = vec!["gateway".into(), escape::SUBCOMMAND.into()];
-        if screen.json() {
+        if terminal.json() {
             arguments.push("--json".into());
         }
         let launch = Launch {
@@ -94,7 +94,7 @@ impl Probe {
             },
             ..Launch::default()
         };
-        exec::start(launch, &[])
+        launching::start(launch, &[])
     }
 
     /// Serves that sandbox: nothing is allowed.
@@ -102,13 +102,13 @@ impl Probe {
     /// # Errors
     /// A [`Failure`], which the launcher was told.
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
-        let assembly = Config::from_str("", Path::new("no configuration"))
+        let app = Config::from_str("", Path::new("no configuration"))
             .map_err(Failure::from)
             .and_then(|config| {
-                let expanded = Expanded::of(&config, false)?;
-                Assembly::new(config, expanded)
+                let resolved = ResolvedConfig::of(&config, false)?;
+                App::new(config, resolved)
             });
-        exec::serve_on(&super::serving::runtime()?, gateway, assembly, None)
+        gateway_process::serve_on(&super::serving::runtime()?, gateway, app, None)
     }
 }
 

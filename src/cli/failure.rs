@@ -87,6 +87,11 @@ impl Failure {
         self
     }
 
+    /// A failure of the system's random number generator.
+    pub fn no_randomness(error: getrandom::Error) -> Self {
+        Self::new("the system gives no random bytes").because(error.to_string())
+    }
+
     /// A failure by an error, whose sources become the reason.
     pub fn of(what: impl Into<String>, error: &dyn std::error::Error) -> Self {
         Self::new(what).because(crate::gateway::chain(error))

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::config::{Config, Flags};
 
 use super::failure::Failure;
-use super::screen::Screen;
+use super::terminal::Terminal;
 
 /// Names the configuration file of a command that reads settings and no flags.
 ///
@@ -43,13 +43,13 @@ impl ConfigFile {
     ///
     /// # Errors
     /// A [`Failure`] with every mistake of the file, or that none is named.
-    pub fn read(&self, screen: &Screen) -> Result<Config, Failure> {
+    pub fn read(&self, terminal: &Terminal) -> Result<Config, Failure> {
         let config = self.find()?.ok_or_else(|| {
             Failure::usage("no configuration is named")
                 .because("this command is about a `gateway serve`, which has one; none is read unasked, since a workload may write to the current folder")
                 .next("name it: `--config FILE`")
         })?;
-        screen.warn(&config.warnings);
+        terminal.warn(&config.warnings);
         Ok(config)
     }
 }

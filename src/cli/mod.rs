@@ -1,10 +1,10 @@
-//! Room: the command line, one file a command, and what a person reads of it.
+//! The command line, one file a command, and what a person reads of it.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or what was checked does not hold; 2 the command line or
 //! the configuration is wrong. `exec` ends as its command does, with 125 where the launcher failed,
 //! 126 where the command cannot be run and 127 where there is none.
 
-mod assembly;
+mod app;
 mod audit;
 mod ca;
 mod demo;
@@ -13,18 +13,20 @@ mod embedded;
 mod env;
 mod escape;
 mod exec;
-mod expand;
 mod failure;
 mod flags;
-mod journal;
+mod gateway_process;
+mod launching;
+mod logging;
 mod logs;
 mod policy;
 mod presets;
-mod report;
-mod screen;
+mod resolve;
 mod secret;
 mod serve;
 mod serving;
+mod summary;
+mod terminal;
 mod usage;
 mod why;
 
@@ -36,7 +38,7 @@ use clap::{Parser, Subcommand};
 
 pub use failure::{Code, Failure};
 pub use flags::{ConfigFile, RunFlags};
-pub use screen::{Screen, When as Color, safe};
+pub use terminal::{Color, Terminal, safe};
 
 /// Everything that can be typed.
 #[derive(Parser)]
@@ -62,22 +64,22 @@ enum Command {
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     #[command(name = escape::SUBCOMMAND, hide = true)]
-    Probe(escape::Probe),
+    Probe(escape::EscapeRun),
     /// Check, test and explain Cedar policies
     #[command(subcommand)]
-    Policy(policy::Policy),
+    Policy(policy::PolicyCommand),
     /// Keep secrets in the key ring
     #[command(subcommand)]
-    Secret(secret::Secret),
+    Secret(secret::SecretCommand),
     /// Work with the audit log
     #[command(subcommand)]
-    Audit(audit::Audit),
+    Audit(audit::AuditCommand),
     /// Tell what became of a request, and why, by the id in its response
     Why(why::Why),
     /// List the services that are known by name: their variables, origins and places
     Presets(presets::Presets),
     /// Print the CA certificate of a running `gateway serve`
-    Ca(ca::Ca),
+    Ca(ca::CaCommand),
     /// Print the variables that point a client at a running `gateway serve`
     Env(env::Env),
 }
@@ -92,11 +94,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage::explain(&error, &arguments),
     };
-    let mut screen = Screen::new(cli.json, cli.color);
-    match cli.command.run(&mut screen) {
+    let mut terminal = Terminal::new(cli.json, cli.color);
+    match cli.command.run(&mut terminal) {
         Ok(code) => code.into(),
         Err(failure) => {
-            screen.fail(&failure);
+            terminal.fail(&failure);
             failure.code.into()
         }
     }
@@ -104,19 +106,19 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// The further images of `exec`: the launcher, and the gateway process behind it.
 fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
-    let screen = Screen::new(false, Color::Auto);
+    let terminal = Terminal::new(false, Color::Auto);
     let ended = match arguments.get(1)?.to_str()? {
-        demo::CLIENT => demo::client(&screen),
+        demo::CLIENT => demo::client(&terminal),
         doctor::CLIENTS => {
             let json = arguments.iter().any(|argument| argument == "--json");
             let outside = arguments.get(2)?.to_str()?;
-            doctor::clients(&Screen::new(json, Color::Auto), outside)
+            doctor::clients(&Terminal::new(json, Color::Auto), outside)
         }
         crate::launch::escape::SUBCOMMAND => Ok(escape::inside(
             arguments.iter().any(|argument| argument == "--json"),
         )),
-        crate::launch::SUBCOMMAND => exec::resume(&arguments[2..], &screen),
-        exec::GATEWAY_PROCESS => {
+        crate::launch::SUBCOMMAND => launching::resume(&arguments[2..], &terminal),
+        launching::GATEWAY_PROCESS => {
             arguments.remove(1);
             gateway_process(arguments)
         }
@@ -124,7 +126,7 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
     };
     Some(ended.map_or_else(
         |failure| {
-            screen.fail(&failure);
+            terminal.fail(&failure);
             failure.code.into()
         },
         ExitCode::from,
@@ -140,7 +142,7 @@ fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
         .map_err(|error| Failure::new("there is no enrolment socket").because(error.to_string()))?;
     // The terminal is the command's: without a wish for more, only what went wrong inside the
     // gateway is told.
-    journal::start(tracing::Level::ERROR);
+    logging::start(tracing::Level::ERROR);
     match Cli::try_parse_from(arguments).map(|cli| cli.command) {
         Ok(Command::Exec(exec)) => exec.serve(socket.into()),
         Ok(Command::Demo(demo)) => demo.serve(socket.into()),
@@ -148,26 +150,26 @@ fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
         Ok(Command::Probe(probe)) => probe.serve(socket.into()),
         _ => Err(Failure::usage(format!(
             "`{}` is for the gateway itself",
-            exec::GATEWAY_PROCESS
+            launching::GATEWAY_PROCESS
         ))),
     }
 }
 
 impl Command {
-    fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+    fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         match self {
-            Self::Exec(command) => command.run(screen),
-            Self::Serve(command) => command.run(screen),
-            Self::Demo(command) => command.run(screen),
-            Self::Doctor(command) => command.run(screen),
-            Self::Probe(command) => command.run(screen),
-            Self::Policy(command) => command.run(screen),
-            Self::Secret(command) => command.run(screen),
-            Self::Audit(command) => command.run(screen),
-            Self::Why(command) => command.run(screen),
-            Self::Presets(command) => command.run(screen),
-            Self::Ca(command) => command.run(screen),
-            Self::Env(command) => command.run(screen),
+            Self::Exec(command) => command.run(terminal),
+            Self::Serve(command) => command.run(terminal),
+            Self::Demo(command) => command.run(terminal),
+            Self::Doctor(command) => command.run(terminal),
+            Self::Probe(command) => command.run(terminal),
+            Self::Policy(command) => command.run(terminal),
+            Self::Secret(command) => command.run(terminal),
+            Self::Audit(command) => command.run(terminal),
+            Self::Why(command) => command.run(terminal),
+            Self::Presets(command) => command.run(terminal),
+            Self::Ca(command) => command.run(terminal),
+            Self::Env(command) => command.run(terminal),
         }
     }
 }

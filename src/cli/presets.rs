@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::credential::preset::{self, Preset, PresetCredential};
 
 use super::failure::{Code, Failure};
-use super::screen::{Paint, Screen};
+use super::terminal::{Paint, Terminal};
 
 /// Lists the presets, or tells all about one.
 #[derive(Args)]
@@ -16,9 +16,9 @@ pub(super) struct Presets {
 }
 
 impl Presets {
-    pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let Some(name) = &self.name else {
-            list(screen);
+            list(terminal);
             return Ok(Code::Ok);
         };
         let preset = preset::named(name).ok_or_else(|| {
@@ -33,10 +33,10 @@ impl Presets {
             );
             Failure::usage("no preset has that name").next(next)
         })?;
-        if screen.json() {
-            screen.document(&document(preset));
+        if terminal.json() {
+            terminal.document(&document(preset));
         } else {
-            print(screen, preset);
+            print(terminal, preset);
         }
         Ok(Code::Ok)
     }
@@ -49,9 +49,9 @@ pub(super) fn known_variable(variable: &str) -> Option<String> {
     preset::of_variable(variable).map(|(preset, _)| preset.name.clone())
 }
 
-fn list(screen: &Screen) {
-    if screen.json() {
-        return screen.document(&preset::all().map(document).collect::<Vec<_>>());
+fn list(terminal: &Terminal) {
+    if terminal.json() {
+        return terminal.document(&preset::all().map(document).collect::<Vec<_>>());
     }
     let width = preset::names().map(str::len).max().unwrap_or(0);
     for preset in preset::all() {
@@ -61,15 +61,15 @@ fn list(screen: &Screen) {
             .flat_map(|credential| &credential.variables)
             .collect();
         let variables: Vec<_> = variables.into_iter().map(String::as_str).collect();
-        let name = screen.paint(Paint::Bold, &format!("{:width$}", preset.name));
-        screen.line(format!("{name}  {}", variables.join(" ")));
+        let name = terminal.paint(Paint::Bold, &format!("{:width$}", preset.name));
+        terminal.line(format!("{name}  {}", variables.join(" ")));
     }
 }
 
-fn print(screen: &Screen, preset: &Preset) {
-    screen.line(format!(
+fn print(terminal: &Terminal, preset: &Preset) {
+    terminal.line(format!(
         "{}: {}",
-        screen.paint(Paint::Bold, &preset.name),
+        terminal.paint(Paint::Bold, &preset.name),
         preset.title
     ));
     let texts = |list: Vec<String>| {
@@ -80,32 +80,32 @@ fn print(screen: &Screen, preset: &Preset) {
         }
     };
     if !preset.allow.is_empty() {
-        screen.line(format!(
+        terminal.line(format!(
             "  also allows {}",
             texts(preset.allow.iter().map(ToString::to_string).collect())
         ));
     }
     if !preset.home.is_empty() {
-        screen.line(format!(
+        terminal.line(format!(
             "  shows of the home the sets {}",
             preset.home.join(" ")
         ));
     }
     if preset.registry.is_some() {
-        screen.line("  the hosts that your own configuration of the package manager names; for downloads elsewhere, --allow HOST");
+        terminal.line("  the hosts that your own configuration of the package manager names; for downloads elsewhere, --allow HOST");
     }
     for credential in &preset.credentials {
-        screen.line(format!("  credential {}", credential.name));
-        screen.line(format!(
+        terminal.line(format!("  credential {}", credential.name));
+        terminal.line(format!(
             "    variables {}",
             texts(credential.variables.clone())
         ));
-        screen.line(format!("    origins   {}", texts(origins(credential))));
+        terminal.line(format!("    origins   {}", texts(origins(credential))));
         if let Some(example) = &credential.your_host {
-            screen.line(format!("              your own, such as {example}"));
+            terminal.line(format!("              your own, such as {example}"));
         }
-        screen.line(format!("    places    {}", texts(places(credential))));
-        screen.line(format!("    takes     {}", texts(takes(credential))));
+        terminal.line(format!("    places    {}", texts(places(credential))));
+        terminal.line(format!("    takes     {}", texts(takes(credential))));
     }
 }
 

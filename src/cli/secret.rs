@@ -9,22 +9,22 @@ use crate::credential::ring::{self, RingError};
 use crate::names::CredentialName;
 
 use super::failure::{Code, Failure};
-use super::screen::{Screen, safe};
+use super::terminal::{Terminal, safe};
 
 /// The commands about stored secrets.
 #[derive(Subcommand)]
-pub(super) enum Secret {
+pub(super) enum SecretCommand {
     /// Store a secret, read from standard input or typed without echo
-    Set(Named),
+    Set(SecretName),
     /// Remove a secret
-    Rm(Named),
+    Rm(SecretName),
     /// List the names of the stored secrets
     List,
 }
 
 /// Names a secret.
 #[derive(Args)]
-pub(super) struct Named {
+pub(super) struct SecretName {
     /// The name, as in `keyring:gateway/NAME`
     name: String,
     /// What follows the name is refused: an argument is seen by every process of the machine
@@ -32,8 +32,8 @@ pub(super) struct Named {
     rest: Vec<String>,
 }
 
-impl Secret {
-    pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+impl SecretCommand {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         match self {
             Self::Set(named) => {
                 let name = named.check()?;
@@ -41,7 +41,7 @@ impl Secret {
                     .map_err(|error| failed("nothing was stored", &error))?;
                 ring::set(&name, value).map_err(|error| failed("nothing was stored", &error))?;
                 done(
-                    screen,
+                    terminal,
                     &name,
                     "stored",
                     "write `from = \"keyring:gateway/NAME\"`, or `--secret NAME@HOST=keyring:gateway/NAME`",
@@ -51,7 +51,7 @@ impl Secret {
                 let name = named.check()?;
                 ring::delete(&name).map_err(|error| failed("nothing was removed", &error))?;
                 done(
-                    screen,
+                    terminal,
                     &name,
                     "removed",
                     "revoke it where it was issued, too",
@@ -60,10 +60,10 @@ impl Secret {
             Self::List => {
                 let names = ring::list()
                     .map_err(|error| failed("the key ring cannot be listed", &error))?;
-                if screen.json() {
-                    screen.document(&names);
+                if terminal.json() {
+                    terminal.document(&names);
                 } else {
-                    names.iter().for_each(|name| screen.line(safe(name)));
+                    names.iter().for_each(|name| terminal.line(safe(name)));
                 }
             }
         }
@@ -71,7 +71,7 @@ impl Secret {
     }
 }
 
-impl Named {
+impl SecretName {
     fn check(&self) -> Result<CredentialName, Failure> {
         if !self.rest.is_empty() || looks_secret(&self.name) {
             return Err(Failure::usage("a secret is never an argument")
@@ -86,12 +86,12 @@ impl Named {
     }
 }
 
-fn done(screen: &Screen, name: &CredentialName, what: &str, next: &str) {
-    if screen.json() {
-        screen.document(&json!({ "name": name.as_str(), "done": what }));
+fn done(terminal: &Terminal, name: &CredentialName, what: &str, next: &str) {
+    if terminal.json() {
+        terminal.document(&json!({ "name": name.as_str(), "done": what }));
     } else {
-        screen.line(format!("{what} `keyring:gateway/{name}`"));
-        screen.note(format!("  next: {}", next.replace("NAME", name.as_str())));
+        terminal.line(format!("{what} `keyring:gateway/{name}`"));
+        terminal.note(format!("  next: {}", next.replace("NAME", name.as_str())));
     }
 }
 

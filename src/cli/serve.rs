@@ -8,13 +8,13 @@ use std::sync::Arc;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::assembly::Assembly;
-use super::expand::{Expanded, unnamed_buckets};
+use super::app::App;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
-use super::journal;
-use super::screen::Screen;
+use super::logging;
+use super::resolve::{ResolvedConfig, unnamed_buckets};
 use super::serving;
+use super::terminal::Terminal;
 use crate::config::ListenerKind;
 use crate::credential::Stores;
 use crate::gateway::{ListenerMode, SessionListener, Worker};
@@ -32,20 +32,20 @@ impl Serve {
     /// Serves until it is told to end.
     ///
     /// # Errors
-    /// A [`Failure`] where something cannot be set up; nothing is listeners then.
-    pub fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
-        journal::start(tracing::Level::WARN);
+    /// A [`Failure`] where something cannot be set up; nothing is served then.
+    pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
+        logging::start(tracing::Level::WARN);
         let config = self.run.config(&super::presets::known_variable)?;
-        screen.warn(&config.warnings);
+        terminal.warn(&config.warnings);
         if config.listeners.is_empty() {
             return Err(Failure::usage("there is nothing to listen on")
                 .because("the configuration has no `[[listener]]`")
                 .next("add one: kind = \"proxy\", address = \"127.0.0.1:8080\", session = \"agent-1\""));
         }
-        let expanded = Expanded::of(&config, false)?;
-        for stored in &expanded.stored {
+        let resolved = ResolvedConfig::of(&config, false)?;
+        for stored in &resolved.stored {
             if let Some(which) = unnamed_buckets(stored) {
-                screen.note(format!(
+                terminal.note(format!(
                     "gateway: `{}` signs for {which}",
                     stored.binding.credential
                 ));
@@ -53,20 +53,20 @@ impl Serve {
         }
         let runtime = serving::runtime()?;
         serving::harden()?;
-        let assembly = Arc::new(Assembly::new(config, expanded)?);
+        let app = Arc::new(App::new(config, resolved)?);
         let ended = runtime.block_on(async {
-            let ended = serve(&assembly, screen, self.run.quiet).await;
-            serving::close(&assembly.shared).await;
+            let ended = serve(&app, terminal, self.run.quiet).await;
+            serving::close(&app.shared).await;
             ended
         });
-        assembly.shared.tell_suppressed();
+        app.shared.tell_suppressed();
         ended
     }
 }
 
-async fn serve(assembly: &Arc<Assembly>, screen: &Screen, quiet: bool) -> Result<Code, Failure> {
-    let listeners = listeners(assembly).await?;
-    let threads = assembly.config.runtime.threads.get();
+async fn serve(app: &Arc<App>, terminal: &Terminal, quiet: bool) -> Result<Code, Failure> {
+    let listeners = listeners(app).await?;
+    let threads = app.config.runtime.threads.get();
     let mut sockets = Vec::new();
     for _ in 0..threads {
         let mut one = Vec::new();
@@ -78,32 +78,32 @@ async fn serve(assembly: &Arc<Assembly>, screen: &Screen, quiet: bool) -> Result
     let mine = sockets.pop().unwrap_or_default();
     let mut others = Vec::new();
     for theirs in sockets {
-        others.push(thread(assembly, theirs)?);
+        others.push(thread(app, theirs)?);
     }
-    let worker = serving::worker(&assembly.shared)?;
+    let worker = serving::worker(&app.shared)?;
     let sessions = listeners.iter().map(|(_, known)| known.session.clone());
-    serving::tend(&assembly.shared, sessions.collect());
+    serving::tend(&app.shared, sessions.collect());
     for (socket, listener) in mine {
         serving::serve(&worker, socket, listener)?;
     }
     if !quiet {
         for (address, listener) in &listeners {
-            screen.note(format!(
+            terminal.note(format!(
                 "gateway: session `{}` on {address}",
                 listener.session.id()
             ));
         }
     }
     serving::settle();
-    wait(assembly, &worker, &others, screen).await
+    wait(app, &worker, &others, terminal).await
 }
 
 /// Waits for a signal: SIGHUP reads the policies anew, SIGTERM and SIGINT end.
 async fn wait(
-    assembly: &Assembly,
+    app: &App,
     worker: &Worker,
     others: &[Arc<Worker>],
-    screen: &Screen,
+    terminal: &Terminal,
 ) -> Result<Code, Failure> {
     let unusable = |error: std::io::Error| {
         Failure::new("signals cannot be waited for").because(error.to_string())
@@ -113,13 +113,13 @@ async fn wait(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
     loop {
         tokio::select! {
-            _ = hangup.recv() => match assembly.reload() {
+            _ = hangup.recv() => match app.reload() {
                 Ok(generation) => {
                     worker.policy_changed();
                     others.iter().for_each(|worker| worker.policy_changed());
-                    screen.note(format!("gateway: policies reloaded, generation {generation}"));
+                    terminal.note(format!("gateway: policies reloaded, generation {generation}"));
                 }
-                Err(failure) => screen.fail(&failure),
+                Err(failure) => terminal.fail(&failure),
             },
             _ = terminate.recv() => return Ok(Code::Ok),
             _ = interrupt.recv() => return Ok(Code::Ok),
@@ -129,11 +129,11 @@ async fn wait(
 
 /// Starts a thread with a runtime, a worker and sockets of its own.
 fn thread(
-    assembly: &Arc<Assembly>,
+    app: &Arc<App>,
     sockets: Vec<(std::net::TcpListener, Arc<SessionListener>)>,
 ) -> Result<Arc<Worker>, Failure> {
     let (tell, told) = std::sync::mpsc::channel();
-    let shared = assembly.shared.clone();
+    let shared = app.shared.clone();
     let run = move || {
         let runtime = match serving::runtime() {
             Ok(runtime) => runtime,
@@ -162,18 +162,18 @@ fn thread(
 
 /// The listeners of the configuration. Those of one session share its phantoms and its CA.
 async fn listeners(
-    assembly: &Assembly,
+    app: &App,
 ) -> Result<Vec<(std::net::SocketAddr, Arc<SessionListener>)>, Failure> {
     let mut listeners: Vec<(std::net::SocketAddr, Arc<SessionListener>)> = Vec::new();
-    for listener in &assembly.config.listeners {
+    for listener in &app.config.listeners {
         let known = listeners
             .iter()
             .find(|(_, known)| *known.session.id() == listener.session);
         let (session, ca) = match known {
             Some((_, known)) => (known.session.clone(), known.ca.clone()),
             None => {
-                let (session, ca) = assembly.open(&listener.session, &listener.groups).await?;
-                publish(assembly, &session, &ca.certificate_pem())?;
+                let (session, ca) = app.open(&listener.session, &listener.groups).await?;
+                publish(app, &session, &ca.certificate_pem())?;
                 (session, ca)
             }
         };
@@ -205,11 +205,11 @@ async fn authentication(asked: &crate::config::Authentication) -> Result<Authent
 }
 
 /// Writes what the workload needs: the CA's certificate, and its phantoms.
-fn publish(assembly: &Assembly, session: &Session, certificate: &str) -> Result<(), Failure> {
-    if let Some(path) = assembly.config.ca.certificate_of(session.id()) {
+fn publish(app: &App, session: &Session, certificate: &str) -> Result<(), Failure> {
+    if let Some(path) = app.config.ca.certificate_of(session.id()) {
         write(&path, certificate.as_bytes(), 0o644)?;
     }
-    if let Some(path) = assembly.config.phantoms.file_of(session.id()) {
+    if let Some(path) = app.config.phantoms.file_of(session.id()) {
         let lines: String = session
             .bindings()
             .environment(&session.phantoms())

@@ -11,7 +11,7 @@ use crate::names::{ExchangeId, ReasonCode};
 use super::failure::{Code, Failure};
 use super::flags::ConfigFile;
 use super::logs::{self, Chain};
-use super::screen::{Paint, Screen, safe};
+use super::terminal::{Paint, Terminal, safe};
 
 /// Tells what became of a request.
 #[derive(Args)]
@@ -27,12 +27,12 @@ pub(super) struct Why {
 }
 
 impl Why {
-    pub(super) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+    pub(super) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let found = self.find()?;
-        if screen.json() {
-            screen.document(&found);
+        if terminal.json() {
+            terminal.document(&found);
         } else {
-            print(screen, &found);
+            print(terminal, &found);
         }
         Ok(Code::Ok)
     }
@@ -116,70 +116,67 @@ pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
         .next("copy it from the response: `request_id` in the JSON, or the `Proxy-Status` field"))
 }
 
-fn print(screen: &Screen, found: &Found) {
+fn print(terminal: &Terminal, found: &Found) {
     let record = &found.exchange;
-    let text = |part: Option<&str>| part.map_or_else(|| String::from("-"), safe);
-    let bold = |part: &str| screen.paint(Paint::Bold, part);
-    let port = record
-        .port
-        .map(|port| format!(":{port}"))
-        .unwrap_or_default();
-    let target = format!(
-        "{} {}://{}{port}{}",
-        text(record.method.as_deref()),
-        text(record.scheme.as_deref()),
-        text(record.host.as_deref()),
-        record.path.as_deref().map(safe).unwrap_or_default()
-    );
-    screen.line(format!("{} {target}", bold("request")));
-    screen.line(format!(
-        "  session {}, by {}, {}",
-        text(record.session.as_deref()),
-        text(record.entry.as_deref()),
-        text(record.time.as_deref())
-    ));
-    screen.line(format!("{} {}", bold("verdict"), verdict(screen, record)));
+    let bold = |part: &str| terminal.paint(Paint::Bold, part);
+    print_request(terminal, record);
+    let verdict = verdict(terminal, record);
+    terminal.line(format!("{} {verdict}", bold("verdict")));
     if !record.policies.is_empty() {
         let policies: Vec<_> = record.policies.iter().map(|policy| safe(policy)).collect();
-        screen.line(format!("  decided by {}", policies.join(", ")));
+        terminal.line(format!("  decided by {}", policies.join(", ")));
     }
     if !record.facts.is_empty() {
         let facts: Vec<_> = record.facts.iter().map(|fact| safe(fact)).collect();
-        screen.line(format!("  read {} of the content", facts.join(", ")));
+        terminal.line(format!("  read {} of the content", facts.join(", ")));
     }
     for lent in &record.lent {
-        screen.line(format!(
-            "  lent {} in {}",
-            safe(&lent.credential),
-            safe(&lent.place)
-        ));
+        let (credential, place) = (safe(&lent.credential), safe(&lent.place));
+        terminal.line(format!("  lent {credential} in {place}"));
     }
     if let Some(address) = record.dialled {
-        screen.line(format!("  connected to {address}"));
+        terminal.line(format!("  connected to {address}"));
     }
     if let Some(end) = &found.end {
         let reason = end
             .reason
             .as_deref()
-            .map(|reason| format!(" ({})", safe(reason)))
-            .unwrap_or_default();
-        screen.line(format!(
-            "{} {}{reason}",
-            bold("ended"),
-            text(end.outcome.as_deref())
-        ));
+            .map(|reason| format!(" ({})", safe(reason)));
+        let (outcome, reason) = (or_dash(end.outcome.as_deref()), reason.unwrap_or_default());
+        terminal.line(format!("{} {outcome}{reason}", bold("ended")));
     }
     if let Some(reason) = &record.reason {
-        screen.line(format!("{} {}", bold("next"), next_step(reason)));
+        terminal.line(format!("{} {}", bold("next"), next_step(reason)));
     }
-    screen.line(format!(
-        "  {}:{}",
-        safe(&found.file.display().to_string()),
-        found.line
+    let file = safe(&found.file.display().to_string());
+    terminal.line(format!("  {file}:{}", found.line));
+}
+
+/// What was asked, by whom and when.
+fn print_request(terminal: &Terminal, record: &Record) {
+    let port = record.port.map(|port| format!(":{port}"));
+    terminal.line(format!(
+        "{} {} {}://{}{}{}",
+        terminal.paint(Paint::Bold, "request"),
+        or_dash(record.method.as_deref()),
+        or_dash(record.scheme.as_deref()),
+        or_dash(record.host.as_deref()),
+        port.unwrap_or_default(),
+        record.path.as_deref().map(safe).unwrap_or_default()
+    ));
+    terminal.line(format!(
+        "  session {}, by {}, {}",
+        or_dash(record.session.as_deref()),
+        or_dash(record.entry.as_deref()),
+        or_dash(record.time.as_deref())
     ));
 }
 
-fn verdict(screen: &Screen, record: &Record) -> String {
+fn or_dash(part: Option<&str>) -> String {
+    part.map_or_else(|| String::from("-"), safe)
+}
+
+fn verdict(terminal: &Terminal, record: &Record) -> String {
     let status = record
         .status
         .map(|status| format!(" with {status}"))
@@ -197,13 +194,13 @@ fn verdict(screen: &Screen, record: &Record) -> String {
                 .unwrap_or_default();
             format!(
                 "{}{status}: {}{blame}{came}",
-                screen.paint(Paint::Red, "refused"),
+                terminal.paint(Paint::Red, "refused"),
                 safe(reason)
             )
         }
         (None, _) => format!(
             "{}{status}",
-            screen.paint(
+            terminal.paint(
                 Paint::Green,
                 record.outcome.as_deref().unwrap_or("answered")
             )

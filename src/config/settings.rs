@@ -35,7 +35,7 @@ pub struct Audit {
     /// The log; without it, a file in the user's state directory.
     pub path: Option<PathBuf>,
     /// When a record reaches the disk.
-    pub sync: audit::Sync,
+    pub sync: audit::Durability,
     /// The size in bytes at which a new file continues the chain.
     pub rotate_bytes: u64,
     /// What one session may write.
@@ -170,8 +170,8 @@ pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
     let sync = section.choice(
         "sync",
         &[
-            ("batch", audit::Sync::Batch),
-            ("always", audit::Sync::Always),
+            ("batch", audit::Durability::Batch),
+            ("always", audit::Durability::Always),
         ],
     );
     let least = |key, least: Limit, why: &'static str| {

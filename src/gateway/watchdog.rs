@@ -248,8 +248,8 @@ mod tests {
 
     #[test]
     fn the_record_of_a_websocket_ends_with_what_it_carried() {
-        use crate::audit::{Length, Log, Sync};
-        let (log, memory) = Log::memory(Sync::Batch).unwrap();
+        use crate::audit::{Durability, Length, Log};
+        let (log, memory) = Log::memory(Durability::Batch).unwrap();
         let live = watchdog(100);
         let connection = live.connection();
         let watched = live.exchange(&connection);

@@ -1,6 +1,6 @@
 //! What would help when a step fails: checks for the known reasons why systems refuse a sandbox.
 
-use super::error::{Failure, Step};
+use super::failure::{Failure, Step};
 
 /// Returns the advice for a failure; `None` if nothing better than the error itself is known.
 pub fn for_failure(failure: &Failure) -> Option<String> {

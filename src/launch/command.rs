@@ -4,7 +4,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use super::mounts::c_string;
+use super::paths::c_string;
 use super::{environment, syscall};
 
 /// Executes the command; returns only if that fails.

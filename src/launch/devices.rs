@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
-use super::bounds;
-use super::error::{At, Failure, Step};
-use super::mounts::{Tree, put_part};
+use super::bounds::MemoryBound;
+use super::failure::{At, Failure, Step};
+use super::tree::{Tree, put_part};
 
 /// The host's device nodes that stay, held open (a user namespace cannot create any).
 #[derive(Debug)]
@@ -42,15 +42,9 @@ impl Devices {
     pub fn build(self, root: &Path, shared: &Path) -> Result<(), Failure> {
         let dev = root.join("dev");
         fs::create_dir(&dev).at(Step::Hide, "/dev")?;
-        let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-        rustix::mount::mount(
-            "tmpfs",
-            &dev,
-            "tmpfs",
-            flags | MountFlags::NODEV,
-            Some(&*bounds::small(0o755)),
-        )
-        .at(Step::Hide, "/dev")?;
+        MemoryBound::SMALL
+            .mount(&dev, 0o755, MountFlags::NOEXEC)
+            .at(Step::Hide, "/dev")?;
         for node in self.nodes.iter().chain(&self.terminal) {
             node.put(root).at(Step::Hide, "devices")?;
         }
@@ -65,7 +59,7 @@ impl Devices {
             "devpts",
             &terminals,
             "devpts",
-            flags,
+            MountFlags::NOSUID | MountFlags::NOEXEC,
             Some(c"newinstance,ptmxmode=0666,mode=0620"),
         )
         .at(Step::Hide, "/dev/pts")?;

@@ -1,152 +1,11 @@
-//! Why a sandbox could not be made, at which step, and what would help.
+//! Why the command did not run, or did not end on its own, and what would help.
 
-use std::fmt;
 use std::io;
 
-use serde::{Deserialize, Serialize};
-
-use super::streams::Stream;
+use super::advice;
+use super::failure::Failure;
+use super::streams::LostOutput;
 use crate::enroll;
-
-/// The steps of a launch, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
-    /// Checks before anything is created.
-    Prepare,
-    /// `clone3` into new namespaces.
-    Namespaces,
-    /// Writing the user and group maps.
-    UserMap,
-    /// Becoming the target user (root only).
-    User,
-    /// A new session key ring.
-    Keyring,
-    /// Bringing `lo` up.
-    Loopback,
-    /// Addresses and routes.
-    Routes,
-    /// nf_tables rules.
-    Rules,
-    /// The listening sockets.
-    Listeners,
-    /// Passing them to the gateway.
-    Handoff,
-    /// Forbidding nested user namespaces.
-    NestedNamespaces,
-    /// Making the mount tree private, and the parts that move.
-    Mounts,
-    /// A fresh `/proc`.
-    Proc,
-    /// The home directory.
-    Home,
-    /// Hiding sockets, devices and secrets.
-    Hide,
-    /// Guarding git repositories and files that tools run.
-    Git,
-    /// The CA files and their bind mounts.
-    Trust,
-    /// The working directory.
-    WorkingDirectory,
-    /// Closing inherited files.
-    Files,
-    /// The first process and the terminal.
-    Process,
-    /// Dropping capabilities.
-    Capabilities,
-    /// The seccomp filter.
-    Filter,
-    /// The Landlock domain.
-    Landlock,
-    /// The bounds on processes.
-    Bounds,
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Prepare => "preparation",
-            Self::Namespaces => "new namespaces",
-            Self::UserMap => "user map",
-            Self::User => "target user",
-            Self::Keyring => "session key ring",
-            Self::Loopback => "loopback interface",
-            Self::Routes => "local routes",
-            Self::Rules => "nftables rules",
-            Self::Listeners => "listening sockets",
-            Self::Handoff => "handing the sockets to the gateway",
-            Self::NestedNamespaces => "forbidding nested namespaces",
-            Self::Mounts => "mounts",
-            Self::Proc => "fresh /proc",
-            Self::Home => "home",
-            Self::Hide => "hiding",
-            Self::Git => "guarding git",
-            Self::Trust => "CA certificates",
-            Self::WorkingDirectory => "working directory",
-            Self::Files => "inherited files",
-            Self::Process => "process",
-            Self::Capabilities => "capabilities",
-            Self::Filter => "seccomp filter",
-            Self::Landlock => "landlock",
-            Self::Bounds => "bounds",
-        })
-    }
-}
-
-/// A failed step, in a form that can be sent from the sandbox's first process to the launcher.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    /// Which step.
-    pub step: Step,
-    /// The errno; 0 if there is none.
-    pub errno: i32,
-    /// The object of the step: a path, a socket's name.
-    pub detail: String,
-}
-
-impl Failure {
-    /// A failure that a system call reported.
-    pub fn of(step: Step, error: impl Into<io::Error>, detail: impl Into<String>) -> Self {
-        Self {
-            step,
-            errno: error.into().raw_os_error().unwrap_or(libc::EIO),
-            detail: detail.into(),
-        }
-    }
-
-    /// A failure that no system call reported.
-    pub fn new(step: Step, detail: impl Into<String>) -> Self {
-        Self {
-            step,
-            errno: 0,
-            detail: detail.into(),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.step, self.detail)?;
-        match self.errno {
-            0 => Ok(()),
-            errno => write!(f, ": {}", io::Error::from_raw_os_error(errno)),
-        }
-    }
-}
-
-/// Names the step at which a call failed.
-pub trait At<T> {
-    /// Turns an I/O error into a [`Failure`] of this step and object.
-    ///
-    /// # Errors
-    /// The failure, if there was an error.
-    fn at(self, step: Step, detail: impl Into<String>) -> Result<T, Failure>;
-}
-
-impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
-    fn at(self, step: Step, detail: impl Into<String>) -> Result<T, Failure> {
-        self.map_err(|error| Failure::of(step, error, detail))
-    }
-}
 
 /// Why the command was not run, or did not end on its own ([`Error::Uncovered`],
 /// [`Error::GatewayGone`], [`Error::Output`] and [`Error::Killed`]).
@@ -199,13 +58,8 @@ pub enum Error {
     #[error("the sandbox was killed from outside")]
     Killed,
     /// The command ran, but its output is not complete in the file.
-    #[error("{stream} cannot be written")]
-    Output {
-        /// Which of its streams.
-        stream: Stream,
-        /// What the file system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Output(#[from] LostOutput),
 }
 
 impl Error {
@@ -216,7 +70,7 @@ impl Error {
             Self::NotFound { .. } | Self::NotSeen { .. } => 127,
             Self::NotExecutable { .. } => 126,
             Self::Killed | Self::Uncovered(_) => 137,
-            Self::Output { .. } => 1,
+            Self::Output(_) => 1,
             Self::Step(_) | Self::Gateway(_) | Self::GatewaySilent { .. } | Self::GatewayGone => {
                 125
             }
@@ -226,7 +80,7 @@ impl Error {
     /// What the person could do about it, if known. May have several lines.
     pub fn advice(&self) -> Option<String> {
         match self {
-            Self::Step(failure) => super::advice::for_failure(failure),
+            Self::Step(failure) => advice::for_failure(failure),
             Self::NotSeen { flag, .. } => Some(format!("show it to the command, to be read: `{flag}`")),
             Self::GatewayGone => Some(
                 "what the command left in the project was not looked through: look for new files of git and other tools \

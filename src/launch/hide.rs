@@ -1,8 +1,8 @@
 //! Names of files that are known to contain credentials. They are hidden even below something
 //! visible.
 //!
-//! This is the second barrier. The first is that only what `layout` and [`super::tools`] list is
-//! visible.
+//! This is the second barrier. The first is that only what `mount_plan` and [`super::tools`] list
+//! is visible.
 
 /// Below the home directory: visible only if a person names the exact path, and never part of a
 /// project.

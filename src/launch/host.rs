@@ -9,20 +9,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::{AddressFamily, SocketType};
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal};
 
-use super::Exit;
-use super::error::{At, Error, Failure, Step};
+use super::error::Error;
+use super::exit::Exit;
+use super::failure::{At, Failure, Step};
 use super::identity::Identity;
 use super::init::{self, Order, Report, Sandbox};
-use super::layout::Layout;
+use super::mount_plan::MountPlan;
 use super::streams::Streams;
 use super::syscall::{self, Arrived, Side, SignalSet};
 use super::terminal::Terminal;
+use super::wait::timespec;
 use super::watch::Watch;
-use super::{environment, program};
+use super::{environment, program, refuse};
 use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_packet};
 
 /// Creates the sandbox, runs the command in it, and returns how it ended.
@@ -30,8 +31,8 @@ use crate::enroll::{self, Hello, LauncherEnd, Listeners, receive_packet, send_pa
 /// # Errors
 /// [`Error`] if the command was never started, or could not be executed.
 pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
-    refuse_threads()?;
-    refuse_directories_as_standard_streams()?;
+    refuse::threads()?;
+    refuse::directories_as_standard_streams()?;
     let signals = SignalSet::of(&FORWARDED);
     let mask = signals.block().at(Step::Prepare, "signal mask")?;
     let arrivals = signals
@@ -39,7 +40,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
         .at(Step::Prepare, "signal descriptor")?;
     let mut streams = Streams::open(sandbox.identity.user())?;
     // Before the sandbox is created, so that nothing changes unseen.
-    let watch = Watch::begin(&sandbox.layout)?;
+    let watch = Watch::begin(&sandbox.plan)?;
     let (ours, theirs) = enroll::packet_pair().map_err(Error::Gateway)?;
     if sandbox.identity.is_other() {
         // Otherwise the sandbox would keep root's groups, and could not drop them itself.
@@ -66,7 +67,7 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
         identity: sandbox.identity,
         command_name: sandbox.arguments.first().cloned().unwrap_or_default(),
         search: environment::value(&sandbox.environment, "PATH").map(ToOwned::to_owned),
-        layout: sandbox.layout,
+        plan: sandbox.plan,
         watch,
         answer_due: None,
         served: false,
@@ -83,7 +84,8 @@ pub fn run(sandbox: Sandbox, gateway: LauncherEnd) -> Result<Exit, Error> {
     let written = launcher.streams.finish();
     mask.restore();
     let exit = outcome?;
-    written.map(|()| exit)
+    written?;
+    Ok(exit)
 }
 
 struct Launcher {
@@ -96,7 +98,7 @@ struct Launcher {
     command_name: OsString,
     /// The directories in which the command is looked up.
     search: Option<OsString>,
-    layout: Layout,
+    plan: MountPlan,
     watch: Option<Watch>,
     /// When the gateway must have answered; `None` when it need not.
     answer_due: Option<Instant>,
@@ -185,14 +187,11 @@ impl Launcher {
         }
     }
 
-    fn wait(&self) -> Result<Ready, Error> {
+    fn wait(&self) -> Result<Events, Error> {
         let deadline = self
             .answer_due
             .map(|due| due.saturating_duration_since(Instant::now()));
-        let timeout = deadline.map(|left| Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        });
+        let timeout = deadline.map(timespec);
         let mut files: Vec<BorrowedFd<'_>> = vec![self.arrivals.as_fd(), self.init.pidfd.as_fd()];
         files.extend(self.control.as_ref().map(AsFd::as_fd));
         let hears_gateway = self.answer_due.is_some() || self.served;
@@ -212,7 +211,7 @@ impl Launcher {
                 });
             }
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
+            Err(rustix::io::Errno::INTR) => return Ok(Events::default()),
             Err(error) => return Err(Failure::of(Step::Process, error, "poll").into()),
         }
         let fired: Vec<bool> = events
@@ -222,7 +221,7 @@ impl Launcher {
         // In the order in which they were added.
         let mut fired = fired.into_iter();
         let mut next = |there: bool| there && fired.next().unwrap_or_default();
-        Ok(Ready {
+        Ok(Events {
             signals: next(true),
             init: next(true),
             control: next(self.control.is_some()),
@@ -292,7 +291,7 @@ impl Launcher {
             dns_tcp,
             dns_udp,
         };
-        refuse_own_network(&listeners)?;
+        refuse::own_network(&listeners)?;
         self.gateway
             .hello(hello, &listeners)
             .map_err(Error::Gateway)?;
@@ -383,7 +382,7 @@ impl Launcher {
                 None => Error::NotFound { command },
                 Some(place) => Error::NotSeen {
                     command,
-                    flag: self.layout.flag_to_see(&place),
+                    flag: self.plan.flag_to_see(&place),
                     place,
                 },
             },
@@ -397,10 +396,10 @@ impl Launcher {
     /// The part of the command that the host has and the sandbox does not show.
     fn not_seen(&self) -> Option<PathBuf> {
         let search = self.search.as_deref().unwrap_or_default();
-        let found = program::find(&self.command_name, search, &self.layout.working_directory)?;
+        let found = program::find(&self.command_name, search, &self.plan.working_directory)?;
         let at_the_top = |name: &Path| name.parent() == Some(Path::new("/"));
         let mut names = program::names(&found).into_iter();
-        names.find(|name| !self.layout.sees(name) && !at_the_top(name))
+        names.find(|name| !self.plan.sees(name) && !at_the_top(name))
     }
 
     fn order(&self, order: &Order, files: &[BorrowedFd<'_>]) -> Result<(), Error> {
@@ -415,65 +414,15 @@ impl Launcher {
     }
 }
 
+/// What has something to say.
 #[derive(Default)]
-struct Ready {
+struct Events {
     signals: bool,
     init: bool,
     control: bool,
     gateway: bool,
     streams: bool,
     watch: bool,
-}
-
-/// Refuses to clone a process that has threads: locks that they hold would stay locked in the copy.
-fn refuse_threads() -> Result<(), Failure> {
-    let threads = std::fs::read_dir("/proc/self/task")
-        .at(Step::Prepare, "/proc/self/task")?
-        .count();
-    if threads != 1 {
-        return Err(Failure::new(
-            Step::Prepare,
-            format!("the launcher has {threads} threads, and must have one"),
-        ));
-    }
-    Ok(())
-}
-
-/// Refuses a directory as standard input, output or error: through it the command would see the
-/// host's hidden files.
-fn refuse_directories_as_standard_streams() -> Result<(), Failure> {
-    for fd in 0..3 {
-        let is_directory =
-            std::fs::metadata(format!("/proc/self/fd/{fd}")).is_ok_and(|found| found.is_dir());
-        if is_directory {
-            return Err(Failure::new(
-                Step::Prepare,
-                format!("standard stream {fd} is a directory"),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses listeners that are in the launcher's own network: the gateway would serve the host
-/// instead of the sandbox.
-fn refuse_own_network(listeners: &Listeners) -> Result<(), Failure> {
-    let own = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None)
-        .at(Step::Handoff, "socket")?;
-    // Before Linux 5.14 there is no such number; then only the construction separates the
-    // namespaces.
-    let Ok(own) = syscall::network_cookie(&own) else {
-        return Ok(());
-    };
-    for socket in [&listeners.tcp, &listeners.dns_tcp, &listeners.dns_udp] {
-        if syscall::network_cookie(socket).at(Step::Handoff, "SO_NETNS_COOKIE")? == own {
-            return Err(Failure::new(
-                Step::Handoff,
-                "the listeners are in the host's own network",
-            ));
-        }
-    }
-    Ok(())
 }
 
 fn pid_of(pidfd: &OwnedFd) -> Result<Pid, Failure> {
@@ -500,28 +449,3 @@ const FORWARDED: [i32; 11] = [
     libc::SIGTTOU,
 ];
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listeners_of_the_launchers_own_network_are_refused() {
-        let socket = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-        let listeners = Listeners {
-            tcp: socket(),
-            dns_tcp: socket(),
-            dns_udp: socket(),
-        };
-        assert_eq!(
-            refuse_own_network(&listeners).unwrap_err().step,
-            Step::Handoff
-        );
-    }
-
-    #[test]
-    fn a_process_with_threads_is_not_cloned() {
-        // The test harness itself has several threads.
-        assert_eq!(refuse_threads().unwrap_err().step, Step::Prepare);
-    }
-}

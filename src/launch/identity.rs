@@ -8,7 +8,7 @@ use rustix::process::{Gid, Uid};
 use rustix::thread::CapabilitiesSecureBits;
 use serde::{Deserialize, Serialize};
 
-use super::error::{At, Failure, Step};
+use super::failure::{At, Failure, Step};
 
 /// A user and a group, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

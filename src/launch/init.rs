@@ -13,9 +13,9 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::bounds::Bounds;
-use super::error::{At, Failure, Step};
+use super::failure::{At, Failure, Step};
 use super::identity::Identity;
-use super::layout::Layout;
+use super::mount_plan::MountPlan;
 use super::streams::Streams;
 use super::syscall::{Side, SignalSet};
 use super::{command, confine, environment, mounts, network, syscall, trust};
@@ -62,7 +62,7 @@ pub struct Sandbox {
     /// The user that runs the command.
     pub identity: Identity,
     /// The file system.
-    pub layout: Layout,
+    pub plan: MountPlan,
     /// The command and its arguments.
     pub arguments: Vec<OsString>,
     /// The program as an open file, instead of by the first argument's name.
@@ -131,7 +131,7 @@ fn run(
     mask: &SignalSet,
 ) -> Result<Never, Failure> {
     die_with_the_launcher()?;
-    let kept = mounts::Kept::take(&sandbox.layout);
+    let kept = mounts::HostTrees::take(&sandbox.plan);
     if sandbox.identity.is_other() {
         report(&Report::WantsMaps, &[])?;
         await_order(|order| matches!(order, Order::Mapped))?;
@@ -160,11 +160,11 @@ fn run(
     }
     hand_over(network)?;
     // The gateway prepares its answer while the mounts are created.
-    mounts::build(&sandbox.layout, kept, sandbox.bounds.room())?;
+    mounts::build(&sandbox.plan, kept, sandbox.bounds.memory())?;
     let ready = await_ready()?;
     trust::install(&ready)?;
     mounts::seal()?;
-    let directory = enter(&sandbox.layout)?;
+    let directory = enter(&sandbox.plan)?;
     let variables = variables(sandbox, &ready, directory);
     start(sandbox, program, &variables, mask)
 }
@@ -219,9 +219,9 @@ fn await_ready() -> Result<Ready, Failure> {
 }
 
 /// Enters the working directory by name: the inherited one may lie beneath what now covers it.
-fn enter(layout: &Layout) -> Result<&Path, Failure> {
-    let wanted = layout.working_directory.as_path();
-    for directory in [wanted, layout.home.path()] {
+fn enter(plan: &MountPlan) -> Result<&Path, Failure> {
+    let wanted = plan.working_directory.as_path();
+    for directory in [wanted, plan.home.path()] {
         if std::env::set_current_dir(directory).is_ok() {
             return Ok(directory);
         }
@@ -232,7 +232,7 @@ fn enter(layout: &Layout) -> Result<&Path, Failure> {
 
 fn variables(sandbox: &Sandbox, ready: &Ready, directory: &Path) -> Vec<(OsString, OsString)> {
     let mut variables = sandbox.environment.clone();
-    environment::set(&mut variables, "HOME", sandbox.layout.home.path());
+    environment::set(&mut variables, "HOME", sandbox.plan.home.path());
     environment::set(&mut variables, "PWD", directory);
     environment::set(
         &mut variables,

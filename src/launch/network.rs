@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::error::{At, Failure, Step};
+use super::failure::{At, Failure, Step};
 use super::netlink::{ACK, CREATE, EXCL, Netlink};
 use super::{ruleset, syscall};
 use crate::enroll::{Capture, Listeners};

@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
-use super::mounts::c_string;
+use super::paths::c_string;
 use super::syscall;
 
 /// The in-memory folder for the overlays' own data: whiteouts, and what is written to them.

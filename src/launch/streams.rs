@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Gid, Uid};
 
-use super::error::{At, Error, Failure, Step};
+use super::failure::{At, Failure, Step};
 use super::identity::User;
 
 /// What the launcher copies, and what the command has instead.
@@ -53,6 +53,14 @@ impl std::fmt::Display for Stream {
             Self::Error => "standard error",
         })
     }
+}
+
+/// The command ran, but its output is not complete in the file.
+#[derive(Debug, thiserror::Error)]
+#[error("{stream} cannot be written")]
+pub struct LostOutput {
+    stream: Stream,
+    source: std::io::Error,
 }
 
 /// A file that the command reads. At the end, its offset, which others share, advances by what the
@@ -156,24 +164,21 @@ impl Streams {
     /// offset past what was read.
     ///
     /// # Errors
-    /// [`Error::Output`] if something could not be written.
-    pub fn finish(&mut self) -> Result<(), Error> {
+    /// [`LostOutput`] if something could not be written.
+    pub fn finish(&mut self) -> Result<(), LostOutput> {
         for output in &mut self.outputs {
             while output.copy(&mut self.buffer) {}
         }
         if let Some(input) = &self.input {
             input.move_offset();
         }
-        let lost = self
-            .outputs
-            .iter()
-            .find_map(|output| Some((output.stream, output.lost?)));
-        lost.map_or(Ok(()), |(stream, error)| {
-            Err(Error::Output {
-                stream,
-                source: error.into(),
+        let lost = self.outputs.iter().find_map(|output| {
+            Some(LostOutput {
+                stream: output.stream,
+                source: output.lost?.into(),
             })
-        })
+        });
+        lost.map_or(Ok(()), Err)
     }
 
     fn feed(&mut self) -> Result<(), Failure> {

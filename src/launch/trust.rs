@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
-use super::error::{At, Failure, Step};
-use super::mounts::bind;
-use super::{bounds, environment, mounts, syscall, truststore};
+use super::bounds::MemoryBound;
+use super::failure::{At, Failure, Step};
+use super::tree::{bind, make_directories};
+use super::{environment, syscall, truststore};
 use crate::enroll::Ready;
 use gateway_names::SYSTEM_BUNDLES;
 
@@ -152,16 +153,10 @@ pub const VARIABLES: &[Variable] = &[
 /// # Errors
 /// A [`Step::Trust`] failure that names the file.
 pub fn install(ready: &Ready) -> Result<(), Failure> {
-    mounts::make_directories(Path::new(DIRECTORY)).at(Step::Trust, DIRECTORY)?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount(
-        "tmpfs",
-        DIRECTORY,
-        "tmpfs",
-        flags,
-        Some(&*bounds::own_files()),
-    )
-    .at(Step::Trust, DIRECTORY)?;
+    make_directories(Path::new(DIRECTORY)).at(Step::Trust, DIRECTORY)?;
+    MemoryBound::OWN_FILES
+        .mount(Path::new(DIRECTORY), 0o755, MountFlags::NOEXEC)
+        .at(Step::Trust, DIRECTORY)?;
     let java = truststore::from_pem(&ready.ca_bundle_pem);
     let files: [(&str, &[u8]); 5] = [
         (BUNDLE, &ready.ca_bundle_pem),
@@ -239,7 +234,7 @@ fn replace_resolver() -> io::Result<()> {
             let target = Path::new("/etc").join(link);
             let target = normalize(&target);
             if let Some(parent) = target.parent() {
-                let _ = mounts::make_directories(parent);
+                let _ = make_directories(parent);
             }
             if !target.exists() && fs::write(&target, RESOLVER_CONTENT).is_ok() {
                 return Ok(());

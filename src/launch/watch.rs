@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use super::error::{At, Failure, Step};
-use super::layout::Layout;
+use super::failure::{At, Failure, Step};
+use super::mount_plan::MountPlan;
+use super::paths::by_name;
 
 /// What a name refers to: the device and the inode.
 type Meaning = (u64, u64);
@@ -30,8 +31,8 @@ impl Watch {
     ///
     /// # Errors
     /// A [`Step::Hide`] failure: without watching, hiding is not good enough to start.
-    pub fn begin(layout: &Layout) -> Result<Option<Self>, Failure> {
-        let names: Vec<(PathBuf, Meaning)> = hidden_in_projects(layout)
+    pub fn begin(plan: &MountPlan) -> Result<Option<Self>, Failure> {
+        let names: Vec<(PathBuf, Meaning)> = hidden_in_projects(plan)
             .filter_map(|path| Some((path.to_owned(), meaning(path)?)))
             .collect();
         if names.is_empty() {
@@ -85,14 +86,13 @@ impl Watch {
 ///
 /// # Errors
 /// A [`Step::Prepare`] failure that names the first.
-pub fn refuse_files(layout: &Layout) -> Result<(), Failure> {
+pub fn refuse_files(plan: &MountPlan) -> Result<(), Failure> {
     let own = |path: &Path| {
-        layout
-            .own
+        plan.own
             .iter()
-            .any(|own| path == own || super::by_name(own).as_deref() == Some(path))
+            .any(|own| path == own || by_name(own).as_deref() == Some(path))
     };
-    for path in hidden_in_projects(layout).filter(|path| !own(path)) {
+    for path in hidden_in_projects(plan).filter(|path| !own(path)) {
         if !path.is_dir() {
             let why = format!(
                 "`{}` cannot be hidden: it is a file in a project, and a program that saves it anew, or beside it, would \
@@ -105,9 +105,9 @@ pub fn refuse_files(layout: &Layout) -> Result<(), Failure> {
     Ok(())
 }
 
-fn hidden_in_projects(layout: &Layout) -> impl Iterator<Item = &Path> {
-    let hidden = layout.hidden.iter().map(PathBuf::as_path);
-    hidden.filter(|path| layout.in_project(path))
+fn hidden_in_projects(plan: &MountPlan) -> impl Iterator<Item = &Path> {
+    let hidden = plan.hidden.iter().map(PathBuf::as_path);
+    hidden.filter(|path| plan.in_project(path))
 }
 
 fn meaning(path: &Path) -> Option<Meaning> {

@@ -30,6 +30,7 @@ mod value;
 mod verdict;
 
 pub use content::{ContentFact, Declared, FactName};
+pub use explain::Explanation;
 pub use gather::{ContentBudget, Gathered};
 pub use generation::{Generation, HostScope};
 pub use judged::JudgedRequest;

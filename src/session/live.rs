@@ -12,7 +12,7 @@ use super::binding::Bindings;
 use super::phantom::{Minted, Phantoms, Registry};
 use super::presented::Presented;
 use super::refusal::CredentialRefusal;
-use crate::audit::{Account, Conceal, Log};
+use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
 use crate::intercept::{Accepted, Request};
 use crate::names::{Map, ReasonCode, SessionId};
@@ -195,12 +195,12 @@ impl Drop for Connected {
 }
 
 /// Audit records hold no phantom, and a session has no more of them than its share.
-impl Conceal for Session {
+impl Redact for Session {
     fn account(&self) -> Option<&Account> {
         Some(&self.account)
     }
 
-    fn conceal(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
+    fn redact(&self, text: &[u8], places: &mut Vec<Range<usize>>) {
         let phantoms = self.phantoms.load();
         if text.len() < phantoms.shortest() {
             return;

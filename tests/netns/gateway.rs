@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use gateway::launch::after::Watch;
+use gateway::launch::after::Inspection;
 use gateway::launch::enroll::{Capture, GatewayEnd, Ready};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -66,14 +66,14 @@ pub fn serve(socket: &str, manner: &str) -> ExitCode {
         set: vec![("GITHUB_TOKEN".into(), "ghp_phantom".into())],
         unset: vec!["UNWANTED".into()],
     };
-    let mut watch = Watch::adopt(std::io::stdout());
-    if let Some(watch) = &mut watch {
-        watch.seen();
+    let mut inspection = Inspection::adopt(std::io::stdout());
+    if let Some(inspection) = &mut inspection {
+        inspection.await_survey();
     }
     launcher.ready(&ready).unwrap();
     launcher.ended().unwrap();
-    if let Some(watch) = watch {
-        watch.end();
+    if let Some(inspection) = inspection {
+        inspection.end();
     }
     ExitCode::SUCCESS
 }

@@ -1949,9 +1949,10 @@ fn escapes(sandbox: Sandbox) -> String {
         "",
         if sandbox.uid == 0 { 65534 } else { ANN },
     );
-    let (mut targets, mut guard) = escape::plant(home.as_deref(), &sandbox.directory).unwrap();
+    let (mut targets, mut fixtures) =
+        escape::Fixtures::plant(home.as_deref(), &sandbox.directory).unwrap();
     let owner = if sandbox.uid == 0 { 65534 } else { ANN };
-    guard
+    fixtures
         .plant_repositories(&mut targets, &sandbox.directory, Some(owner))
         .unwrap();
     let mut sandbox = sandbox.variable(
@@ -1969,7 +1970,7 @@ fn escapes(sandbox: Sandbox) -> String {
         .push(escape::TARGETS_VARIABLE.into());
     let output = sandbox
         .command()
-        .stdin(guard.input().unwrap())
+        .stdin(fixtures.input().unwrap())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -1980,7 +1981,7 @@ fn escapes(sandbox: Sandbox) -> String {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    assert_eq!(guard.breaches(), Vec::<String>::new());
+    assert_eq!(fixtures.breaches(), Vec::<String>::new());
     if std::env::var_os("SHOW_ESCAPES").is_some() {
         println!("{text}");
     }
@@ -2016,8 +2017,8 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
         plant(&home.join(store), "SECRET", ANN);
     }
     let project = scratch("project", ANN);
-    let (mut targets, mut guard) = escape::plant(Some(&home), &project).unwrap();
-    guard
+    let (mut targets, mut fixtures) = escape::Fixtures::plant(Some(&home), &project).unwrap();
+    fixtures
         .plant_repositories(&mut targets, &project, Some(ANN))
         .unwrap();
     let mut outside = std::process::Command::new(std::env::current_exe().unwrap());
@@ -2028,7 +2029,7 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
             escape::TARGETS_VARIABLE,
             serde_json::to_string(&targets).unwrap(),
         )
-        .stdin(guard.input().unwrap());
+        .stdin(fixtures.input().unwrap());
     outside.uid(ANN).gid(ANN).current_dir("/");
     let output = outside.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -2061,7 +2062,7 @@ fn the_probes_themselves_see_an_escape_outside_the_sandbox() {
             "{name} saw nothing:\n{text}"
         );
     }
-    let breaches = guard.breaches();
+    let breaches = fixtures.breaches();
     assert!(breaches.len() >= 3, "{breaches:?}");
     // Only git itself shows a new repository.
     for name in [

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{HOST, MARK};
+use super::origin::{HOST, MARK};
 use crate::cli::failure::{Code, Failure};
-use crate::cli::screen::{Paint, Screen, safe};
+use crate::cli::terminal::{Paint, Terminal, safe};
 
 /// One client.
-struct Check {
+struct ClientCheck {
     name: &'static str,
     /// What must be found in `PATH`.
     program: &'static str,
@@ -27,29 +27,29 @@ struct Check {
     distrust: &'static str,
 }
 
-const CHECKS: &[Check] = &[
-    Check {
+const CHECKS: &[ClientCheck] = &[
+    ClientCheck {
         name: "curl",
         program: "curl",
         installed: "",
         script: r#"curl -sS --fail --max-time 15 -H "Authorization: Bearer $DOCTOR_TOKEN" "$U/token""#,
         distrust: "look for `cacert` or `capath` in ~/.curlrc",
     },
-    Check {
+    ClientCheck {
         name: "wget",
         program: "wget",
         installed: "",
         script: r#"wget -nv -T 15 -t 1 -O - --header "Authorization: Bearer $DOCTOR_TOKEN" "$U/token""#,
         distrust: "look for `ca_certificate` or `ca_directory` in ~/.wgetrc and /etc/wgetrc",
     },
-    Check {
+    ClientCheck {
         name: "git",
         program: "git",
         installed: "",
         script: r#"git -c http.extraHeader="Authorization: Bearer $DOCTOR_TOKEN" ls-remote "$U/git""#,
         distrust: "look for http.sslCAInfo: `git config --show-origin --get-regexp 'http.*ssl'`",
     },
-    Check {
+    ClientCheck {
         name: "python urllib",
         program: "python3",
         installed: "",
@@ -58,7 +58,7 @@ r = u.Request(os.environ["U"] + "/token", headers={"Authorization": "Bearer " + 
 print(u.urlopen(r, timeout=15).read().decode())'"#,
         distrust: "this Python was built with a list of its own that ignores SSL_CERT_FILE: use another",
     },
-    Check {
+    ClientCheck {
         name: "python requests",
         program: "python3",
         installed: "python3 -c 'import requests'",
@@ -66,7 +66,7 @@ print(u.urlopen(r, timeout=15).read().decode())'"#,
 print(requests.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " + os.environ["DOCTOR_TOKEN"]}, timeout=15).text)'"#,
         distrust: "a session with `trust_env = False` or `verify=` ignores REQUESTS_CA_BUNDLE",
     },
-    Check {
+    ClientCheck {
         name: "python httpx",
         program: "python3",
         installed: "python3 -c 'import httpx'",
@@ -74,7 +74,7 @@ print(requests.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer
 print(httpx.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " + os.environ["DOCTOR_TOKEN"]}, timeout=15).text)'"#,
         distrust: "a client with `trust_env=False` or `verify=` ignores SSL_CERT_FILE",
     },
-    Check {
+    ClientCheck {
         name: "pip",
         program: "python3",
         installed: "python3 -m pip --version",
@@ -82,7 +82,7 @@ print(httpx.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " 
             --index-url "https://x:$DOCTOR_TOKEN@${U#https://}/simple/" gateway-doctor-ok"#,
         distrust: "look for `cert`: `pip config debug`",
     },
-    Check {
+    ClientCheck {
         name: "node",
         program: "node",
         installed: "",
@@ -90,7 +90,7 @@ print(httpx.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " 
 {headers: {authorization: "Bearer " + process.env.DOCTOR_TOKEN}, timeout: 15000}, r => r.pipe(process.stdout))'"#,
         distrust: "a Node that is bundled with a program may ignore NODE_EXTRA_CA_CERTS: try NODE_OPTIONS=--use-openssl-ca",
     },
-    Check {
+    ClientCheck {
         name: "npm",
         program: "npm",
         installed: "",
@@ -98,7 +98,7 @@ print(httpx.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " 
             --fetch-timeout 15000 && echo gateway-doctor-ok"#,
         distrust: "look for `cafile` or `ca` : `npm config ls -l`",
     },
-    Check {
+    ClientCheck {
         name: "cargo",
         program: "cargo",
         installed: "cargo --version",
@@ -107,7 +107,7 @@ print(httpx.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " 
             cargo search --registry doctor x && echo gateway-doctor-ok"#,
         distrust: "look for `http.cainfo` in ~/.cargo/config.toml",
     },
-    Check {
+    ClientCheck {
         name: "go",
         program: "go",
         installed: "",
@@ -116,7 +116,7 @@ print(httpx.get(os.environ["U"] + "/token", headers={"Authorization": "Bearer " 
             | grep -q v1.0.0 && echo gateway-doctor-ok"#,
         distrust: "on Linux, Go reads SSL_CERT_FILE: something in the command must have changed it",
     },
-    Check {
+    ClientCheck {
         name: "java",
         program: "java",
         installed: "java --list-modules | grep -q jdk.compiler",
@@ -139,7 +139,7 @@ java "$T/Doctor.java""#,
 /// What became of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+enum ClientVerdict {
     /// It got through.
     Ok,
     /// It did not.
@@ -151,10 +151,10 @@ enum Verdict {
 }
 
 #[derive(Serialize)]
-struct Finding {
+struct ClientFinding {
     client: &'static str,
     program: Option<PathBuf>,
-    verdict: Verdict,
+    verdict: ClientVerdict,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,7 +173,7 @@ pub(super) fn found() -> Vec<&'static str> {
 ///
 /// # Errors
 /// A [`Failure`] where there is no room for a client's files.
-pub(super) fn run(screen: &Screen, outside: &[&str]) -> Result<Code, Failure> {
+pub(super) fn run(terminal: &Terminal, outside: &[&str]) -> Result<Code, Failure> {
     let folder = std::env::temp_dir().join(format!("gateway-doctor-{}", std::process::id()));
     std::fs::create_dir(&folder).map_err(|error| {
         Failure::new("there is no room for the clients' files").because(error.to_string())
@@ -181,33 +181,33 @@ pub(super) fn run(screen: &Screen, outside: &[&str]) -> Result<Code, Failure> {
     let mut findings = Vec::new();
     for check in CHECKS {
         let finding = examine(check, outside.contains(&check.name), &folder);
-        if !screen.json() {
-            show(screen, &finding);
+        if !terminal.json() {
+            show(terminal, &finding);
         }
         findings.push(finding);
     }
     // What is left there goes with the sandbox.
     let _ = std::fs::remove_dir_all(&folder);
-    if screen.json() {
-        screen.document(&findings);
+    if terminal.json() {
+        terminal.document(&findings);
     } else {
         let absent = findings
             .iter()
-            .filter(|finding| finding.verdict == Verdict::Absent);
+            .filter(|finding| finding.verdict == ClientVerdict::Absent);
         let absent: Vec<_> = absent.map(|finding| finding.client).collect();
         if !absent.is_empty() {
             let text = format!("absent  {}", absent.join(", "));
-            screen.line(screen.paint(Paint::Dim, &text));
+            terminal.line(terminal.paint(Paint::Dim, &text));
         }
     }
     let failed = findings
         .iter()
-        .any(|finding| finding.verdict == Verdict::Fails);
+        .any(|finding| finding.verdict == ClientVerdict::Fails);
     Ok(if failed { Code::Failed } else { Code::Ok })
 }
 
-fn examine(check: &Check, outside: bool, folder: &Path) -> Finding {
-    let finding = |program, verdict, why, remedy| Finding {
+fn examine(check: &ClientCheck, outside: bool, folder: &Path) -> ClientFinding {
+    let finding = |program, verdict, why, remedy| ClientFinding {
         client: check.name,
         program,
         verdict,
@@ -216,38 +216,38 @@ fn examine(check: &Check, outside: bool, folder: &Path) -> Finding {
     };
     let Some(program) = program(check.program) else {
         return match outside {
-            true => finding(None, Verdict::Closed, None, Some(CLOSED)),
-            false => finding(None, Verdict::Absent, None, None),
+            true => finding(None, ClientVerdict::Closed, None, Some(CLOSED)),
+            false => finding(None, ClientVerdict::Absent, None, None),
         };
     };
     let installed =
         check.installed.is_empty() || shell(check.installed, folder).is_ok_and(|(ended, _)| ended);
     if !installed {
-        return finding(Some(program), Verdict::Absent, None, None);
+        return finding(Some(program), ClientVerdict::Absent, None, None);
     }
     match shell(check.script, folder) {
         Ok((true, output)) if output.contains(MARK) => {
-            finding(Some(program), Verdict::Ok, None, None)
+            finding(Some(program), ClientVerdict::Ok, None, None)
         }
         Ok((_, output)) => {
             let (why, remedy) = diagnose(check, &output);
-            finding(Some(program), Verdict::Fails, Some(why), Some(remedy))
+            finding(Some(program), ClientVerdict::Fails, Some(why), Some(remedy))
         }
         Err(error) => finding(
             Some(program),
-            Verdict::Fails,
+            ClientVerdict::Fails,
             Some(error.to_string()),
             Some(STUCK),
         ),
     }
 }
 
-fn show(screen: &Screen, finding: &Finding) {
+fn show(terminal: &Terminal, finding: &ClientFinding) {
     let (paint, word) = match finding.verdict {
-        Verdict::Ok => (Paint::Green, "ok    "),
-        Verdict::Fails => (Paint::Red, "fails "),
-        Verdict::Closed => (Paint::Yellow, "closed"),
-        Verdict::Absent => return,
+        ClientVerdict::Ok => (Paint::Green, "ok    "),
+        ClientVerdict::Fails => (Paint::Red, "fails "),
+        ClientVerdict::Closed => (Paint::Yellow, "closed"),
+        ClientVerdict::Absent => return,
     };
     let program = finding
         .program
@@ -255,21 +255,21 @@ fn show(screen: &Screen, finding: &Finding) {
         .map(|path| path.display().to_string());
     let line = format!(
         "{}  {:<16} {}",
-        screen.paint(paint, word),
+        terminal.paint(paint, word),
         finding.client,
         safe(&program.unwrap_or_default())
     );
-    screen.line(line.trim_end());
+    terminal.line(line.trim_end());
     if let Some(why) = &finding.why {
-        screen.line(format!("        why: {}", safe(why)));
+        terminal.line(format!("        why: {}", safe(why)));
     }
     if let Some(remedy) = finding.remedy {
-        screen.line(format!("        fix: {remedy}"));
+        terminal.line(format!("        fix: {remedy}"));
     }
 }
 
 /// What a client's words mean: the last of them, and what would help.
-fn diagnose(check: &Check, output: &str) -> (String, &'static str) {
+fn diagnose(check: &ClientCheck, output: &str) -> (String, &'static str) {
     let low = output.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| low.contains(word));
     let why = output.lines().rev().find(|line| !line.trim().is_empty());
@@ -366,7 +366,7 @@ const STUCK: &str = "run it by hand: `gateway exec --allow HOST -- CMD`, then `g
 
 #[cfg(test)]
 mod tests {
-    use super::super::VARIABLE;
+    use super::super::origin::VARIABLE;
     use super::*;
 
     #[test]

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::cli::assembly;
-use crate::cli::expand::Expanded;
+use crate::cli::app;
 use crate::cli::failure::{Code, Failure};
-use crate::cli::screen::{Paint, Screen, safe};
+use crate::cli::resolve::ResolvedConfig;
 use crate::cli::serving;
+use crate::cli::terminal::{Paint, Terminal, safe};
 use crate::config::Config;
 use crate::credential::Examined;
 use crate::message::Place;
@@ -19,7 +19,7 @@ use crate::session::{Binding, Role};
 
 /// What is told of a credential. Nothing of its secret is in it.
 #[derive(Serialize)]
-struct Finding {
+struct CredentialFinding {
     credential: String,
     from: String,
     /// How it signs, or where it stands.
@@ -33,37 +33,35 @@ struct Finding {
 ///
 /// # Errors
 /// A [`Failure`] where the configuration is refused.
-pub(super) fn run(file: &Path, screen: &Screen) -> Result<Code, Failure> {
+pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     serving::harden()?;
     let config = Config::load(file)?;
-    screen.warn(&config.warnings);
-    let expanded = Expanded::of(&config, false)?;
-    let credentials = assembly::credentials(&config, expanded.stored)?;
+    terminal.warn(&config.warnings);
+    let resolved = ResolvedConfig::of(&config, false)?;
+    let credentials = app::credentials(&config, resolved.stored)?;
     let session = SessionId::new("doctor").expect("`doctor` is a name");
-    let key = PhantomKey::random().map_err(|error| {
-        Failure::new("the system gives no random bytes").because(error.to_string())
-    })?;
+    let key = PhantomKey::random().map_err(Failure::no_randomness)?;
     let examined = serving::runtime()?.block_on(async {
         let examined = credentials.examine(&session, &key).await;
         credentials.stores().close().await;
         examined
     });
-    let findings: Vec<Finding> = credentials
+    let findings: Vec<CredentialFinding> = credentials
         .bindings()
         .all()
         .zip(&examined)
         .map(|(binding, examined)| finding(binding, examined))
         .collect();
-    if screen.json() {
-        screen.document(&findings);
+    if terminal.json() {
+        terminal.document(&findings);
     } else {
-        findings.iter().for_each(|finding| show(screen, finding));
+        findings.iter().for_each(|finding| show(terminal, finding));
     }
     let failed = findings.iter().any(|finding| finding.lacks.is_some());
     Ok(if failed { Code::Failed } else { Code::Ok })
 }
 
-fn finding(binding: &Binding, examined: &Examined) -> Finding {
+fn finding(binding: &Binding, examined: &Examined) -> CredentialFinding {
     let way = match &binding.role {
         Role::Part(_) => String::from("signs"),
         Role::Place | Role::Signs(_) => {
@@ -71,7 +69,7 @@ fn finding(binding: &Binding, examined: &Examined) -> Finding {
             places.join(" ")
         }
     };
-    Finding {
+    CredentialFinding {
         credential: examined.credential.to_string(),
         from: examined.reference.to_string(),
         way,
@@ -80,20 +78,20 @@ fn finding(binding: &Binding, examined: &Examined) -> Finding {
     }
 }
 
-fn show(screen: &Screen, finding: &Finding) {
+fn show(terminal: &Terminal, finding: &CredentialFinding) {
     let (paint, word) = match finding.lacks {
         Some(_) => (Paint::Red, "fails "),
         None => (Paint::Green, "ok    "),
     };
     let line = format!(
         "{}  {:<20} {}  {}",
-        screen.paint(paint, word),
+        terminal.paint(paint, word),
         safe(&finding.credential),
         safe(&finding.from),
         safe(&finding.way)
     );
-    screen.line(line.trim_end());
+    terminal.line(line.trim_end());
     if let Some(lacks) = &finding.lacks {
-        screen.line(format!("        why: {}", safe(lacks)));
+        terminal.line(format!("        why: {}", safe(lacks)));
     }
 }

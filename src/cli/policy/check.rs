@@ -5,25 +5,27 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::{Code, Failure, Paint, Screen, load, problem_json, sources, tell};
+use super::load::{load, problem_json, sources, tell};
+use crate::cli::failure::{Code, Failure};
 use crate::cli::flags::ConfigFile;
+use crate::cli::terminal::{Paint, Terminal};
 use crate::config::Config;
 use crate::message::HostPattern;
 use crate::policy::{Generation, HostScope};
 
 /// Checks policies.
 #[derive(Args)]
-pub(in crate::cli) struct Check {
+pub(in crate::cli) struct PolicyCheck {
     /// Policy files, or folders of them [default: those of the configuration]
     files: Vec<PathBuf>,
     #[command(flatten)]
     config: ConfigFile,
 }
 
-impl Check {
-    pub(in crate::cli) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+impl PolicyCheck {
+    pub(in crate::cli) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let config = self.config.find()?;
-        screen.warn(
+        terminal.warn(
             config
                 .as_ref()
                 .map(|config| config.warnings.as_slice())
@@ -35,7 +37,7 @@ impl Check {
                 .next("name the files: `gateway policy check policies/*.cedar`, or the configuration: `--config FILE`"));
         }
         let Some(policies) = load(
-            screen,
+            terminal,
             sources(&self.files, config.as_ref()),
             config.as_ref(),
         ) else {
@@ -46,28 +48,28 @@ impl Check {
             .as_ref()
             .map(|config| unreachable(config, &generation))
             .unwrap_or_default();
-        report(screen, &generation, &unreachable);
+        report(terminal, &generation, &unreachable);
         Ok(Code::Ok)
     }
 }
 
-fn report(screen: &Screen, generation: &Generation, unreachable: &[String]) {
-    if screen.json() {
+fn report(terminal: &Terminal, generation: &Generation, unreachable: &[String]) {
+    if terminal.json() {
         let lints = generation.lints().iter();
         let lints: Vec<_> = lints
             .map(|lint| json!({ "policy": lint.policy, "at": problem_json(&lint.at) }))
             .collect();
-        return screen.document(&json!({
+        return terminal.document(&json!({
             "holds": true, "policies": generation.len(), "warnings": lints, "unreachable": unreachable,
         }));
     }
     for lint in generation.lints() {
-        tell(screen, Paint::Yellow, "warning", &lint.at);
+        tell(terminal, Paint::Yellow, "warning", &lint.at);
     }
     for text in unreachable {
-        screen.line(format!(
+        terminal.line(format!(
             "{}: {text}",
-            screen.paint(Paint::Yellow, "warning")
+            terminal.paint(Paint::Yellow, "warning")
         ));
     }
     let nothing = if generation.is_empty() {
@@ -76,7 +78,7 @@ fn report(screen: &Screen, generation: &Generation, unreachable: &[String]) {
         ""
     };
     let warnings = generation.lints().len() + unreachable.len();
-    screen.line(format!(
+    terminal.line(format!(
         "{} policies load, {warnings} warnings{nothing}",
         generation.len()
     ));

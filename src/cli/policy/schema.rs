@@ -2,24 +2,25 @@
 
 use clap::Args;
 
-use super::{Code, Failure, Screen};
+use crate::cli::failure::{Code, Failure};
 use crate::cli::flags::ConfigFile;
+use crate::cli::terminal::Terminal;
 use crate::policy::schema_text;
 
 /// Prints the schema.
 #[derive(Args)]
-pub(in crate::cli) struct Schema {
+pub(in crate::cli) struct PolicySchema {
     #[command(flatten)]
     config: ConfigFile,
 }
 
-impl Schema {
-    pub(in crate::cli) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+impl PolicySchema {
+    pub(in crate::cli) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let config = self.config.find()?;
         let declared = config.map(|config| config.facts).unwrap_or_default();
         schema_text(&declared)
             .lines()
-            .for_each(|line| screen.line(line));
+            .for_each(|line| terminal.line(line));
         Ok(Code::Ok)
     }
 }

@@ -6,31 +6,33 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::{Code, Failure, Named, Paint, Screen, load, safe, sources};
+use super::load::{PolicyFiles, load, sources};
+use crate::cli::failure::{Code, Failure};
 use crate::cli::flags::ConfigFile;
+use crate::cli::terminal::{Paint, Terminal, safe};
 use crate::config::Config;
 use crate::policy::decisions::{Report, run};
 use crate::policy::{Problems, Source};
 
 /// Runs decision files.
 #[derive(Args)]
-pub(in crate::cli) struct Test {
+pub(in crate::cli) struct PolicyTest {
     /// Decision files [default: those of policies/decisions]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    named: Named,
+    named: PolicyFiles,
     #[command(flatten)]
     config: ConfigFile,
 }
 
-impl Test {
-    pub(in crate::cli) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+impl PolicyTest {
+    pub(in crate::cli) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let config = self.config.find()?;
         let mut failed = 0;
         let mut documents = Vec::new();
         for file in self.files()? {
             let Some(policies) = load(
-                screen,
+                terminal,
                 self.sources(&file, config.as_ref()),
                 config.as_ref(),
             ) else {
@@ -47,14 +49,14 @@ impl Test {
             let report = run(&policies, &text)
                 .map_err(|error| cannot(error.to_string()).next("docs/policy.md has the format"))?;
             failed += report.failed.len();
-            if screen.json() {
+            if terminal.json() {
                 documents.push(document(&file, &report));
             } else {
-                print(screen, &file, &report);
+                print(terminal, &file, &report);
             }
         }
-        if screen.json() {
-            screen.document(&json!({ "holds": failed == 0, "files": documents }));
+        if terminal.json() {
+            terminal.document(&json!({ "holds": failed == 0, "files": documents }));
         }
         Ok(if failed == 0 { Code::Ok } else { Code::Failed })
     }
@@ -105,23 +107,23 @@ impl Test {
     }
 }
 
-fn print(screen: &Screen, file: &Path, report: &Report) {
+fn print(terminal: &Terminal, file: &Path, report: &Report) {
     let name = safe(&file.display().to_string());
     for surprise in &report.failed {
-        screen.line(format!(
+        terminal.line(format!(
             "{name}: {}: {}",
-            screen.paint(Paint::Red, "failed"),
+            terminal.paint(Paint::Red, "failed"),
             safe(&surprise.name)
         ));
-        screen.line(format!(
+        terminal.line(format!(
             "    expected {}, decided {}",
             safe(&surprise.expected),
             safe(&surprise.decided)
         ));
-        screen.line(format!("    why: {}", safe(&surprise.reason)));
+        terminal.line(format!("    why: {}", safe(&surprise.reason)));
     }
     let total = report.passed + report.failed.len();
-    screen.line(format!(
+    terminal.line(format!(
         "{name}: {} of {total} decisions as expected",
         report.passed
     ));

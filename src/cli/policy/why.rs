@@ -3,86 +3,85 @@
 use clap::Args;
 use serde_json::json;
 
-use super::{Code, Failure, Named, Paint, Screen, load, safe, sources};
+use super::load::{PolicyFiles, load, sources};
 use crate::audit::Record;
+use crate::cli::failure::{Code, Failure};
+use crate::cli::terminal::{Paint, Terminal, safe};
 use crate::cli::why;
 use crate::config::Config;
 use crate::message::{EncodedSlash, Host, RequestTarget, Scheme};
 use crate::names::{CredentialName, SessionId};
-use crate::policy::OwnedFacts;
+use crate::policy::{Explanation, OwnedFacts};
 
 /// Explains a recorded request.
 #[derive(Args)]
-#[group(id = "policy_why")]
-pub(in crate::cli) struct Why {
+pub(in crate::cli) struct PolicyWhy {
     #[command(flatten)]
     why: why::Why,
     #[command(flatten)]
-    named: Named,
+    named: PolicyFiles,
 }
 
-impl Why {
-    pub(in crate::cli) fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
+impl PolicyWhy {
+    pub(in crate::cli) fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let found = self.why.find_in_whole_log()?;
         let config = self.why.config()?;
         let Some(policies) = load(
-            screen,
+            terminal,
             sources(&self.named.policies, config.as_ref()),
             config.as_ref(),
         ) else {
             return Ok(Code::Failed);
         };
-        let record = &found.exchange;
-        let request = request(record, config.as_ref())?;
+        let request = request(&found.exchange, config.as_ref())?;
         let facts = request.facts();
         let generation = policies.current();
         let verdict = generation.ask(&facts);
         let explanation = generation.explain(&facts, &verdict);
-        let then = record.decision.as_deref().unwrap_or("not judged");
-        if screen.json() {
-            screen.document(&json!({
-                "recorded": record,
+        if terminal.json() {
+            terminal.document(&json!({
+                "recorded": found.exchange,
                 "now": {
                     "outcome": verdict.outcome.word(), "reason": explanation.reason,
                     "next_step": explanation.next_step, "proposal": explanation.proposal,
                 },
             }));
-            return Ok(Code::Ok);
-        }
-        let decided: Vec<_> = record.policies.iter().map(|policy| safe(policy)).collect();
-        let by = if decided.is_empty() {
-            String::from("no policy permitted or forbade it")
         } else {
-            decided.join(", ")
-        };
-        screen.line(format!(
-            "{} {}: {by}",
-            screen.paint(Paint::Bold, "then"),
-            safe(then)
-        ));
-        if let Some(reason) = &record.reason {
-            screen.line(format!("  refused for {}", safe(reason)));
-        }
-        screen.line(format!(
-            "{} {}: {}",
-            screen.paint(Paint::Bold, "now "),
-            verdict.outcome.word(),
-            safe(&explanation.reason)
-        ));
-        screen
-            .line("  judged without query values, fields and content, which the log does not hold");
-        if !explanation.next_step.is_empty() {
-            screen.line(format!(
-                "{} {}",
-                screen.paint(Paint::Bold, "next"),
-                safe(&explanation.next_step)
-            ));
-        }
-        if let Some(proposal) = &explanation.proposal {
-            screen.line("");
-            proposal.lines().for_each(|line| screen.line(safe(line)));
+            print_then(terminal, &found.exchange);
+            print_now(terminal, verdict.outcome.word(), &explanation);
         }
         Ok(Code::Ok)
+    }
+}
+
+/// What was decided when the request was made.
+fn print_then(terminal: &Terminal, record: &Record) {
+    let then = record.decision.as_deref().unwrap_or("not judged");
+    let decided: Vec<_> = record.policies.iter().map(|policy| safe(policy)).collect();
+    let by = if decided.is_empty() {
+        String::from("no policy permitted or forbade it")
+    } else {
+        decided.join(", ")
+    };
+    let word = terminal.paint(Paint::Bold, "then");
+    terminal.line(format!("{word} {}: {by}", safe(then)));
+    if let Some(reason) = &record.reason {
+        terminal.line(format!("  refused for {}", safe(reason)));
+    }
+}
+
+/// What the policies of today say.
+fn print_now(terminal: &Terminal, outcome: &str, explanation: &Explanation) {
+    let word = terminal.paint(Paint::Bold, "now ");
+    terminal.line(format!("{word} {outcome}: {}", safe(&explanation.reason)));
+    terminal.line("  judged without query values, fields and content, which the log does not hold");
+    if !explanation.next_step.is_empty() {
+        let word = terminal.paint(Paint::Bold, "next");
+        terminal.line(format!("{word} {}", safe(&explanation.next_step)));
+    }
+    if let Some(proposal) = &explanation.proposal {
+        terminal.line("");
+        proposal.lines().for_each(|line| terminal.line(safe(line)));
     }
 }
 

@@ -13,8 +13,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::super::git::{APART, GUARDED};
 use super::settings::harmless;
+use crate::git::{APART, GUARDED};
 
 /// Sets aside whatever git would obey in a repository's directory; what it stores stays.
 ///

@@ -1,32 +1,35 @@
 //! What the command leaves in the projects: a person's tools outside must not run any of it
 //! unawares.
 //!
-//! [`Watch`] surveys the projects before the command runs and again after it has ended. It disarms
-//! new repositories, removes what `launch::git` put up, and reports which files that a tool runs on
-//! its own are new or changed. The gateway process does this, because it outlives a launcher that
-//! is killed.
+//! [`Inspection`] surveys the projects before the command runs and again after it has ended. It
+//! disarms new repositories, removes the placeholders of `launch::git`, and reports new and changed
+//! files that a tool runs on its own. The gateway process does this, because it outlives a launcher
+//! that is killed.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::JoinHandle;
 
 mod disarm;
+mod ending;
 mod running;
 mod settings;
-pub mod survey;
+pub(super) mod survey;
 mod tools;
 
-use super::git;
-use super::{Error, Launch};
-use running::Record;
-use survey::{Kind, Mark, Survey};
+pub use ending::{Aftermath, Found};
 
-/// The state of the projects before the command runs.
+use super::error::Error;
+use super::failure::{At, Step};
+use super::request::Launch;
+use super::{git, prepare};
+use ending::Ending;
+use running::Record;
+use survey::Survey;
+
+/// An inspection of the projects, begun before the command runs.
 #[derive(Debug)]
-pub struct Watch {
+pub struct Inspection {
     record: Record,
     locks: Vec<OwnedFd>,
     before: Before,
@@ -34,60 +37,25 @@ pub struct Watch {
 
 #[derive(Debug)]
 enum Before {
-    Looking(JoinHandle<Survey>),
-    Seen(Survey),
-}
-
-/// What became of the projects.
-#[derive(Debug, Default)]
-pub struct Aftermath {
-    /// What a person should know, by path.
-    pub found: Vec<(PathBuf, Found)>,
-    /// A directory that was not searched.
-    pub missed: Option<PathBuf>,
-}
-
-/// One thing that the command left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// A repository, whose settings and hooks were set aside.
-    Disarmed,
-    /// A name `.git`, or a file that a tool runs, which was renamed to this.
-    SetAside(OsString),
-    /// One of these that could not be set aside, and why.
-    Armed(String),
-    /// A repository in a place that stays out of git's sight until the last sandbox there has
-    /// ended.
-    Apart,
-    /// A removed link among the files of a repository, through which git would have written
-    /// elsewhere.
-    Unlinked,
-    /// A new or changed link that leads out of the project.
-    LeadsOut,
-    /// A new file that this tool runs or obeys on its own.
-    New(&'static str),
-    /// A changed one.
-    Changed(&'static str),
+    Surveying(JoinHandle<Survey>),
+    Surveyed(Survey),
 }
 
 /// Announces to others that a sandbox for this launch starts, before any of it exists.
 ///
-/// The file is for [`Watch::adopt`] in the process that outlives the sandbox, which inherits the
-/// locks. The caller releases them when that process has been started.
+/// The file is for [`Inspection::adopt`] in the process that outlives the sandbox, which inherits
+/// the locks. The caller releases them when that process has been started.
 ///
 /// # Errors
 /// As [`super::summary`]; that there can be no such file; or that a project is locked.
 pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<OwnedFd>), Error> {
-    use super::error::{At, Step};
-    let (_, layout) = super::plan(launch)?;
-    let working_directory = layout
-        .persistent
-        .then_some(layout.working_directory.as_path());
+    let (_, plan) = prepare::plan(launch)?;
+    let working_directory = plan.persistent.then_some(plan.working_directory.as_path());
     let mut record = Record::new(
-        &layout.projects,
+        &plan.projects,
         working_directory,
-        layout.guard_git,
-        layout.guard_tools,
+        plan.guard_git,
+        plan.guard_tools,
     );
     let locks = record
         .lock_projects()
@@ -98,14 +66,14 @@ pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<
     Ok((file, locks))
 }
 
-impl Watch {
+impl Inspection {
     /// Starts to survey what exists; `None` if the file is not one of [`announce`].
     pub fn adopt(file: impl AsFd) -> Option<Self> {
         let record = Record::read(file)?;
         let locks = record.adopt_locks();
         let projects = record.projects();
         let guard_git = record.guard_git;
-        let before = Before::Looking(std::thread::spawn(move || {
+        let before = Before::Surveying(std::thread::spawn(move || {
             let mut survey = Survey::of(&projects);
             if guard_git {
                 survey.absent = git::absent(&projects, &survey);
@@ -120,21 +88,21 @@ impl Watch {
     }
 
     /// Waits until the survey is complete. Before that the command may not run.
-    pub fn seen(&mut self) {
-        let unseen = Before::Seen(Survey::default());
-        self.before = match std::mem::replace(&mut self.before, unseen) {
-            Before::Looking(thread) => Before::Seen(thread.join().unwrap_or_default()),
-            seen => seen,
+    pub fn await_survey(&mut self) {
+        let none = Before::Surveyed(Survey::default());
+        self.before = match std::mem::replace(&mut self.before, none) {
+            Before::Surveying(thread) => Before::Surveyed(thread.join().unwrap_or_default()),
+            surveyed => surveyed,
         };
     }
 
     /// Surveys again, when no process of the sandbox is left; disarms and removes placeholders.
     pub fn end(mut self) -> Aftermath {
-        self.seen();
+        self.await_survey();
         let Self {
             record,
             locks,
-            before: Before::Seen(before),
+            before: Before::Surveyed(before),
         } = self
         else {
             return Aftermath::default();
@@ -144,199 +112,5 @@ impl Watch {
             let alone = alone && record.has_locks_alone(&locks);
             Ending::new(&record, &before, alone).settle()
         })
-    }
-}
-
-/// One ending, in progress.
-struct Ending<'a> {
-    record: &'a Record,
-    projects: Vec<PathBuf>,
-    before: &'a Survey,
-    /// Whether no other sandbox is in these directories.
-    alone: bool,
-    found: BTreeMap<PathBuf, Found>,
-}
-
-impl<'a> Ending<'a> {
-    fn new(record: &'a Record, before: &'a Survey, alone: bool) -> Self {
-        Self {
-            record,
-            projects: record.projects(),
-            before,
-            alone,
-            found: BTreeMap::new(),
-        }
-    }
-
-    fn settle(mut self) -> Aftermath {
-        if self.record.guard_git {
-            self.bring_out();
-        }
-        let now = Survey::of(&self.projects);
-        if self.record.guard_git {
-            for (path, repository) in &now.repositories {
-                let known = self
-                    .before
-                    .repositories
-                    .get(path)
-                    .is_some_and(|before| repository.is_still(before));
-                // Another sandbox's place for a new repository is for that sandbox to move out.
-                let is_place = git::is_set_apart(path)
-                    && (!self.alone || self.own_place().as_ref() == Some(path));
-                if known || is_place {
-                    self.tidy(path, repository.kind);
-                } else if !self.found.contains_key(path) {
-                    self.disarm(path, repository.kind);
-                }
-            }
-        }
-        self.unlink(&now);
-        self.compare(&now);
-        self.set_named_aside();
-        Aftermath {
-            found: self.found.into_iter().collect(),
-            missed: now.missed.or_else(|| self.before.missed.clone()),
-        }
-    }
-
-    fn own_place(&self) -> Option<PathBuf> {
-        let directory = self.record.working_directory.as_ref()?;
-        Some(Path::new(directory).join(".git"))
-    }
-
-    /// Moves out the repository that was made where there was none.
-    fn bring_out(&mut self) {
-        let Some(git) = self.own_place() else {
-            return;
-        };
-        let Some(project) = self.project_of(&git) else {
-            return;
-        };
-        if !git::is_set_apart(&git) {
-            return;
-        }
-        let found = match self.alone {
-            false if !disarm::is_apart(&project, &git) => return,
-            false => Found::Apart,
-            true => match disarm::bring_out(&project, &git) {
-                Ok(true) => Found::Disarmed,
-                Ok(false) => return,
-                Err(error) => Found::Armed(error.to_string()),
-            },
-        };
-        self.found.insert(git, found);
-    }
-
-    /// Removes new links of git's that were not set aside with other things, and reports those that
-    /// lead out.
-    fn unlink(&mut self, now: &Survey) {
-        for (path, mark) in &now.links {
-            let Some(project) = self.project_of(path) else {
-                continue;
-            };
-            if self.before.links.get(path) == Some(mark) || now.repositories.contains_key(path) {
-                continue;
-            }
-            let of_git = now.repositories.keys().any(|git| path.starts_with(git));
-            let found = match of_git && self.record.guard_git {
-                false => Found::LeadsOut,
-                true => match disarm::unlink(&project, path) {
-                    Ok(()) => Found::Unlinked,
-                    // It went with what was set aside, or is no longer a link.
-                    Err(error)
-                        if matches!(
-                            error.kind(),
-                            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput
-                        ) =>
-                    {
-                        continue;
-                    }
-                    Err(error) => Found::Armed(error.to_string()),
-                },
-            };
-            self.found.insert(path.clone(), found);
-        }
-    }
-
-    fn tidy(&mut self, path: &Path, kind: Kind) {
-        let is_directory = matches!(kind, Kind::Directory | Kind::Bare);
-        if let Some(project) = self.project_of(path).filter(|_| self.alone && is_directory) {
-            // A placeholder that cannot be removed stays, to no effect.
-            let _ = disarm::tidy(&project, path);
-        }
-    }
-
-    fn disarm(&mut self, path: &Path, kind: Kind) {
-        let Some(project) = self.project_of(path) else {
-            return;
-        };
-        if self.before.missed.is_some() {
-            let why =
-                "not all was searched before the command ran; it may have been there".to_owned();
-            self.found.insert(path.to_owned(), Found::Armed(why));
-            return;
-        }
-        let (done, name) = match kind {
-            Kind::Directory => (disarm::disarm(&project, path), path.to_owned()),
-            Kind::Bare => (disarm::disarm_bare(&project, path), path.join("HEAD")),
-            Kind::File | Kind::Link => (Err(io::ErrorKind::NotADirectory.into()), path.to_owned()),
-        };
-        let found = done
-            .map(|()| Found::Disarmed)
-            .or_else(|_| disarm::set_aside(&project, &name).map(Found::SetAside));
-        let found = match found {
-            Ok(found) => found,
-            // It went with what was set aside around it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => Found::Armed(error.to_string()),
-        };
-        self.found.insert(path.to_owned(), found);
-    }
-
-    /// Reports which files that tools run are new or changed, and sets them aside on request.
-    fn compare(&mut self, now: &Survey) {
-        for (path, (mark, tool)) in &now.files {
-            let before: Option<&(Mark, _)> = self.before.files.get(path);
-            let of_new = |(new, found): (&PathBuf, &Found)| {
-                *found == Found::Disarmed && path.starts_with(new)
-            };
-            if self.found.iter().any(of_new) || before.is_some_and(|(before, _)| before == mark) {
-                continue;
-            }
-            let found = match before {
-                None => Found::New(tool),
-                Some(_) => Found::Changed(tool),
-            };
-            let of_git = now.repositories.keys().any(|git| path.starts_with(git));
-            let is_refused = self.record.guard_tools && !of_git;
-            let found = match self.project_of(path).filter(|_| is_refused) {
-                None => found,
-                Some(project) => disarm::set_aside(&project, path)
-                    .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside),
-            };
-            self.found.insert(path.clone(), found);
-        }
-    }
-
-    /// Sets aside what appeared where git's settings named something that did not exist.
-    fn set_named_aside(&mut self) {
-        for path in &self.before.absent {
-            let Some(project) = self
-                .project_of(path)
-                .filter(|_| std::fs::metadata(path).is_ok())
-            else {
-                continue;
-            };
-            let found = disarm::set_aside(&project, path)
-                .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside);
-            self.found.insert(path.clone(), found);
-        }
-    }
-
-    fn project_of(&self, path: &Path) -> Option<PathBuf> {
-        self.projects
-            .iter()
-            .find(|project| path.starts_with(project))
-            .cloned()
     }
 }

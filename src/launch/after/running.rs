@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, MemfdFlags};
 use serde::{Deserialize, Serialize};
 
-use super::super::syscall;
+use crate::syscall;
 
 /// What one sandbox covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use super::super::git;
 use super::tools;
+use crate::git;
+use crate::paths::lexical;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -20,7 +21,8 @@ pub struct Survey {
     pub files: BTreeMap<PathBuf, (Mark, &'static str)>,
     /// Links in the directories of repositories, and others that lead out of the projects.
     pub links: BTreeMap<PathBuf, Mark>,
-    /// What git's settings name in the projects and does not exist; [`super::Watch`] fills this in.
+    /// What git's settings name in the projects and does not exist; [`super::Inspection`] fills
+    /// this in.
     pub absent: BTreeSet<PathBuf>,
     /// The first directory that was not searched, because of the bound or because it cannot be
     /// read.
@@ -167,7 +169,7 @@ impl Survey {
         self.links_of_git(git, 0);
         for name in GIT_FILES {
             let path = git.join(name);
-            if !git::is_stand_in(&path) {
+            if !git::is_placeholder(&path) {
                 self.file(path, "git");
             }
         }
@@ -257,14 +259,7 @@ fn leads_out(link: &Path, root: &Path) -> bool {
     let (Ok(target), Some(folder)) = (fs::read_link(link), link.parent()) else {
         return true;
     };
-    let mut place = PathBuf::new();
-    for part in folder.join(target).components() {
-        match part {
-            Component::ParentDir => _ = place.pop(),
-            part => place.push(part),
-        }
-    }
-    !place.starts_with(root)
+    !lexical(&folder.join(target)).starts_with(root)
 }
 
 /// Whether git treats a directory with these entries as a repository (`is_git_directory` in git's

@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::plant::{LATE, PLANTED};
-use super::{Probe, Targets, Verdict, all_refused, attempt};
+use super::probe::{Probe, Verdict, all_refused, attempt};
+use super::targets::{LATE, PLANTED, Targets};
 
 pub const PROBES: &[Probe] = &[
     Probe {

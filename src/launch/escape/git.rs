@@ -10,58 +10,59 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Probe, Targets, Verdict, all_refused};
+use super::probe::{Probe, Verdict, all_refused};
+use super::targets::Targets;
 
 pub const PROBES: &[Probe] = &[
     Probe {
-        name: WAYS[0].name,
+        name: ATTACKS[0].name,
         tries: "adds to the settings of a git repository",
-        run: way::<0>,
+        run: attack::<0>,
     },
     Probe {
-        name: WAYS[1].name,
+        name: ATTACKS[1].name,
         tries: "puts hooks where a git repository has none",
-        run: way::<1>,
+        run: attack::<1>,
     },
     Probe {
-        name: WAYS[2].name,
+        name: ATTACKS[2].name,
         tries: "leads a git repository to other settings by `commondir`",
-        run: way::<2>,
+        run: attack::<2>,
     },
     Probe {
-        name: WAYS[3].name,
+        name: ATTACKS[3].name,
         tries: "writes `config.worktree` of a git repository",
-        run: way::<3>,
+        run: attack::<3>,
     },
     Probe {
-        name: WAYS[4].name,
+        name: ATTACKS[4].name,
         tries: "replaces the file `.git` of a worktree or submodule",
-        run: way::<4>,
+        run: attack::<4>,
     },
     Probe {
-        name: WAYS[5].name,
+        name: ATTACKS[5].name,
         tries: "adds to the settings of a submodule",
-        run: way::<5>,
+        run: attack::<5>,
     },
     Probe {
-        name: WAYS[6].name,
+        name: ATTACKS[6].name,
         tries: "moves a nested git repository away and makes another in its place",
-        run: way::<6>,
+        run: attack::<6>,
     },
     Probe {
-        name: WAYS[7].name,
+        name: ATTACKS[7].name,
         tries: "makes a git repository where there was none",
-        run: way::<7>,
+        run: attack::<7>,
     },
     Probe {
-        name: WAYS[8].name,
+        name: ATTACKS[8].name,
         tries: "makes a folder that git takes for a bare repository",
-        run: way::<8>,
+        run: attack::<8>,
     },
 ];
 
 /// One way: what the host has before, and what is tried inside, both in a folder `top` of its own.
-struct Way {
+struct Attack {
     name: &'static str,
     plant: fn(&Path) -> io::Result<()>,
     attempt: fn(&Path) -> Attempts,
@@ -79,7 +80,7 @@ type Attempts = Vec<(&'static str, io::Result<()>)>;
 pub fn plant(project: &Path, nonce: &str, owner: Option<u32>) -> io::Result<PathBuf> {
     let folder = project.join(format!("gateway-escape-{nonce}"));
     fs::create_dir(&folder)?;
-    for way in WAYS {
+    for way in ATTACKS {
         let top = folder.join(way.name);
         fs::create_dir(&top)?;
         (way.plant)(&top)?;
@@ -94,7 +95,7 @@ pub fn plant(project: &Path, nonce: &str, owner: Option<u32>) -> io::Result<Path
 pub fn breaches(folder: &Path) -> Vec<String> {
     let mark = folder.join(MARK);
     let mut found = Vec::new();
-    for way in WAYS {
+    for way in ATTACKS {
         for place in [folder.join(way.name), folder.join(way.name).join("sub")] {
             for words in [
                 &["status", "--short"][..],
@@ -128,8 +129,8 @@ pub fn breaches(folder: &Path) -> Vec<String> {
     found
 }
 
-fn way<const N: usize>(targets: &Targets) -> Verdict {
-    let way = &WAYS[N];
+fn attack<const N: usize>(targets: &Targets) -> Verdict {
+    let way = &ATTACKS[N];
     let Some(top) = targets
         .repositories
         .as_ref()
@@ -147,8 +148,8 @@ fn way<const N: usize>(targets: &Targets) -> Verdict {
     }
 }
 
-const WAYS: [Way; 9] = [
-    Way {
+const ATTACKS: [Attack; 9] = [
+    Attack {
         name: "git-settings",
         plant: |top| repository(&top.join(".git")),
         attempt: |top| {
@@ -160,7 +161,7 @@ const WAYS: [Way; 9] = [
         },
         is_refused: true,
     },
-    Way {
+    Attack {
         name: "git-absent-hooks",
         plant: |top| repository(&top.join(".git")),
         attempt: |top| {
@@ -172,7 +173,7 @@ const WAYS: [Way; 9] = [
         },
         is_refused: true,
     },
-    Way {
+    Attack {
         name: "git-commondir",
         plant: |top| repository(&top.join(".git")),
         attempt: |top| {
@@ -183,7 +184,7 @@ const WAYS: [Way; 9] = [
         },
         is_refused: true,
     },
-    Way {
+    Attack {
         name: "git-worktree-settings",
         plant: |top| {
             repository(&top.join(".git"))?;
@@ -195,7 +196,7 @@ const WAYS: [Way; 9] = [
         attempt: |top| vec![("config.worktree", arm(&top.join(".git/config.worktree")))],
         is_refused: true,
     },
-    Way {
+    Attack {
         name: "git-file",
         plant: |top| {
             repository(&top.join("elsewhere"))?;
@@ -212,7 +213,7 @@ const WAYS: [Way; 9] = [
         },
         is_refused: true,
     },
-    Way {
+    Attack {
         name: "git-submodule",
         plant: |top| {
             repository(&top.join(".git"))?;
@@ -228,7 +229,7 @@ const WAYS: [Way; 9] = [
         },
         is_refused: true,
     },
-    Way {
+    Attack {
         name: "git-nested",
         plant: |top| repository(&top.join("sub/.git")),
         attempt: |top| {
@@ -240,7 +241,7 @@ const WAYS: [Way; 9] = [
         },
         is_refused: true,
     },
-    Way {
+    Attack {
         name: "git-new",
         plant: |_| Ok(()),
         attempt: |top| {
@@ -252,7 +253,7 @@ const WAYS: [Way; 9] = [
         },
         is_refused: false,
     },
-    Way {
+    Attack {
         name: "git-new-bare",
         plant: |_| Ok(()),
         attempt: |top| {

@@ -8,13 +8,19 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::StatVfsMountFlags;
 use rustix::process::{Resource, getrlimit};
 
-use super::{Probe, Targets, Verdict, attempt};
+use super::probe::{Probe, Verdict, attempt, error_name};
+use super::targets::Targets;
 
 pub const PROBES: &[Probe] = &[
     Probe {
         name: "variables",
         tries: "finds the user's secrets in its own variables, by their customary names",
         run: variables,
+    },
+    Probe {
+        name: "proxy-variables",
+        tries: "finds a proxy in the environment",
+        run: proxy_variables,
     },
     Probe {
         name: "standard-files",
@@ -47,6 +53,15 @@ fn variables(targets: &Targets) -> Verdict {
     }
 }
 
+fn proxy_variables(_: &Targets) -> Verdict {
+    let found = std::env::vars_os()
+        .find(|(name, _)| name.to_string_lossy().to_lowercase().ends_with("_proxy"));
+    match found {
+        Some((name, _)) => Verdict::Escaped(name.to_string_lossy().into_owned()),
+        None => Verdict::Held("none".into()),
+    }
+}
+
 fn standard_files(targets: &Targets) -> Verdict {
     if !targets.input {
         return Verdict::NotApplicable("no file was planted".into());
@@ -72,7 +87,7 @@ fn process_group(_: &Targets) -> Verdict {
     match attempt(libc::SYS_getpgid, [0; 6]) {
         Ok(0) => Verdict::Escaped("its group is one of the host's".into()),
         Ok(group) => Verdict::Held(format!("group {group} is the sandbox's own")),
-        Err(error) => Verdict::NotApplicable(super::error_name(&error)),
+        Err(error) => Verdict::NotApplicable(error_name(&error)),
     }
 }
 

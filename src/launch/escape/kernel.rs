@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::{Probe, Targets, Verdict, all_refused, attempt};
+use super::probe::{Probe, Verdict, all_refused, attempt};
+use super::targets::Targets;
 
 pub const PROBES: &[Probe] = &[
     Probe {

@@ -1,25 +1,32 @@
 //! A published list of escapes, which the program itself tries from inside the sandbox.
 //!
 //! Each probe attempts something that would be a way out and reports whether it was. Some need a
-//! target on the host: the host's side of `gateway doctor --escape` creates it with [`plant()`],
-//! and passes it in the variable [`TARGETS_VARIABLE`]. A probe without its target is not
-//! applicable, never held.
+//! target on the host: the host's side of `gateway doctor --escape` creates it with
+//! [`Fixtures::plant`], and passes it in the variable [`TARGETS_VARIABLE`]. A probe without its
+//! target is not applicable, never held.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 mod files;
+mod fixtures;
 mod git;
+mod greeter;
 mod inherited;
 mod kernel;
 mod network;
-mod plant;
+mod probe;
 mod processes;
+mod sockets;
 mod stores;
+mod targets;
+mod unix_sockets;
 
-pub use plant::{Guard, Targets, plant};
+pub use fixtures::Fixtures;
+pub use probe::{Probe, Verdict};
 pub use stores::STORES;
+pub use targets::Targets;
 
 /// The variable that carries the [`Targets`] into the sandbox, as JSON.
 pub const TARGETS_VARIABLE: &str = "GATEWAY_ESCAPE_TARGETS";
@@ -27,32 +34,12 @@ pub const TARGETS_VARIABLE: &str = "GATEWAY_ESCAPE_TARGETS";
 /// The first argument that tells `main` to act as the prober.
 pub const SUBCOMMAND: &str = "__escape";
 
-/// One way out, and how to try it.
-#[derive(Clone, Copy)]
-pub struct Probe {
-    /// Its name: lower case, with hyphens, stable.
-    pub name: &'static str,
-    /// What it tries, in one sentence.
-    pub tries: &'static str,
-    run: fn(&Targets) -> Verdict,
-}
-
-/// The result of a probe.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "verdict", content = "detail", rename_all = "snake_case")]
-pub enum Verdict {
-    /// The sandbox held, and how that was seen.
-    Held(String),
-    /// It did not, and what got out.
-    Escaped(String),
-    /// There was nothing to try here, and why.
-    NotApplicable(String),
-}
-
 /// Every probe, in the order in which they run.
 pub fn probes() -> Vec<Probe> {
     [
         network::PROBES,
+        sockets::PROBES,
+        unix_sockets::PROBES,
         processes::PROBES,
         inherited::PROBES,
         files::PROBES,
@@ -117,52 +104,6 @@ fn print(out: &mut dyn Write, json: bool, probe: &Probe, verdict: &Verdict) -> i
     )
 }
 
-/// Makes a system call by number; for calls that should fail.
-///
-/// Callers in this folder pass numbers, or addresses of values that live across the call and are as
-/// large as the kernel may read or write there.
-fn attempt(number: i64, arguments: [usize; 6]) -> io::Result<i64> {
-    let [a, b, c, d, e, f] = arguments;
-    // SAFETY: see the doc comment; no call here hands out memory or descriptors that Rust values
-    // own.
-    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
-
-/// Held if every attempt failed; otherwise escaped, by the first that succeeded.
-fn all_refused<T>(
-    attempts: impl IntoIterator<Item = (impl Into<String>, io::Result<T>)>,
-) -> Verdict {
-    let mut seen = Vec::new();
-    for (what, result) in attempts {
-        match result {
-            Ok(_) => return Verdict::Escaped(what.into()),
-            Err(error) => {
-                let reason = error_name(&error);
-                if !seen.contains(&reason) {
-                    seen.push(reason);
-                }
-            }
-        }
-    }
-    match seen.is_empty() {
-        true => Verdict::NotApplicable("nothing there to try".into()),
-        false => Verdict::Held(seen.join(", ")),
-    }
-}
-
-fn error_name(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error")
-        .next()
-        .unwrap_or_default()
-        .to_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,17 +116,5 @@ mod tests {
         let count = names.len();
         names.dedup();
         assert_eq!(names.len(), count);
-    }
-
-    #[test]
-    fn one_success_among_refusals_is_an_escape() {
-        let refused = || Err(io::Error::from_raw_os_error(libc::EPERM));
-        let verdict = all_refused([("a", refused()), ("b", Ok(())), ("c", refused())]);
-        assert_eq!(verdict, Verdict::Escaped("b".into()));
-        assert!(matches!(all_refused([("a", refused())]), Verdict::Held(_)));
-        assert!(matches!(
-            all_refused(std::iter::empty::<(String, io::Result<()>)>()),
-            Verdict::NotApplicable(_)
-        ));
     }
 }

@@ -3,13 +3,11 @@
 use std::fs;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram, UnixStream};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use super::{Probe, Targets, Verdict, all_refused, attempt};
-use crate::netlink::{ACK, Netlink};
+use super::probe::{Probe, Verdict, all_refused, attempt, error_name};
+use super::targets::Targets;
 use crate::network::{ADDRESS_V4, ADDRESS_V6};
 
 pub const PROBES: &[Probe] = &[
@@ -42,61 +40,6 @@ pub const PROBES: &[Probe] = &[
         name: "udp-host",
         tries: "sends a datagram to a socket on the host",
         run: udp_host,
-    },
-    Probe {
-        name: "icmp",
-        tries: "opens ping sockets, IPv4 and IPv6",
-        run: icmp,
-    },
-    Probe {
-        name: "raw-sockets",
-        tries: "opens raw and packet sockets",
-        run: raw_sockets,
-    },
-    Probe {
-        name: "transports",
-        tries: "opens SCTP, DCCP, UDP-Lite and L2TP sockets",
-        run: transports,
-    },
-    Probe {
-        name: "socket-families",
-        tries: "opens sockets of every other family: vsock, AF_ALG, XDP, CAN and so on",
-        run: families,
-    },
-    Probe {
-        name: "socket-pair-families",
-        tries: "opens socket pairs of other families",
-        run: pair_families,
-    },
-    Probe {
-        name: "socket-options",
-        tries: "marks packets, binds to devices, becomes transparent",
-        run: options,
-    },
-    Probe {
-        name: "routes",
-        tries: "takes loopback down by rtnetlink",
-        run: routes,
-    },
-    Probe {
-        name: "nftables",
-        tries: "opens the netfilter socket by which the capture rules are changed",
-        run: nftables,
-    },
-    Probe {
-        name: "abstract-sockets",
-        tries: "connects to an abstract Unix socket of the host",
-        run: abstract_socket,
-    },
-    Probe {
-        name: "path-sockets",
-        tries: "connects to agents, buses and daemons by their socket files",
-        run: path_sockets,
-    },
-    Probe {
-        name: "proxy-variables",
-        tries: "finds a proxy in the environment",
-        run: proxy_variables,
     },
 ];
 
@@ -138,7 +81,7 @@ fn mptcp(_: &Targets) -> Verdict {
             0,
         ],
     ) {
-        Err(error) => return Verdict::Held(super::error_name(&error)),
+        Err(error) => return Verdict::Held(error_name(&error)),
         // SAFETY: the kernel has just given this descriptor, which nothing else owns.
         Ok(fd) => unsafe { OwnedFd::from_raw_fd(fd as i32) },
     };
@@ -200,7 +143,7 @@ fn udp_host(targets: &Targets) -> Verdict {
         return Verdict::NotApplicable("no socket was planted".into());
     }
     // Sending without an error does not mean receiving: the host's side decides in
-    // `Guard::breaches`. Its loopback is not ours.
+    // `Fixtures::breaches`. Its loopback is not ours.
     let sent = targets.udp.iter().filter(|address| {
         !address.ip().is_loopback()
             && send_datagram(&address.to_string(), targets.nonce.as_bytes()).is_ok()
@@ -230,215 +173,8 @@ fn send_datagram(address: &str, content: &[u8]) -> io::Result<()> {
     socket.send_to(content, address).map(drop)
 }
 
-fn icmp(_: &Targets) -> Verdict {
-    all_refused([
-        (
-            "ICMP",
-            open(libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
-        ),
-        (
-            "ICMPv6",
-            open(libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_ICMPV6),
-        ),
-    ])
-}
-
-fn raw_sockets(_: &Targets) -> Verdict {
-    let mut attempts = vec![("packet", open(libc::AF_PACKET, libc::SOCK_RAW, 0x0300))];
-    for protocol in [
-        libc::IPPROTO_RAW,
-        libc::IPPROTO_ICMP,
-        libc::IPPROTO_TCP,
-        libc::IPPROTO_UDP,
-    ] {
-        attempts.push(("raw IPv4", open(libc::AF_INET, libc::SOCK_RAW, protocol)));
-        attempts.push(("raw IPv6", open(libc::AF_INET6, libc::SOCK_RAW, protocol)));
-    }
-    all_refused(attempts)
-}
-
-fn transports(_: &Targets) -> Verdict {
-    let mut attempts = Vec::new();
-    for family in [libc::AF_INET, libc::AF_INET6] {
-        attempts.push(("SCTP", open(family, libc::SOCK_STREAM, libc::IPPROTO_SCTP)));
-        attempts.push((
-            "SCTP",
-            open(family, libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP),
-        ));
-        attempts.push(("DCCP", open(family, SOCK_DCCP, libc::IPPROTO_DCCP)));
-        attempts.push((
-            "UDP-Lite",
-            open(family, libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE),
-        ));
-        attempts.push(("L2TP", open(family, libc::SOCK_DGRAM, IPPROTO_L2TP)));
-    }
-    all_refused(attempts)
-}
-
-fn families(_: &Targets) -> Verdict {
-    let known = [
-        libc::AF_UNIX,
-        libc::AF_INET,
-        libc::AF_INET6,
-        libc::AF_NETLINK,
-    ];
-    let kinds = [
-        libc::SOCK_STREAM,
-        libc::SOCK_DGRAM,
-        libc::SOCK_RAW,
-        libc::SOCK_SEQPACKET,
-    ];
-    all_refused(
-        (0..64)
-            .filter(|family| !known.contains(family))
-            .flat_map(|family| {
-                kinds.map(|kind| (format!("family {family}"), open(family, kind, 0)))
-            }),
-    )
-}
-
-fn pair_families(_: &Targets) -> Verdict {
-    all_refused((2..64).map(|family| {
-        let mut pair = [0_i32; 2];
-        let arguments = [
-            family,
-            libc::SOCK_STREAM as usize,
-            0,
-            (&raw mut pair) as usize,
-            0,
-            0,
-        ];
-        (
-            format!("family {family}"),
-            attempt(libc::SYS_socketpair, arguments),
-        )
-    }))
-}
-
-fn options(_: &Targets) -> Verdict {
-    let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else {
-        return Verdict::NotApplicable("no socket".into());
-    };
-    let set = |level: i32, option: i32| crate::syscall::set_option(&socket, level, option, 1);
-    let device = *b"eth0\0";
-    let arguments = [
-        socket.as_raw_fd() as usize,
-        libc::SOL_SOCKET as usize,
-        libc::SO_BINDTODEVICE as usize,
-        device.as_ptr() as usize,
-        device.len(),
-        0,
-    ];
-    all_refused([
-        ("SO_MARK", set(libc::SOL_SOCKET, libc::SO_MARK)),
-        ("IP_TRANSPARENT", set(libc::SOL_IP, libc::IP_TRANSPARENT)),
-        (
-            "SO_BINDTODEVICE",
-            attempt(libc::SYS_setsockopt, arguments).map(drop),
-        ),
-    ])
-}
-
-fn routes(_: &Targets) -> Verdict {
-    let down = Netlink::open(None).and_then(|mut netlink| {
-        // struct ifinfomsg for index 1: no flag, IFF_UP to change
-        let mut header = [0; 16];
-        header[4] = 1;
-        header[12] = libc::IFF_UP as u8;
-        netlink.message(libc::RTM_NEWLINK, ACK, &header, |_| {});
-        netlink.commit()
-    });
-    all_refused([("loopback is down", down)])
-}
-
-fn nftables(_: &Targets) -> Verdict {
-    let flushed = Netlink::open(Some(rustix::net::netlink::NETFILTER)).and_then(|mut netlink| {
-        netlink.message(16, 1, &[0, 0, 0, 10], |_| {});
-        netlink.message((10 << 8) | 2, ACK, &[0, 0, 0, 0], |_| {}); // NFT_MSG_DELTABLE, of all families
-        netlink.message(17, 1, &[0, 0, 0, 10], |_| {});
-        netlink.commit()
-    });
-    all_refused([("the rules are flushed", flushed)])
-}
-
-fn abstract_socket(targets: &Targets) -> Verdict {
-    let Some(name) = &targets.abstract_socket else {
-        return Verdict::NotApplicable("none was planted".into());
-    };
-    let mut names = vec![name.clone()];
-    names.extend(["/tmp/.X11-unix/X0", "/tmp/dbus-session", "/containerd-shim"].map(String::from));
-    all_refused(names.into_iter().map(|name| {
-        let connected = UnixAddr::from_abstract_name(&name)
-            .and_then(|address| UnixStream::connect_addr(&address));
-        (name, connected)
-    }))
-}
-
-fn path_sockets(targets: &Targets) -> Verdict {
-    let mut paths: Vec<String> = SOCKETS.iter().map(|path| (*path).to_owned()).collect();
-    paths.extend(
-        targets
-            .sockets
-            .iter()
-            .map(|path| path.display().to_string()),
-    );
-    let uid = rustix::process::getuid().as_raw();
-    for name in [
-        "bus",
-        "systemd/private",
-        "gnupg/S.gpg-agent",
-        "keyring/ssh",
-        "keyring/control",
-        "docker.sock",
-        "podman/podman.sock",
-    ] {
-        paths.push(format!("/run/user/{uid}/{name}"));
-    }
-    for root in ["/run", "/tmp", "/var", "/home", "/srv", "/opt", "/mnt"] {
-        super::files::walk(root.as_ref(), &mut |path, found| {
-            use std::os::unix::fs::FileTypeExt;
-            if found.is_socket() {
-                paths.push(path.display().to_string());
-            }
-        });
-    }
-    let streams = paths
-        .iter()
-        .map(|path| (path.clone(), UnixStream::connect(path).map(drop)));
-    let datagrams = paths.iter().map(|path| {
-        let sent = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
-        (path.clone(), sent)
-    });
-    all_refused(streams.chain(datagrams))
-}
-
-fn proxy_variables(_: &Targets) -> Verdict {
-    let found = std::env::vars_os()
-        .find(|(name, _)| name.to_string_lossy().to_lowercase().ends_with("_proxy"));
-    match found {
-        Some((name, _)) => Verdict::Escaped(name.to_string_lossy().into_owned()),
-        None => Verdict::Held("none".into()),
-    }
-}
-
-fn open(family: i32, kind: i32, protocol: i32) -> io::Result<i64> {
-    attempt(
-        libc::SYS_socket,
-        [
-            family as usize,
-            (kind | libc::SOCK_CLOEXEC) as usize,
-            protocol as usize,
-            0,
-            0,
-            0,
-        ],
-    )
-}
-
 const PATIENCE: Duration = Duration::from_millis(300);
 const MPTCP: usize = 262;
-const SOCK_DCCP: i32 = 6;
-const IPPROTO_L2TP: i32 = 115;
 const FALLBACK_TUNNELS: [&str; 11] = [
     "tunl0",
     "gre0",
@@ -484,29 +220,4 @@ const UDP_ADDRESSES: &[&str] = &[
     "[2001:db8::1]:443",
     "[ff02::fb]:5353",
     "[2001:db8::1]:40000",
-];
-const SOCKETS: &[&str] = &[
-    "/var/run/docker.sock",
-    "/run/docker.sock",
-    "/run/containerd/containerd.sock",
-    "/run/podman/podman.sock",
-    "/run/crio/crio.sock",
-    "/run/dbus/system_bus_socket",
-    "/run/systemd/private",
-    "/run/systemd/resolve/io.systemd.Resolve",
-    "/run/systemd/notify",
-    "/run/nscd/socket",
-    "/var/run/nscd/socket",
-    "/run/avahi-daemon/socket",
-    "/run/pcscd/pcscd.comm",
-    "/run/snapd.socket",
-    "/run/tailscale/tailscaled.sock",
-    "/run/WSL",
-    "/run/gnupg/S.gpg-agent",
-    "/tmp/.X11-unix/X0",
-    "/run/udev/control",
-    "/run/libvirt/libvirt-sock",
-    "/run/postgresql/.s.PGSQL.5432",
-    "/var/run/mysqld/mysqld.sock",
-    "/var/lib/lxd/unix.socket",
 ];

@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::Write;
 
-use super::{Probe, Targets, Verdict, all_refused, attempt};
+use super::probe::{Probe, Verdict, all_refused, attempt};
+use super::targets::{CANARY_VARIABLE, Targets};
 
 pub const PROBES: &[Probe] = &[
     Probe {
@@ -172,7 +173,7 @@ fn canary_in_environments(targets: &Targets) -> Verdict {
                 continue;
             };
             read += 1;
-            let canary = format!("{}={}", super::plant::CANARY_VARIABLE, targets.nonce);
+            let canary = format!("{}={}", CANARY_VARIABLE, targets.nonce);
             if content
                 .windows(canary.len())
                 .any(|window| window == canary.as_bytes())

@@ -4,46 +4,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::error::{Failure, Step};
+use super::failure::{Failure, Step};
+use super::mount_request::MountRequest;
 use super::{hide, program, tools, view};
-
-/// What the person asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Wishes {
-    /// The directory in which the launcher was started, canonical.
-    pub working_directory: PathBuf,
-    /// The home directory of the user that runs the command; `None` if they have none.
-    pub home: Option<PathBuf>,
-    /// Home directories of other users that this process could see (root's own, when root runs it).
-    pub other_homes: Vec<PathBuf>,
-    /// Further directories that stay writable, canonical.
-    pub projects: Vec<PathBuf>,
-    /// Further directories and files to show, read-only, canonical.
-    pub see: Vec<PathBuf>,
-    /// What to show of the home directory beyond the default: sets and paths, as [`tools::named`]
-    /// takes them.
-    pub see_home: Vec<String>,
-    /// Further sets of the home directory, if there is one.
-    pub sets: Vec<String>,
-    /// Files and directories to hide, beyond the built-in ones; absolute.
-    pub hide: Vec<PathBuf>,
-    /// Those of them whose place nothing may take.
-    pub own: Vec<PathBuf>,
-    /// Folders to which nothing may be added, canonical.
-    pub own_folders: Vec<PathBuf>,
-    /// Unix sockets of the host, by path.
-    pub sockets: Vec<PathBuf>,
-    /// Directories of repositories outside, canonical, whose worktrees or submodules are projects.
-    pub repositories: Vec<PathBuf>,
-    /// Whether what git obeys in the projects' repositories stays writable.
-    pub writable_git: bool,
-    /// Whether files that tools run on their own are guarded.
-    pub guard_tools: bool,
-}
 
 /// The resulting file system. What it does not name does not exist in the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct MountPlan {
     /// The home directory.
     pub home: Home,
     /// Home directories of other users, which are never shown.
@@ -83,6 +50,14 @@ pub enum Home {
 }
 
 impl Home {
+    /// The user's own where they have one. `/` is nobody's.
+    fn of(own: Option<PathBuf>) -> Self {
+        match own.filter(|home| home.is_absolute() && home != Path::new("/")) {
+            Some(home) => Self::Own(home),
+            None => Self::Empty(EMPTY_HOME.into()),
+        }
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         match self {
@@ -91,7 +66,7 @@ impl Home {
     }
 }
 
-impl Layout {
+impl MountPlan {
     /// Plans the file system.
     ///
     /// The working directory is a project, unless it is or contains the home directory, or contains
@@ -101,46 +76,27 @@ impl Layout {
     /// # Errors
     /// A [`Step::Prepare`] failure if a further project is such a directory, or if something cannot
     /// be shown.
-    pub fn plan(wishes: Wishes) -> Result<Self, Failure> {
-        let Wishes {
-            working_directory,
-            home,
-            other_homes,
-            projects: further,
-            see,
-            see_home,
-            sets,
-            hide,
-            own,
-            own_folders,
-            sockets,
-            repositories,
-            writable_git,
-            guard_tools,
-        } = wishes;
-        for path in further.iter().chain(&hide).chain(&see) {
+    pub fn new(request: MountRequest) -> Result<Self, Failure> {
+        let named = request.projects.iter().chain(&request.hide);
+        for path in named.chain(&request.see) {
             if !path.is_absolute() {
                 return Err(refused(path, "is not absolute"));
             }
         }
-        let home = match home.filter(|home| home.is_absolute() && home != Path::new("/")) {
-            Some(home) => Home::Own(home),
-            None => Home::Empty(EMPTY_HOME.into()),
-        };
-        let other_homes: Vec<PathBuf> = other_homes
-            .into_iter()
-            .filter(|other| other != Path::new("/") && !home.path().starts_with(other))
-            .collect();
-        if let (Home::Empty(_), Some(text)) = (&home, see_home.first()) {
+        let home = Home::of(request.home);
+        if let (Home::Empty(_), Some(text)) = (&home, request.see_home.first()) {
             return Err(refused(
                 Path::new(text),
                 "is of no home: the user of the command has none",
             ));
         }
-        let (seen, seen_in_home) = seen(&home, see, &[see_home, sets].concat())?;
-        let mut layout = Self {
-            hidden: hide,
-            own,
+        let of_home = [request.see_home, request.sets].concat();
+        let (seen, seen_in_home) = seen(&home, request.see, &of_home)?;
+        let mut other_homes = request.other_homes;
+        other_homes.retain(|other| other != Path::new("/") && !home.path().starts_with(other));
+        let mut plan = Self {
+            hidden: request.hide,
+            own: request.own,
             sockets: Vec::new(),
             home,
             other_homes,
@@ -148,63 +104,65 @@ impl Layout {
             seen,
             seen_in_home,
             persistent: false,
-            guard_git: !writable_git,
+            guard_git: !request.writable_git,
             named_above: BTreeSet::new(),
-            guard_tools,
-            working_directory,
+            guard_tools: request.guard_tools,
+            working_directory: request.working_directory,
         };
-        for project in further {
-            if let Some(reason) = layout.why_no_project(&project) {
+        plan.add_projects(request.projects)?;
+        plan.settle_working_directory()?;
+        plan.add_repositories(request.repositories);
+        plan.hide_own_folders(request.own_folders)?;
+        let sockets = request.sockets.into_iter();
+        plan.sockets = sockets.filter(|path| !plan.in_project(path)).collect();
+        Ok(plan)
+    }
+
+    fn add_projects(&mut self, projects: Vec<PathBuf>) -> Result<(), Failure> {
+        for project in projects {
+            if let Some(reason) = self.why_no_project(&project) {
                 return Err(refused(&project, reason));
             }
-            layout.projects.push(project);
+            self.projects.push(project);
         }
-        let directory = layout.working_directory.clone();
-        if layout
-            .hidden
-            .iter()
-            .cloned()
-            .chain(layout.known_stores())
+        Ok(())
+    }
+
+    /// Makes the working directory a project, or finds where the command starts instead.
+    fn settle_working_directory(&mut self) -> Result<(), Failure> {
+        let directory = self.working_directory.clone();
+        let hidden = self.hidden.iter().cloned().chain(self.known_stores());
+        if hidden
+            .into_iter()
             .any(|hidden| directory.starts_with(hidden))
         {
             return Err(refused(&directory, "lies in what is hidden"));
         }
-        if layout
-            .projects
-            .iter()
-            .any(|project| directory.starts_with(project))
-        {
-            layout.persistent = true;
-        } else if layout.why_no_project(&directory).is_none() {
-            layout.persistent = true;
-            layout.projects.push(directory);
-        } else if !layout.is_there(&directory) {
-            layout.working_directory = layout.home.path().to_owned();
+        if self.in_project(&directory) {
+            self.persistent = true;
+        } else if self.why_no_project(&directory).is_none() {
+            self.persistent = true;
+            self.projects.push(directory);
+        } else if !self.is_there(&directory) {
+            self.working_directory = self.home.path().to_owned();
         }
-        layout.give(repositories);
-        layout.keep_to_itself(own_folders)?;
-        layout.sockets = sockets
-            .into_iter()
-            .filter(|path| !layout.in_project(path))
-            .collect();
-        Ok(layout)
+        Ok(())
     }
 
     /// Adds the repositories outside to which those of the projects belong.
-    fn give(&mut self, repositories: Vec<PathBuf>) {
+    fn add_repositories(&mut self, repositories: Vec<PathBuf>) {
         for repository in repositories {
-            let has_it = self
-                .projects
-                .iter()
-                .any(|project| repository.starts_with(project));
-            if self.persistent && !has_it && self.why_no_project(&repository).is_none() {
+            if self.persistent
+                && !self.in_project(&repository)
+                && self.why_no_project(&repository).is_none()
+            {
                 self.projects.push(repository);
             }
         }
     }
 
     /// Hides the folders in which the gateway looks for its own files.
-    fn keep_to_itself(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
+    fn hide_own_folders(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
         for folder in own_folders {
             if self.projects.contains(&folder) {
                 return Err(Failure::new(
@@ -407,26 +365,6 @@ fn refused(path: &Path, reason: &str) -> Failure {
     Failure::new(Step::Prepare, format!("`{}` {reason}", path.display()))
 }
 
-/// The Unix sockets with a path that exist in this network namespace, except those in places that
-/// are not visible anyway.
-pub fn host_sockets(table: &str) -> Vec<PathBuf> {
-    // Num RefCount Protocol Flags Type St Inode Path
-    let mut paths: Vec<PathBuf> = table
-        .lines()
-        .filter_map(|line| Some(&line[line.find('/')?..]))
-        .map(PathBuf::from)
-        .filter(|path| {
-            !view::FRESH
-                .iter()
-                .chain(&["/dev", "/var/run"])
-                .any(|fresh| path.starts_with(fresh))
-        })
-        .collect();
-    paths.sort();
-    paths.dedup();
-    paths
-}
-
 /// The home directory of a user who has none.
 pub const EMPTY_HOME: &str = "/tmp/home";
 
@@ -438,21 +376,21 @@ const SYSTEM: &[&str] = &[
 mod tests {
     use super::*;
 
-    fn plan(directory: &str, home: &str) -> Layout {
-        let wishes = Wishes {
+    fn planned(directory: &str, home: &str) -> MountPlan {
+        let request = MountRequest {
             working_directory: directory.into(),
             home: Some(home.into()),
-            ..Wishes::default()
+            ..MountRequest::default()
         };
-        Layout::plan(wishes).unwrap()
+        MountPlan::new(request).unwrap()
     }
 
     #[test]
     fn a_directory_in_or_beside_the_home_is_a_project() {
         for directory in ["/home/ann/src/app", "/srv/app", "/tmp/build", "/workspace"] {
-            let layout = plan(directory, "/home/ann");
-            assert!(layout.persistent, "{directory}");
-            assert_eq!(layout.projects, [PathBuf::from(directory)]);
+            let plan = planned(directory, "/home/ann");
+            assert!(plan.persistent, "{directory}");
+            assert_eq!(plan.projects, [PathBuf::from(directory)]);
         }
     }
 
@@ -469,33 +407,30 @@ mod tests {
             "/home/ann/.config",
             "/proc/1",
         ] {
-            let layout = plan(directory, "/home/ann");
-            assert!(
-                !layout.persistent && layout.projects.is_empty(),
-                "{directory}"
-            );
+            let plan = planned(directory, "/home/ann");
+            assert!(!plan.persistent && plan.projects.is_empty(), "{directory}");
         }
     }
 
     #[test]
     fn a_launch_from_inside_a_hidden_directory_is_refused() {
-        let wishes = Wishes {
+        let request = MountRequest {
             working_directory: "/home/ann/.ssh/keys".into(),
             home: Some("/home/ann".into()),
-            ..Wishes::default()
+            ..MountRequest::default()
         };
-        assert!(Layout::plan(wishes).is_err());
+        assert!(MountPlan::new(request).is_err());
     }
 
     #[test]
     fn in_roots_own_home_the_command_of_another_starts_in_its_own() {
-        let wishes = Wishes {
+        let request = MountRequest {
             working_directory: "/root".into(),
             other_homes: vec!["/root".into()],
-            ..Wishes::default()
+            ..MountRequest::default()
         };
         assert_eq!(
-            Layout::plan(wishes).unwrap().working_directory,
+            MountPlan::new(request).unwrap().working_directory,
             Path::new(EMPTY_HOME)
         );
     }
@@ -503,77 +438,67 @@ mod tests {
     #[test]
     fn a_wished_project_that_would_show_secrets_is_refused() {
         for project in ["/home/ann/.config", "/", "/home", "relative"] {
-            let wishes = Wishes {
+            let request = MountRequest {
                 working_directory: "/srv/app".into(),
                 home: Some("/home/ann".into()),
                 projects: vec![project.into()],
-                ..Wishes::default()
+                ..MountRequest::default()
             };
-            assert!(Layout::plan(wishes).is_err(), "{project}");
+            assert!(MountPlan::new(request).is_err(), "{project}");
         }
     }
 
     #[test]
     fn a_user_without_a_home_gets_an_empty_one() {
-        let wishes = Wishes {
+        let request = MountRequest {
             working_directory: "/root/app".into(),
             other_homes: vec!["/root".into()],
-            ..Wishes::default()
+            ..MountRequest::default()
         };
-        let layout = Layout::plan(wishes).unwrap();
-        assert_eq!(layout.home, Home::Empty(EMPTY_HOME.into()));
-        assert_eq!(layout.projects, [PathBuf::from("/root/app")]);
+        let plan = MountPlan::new(request).unwrap();
+        assert_eq!(plan.home, Home::Empty(EMPTY_HOME.into()));
+        assert_eq!(plan.projects, [PathBuf::from("/root/app")]);
     }
 
     #[test]
-    fn sockets_are_found_by_their_paths_and_a_projects_own_are_left_to_it() {
-        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
-            0000: 00000002 00000000 00010000 0001 01 1 /srv/my app/x.sock\n\
-            0000: 00000002 00000000 00010000 0001 01 2 /run/docker.sock\n\
-            0000: 00000002 00000000 00010000 0001 01 3 @/tmp/abstract\n\
-            0000: 00000002 00000000 00000000 0001 03 4\n\
-            0000: 00000002 00000000 00010000 0001 01 5 /workspace/dev.sock\n";
-        let sockets = host_sockets(table);
-        assert_eq!(
-            sockets,
-            ["/srv/my app/x.sock", "/workspace/dev.sock"].map(PathBuf::from)
-        );
-        let wishes = Wishes {
+    fn the_sockets_of_a_project_are_left_to_it() {
+        let sockets = ["/srv/my app/x.sock", "/workspace/dev.sock"].map(PathBuf::from);
+        let request = MountRequest {
             working_directory: "/workspace".into(),
-            sockets,
-            ..Wishes::default()
+            sockets: sockets.into(),
+            ..MountRequest::default()
         };
         assert_eq!(
-            Layout::plan(wishes).unwrap().sockets,
+            MountPlan::new(request).unwrap().sockets,
             [PathBuf::from("/srv/my app/x.sock")]
         );
     }
 
     #[test]
     fn a_folder_of_policies_is_hidden_as_a_whole_and_is_never_the_project_itself() {
-        let plan = |folder: &str| {
-            Layout::plan(Wishes {
+        let with_folder = |folder: &str| {
+            MountPlan::new(MountRequest {
                 working_directory: "/srv/app".into(),
                 own_folders: vec![folder.into()],
-                ..Wishes::default()
+                ..MountRequest::default()
             })
         };
         let folder = PathBuf::from("/srv/app/policies");
-        let layout = plan("/srv/app/policies").unwrap();
-        assert!(layout.hidden.contains(&folder) && layout.own.contains(&folder));
-        assert!(plan("/srv/app").is_err());
+        let plan = with_folder("/srv/app/policies").unwrap();
+        assert!(plan.hidden.contains(&folder) && plan.own.contains(&folder));
+        assert!(with_folder("/srv/app").is_err());
     }
 
     #[test]
     fn of_the_home_only_sets_and_what_is_named_are_seen() {
-        let wishes = Wishes {
+        let request = MountRequest {
             working_directory: "/home/ann/app".into(),
             home: Some("/home/ann".into()),
             see: vec!["/data/models".into(), "/home/ann/tools".into()],
             see_home: vec!["claude".into(), ".vimrc".into(), ".config/gh".into()],
-            ..Wishes::default()
+            ..MountRequest::default()
         };
-        let layout = Layout::plan(wishes).unwrap();
+        let plan = MountPlan::new(request).unwrap();
         for seen in [
             "/home/ann/app/x",
             "/home/ann/.cargo/bin/cargo",
@@ -584,7 +509,7 @@ mod tests {
             "/data/models/x",
             "/usr/bin/env",
         ] {
-            assert!(layout.sees(Path::new(seen)), "{seen}");
+            assert!(plan.sees(Path::new(seen)), "{seen}");
         }
         for absent in [
             "/home/ann/.bashrc",
@@ -597,7 +522,7 @@ mod tests {
             "/var/lib/x",
             "/mnt/c/Users",
         ] {
-            assert!(!layout.sees(Path::new(absent)), "{absent}");
+            assert!(!plan.sees(Path::new(absent)), "{absent}");
         }
     }
 
@@ -614,24 +539,27 @@ mod tests {
             "/dev/shm",
             "relative",
         ] {
-            let wishes = Wishes {
+            let request = MountRequest {
                 working_directory: "/srv/app".into(),
                 home: Some("/home/ann".into()),
                 see: vec![path.into()],
-                ..Wishes::default()
+                ..MountRequest::default()
             };
-            assert!(Layout::plan(wishes).is_err(), "{path}");
+            assert!(MountPlan::new(request).is_err(), "{path}");
         }
     }
 
     #[test]
     fn a_command_that_starts_where_nothing_is_seen_starts_at_home() {
         assert_eq!(
-            plan("/home/ann/.config", "/home/ann").working_directory,
+            planned("/home/ann/.config", "/home/ann").working_directory,
             Path::new("/home/ann")
         );
         for there in ["/", "/home", "/tmp", "/var", "/usr/lib", "/etc"] {
-            assert_eq!(plan(there, "/home/ann").working_directory, Path::new(there));
+            assert_eq!(
+                planned(there, "/home/ann").working_directory,
+                Path::new(there)
+            );
         }
     }
 
@@ -639,10 +567,10 @@ mod tests {
         #[test]
         fn no_project_ever_holds_something_hidden(parts in proptest::collection::vec("[a-z.]{1,8}|\\.ssh|\\.config|home|ann", 0..5)) {
             let directory = PathBuf::from("/").join(parts.join("/"));
-            let wishes = Wishes { working_directory: directory, home: Some("/home/ann".into()), ..Wishes::default() };
-            let Ok(layout) = Layout::plan(wishes) else { return Ok(()) };
-            for project in &layout.projects {
-                proptest::prop_assert!(layout.built_in_hidden().iter().all(|hidden| !hidden.starts_with(project)));
+            let request = MountRequest { working_directory: directory, home: Some("/home/ann".into()), ..MountRequest::default() };
+            let Ok(plan) = MountPlan::new(request) else { return Ok(()) };
+            for project in &plan.projects {
+                proptest::prop_assert!(plan.built_in_hidden().iter().all(|hidden| !hidden.starts_with(project)));
             }
         }
     }

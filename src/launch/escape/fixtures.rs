@@ -2,69 +2,26 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use rustix::process::Pid;
-use serde::{Deserialize, Serialize};
 
-use super::{STORES, git};
+use super::git;
+use super::greeter::Greeter;
+use super::stores::STORES;
+use super::targets::{CANARY_VARIABLE, LATE, PLANTED, Targets};
 use crate::hide;
 
-/// What the probes aim at. All of it is on the host, and none of it is a secret.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Targets {
-    /// The text of the planted things, so that nothing else is mistaken for them.
-    pub nonce: String,
-    /// Servers that greet with the nonce.
-    pub tcp: Vec<SocketAddr>,
-    /// Sockets that wait for the nonce.
-    pub udp: Vec<SocketAddr>,
-    /// An abstract Unix socket.
-    pub abstract_socket: Option<String>,
-    /// Unix sockets by path.
-    pub sockets: Vec<PathBuf>,
-    /// Unix sockets that are created a moment after the planting.
-    pub late_sockets: Vec<PathBuf>,
-    /// Folders that everybody may write to, each with a file `planted` that everybody may write.
-    pub folders: Vec<PathBuf>,
-    /// Files that contain the nonce.
-    pub files: Vec<PathBuf>,
-    /// The customary credential stores that the home directory really has; not planted.
-    pub hidden: Vec<PathBuf>,
-    /// A process with the nonce in its environment.
-    pub pid: Option<u32>,
-    /// A terminal.
-    pub terminal: Option<PathBuf>,
-    /// A folder of the project with repositories.
-    pub repositories: Option<PathBuf>,
-    /// Variables that contain the nonce where the sandbox is started.
-    pub variables: Vec<String>,
-    /// Whether the standard input is a file, [`Guard::input`].
-    pub input: bool,
-}
-
-impl Targets {
-    /// The variables with which to start the sandbox: secrets under their customary names.
-    pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.variables
-            .iter()
-            .map(|name| (name.as_str(), self.nonce.as_str()))
-    }
-}
-
 /// Owns what was planted; removes it when dropped.
-#[derive(Debug)]
-pub struct Guard {
+#[derive(Debug, Default)]
+pub struct Fixtures {
     nonce: String,
     servers: Vec<Greeter>,
     datagrams: Vec<UdpSocket>,
@@ -79,103 +36,44 @@ pub struct Guard {
     late: Vec<JoinHandle<io::Result<UnixListener>>>,
 }
 
-/// A server that greets whoever connects with the nonce, and counts them.
-#[derive(Debug)]
-struct Greeter {
-    address: SocketAddr,
-    hits: Arc<AtomicUsize>,
-    stopping: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Greeter {
-    fn start(server: TcpListener, nonce: String) -> io::Result<Self> {
-        let address = server.local_addr()?;
-        let (hits, stopping) = (
-            Arc::new(AtomicUsize::new(0)),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let (counted, stop) = (Arc::clone(&hits), Arc::clone(&stopping));
-        let thread = std::thread::spawn(move || {
-            for stream in server.incoming() {
-                if stop.load(Ordering::Acquire) {
-                    return;
-                }
-                counted.fetch_add(1, Ordering::AcqRel);
-                // The probe decides whether the greeting arrives.
-                let _ = stream.and_then(|mut stream| stream.write_all(nonce.as_bytes()));
-            }
-        });
-        Ok(Self {
-            address,
-            hits,
-            stopping,
-            thread: Some(thread),
-        })
-    }
-}
-
-impl Drop for Greeter {
-    fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Release);
-        // Wakes it from `accept`.
-        let woken = TcpStream::connect(self.address).is_ok();
-        if let Some(thread) = self.thread.take().filter(|_| woken) {
-            let _ = thread.join();
+impl Fixtures {
+    /// Plants targets for the probes: sockets, a process, a terminal, files under `/tmp` and in the
+    /// gateway's own state directory under `home`, and a folder beside `project` that everybody may
+    /// write to.
+    ///
+    /// # Errors
+    /// The error of creating one of them.
+    pub fn plant(home: Option<&Path>, project: &Path) -> io::Result<(Targets, Self)> {
+        let mut bytes = [0_u8; 16];
+        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+        let nonce: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut fixtures = Self::default();
+        fixtures.nonce.clone_from(&nonce);
+        let mut targets = Targets {
+            nonce,
+            variables: VARIABLES.split_whitespace().map(str::to_owned).collect(),
+            ..Targets::default()
+        };
+        fixtures.plant_network(&mut targets)?;
+        fixtures.plant_unix(&mut targets)?;
+        fixtures.plant_files(&mut targets, home)?;
+        fixtures.plant_input(&mut targets)?;
+        fixtures.plant_folder(&mut targets, project)?;
+        fixtures.plant_process(&mut targets)?;
+        fixtures.plant_terminal(&mut targets)?;
+        if let Some(home) = home {
+            targets.hidden = STORES
+                .iter()
+                .chain(hide::IN_HOME)
+                .map(|name| home.join(name))
+                .filter(|path| path.exists())
+                .collect();
+            targets.hidden.sort();
+            targets.hidden.dedup();
         }
+        Ok((targets, fixtures))
     }
-}
 
-/// Plants targets for the probes: sockets, a process, a terminal, files under `/tmp` and in the
-/// gateway's own state directory under `home`, and a folder beside `project` that everybody may
-/// write to.
-///
-/// # Errors
-/// The error of creating one of them.
-pub fn plant(home: Option<&Path>, project: &Path) -> io::Result<(Targets, Guard)> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    let nonce: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut guard = Guard {
-        nonce: nonce.clone(),
-        servers: Vec::new(),
-        datagrams: Vec::new(),
-        streams: Vec::new(),
-        process: None,
-        terminal: None,
-        repositories: None,
-        input: None,
-        priority: 0,
-        paths: Vec::new(),
-        folders: Vec::new(),
-        late: Vec::new(),
-    };
-    let mut targets = Targets {
-        nonce: nonce.clone(),
-        variables: VARIABLES.split_whitespace().map(str::to_owned).collect(),
-        ..Targets::default()
-    };
-    guard.plant_network(&mut targets)?;
-    guard.plant_unix(&mut targets)?;
-    guard.plant_files(&mut targets, home)?;
-    guard.plant_input(&mut targets)?;
-    guard.plant_folder(&mut targets, project)?;
-    guard.plant_process(&mut targets)?;
-    guard.plant_terminal(&mut targets)?;
-    if let Some(home) = home {
-        targets.hidden = STORES
-            .iter()
-            .chain(hide::IN_HOME)
-            .map(|name| home.join(name))
-            .filter(|path| path.exists())
-            .collect();
-        targets.hidden.sort();
-        targets.hidden.dedup();
-    }
-    Ok((targets, guard))
-}
-
-impl Guard {
     /// Plants repositories in a project, for `owner` if that is another user; the git probes need
     /// them.
     ///
@@ -203,9 +101,34 @@ impl Guard {
 
     /// What was hit, as seen from the host; empty if the sandbox held.
     pub fn breaches(&mut self) -> Vec<String> {
+        let mut breaches = self.connections();
+        breaches.extend(self.late_connections());
+        breaches.extend(self.changed_folders());
+        if self.terminal_was_written() {
+            breaches.push("text on another terminal".into());
+        }
+        if let Some(process) = &mut self.process
+            && !matches!(process.try_wait(), Ok(None))
+        {
+            breaches.push("a process was killed".into());
+        }
+        let repositories = self.repositories.iter();
+        breaches.extend(repositories.flat_map(|folder| git::breaches(folder)));
+        if self.process_priority() != self.priority {
+            breaches.push("the priority of a process was changed".into());
+        }
+        if let Some(path) = &self.input
+            && fs::read_to_string(path).ok().as_ref() != Some(&self.nonce)
+        {
+            breaches.push("the file of a standard stream was changed".into());
+        }
+        breaches
+    }
+
+    fn connections(&self) -> Vec<String> {
         let mut breaches = Vec::new();
         for server in &self.servers {
-            if server.hits.load(Ordering::Acquire) > 0 {
+            if server.was_reached() {
                 breaches.push(format!("a TCP connection to {}", server.address));
             }
         }
@@ -222,59 +145,51 @@ impl Guard {
                 breaches.push("a connection to a Unix socket".into());
             }
         }
-        for late in self.late.drain(..) {
+        breaches
+    }
+
+    fn late_connections(&mut self) -> Vec<String> {
+        let was_reached = |late: JoinHandle<io::Result<UnixListener>>| {
             let accepted = late.join().map(|made| {
                 made.and_then(|socket| {
                     socket.set_nonblocking(true)?;
                     socket.accept().map(drop)
                 })
             });
-            if matches!(accepted, Ok(Ok(()))) {
-                breaches.push("a connection to a Unix socket that was made later".into());
-            }
-        }
-        for folder in &self.folders {
-            let names = fs::read_dir(folder)
+            matches!(accepted, Ok(Ok(())))
+        };
+        let reached = self.late.drain(..).filter_map(|late| {
+            was_reached(late).then(|| "a connection to a Unix socket that was made later".into())
+        });
+        reached.collect()
+    }
+
+    fn changed_folders(&self) -> Vec<String> {
+        let is_changed = |folder: &&PathBuf| {
+            let mut names = fs::read_dir(folder)
                 .into_iter()
                 .flatten()
                 .flatten()
                 .map(|entry| entry.file_name());
-            let unknown = names
-                .filter(|name| name != PLANTED && name != LATE_SOCKET)
-                .count();
-            let changed =
-                fs::read_to_string(folder.join(PLANTED)).is_ok_and(|text| text != self.nonce);
-            if unknown > 0 || changed {
-                breaches.push(format!("a file in {}", folder.display()));
-            }
-        }
-        if let Some((master, _)) = &mut self.terminal {
-            let mut content = [0; 256];
-            if let Ok(bytes) = master.read(&mut content)
-                && String::from_utf8_lossy(&content[..bytes]).contains(&self.nonce)
-            {
-                breaches.push("text on another terminal".into());
-            }
-        }
-        if let Some(process) = &mut self.process
-            && !matches!(process.try_wait(), Ok(None))
-        {
-            breaches.push("a process was killed".into());
-        }
-        breaches.extend(
-            self.repositories
-                .iter()
-                .flat_map(|folder| git::breaches(folder)),
-        );
-        if self.process_priority() != self.priority {
-            breaches.push("the priority of a process was changed".into());
-        }
-        if let Some(path) = &self.input
-            && fs::read_to_string(path).ok().as_ref() != Some(&self.nonce)
-        {
-            breaches.push("the file of a standard stream was changed".into());
-        }
-        breaches
+            let planted = fs::read_to_string(folder.join(PLANTED));
+            names.any(|name| name != PLANTED && name != LATE_SOCKET)
+                || planted.is_ok_and(|text| text != self.nonce)
+        };
+        let changed = self.folders.iter().filter(is_changed);
+        changed
+            .map(|folder| format!("a file in {}", folder.display()))
+            .collect()
+    }
+
+    fn terminal_was_written(&mut self) -> bool {
+        let Some((master, _)) = &mut self.terminal else {
+            return false;
+        };
+        let mut content = [0; 256];
+        let Ok(bytes) = master.read(&mut content) else {
+            return false;
+        };
+        String::from_utf8_lossy(&content[..bytes]).contains(&self.nonce)
     }
 
     fn plant_network(&mut self, targets: &mut Targets) -> io::Result<()> {
@@ -437,7 +352,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for Fixtures {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
             // It may have ended already.
@@ -456,13 +371,7 @@ impl Drop for Guard {
     }
 }
 
-/// How long after the planting the late sockets are created.
-pub const LATE: Duration = Duration::from_millis(700);
-/// The file in each planted folder.
-pub const PLANTED: &str = "planted";
 const LATE_SOCKET: &str = "late.sock";
-/// The variable that carries the nonce in the planted process.
-pub const CANARY_VARIABLE: &str = "GATEWAY_ESCAPE_CANARY";
 
 /// Where people customarily keep secrets, in each of the forms that lists of forbidden names miss.
 const VARIABLES: &str = "

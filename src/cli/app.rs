@@ -1,12 +1,12 @@
-//! From a valid configuration to the rooms that it sets up.
+//! The program, set up from a valid configuration.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::expand::Expanded;
 use super::failure::Failure;
+use super::resolve::ResolvedConfig;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
 use crate::credential::{Credentials, Stored, Stores, Vault, VaultSettings};
@@ -20,7 +20,7 @@ use crate::session::phantom::{PhantomKey, Phantoms};
 use crate::session::{Binding, Bindings, Role, Session, Sessions};
 
 /// Everything but listeners and threads, ready to serve.
-pub struct Assembly {
+pub struct App {
     /// What every thread shares.
     pub shared: Arc<SharedState>,
     /// The settings that it was made by.
@@ -29,27 +29,27 @@ pub struct Assembly {
     flags: String,
 }
 
-impl Assembly {
-    /// Sets up every room by the configuration; `sessions` are those that its policies are about.
+impl App {
+    /// Sets up every part by the configuration.
     ///
     /// # Errors
     /// A [`Failure`] that names what cannot be set up, why, and what to do.
-    pub fn new(config: Config, expanded: Expanded) -> Result<Self, Failure> {
-        Self::with_origins(config, expanded, Vec::new())
+    pub fn new(config: Config, resolved: ResolvedConfig) -> Result<Self, Failure> {
+        Self::with_origins(config, resolved, Vec::new())
     }
 
     /// The same with further rules for origins, before those of the configuration.
     ///
     /// # Errors
-    /// As [`Assembly::new`].
+    /// As [`App::new`].
     pub fn with_origins(
         config: Config,
-        expanded: Expanded,
+        resolved: ResolvedConfig,
         rules: Vec<OriginRule>,
     ) -> Result<Self, Failure> {
-        let Expanded {
+        let ResolvedConfig {
             stored, allowed, ..
-        } = expanded;
+        } = resolved;
         let credentials = credentials(&config, stored)?.with_holding(config.limits.holding());
         let flags = flag_policies(&config, &allowed, credentials.bindings());
         let shared = SharedState {
@@ -62,7 +62,7 @@ impl Assembly {
             origin_settings: Arc::new(origins(&config, rules)?),
             refused: RefusalCounts::default(),
             open: Arc::default(),
-            ids: Ids::new().map_err(no_randomness)?,
+            ids: Ids::new().map_err(Failure::no_randomness)?,
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -85,7 +85,7 @@ impl Assembly {
         let credentials = &self.shared.credentials;
         // A key for each session: with one for all, a phantom would be as good in another session
         // (threats H11).
-        let key = PhantomKey::random().map_err(no_randomness)?;
+        let key = PhantomKey::random().map_err(Failure::no_randomness)?;
         let phantoms: Phantoms = credentials.issue(id, &key, |_| true).await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
                 .because(chain(&error))
@@ -194,10 +194,6 @@ fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
 
 fn failed(what: &str, error: impl std::error::Error) -> Failure {
     Failure::new(format!("{what} cannot be set up")).because(chain(&error))
-}
-
-fn no_randomness(error: getrandom::Error) -> Failure {
-    Failure::new("the system gives no random bytes").because(error.to_string())
 }
 
 fn refused(what: &str, problems: impl std::fmt::Display) -> Failure {

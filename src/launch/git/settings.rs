@@ -7,11 +7,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::error::{At, Failure, Step};
+use crate::failure::{At, Failure, Step};
+use crate::paths::lexical;
 
 /// One path that settings may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,17 +106,6 @@ fn is_in(path: &Path, projects: &[PathBuf]) -> bool {
     projects
         .iter()
         .any(|project| path.starts_with(project) && path != project)
-}
-
-fn lexical(path: &Path) -> PathBuf {
-    let mut place = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => _ = place.pop(),
-            part => place.push(part),
-        }
-    }
-    place
 }
 
 fn at_home(word: &str) -> PathBuf {

@@ -11,7 +11,7 @@ use super::failure::{Failure, MistakeJson};
 
 /// Tells when output is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum When {
+pub enum Color {
     /// In a terminal, unless `NO_COLOR` is set.
     Auto,
     /// In a pipe too.
@@ -22,7 +22,7 @@ pub enum When {
 
 /// Prints for one command.
 #[derive(Debug, Clone, Copy)]
-pub struct Screen {
+pub struct Terminal {
     json: bool,
     out: bool,
     err: bool,
@@ -43,16 +43,16 @@ pub enum Paint {
     Dim,
 }
 
-impl Screen {
-    /// A screen on the process's standard output and error.
+impl Terminal {
+    /// A terminal on the process's standard output and error.
     #[must_use]
-    pub fn new(json: bool, when: When) -> Self {
+    pub fn new(json: bool, when: Color) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let painted = |terminal: bool| match when {
-            When::Auto => terminal && !plain,
-            When::Always => true,
-            When::Never => false,
+            Color::Auto => terminal && !plain,
+            Color::Always => true,
+            Color::Never => false,
         };
         Self {
             json,

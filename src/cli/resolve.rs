@@ -14,27 +14,27 @@ use crate::session::Signer;
 
 /// The credentials and hosts that a configuration means, presets and known variables included.
 #[derive(Default)]
-pub struct Expanded {
+pub struct ResolvedConfig {
     /// The credentials, bound, with where they are kept.
     pub stored: Vec<Stored>,
     /// Hosts that may be asked without a credential.
     pub allowed: Vec<Allowed>,
 }
 
-impl Expanded {
+impl ResolvedConfig {
     /// Expands a configuration; with `known_variables`, also every variable of the environment that
     /// a preset knows.
     ///
     /// # Errors
     /// A [`Failure`] for the first preset or credential that does not fit.
     pub fn of(config: &Config, known_variables: bool) -> Result<Self, Failure> {
-        let mut expanded = Self {
+        let mut resolved = Self {
             allowed: config.allow.clone(),
             ..Self::default()
         };
         let mut bound: HashSet<CredentialName> = HashSet::new();
         for credential in &config.credentials {
-            expanded.stored.extend(bind(credential)?);
+            resolved.stored.extend(bind(credential)?);
             bound.insert(credential.name.clone());
         }
         let mut presets: Vec<&Preset> = Vec::new();
@@ -42,7 +42,7 @@ impl Expanded {
             presets.push(preset::named(name).ok_or_else(|| unknown(name))?);
         }
         if known_variables && let Some(aws) = config::Credential::aws() {
-            expanded.stored.extend(bind(&aws)?);
+            resolved.stored.extend(bind(&aws)?);
         }
         if known_variables {
             for (_, preset, credential) in preset::known_variables(is_set) {
@@ -54,9 +54,9 @@ impl Expanded {
             }
         }
         for preset in presets {
-            expanded.add(preset, &mut bound)?;
+            resolved.add(preset, &mut bound)?;
         }
-        Ok(expanded)
+        Ok(resolved)
     }
 
     /// The variables of the workload that hold phantoms.
@@ -70,44 +70,22 @@ impl Expanded {
     }
 
     fn add(&mut self, preset: &Preset, bound: &mut HashSet<CredentialName>) -> Result<(), Failure> {
-        let mut hosts = preset.allow.clone();
-        let mut registry = Vec::new();
-        if let Some(kind) = preset.registry {
-            let user = UserConfig::of_this_user().ok_or_else(|| {
-                Failure::new(format!(
-                    "preset `{}` needs your home directory",
-                    preset.name
-                ))
-                .because("HOME is not set")
-            })?;
-            registry = kind.origins(&user).map_err(|error| {
-                Failure::new(format!("preset `{}` knows no host", preset.name))
-                    .because(error.to_string())
-                    .next("name its hosts: `--allow HOST`")
-            })?;
-            hosts.extend(registry.iter().cloned());
-        }
-        self.allowed.extend(hosts.iter().map(allowed));
+        let registry = registry(preset)?;
+        let hosts = preset.allow.iter().chain(&registry);
+        self.allowed.extend(hosts.map(allowed));
         for credential in &preset.credentials {
-            let Some(variable) = credential
-                .variables
-                .iter()
-                .find(|variable| is_set(variable))
-            else {
+            let mut variables = credential.variables.iter();
+            let Some(variable) = variables.find(|variable| is_set(variable)) else {
                 continue;
             };
-            if self
-                .stored
-                .iter()
-                .any(|stored| stored.binding.variables.contains(variable))
-                || !bound.insert(credential.name.clone())
-            {
+            let mut stored = self.stored.iter();
+            let is_stored = stored.any(|stored| stored.binding.variables.contains(variable));
+            if is_stored || !bound.insert(credential.name.clone()) {
                 continue;
             }
             if credential.origins.is_empty() && registry.is_empty() {
                 continue;
             }
-            let from = SecretRef::env(variable.as_str());
             let origins = if credential.origins.is_empty() {
                 registry.clone()
             } else {
@@ -117,10 +95,28 @@ impl Expanded {
                 .bind(credential.name.clone(), origins)
                 .map_err(|error| Failure::usage(error.to_string()))?;
             binding.variables.retain(|variable| is_set(variable));
+            let from = SecretRef::env(variable.as_str());
             self.stored.push(Stored { binding, from });
         }
         Ok(())
     }
+}
+
+/// The hosts that the user's own configuration of the preset's package manager names.
+fn registry(preset: &Preset) -> Result<Vec<OriginPattern>, Failure> {
+    let Some(kind) = preset.registry else {
+        return Ok(Vec::new());
+    };
+    let name = &preset.name;
+    let user = UserConfig::of_this_user().ok_or_else(|| {
+        Failure::new(format!("preset `{name}` needs your home directory"))
+            .because("HOME is not set")
+    })?;
+    kind.origins(&user).map_err(|error| {
+        Failure::new(format!("preset `{name}` knows no host"))
+            .because(error.to_string())
+            .next("name its hosts: `--allow HOST`")
+    })
 }
 
 fn bind(credential: &config::Credential) -> Result<Vec<Stored>, Failure> {

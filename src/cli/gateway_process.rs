@@ -1,0 +1,187 @@
+//! The gateway process of a sandbox: the only one that reads secrets.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::app::App;
+use super::failure::{Code, Failure};
+use super::launching::END_WITHIN;
+use super::terminal::Terminal;
+use super::{serving, summary};
+use crate::gateway::{ListenerMode, SessionListener, Worker, chain};
+use crate::intercept::{Responder, SessionCa, Synthetic, serve_tcp, serve_udp};
+use crate::launch::after::Inspection;
+use crate::launch::enroll::{GatewayEnd, Listeners, Ready};
+use crate::launch::{self, First};
+use crate::names::{SYSTEM_BUNDLES, SessionId};
+use crate::session::Session;
+
+/// The data path of one sandbox, until the launcher goes; what was refused meanwhile is printed
+/// where there is a terminal.
+///
+/// # Errors
+/// A [`Failure`] where there is no runtime or terminal to leave; every other one is told to the
+/// launcher, which prints it.
+pub fn serve_on(
+    runtime: &tokio::runtime::Runtime,
+    gateway: GatewayEnd,
+    app: Result<App, Failure>,
+    terminal: Option<&Terminal>,
+) -> Result<Code, Failure> {
+    serving::harden()?;
+    // A session of its own: the terminal's signals are for the command, not for what serves it.
+    rustix::process::setsid()
+        .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
+    let mut inspection = Inspection::adopt(std::io::stdout());
+    let served =
+        app.and_then(
+            |app| match runtime.block_on(sandbox(&gateway, &app, &mut inspection)) {
+                Ok(first) => Ok((app, first)),
+                Err(failure) => {
+                    runtime.block_on(serving::close(&app.shared));
+                    Err(failure)
+                }
+            },
+        );
+    let aftermath =
+        |inspection: Option<Inspection>| inspection.map(Inspection::end).unwrap_or_default();
+    match served {
+        Ok((app, first)) => {
+            serving::settle();
+            runtime.block_on(gone(gateway));
+            runtime.block_on(serving::close(&app.shared));
+            app.shared.tell_suppressed();
+            launch::await_end(&first, END_WITHIN);
+            let aftermath = aftermath(inspection);
+            if let Some(terminal) = terminal {
+                summary::print_refused(terminal, &app);
+                summary::print_left(terminal, &aftermath);
+            }
+            Ok(Code::Ok)
+        }
+        Err(failure) => {
+            // The launcher may have gone meanwhile; then nobody is left to be told. It reads this
+            // when it is ready for an answer, so the socket stays open until then.
+            if gateway.refuse(&failure.to_string()).is_ok() {
+                runtime.block_on(gone(gateway));
+            }
+            aftermath(inspection);
+            Ok(Code::Failed)
+        }
+    }
+}
+
+/// Serves the sandbox, and gives a handle of its first process.
+async fn sandbox(
+    gateway: &GatewayEnd,
+    app: &App,
+    inspection: &mut Option<Inspection>,
+) -> Result<First, Failure> {
+    let id = SessionId::new(SESSION).map_err(|error| Failure::new(error.to_string()))?;
+    let (session, ca) = app.open(&id, &app.config.groups).await?;
+    let worker = serving::worker(&app.shared)?;
+    serving::tend(&app.shared, vec![session.clone()]);
+    // The launcher needs longer to make the sandbox than we did so far: only now we wait for it.
+    let (hello, listeners) = gateway
+        .hello()
+        .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
+    let first = First::of(hello.pid)
+        .map_err(|error| Failure::new("the sandbox went").because(error.to_string()))?;
+    serve_network(app, &worker, &session, &ca, listeners)?;
+    if let Some(inspection) = inspection {
+        inspection.await_survey();
+    }
+    gateway
+        .ready(&ready(&session, &ca))
+        .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
+    Ok(first)
+}
+
+/// Serves the sandbox's sockets: TCP, and its DNS.
+fn serve_network(
+    app: &App,
+    worker: &Arc<Worker>,
+    session: &Arc<Session>,
+    ca: &Arc<SessionCa>,
+    listeners: Listeners,
+) -> Result<(), Failure> {
+    let unusable = |error: std::io::Error| {
+        Failure::new("a socket of the sandbox cannot be used").because(error.to_string())
+    };
+    let (shared, asks) = (app.shared.clone(), session.clone());
+    let responder = Arc::new(Responder::new(
+        Synthetic::new(NAMES),
+        Box::new(move |host| {
+            shared
+                .policies
+                .current()
+                .may_resolve(asks.id(), asks.groups(), host)
+        }),
+        Box::new(worker.name_observer(session.id())),
+    ));
+    let listener = SessionListener {
+        session: session.clone(),
+        ca: ca.clone(),
+        mode: ListenerMode::Transparent(responder.clone()),
+    };
+    let tcp = nonblocking(listeners.tcp).map_err(unusable)?;
+    serving::serve(worker, tcp, Arc::new(listener))?;
+    let names = nonblocking(listeners.dns_tcp)
+        .and_then(tokio::net::TcpListener::from_std)
+        .map_err(unusable)?;
+    tokio::spawn(serve_tcp(names, responder.clone()));
+    let questions = std::net::UdpSocket::from(listeners.dns_udp);
+    questions.set_nonblocking(true).map_err(unusable)?;
+    tokio::spawn(serve_udp(questions, responder));
+    Ok(())
+}
+
+/// What the inside of the sandbox gets: its CA, and its phantoms.
+fn ready(session: &Session, ca: &SessionCa) -> Ready {
+    let phantoms = session.phantoms();
+    let environment = session.bindings().environment(&phantoms);
+    let pem = ca.certificate_pem();
+    Ready {
+        ca_bundle_pem: bundle(&pem),
+        ca_pem: pem.into_bytes(),
+        set: environment
+            .map(|(name, phantom)| (name.to_owned(), phantom.to_owned()))
+            .collect(),
+        unset: Vec::new(),
+    }
+}
+
+fn nonblocking(socket: OwnedFd) -> std::io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::from(socket);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// The system's bundle with the session's CA: clients that replace their own list by it lose
+/// nothing.
+fn bundle(ca: &str) -> Vec<u8> {
+    let mut bundle = SYSTEM_BUNDLES
+        .iter()
+        .find_map(|path| std::fs::read(path).ok())
+        .unwrap_or_default();
+    if !bundle.ends_with(b"\n") {
+        bundle.push(b'\n');
+    }
+    bundle.extend_from_slice(ca.as_bytes());
+    bundle
+}
+
+/// Waits until the launcher has gone: its end of the socket closes with it.
+async fn gone(gateway: GatewayEnd) {
+    let socket = OwnedFd::from(gateway);
+    // Nothing is sent after the enrolment; a hello may still come where it was refused in advance.
+    let waiting =
+        move || while rustix::io::read(&socket, &mut [0; 4096]).is_ok_and(|count| count > 0) {};
+    let _ = tokio::task::spawn_blocking(waiting).await;
+}
+
+/// The session of `exec`.
+const SESSION: &str = "exec";
+
+/// Names that the sandbox may resolve, each with a synthetic address of its own.
+const NAMES: usize = 16_384;

@@ -1,0 +1,86 @@
+//! Starts a sandbox: the gateway process, and the launcher beside it.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::failure::{Code, Failure};
+use super::terminal::Terminal;
+use crate::config::state;
+use crate::gateway::chain;
+use crate::launch::enroll::{self, LauncherEnd};
+use crate::launch::{self, Launch, after};
+
+/// The first argument of the gateway process.
+pub const GATEWAY_PROCESS: &str = "__gateway";
+
+/// Starts the gateway process, with `secrets` in its environment alone, then becomes the launcher.
+///
+/// # Errors
+/// A [`Failure`] where either cannot be started. Otherwise this does not return.
+pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> {
+    let (launcher, gateway) = enroll::pair().map_err(|error| {
+        Failure::new("the enrolment socket cannot be made")
+            .because(chain(&error))
+            .coded(launch::LAUNCHER_FAILED)
+    })?;
+    let running = state::directory().map(|state| state.join("running"));
+    let (announced, locks) = after::announce(&launch, running.as_deref()).map_err(not_launched)?;
+    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    arguments.insert(0, GATEWAY_PROCESS.into());
+    Command::new("/proc/self/exe")
+        .args(arguments)
+        .envs(secrets.iter().copied())
+        .stdin(Stdio::from(OwnedFd::from(gateway)))
+        // It has nothing to print there; open, the file says that this sandbox runs.
+        .stdout(Stdio::from(announced))
+        .spawn()
+        .map_err(|error| {
+            Failure::new("the gateway process cannot be started")
+                .because(error.to_string())
+                .coded(launch::LAUNCHER_FAILED)
+        })?;
+    drop(locks);
+    let error = launch::reexec(launch, launcher);
+    Err(Failure::new("the launcher cannot be started")
+        .because(error.to_string())
+        .coded(launch::LAUNCHER_FAILED))
+}
+
+/// The launcher's own image: makes the sandbox, runs the command, and ends as it does.
+pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failure> {
+    let (launch, gateway): (Launch, LauncherEnd) = launch::resume(arguments).map_err(|error| {
+        Failure::usage(format!(
+            "`{}` is for the gateway itself",
+            launch::SUBCOMMAND
+        ))
+        .because(error.to_string())
+    })?;
+    let ended = launch::run(launch, gateway);
+    // The enrolment socket is closed by now: the gateway process writes its last records and ends.
+    // It is our child.
+    launch::await_children(END_WITHIN);
+    match ended {
+        Ok(exit) => exit.resume(),
+        Err(error) => {
+            let code = error.exit_code().into();
+            terminal.fail(&not_launched(error));
+            std::process::exit(code)
+        }
+    }
+}
+
+/// A launch that failed, with what would help.
+pub fn not_launched(error: launch::Error) -> Failure {
+    let code = error.exit_code();
+    let mut failure = Failure::new(chain(&error)).coded(code);
+    if let Some(advice) = error.advice() {
+        failure = failure.next(advice);
+    }
+    failure
+}
+
+/// How long the launcher waits for the gateway process to write its last records and look at what
+/// the command left.
+pub const END_WITHIN: Duration = Duration::from_secs(10);

@@ -1,0 +1,240 @@
+//! One ending: what the command left is disarmed, removed or reported.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::disarm;
+use super::running::Record;
+use super::survey::{Kind, Mark, Survey};
+use crate::git;
+
+/// What became of the projects.
+#[derive(Debug, Default)]
+pub struct Aftermath {
+    /// What a person should know, by path.
+    pub found: Vec<(PathBuf, Found)>,
+    /// A directory that was not searched.
+    pub missed: Option<PathBuf>,
+}
+
+/// One thing that the command left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A repository, whose settings and hooks were set aside.
+    Disarmed,
+    /// A name `.git`, or a file that a tool runs, which was renamed to this.
+    SetAside(OsString),
+    /// One of these that could not be set aside, and why.
+    Armed(String),
+    /// A repository in a place that stays out of git's sight until the last sandbox there has
+    /// ended.
+    Apart,
+    /// A removed link among the files of a repository, through which git would have written
+    /// elsewhere.
+    Unlinked,
+    /// A new or changed link that leads out of the project.
+    LeadsOut,
+    /// A new file that this tool runs or obeys on its own.
+    New(&'static str),
+    /// A changed one.
+    Changed(&'static str),
+}
+
+/// One ending, in progress.
+pub struct Ending<'a> {
+    record: &'a Record,
+    projects: Vec<PathBuf>,
+    before: &'a Survey,
+    /// Whether no other sandbox is in these directories.
+    alone: bool,
+    found: BTreeMap<PathBuf, Found>,
+}
+
+impl<'a> Ending<'a> {
+    /// An ending that has done nothing yet; `alone` means that no other sandbox is in these
+    /// directories.
+    pub fn new(record: &'a Record, before: &'a Survey, alone: bool) -> Self {
+        Self {
+            record,
+            projects: record.projects(),
+            before,
+            alone,
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// Surveys the projects again, and does what is to be done.
+    pub fn settle(mut self) -> Aftermath {
+        if self.record.guard_git {
+            self.bring_out();
+        }
+        let now = Survey::of(&self.projects);
+        if self.record.guard_git {
+            for (path, repository) in &now.repositories {
+                let known = self
+                    .before
+                    .repositories
+                    .get(path)
+                    .is_some_and(|before| repository.is_still(before));
+                // Another sandbox's place for a new repository is for that sandbox to move out.
+                let is_place = git::is_set_apart(path)
+                    && (!self.alone || self.own_place().as_ref() == Some(path));
+                if known || is_place {
+                    self.tidy(path, repository.kind);
+                } else if !self.found.contains_key(path) {
+                    self.disarm(path, repository.kind);
+                }
+            }
+        }
+        self.unlink(&now);
+        self.compare(&now);
+        self.set_named_aside();
+        Aftermath {
+            found: self.found.into_iter().collect(),
+            missed: now.missed.or_else(|| self.before.missed.clone()),
+        }
+    }
+
+    fn own_place(&self) -> Option<PathBuf> {
+        let directory = self.record.working_directory.as_ref()?;
+        Some(Path::new(directory).join(".git"))
+    }
+
+    /// Moves out the repository that was made where there was none.
+    fn bring_out(&mut self) {
+        let Some(git) = self.own_place() else {
+            return;
+        };
+        let Some(project) = self.project_of(&git) else {
+            return;
+        };
+        if !git::is_set_apart(&git) {
+            return;
+        }
+        let found = match self.alone {
+            false if !disarm::is_apart(&project, &git) => return,
+            false => Found::Apart,
+            true => match disarm::bring_out(&project, &git) {
+                Ok(true) => Found::Disarmed,
+                Ok(false) => return,
+                Err(error) => Found::Armed(error.to_string()),
+            },
+        };
+        self.found.insert(git, found);
+    }
+
+    /// Removes new links of git's that were not set aside with other things, and reports those that
+    /// lead out.
+    fn unlink(&mut self, now: &Survey) {
+        for (path, mark) in &now.links {
+            let Some(project) = self.project_of(path) else {
+                continue;
+            };
+            if self.before.links.get(path) == Some(mark) || now.repositories.contains_key(path) {
+                continue;
+            }
+            let of_git = now.repositories.keys().any(|git| path.starts_with(git));
+            let found = match of_git && self.record.guard_git {
+                false => Found::LeadsOut,
+                true => match disarm::unlink(&project, path) {
+                    Ok(()) => Found::Unlinked,
+                    // It went with what was set aside, or is no longer a link.
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput
+                        ) =>
+                    {
+                        continue;
+                    }
+                    Err(error) => Found::Armed(error.to_string()),
+                },
+            };
+            self.found.insert(path.clone(), found);
+        }
+    }
+
+    fn tidy(&mut self, path: &Path, kind: Kind) {
+        let is_directory = matches!(kind, Kind::Directory | Kind::Bare);
+        if let Some(project) = self.project_of(path).filter(|_| self.alone && is_directory) {
+            // A placeholder that cannot be removed stays, to no effect.
+            let _ = disarm::tidy(&project, path);
+        }
+    }
+
+    fn disarm(&mut self, path: &Path, kind: Kind) {
+        let Some(project) = self.project_of(path) else {
+            return;
+        };
+        if self.before.missed.is_some() {
+            let why =
+                "not all was searched before the command ran; it may have been there".to_owned();
+            self.found.insert(path.to_owned(), Found::Armed(why));
+            return;
+        }
+        let (done, name) = match kind {
+            Kind::Directory => (disarm::disarm(&project, path), path.to_owned()),
+            Kind::Bare => (disarm::disarm_bare(&project, path), path.join("HEAD")),
+            Kind::File | Kind::Link => (Err(io::ErrorKind::NotADirectory.into()), path.to_owned()),
+        };
+        let found = done
+            .map(|()| Found::Disarmed)
+            .or_else(|_| disarm::set_aside(&project, &name).map(Found::SetAside));
+        let found = match found {
+            Ok(found) => found,
+            // It went with what was set aside around it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => Found::Armed(error.to_string()),
+        };
+        self.found.insert(path.to_owned(), found);
+    }
+
+    /// Reports which files that tools run are new or changed, and sets them aside on request.
+    fn compare(&mut self, now: &Survey) {
+        for (path, (mark, tool)) in &now.files {
+            let before: Option<&(Mark, _)> = self.before.files.get(path);
+            let of_new = |(new, found): (&PathBuf, &Found)| {
+                *found == Found::Disarmed && path.starts_with(new)
+            };
+            if self.found.iter().any(of_new) || before.is_some_and(|(before, _)| before == mark) {
+                continue;
+            }
+            let found = match before {
+                None => Found::New(tool),
+                Some(_) => Found::Changed(tool),
+            };
+            let of_git = now.repositories.keys().any(|git| path.starts_with(git));
+            let is_refused = self.record.guard_tools && !of_git;
+            let found = match self.project_of(path).filter(|_| is_refused) {
+                None => found,
+                Some(project) => disarm::set_aside(&project, path)
+                    .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside),
+            };
+            self.found.insert(path.clone(), found);
+        }
+    }
+
+    /// Sets aside what appeared where git's settings named something that did not exist.
+    fn set_named_aside(&mut self) {
+        for path in &self.before.absent {
+            let Some(project) = self
+                .project_of(path)
+                .filter(|_| std::fs::metadata(path).is_ok())
+            else {
+                continue;
+            };
+            let found = disarm::set_aside(&project, path)
+                .map_or_else(|error| Found::Armed(error.to_string()), Found::SetAside);
+            self.found.insert(path.clone(), found);
+        }
+    }
+
+    fn project_of(&self, path: &Path) -> Option<PathBuf> {
+        self.projects
+            .iter()
+            .find(|project| path.starts_with(project))
+            .cloned()
+    }
+}

@@ -1,0 +1,88 @@
+//! Covers, in the new root, what no overlay leaves out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::MountFlags;
+
+use super::bounds::MemoryBound;
+use super::failure::{At, Failure, Step};
+use super::git;
+use super::mount_plan::MountPlan;
+use super::tree::Tree;
+
+/// Covers, in the new root, git's programs, what is hidden in projects, and what is `left` because
+/// no overlay could leave it out.
+///
+/// # Errors
+/// A failure that names what cannot be covered.
+pub fn cover(plan: &MountPlan, left: &[PathBuf]) -> Result<(), Failure> {
+    git::guard(plan)?;
+    for path in plan.hidden.iter().chain(left) {
+        if let Ok(real) = fs::canonicalize(path) {
+            mask(&real)?;
+        }
+    }
+    pinned(plan)?.iter().try_for_each(|path| pin(path))
+}
+
+/// The directories above what may not be replaced that this user could rename, outermost first.
+///
+/// What a mount hides cannot be unlinked or renamed itself. But it could be moved away with its
+/// directory, and another put there for the gateway's next start to read (threats M09).
+fn pinned(plan: &MountPlan) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = Vec::new();
+    for path in plan.own.iter().filter(|path| plan.in_project(path)) {
+        let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        if is_link {
+            let why = format!(
+                "`{}` is a link, in whose place the command could put a file; name the file itself",
+                path.display()
+            );
+            return Err(Failure::new(Step::Hide, why));
+        }
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        for directory in real.ancestors().skip(1) {
+            let Some(parent) = directory.parent() else {
+                continue;
+            };
+            let renames = rustix::fs::access(parent, rustix::fs::Access::WRITE_OK).is_ok();
+            let is_root = plan.projects.iter().any(|project| project == directory);
+            if renames && !is_root && plan.in_project(directory) && directory.is_dir() {
+                found.push(directory.to_owned());
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// Makes a directory a mount point, with everything mounted in it, so that it cannot be renamed or
+/// removed.
+fn pin(path: &Path) -> Result<(), Failure> {
+    Tree::take(path)
+        .and_then(|tree| tree.put(Path::new("/")))
+        .at(Step::Hide, path.display().to_string())
+}
+
+/// Mounts an empty file or directory over `path`, if that exists.
+fn mask(path: &Path) -> Result<(), Failure> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => empty(path, 0),
+        Ok(_) => {
+            rustix::mount::mount_bind("/dev/null", path).at(Step::Hide, path.display().to_string())
+        }
+        Err(_) => Ok(()), // Not there, or not reachable: nothing to hide from this user.
+    }
+}
+
+/// Covers a directory with an empty, read-only one.
+fn empty(path: &Path, mode: u32) -> Result<(), Failure> {
+    if fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    MemoryBound::SMALL
+        .mount(path, mode, MountFlags::NOEXEC)
+        .at(Step::Hide, path.display().to_string())
+}

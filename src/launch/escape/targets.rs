@@ -1,0 +1,56 @@
+//! What the probes aim at: the host's side creates it, and the sandbox's side is told.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What the probes aim at. All of it is on the host, and none of it is a secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Targets {
+    /// The text of the planted things, so that nothing else is mistaken for them.
+    pub nonce: String,
+    /// Servers that greet with the nonce.
+    pub tcp: Vec<SocketAddr>,
+    /// Sockets that wait for the nonce.
+    pub udp: Vec<SocketAddr>,
+    /// An abstract Unix socket.
+    pub abstract_socket: Option<String>,
+    /// Unix sockets by path.
+    pub sockets: Vec<PathBuf>,
+    /// Unix sockets that are created a moment after the planting.
+    pub late_sockets: Vec<PathBuf>,
+    /// Folders that everybody may write to, each with a file `planted` that everybody may write.
+    pub folders: Vec<PathBuf>,
+    /// Files that contain the nonce.
+    pub files: Vec<PathBuf>,
+    /// The customary credential stores that the home directory really has; not planted.
+    pub hidden: Vec<PathBuf>,
+    /// A process with the nonce in its environment.
+    pub pid: Option<u32>,
+    /// A terminal.
+    pub terminal: Option<PathBuf>,
+    /// A folder of the project with repositories.
+    pub repositories: Option<PathBuf>,
+    /// Variables that contain the nonce where the sandbox is started.
+    pub variables: Vec<String>,
+    /// Whether the standard input is a file, [`super::Fixtures::input`].
+    pub input: bool,
+}
+
+impl Targets {
+    /// The variables with which to start the sandbox: secrets under their customary names.
+    pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables
+            .iter()
+            .map(|name| (name.as_str(), self.nonce.as_str()))
+    }
+}
+
+/// How long after the planting the late sockets are created.
+pub const LATE: Duration = Duration::from_millis(700);
+/// The file in each planted folder.
+pub const PLANTED: &str = "planted";
+/// The variable that carries the nonce in the planted process.
+pub const CANARY_VARIABLE: &str = "GATEWAY_ESCAPE_CANARY";

@@ -1,0 +1,242 @@
+//! The mounts that guard git repositories.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::named::{inner_directories, named_by, used};
+use super::repository::{APART, GUARDED, is_set_apart};
+use super::settings;
+use crate::after::survey::{Kind, Survey};
+use crate::failure::{At, Failure, Step};
+use crate::mount_plan::MountPlan;
+use crate::tree::{Tree, bind};
+
+/// Guards every repository of the projects, and the place of one that the working directory does
+/// not have yet.
+///
+/// # Errors
+/// A [`Step::Git`] failure that names what cannot be guarded.
+pub fn guard(plan: &MountPlan) -> Result<(), Failure> {
+    let survey = Survey::of(&plan.projects);
+    if plan.guard_git {
+        let new = place_of_a_new_one(plan, &survey);
+        let mut directories = Vec::new();
+        for (path, found) in &survey.repositories {
+            if new.as_ref() == Some(path) {
+                continue;
+            }
+            pin_above(path, &plan.projects)?;
+            match found.kind {
+                Kind::Directory | Kind::Bare => directories.push(path),
+                Kind::File => read_only(path)?,
+                Kind::Link => return Err(replaceable(path)),
+            }
+        }
+        let used = used(&survey);
+        directories
+            .into_iter()
+            .try_for_each(|path| guard_directory(path, false, &used, plan))?;
+        if let Some(place) = new {
+            set_apart(&place)?;
+        }
+        for path in &plan.named_above {
+            pin_above(path, &plan.projects)?;
+            read_only(path)?;
+        }
+    }
+    if plan.guard_tools {
+        survey.files.keys().try_for_each(|path| read_only(path))?;
+    }
+    Ok(())
+}
+
+/// Guards a repository's directory, and those of its submodules and of its `used` worktrees.
+///
+/// `is_linked` means that it is a worktree's directory, which takes settings and hooks from where
+/// its `commondir` leads.
+fn guard_directory(
+    git: &Path,
+    is_linked: bool,
+    used: &BTreeMap<PathBuf, PathBuf>,
+    plan: &MountPlan,
+) -> Result<(), Failure> {
+    let inner: Vec<Tree> = inner_directories(git, used)
+        .iter()
+        .map(|path| take(path, path))
+        .collect::<Result<_, Failure>>()?;
+    let kept = [git.parent().unwrap_or(git), git].map(Path::to_owned);
+    let mut named = settings::present(&named_by(git, used)?, &plan.projects, &kept);
+    named.retain(|path| !path.starts_with(git));
+    bind(git, git, false)?;
+    for guarded in GUARDED
+        .iter()
+        .filter(|guarded| !is_linked || guarded.in_linked)
+    {
+        let path = git.join(guarded.name);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_symlink() => return Err(replaceable(&path)),
+            Ok(_) => {}
+            Err(_) => {
+                if !make_placeholder(&path, guarded.content)? {
+                    continue;
+                }
+            }
+        }
+        read_only(&path)?;
+    }
+    // It tells git which folder is the worktree, if this directory is a worktree's.
+    read_only(&git.join("gitdir"))?;
+    inner.iter().try_for_each(put)?;
+    for path in &named {
+        pin_above(path, &plan.projects)?;
+        read_only(path)?;
+    }
+    let worktrees = git.join("worktrees");
+    inner.iter().map(Tree::path).try_for_each(|path| {
+        let is_linked = path.parent() == Some(&worktrees);
+        guard_directory(path, is_linked, used, plan)
+    })
+}
+
+/// Where `git init` in the working directory would create a repository; `None` if a repository of a
+/// project already contains it.
+fn place_of_a_new_one(plan: &MountPlan, survey: &Survey) -> Option<PathBuf> {
+    let directory = &plan.working_directory;
+    let project = plan
+        .projects
+        .iter()
+        .find(|project| plan.persistent && directory.starts_with(project))?;
+    let covered = directory
+        .ancestors()
+        .take_while(|above| above.starts_with(project))
+        .any(|above| {
+            let own = above.join(".git");
+            (survey.repositories.contains_key(&own) && !is_set_apart(&own))
+                || survey.repositories.contains_key(above)
+        });
+    (!covered && directory.is_dir()).then(|| directory.join(".git"))
+}
+
+/// Shows the command a directory inside `.git` as `.git`: to git outside, what it creates there is
+/// not a repository.
+fn set_apart(git: &Path) -> Result<(), Failure> {
+    let apart = git.join(APART);
+    for path in [git, &apart] {
+        if fs::symlink_metadata(path).is_err() && !make_placeholder(path, None)? {
+            return Ok(());
+        }
+    }
+    put(&take(&apart, git)?)
+}
+
+/// Makes the directories above a repository mount points. Otherwise they could be moved away and
+/// replaced.
+fn pin_above(path: &Path, projects: &[PathBuf]) -> Result<(), Failure> {
+    let Some(project) = projects.iter().find(|project| path.starts_with(project)) else {
+        return Ok(());
+    };
+    let mut above: Vec<&Path> = path
+        .ancestors()
+        .skip(1)
+        .take_while(|above| above.starts_with(project) && above != project)
+        .collect();
+    above.reverse();
+    above.retain(|above| !is_mount_point(above));
+    above
+        .into_iter()
+        .try_for_each(|above| put(&take(above, above)?))
+}
+
+/// Whether something is already mounted there. If that cannot be determined, one more mount does no
+/// harm.
+fn is_mount_point(path: &Path) -> bool {
+    let mount = |path: &Path| {
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let mask = rustix::fs::StatxFlags::MNT_ID;
+        let found = rustix::fs::statx(rustix::fs::CWD, path, flags, mask).ok()?;
+        (found.stx_mask & mask.bits() != 0).then_some(found.stx_mnt_id)
+    };
+    match (mount(path), path.parent().and_then(mount)) {
+        (Some(own), Some(above)) => own != above,
+        _ => false,
+    }
+}
+
+/// Takes what is at a path, with everything mounted below it, to be put where it belongs.
+fn take(from: &Path, path: &Path) -> Result<Tree, Failure> {
+    Tree::take_from(from, path).at(Step::Git, from.display().to_string())
+}
+
+fn put(tree: &Tree) -> Result<(), Failure> {
+    tree.put(Path::new("/"))
+        .at(Step::Git, tree.path().display().to_string())
+}
+
+/// Makes what is at `path` read-only, and pins its place. For a link, this means its target: the
+/// link itself contains nothing.
+fn read_only(path: &Path) -> Result<(), Failure> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => Ok(()),
+        Ok(_) => bind(path, path, true),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Creates an empty placeholder, and returns whether it could: where this user may not, the command
+/// may not either.
+fn make_placeholder(path: &Path, content: Option<&[u8]>) -> Result<bool, Failure> {
+    let make = || match content {
+        None => fs::create_dir(path),
+        Some(content) => fs::File::create_new(path).and_then(|mut file| file.write_all(content)),
+    };
+    let made = match make() {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            with_leave_to_write(path, make)
+        }
+        made => made,
+    };
+    match made {
+        Ok(()) => Ok(true),
+        // Another sandbox has created it meanwhile.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::PermissionDenied
+                    | ErrorKind::ReadOnlyFilesystem
+                    | ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error).at(Step::Git, path.display().to_string()),
+    }
+}
+
+/// Tries again with the folder made writable, if it is the user's own: the command could make it
+/// writable, too.
+fn with_leave_to_write(path: &Path, make: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let folder = path.parent().ok_or(ErrorKind::PermissionDenied)?;
+    let found = fs::metadata(folder)?;
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    fs::set_permissions(
+        folder,
+        fs::Permissions::from_mode(found.mode() & 0o7777 | 0o700),
+    )?;
+    let made = make();
+    fs::set_permissions(folder, fs::Permissions::from_mode(found.mode() & 0o7777))?;
+    made
+}
+
+fn replaceable(path: &Path) -> Failure {
+    let why = format!(
+        "`{}` is a link, in whose place the command could put settings that your own git obeys; with `--writable-git` nothing of git's is guarded",
+        path.display()
+    );
+    Failure::new(Step::Git, why)
+}

@@ -1,0 +1,16 @@
+//! Guards git repositories: the command cannot write what a person's own git reads and obeys
+//! outside.
+//!
+//! git runs programs that its settings and hooks name, even at a mere `git status`. Each such name
+//! in each repository of the projects becomes a read-only mount. Where the name does not exist yet,
+//! an empty placeholder is created as the mount point, which [`super::after`] removes again. What a
+//! commit writes stays writable.
+
+mod guard;
+mod named;
+mod repository;
+mod settings;
+
+pub use guard::guard;
+pub use named::{absent, present_above};
+pub use repository::{APART, GUARDED, is_placeholder, is_set_apart, outside};

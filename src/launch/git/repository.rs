@@ -1,0 +1,136 @@
+//! Repositories: what git obeys in their directories, and which ones files `.git` name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::settings;
+
+/// A name in a repository's directory that git obeys.
+pub struct Guarded {
+    /// The name.
+    pub name: &'static str,
+    /// What a placeholder file contains, to no effect; `None` for a directory.
+    pub content: Option<&'static [u8]>,
+    /// Whether it has a meaning in the directory of a linked worktree.
+    pub in_linked: bool,
+}
+
+/// What git obeys. `commondir` and `worktrees` lead it to other settings, `modules` contains those
+/// of submodules.
+pub const GUARDED: &[Guarded] = &[
+    Guarded {
+        name: "config",
+        content: Some(b""),
+        in_linked: false,
+    },
+    Guarded {
+        name: "config.worktree",
+        content: Some(b""),
+        in_linked: true,
+    },
+    Guarded {
+        // git adds this to the directory's own path: it leads nowhere else.
+        name: "commondir",
+        content: Some(b"./\n"),
+        in_linked: true,
+    },
+    Guarded {
+        name: "hooks",
+        content: None,
+        in_linked: false,
+    },
+    Guarded {
+        name: "modules",
+        content: None,
+        in_linked: true,
+    },
+    Guarded {
+        name: "worktrees",
+        content: None,
+        in_linked: false,
+    },
+];
+
+/// The directory in a new `.git` that the command sees as `.git`.
+pub const APART: &str = "gateway";
+
+/// The directory that a file `.git` names: that of a linked worktree or of a submodule.
+pub fn directory_named_by(file: &Path) -> Option<PathBuf> {
+    let content = line_of(file)?;
+    let named = content.strip_prefix("gitdir:")?.trim();
+    fs::canonicalize(file.parent()?.join(named)).ok()
+}
+
+/// The repository outside the `projects` that the file `.git` of one belongs to, if that repository
+/// itself confirms it.
+///
+/// The command could have written the file, and anything else in places where a command once could
+/// write. So what the file names counts only where git itself puts it: in the `worktrees` or the
+/// `modules` of a repository that contains none of the projects. That repository is returned.
+pub fn outside(project: &Path, projects: &[&Path]) -> Option<PathBuf> {
+    let file = project.join(".git");
+    let directory = directory_named_by(&file)?;
+    let given = match line_of(&directory.join("gitdir")) {
+        Some(back) => {
+            let common =
+                fs::canonicalize(directory.join(line_of(&directory.join("commondir"))?.trim()))
+                    .ok()?;
+            let is_ours = fs::canonicalize(directory.join(back.trim())).ok()?
+                == fs::canonicalize(&file).ok()?;
+            let is_in_place = directory.parent()? == common.join("worktrees");
+            (is_ours && is_in_place && is_repository(&common)).then_some(common)?
+        }
+        None => {
+            let settings = settings::settings(&directory.join("config")).ok()?;
+            let back = settings.iter().find(|setting| setting.key == "worktree")?;
+            let is_ours = fs::canonicalize(directory.join(&back.value)).ok()? == project;
+            let is_in_place = directory.ancestors().any(|above| {
+                above.ends_with("modules")
+                    && above != directory
+                    && above.parent().is_some_and(is_repository)
+            });
+            (is_ours && is_in_place && is_repository(&directory)).then_some(directory.clone())?
+        }
+    };
+    let is_apart =
+        |project: &&Path| !directory.starts_with(project) && !project.starts_with(&given);
+    projects.iter().all(is_apart).then_some(given)
+}
+
+/// Whether git treats a directory as a repository (`is_git_directory` in git's setup.c).
+fn is_repository(directory: &Path) -> bool {
+    has_head(directory)
+        && ["objects", "refs"]
+            .iter()
+            .all(|name| directory.join(name).is_dir())
+}
+
+/// Whether a directory `.git` is one that [`super::guard`] created, in which a killed launch left a
+/// new repository.
+pub fn is_set_apart(git: &Path) -> bool {
+    git.join(APART).is_dir() && !has_head(git)
+}
+
+/// Whether a directory may be a repository's. A link to a reference that does not exist yet counts
+/// as a head, too.
+pub fn has_head(git: &Path) -> bool {
+    fs::symlink_metadata(git.join("HEAD")).is_ok()
+}
+
+/// Whether a file of a repository's directory says no more than a placeholder of [`super::guard`].
+pub fn is_placeholder(path: &Path) -> bool {
+    GUARDED
+        .iter()
+        .filter(|guarded| path.ends_with(guarded.name))
+        .filter_map(|guarded| guarded.content)
+        .any(|content| {
+            let fits = fs::symlink_metadata(path)
+                .is_ok_and(|found| found.is_file() && found.len() == content.len() as u64);
+            fits && fs::read(path).is_ok_and(|found| found == content)
+        })
+}
+
+/// The content of a small file of text.
+pub fn line_of(path: &Path) -> Option<String> {
+    String::from_utf8(settings::read(path).ok()?).ok()
+}

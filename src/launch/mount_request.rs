@@ -1,0 +1,180 @@
+//! What the sandbox's file system should have, as the person and this machine say.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::failure::{At, Failure, Step};
+use super::identity::{Identity, User};
+use super::paths::by_name;
+use super::request::Launch;
+use super::{environment, git, hide, view};
+
+/// What the file system should have: the person's wishes, and what this machine has of them.
+#[derive(Clone, Debug, Default)]
+pub struct MountRequest {
+    /// The directory in which the launcher was started, canonical.
+    pub working_directory: PathBuf,
+    /// The home directory of the user that runs the command; `None` if they have none.
+    pub home: Option<PathBuf>,
+    /// Home directories of other users that this process could see (root's own, when root runs it).
+    pub other_homes: Vec<PathBuf>,
+    /// Further directories that stay writable, canonical.
+    pub projects: Vec<PathBuf>,
+    /// Further directories and files to show, read-only, canonical.
+    pub see: Vec<PathBuf>,
+    /// What to show of the home directory beyond the default: sets and paths, as [`tools::named`]
+    /// takes them.
+    pub see_home: Vec<String>,
+    /// Further sets of the home directory, if there is one.
+    pub sets: Vec<String>,
+    /// Files and directories to hide, beyond the built-in ones; absolute.
+    pub hide: Vec<PathBuf>,
+    /// Those of them whose place nothing may take.
+    pub own: Vec<PathBuf>,
+    /// Folders to which nothing may be added, canonical.
+    pub own_folders: Vec<PathBuf>,
+    /// Unix sockets of the host, by path.
+    pub sockets: Vec<PathBuf>,
+    /// Directories of repositories outside, canonical, whose worktrees or submodules are projects.
+    pub repositories: Vec<PathBuf>,
+    /// Whether what git obeys in the projects' repositories stays writable.
+    pub writable_git: bool,
+    /// Whether files that tools run on their own are guarded.
+    pub guard_tools: bool,
+}
+
+impl MountRequest {
+    /// Looks up on this machine what the launch names.
+    ///
+    /// # Errors
+    /// A [`Step::Prepare`] failure if something that is to be shown does not exist.
+    pub fn of(launch: &Launch, identity: Identity) -> Result<Self, Failure> {
+        let (home, other_homes) = homes(identity);
+        let projects = real(&launch.projects)?;
+        let working_directory = std::env::current_dir().at(Step::Prepare, "working directory")?;
+        // If the table cannot be read, sockets cannot be told apart; the places that are always
+        // covered remain.
+        let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        Ok(Self {
+            repositories: repositories(&projects, &working_directory),
+            working_directory,
+            home,
+            other_homes,
+            projects,
+            see: real(&launch.see)?,
+            see_home: launch.see_home.clone(),
+            sets: launch.sets.clone(),
+            hide: hidden(launch),
+            own: launch.own.iter().filter_map(|path| by_name(path)).collect(),
+            own_folders: launch.own_folders.clone(),
+            sockets: host_sockets(&sockets),
+            writable_git: launch.writable_git,
+            guard_tools: launch.guard_tools,
+        })
+    }
+}
+
+/// The home directory of the user that runs the command, and those of others that this process
+/// could see.
+fn homes(identity: Identity) -> (Option<PathBuf>, Vec<PathBuf>) {
+    let user = identity.user();
+    let from_environment = std::env::var_os("HOME").map(PathBuf::from);
+    let wanted = match identity {
+        Identity::Own(_) => from_environment.clone(),
+        Identity::Other(_) => user.home(),
+    };
+    let is_own = |home: &PathBuf| {
+        std::fs::metadata(home).is_ok_and(|found| found.is_dir() && found.uid() == user.uid)
+    };
+    let home = wanted.and_then(canonical).filter(is_own);
+    let mut others = Vec::new();
+    if identity.is_other() {
+        let root = User { uid: 0, gid: 0 }.home();
+        let known = [root, from_environment].into_iter().flatten();
+        others.extend(known.filter_map(canonical));
+        others.retain(|other| Some(other) != home.as_ref());
+        others.dedup();
+    }
+    (home, others)
+}
+
+/// The repositories outside to which the projects belong.
+fn repositories(projects: &[PathBuf], working_directory: &Path) -> Vec<PathBuf> {
+    let shared: Vec<&Path> = projects
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([working_directory])
+        .collect();
+    shared
+        .iter()
+        .filter_map(|project| git::outside(project, &shared))
+        .collect()
+}
+
+/// What to hide: by the name in its real directory and, for a link, by its target.
+fn hidden(launch: &Launch) -> Vec<PathBuf> {
+    let both = |path: &PathBuf| [by_name(path), canonical(path.clone())];
+    let variables: Vec<_> = std::env::vars_os().collect();
+    let mut hide: Vec<PathBuf> = launch.hide.iter().flat_map(both).flatten().collect();
+    hide.extend(environment::relocated(&variables, hide::IN_HOME));
+    hide.sort();
+    hide.dedup();
+    hide
+}
+
+/// The real paths of what a person passes to the command or shows to it: directories and files
+/// only, nothing that a process answers on.
+fn real(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let real = |path: &PathBuf| {
+        let found = std::fs::metadata(path).at(Step::Prepare, path.display().to_string())?;
+        if !found.is_dir() && !found.is_file() {
+            let why = format!("`{}` is neither a directory nor a file", path.display());
+            return Err(Failure::new(Step::Prepare, why));
+        }
+        std::fs::canonicalize(path).at(Step::Prepare, path.display().to_string())
+    };
+    paths.iter().map(real).collect()
+}
+
+fn canonical(path: PathBuf) -> Option<PathBuf> {
+    std::fs::canonicalize(path).ok()
+}
+
+/// The Unix sockets with a path that exist in this network namespace, except those in places that
+/// are not visible anyway.
+pub fn host_sockets(table: &str) -> Vec<PathBuf> {
+    // Num RefCount Protocol Flags Type St Inode Path
+    let mut paths: Vec<PathBuf> = table
+        .lines()
+        .filter_map(|line| Some(&line[line.find('/')?..]))
+        .map(PathBuf::from)
+        .filter(|path| {
+            !view::FRESH
+                .iter()
+                .chain(&["/dev", "/var/run"])
+                .any(|fresh| path.starts_with(fresh))
+        })
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sockets_with_a_path_that_could_be_visible_are_named() {
+        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000: 00000002 00000000 00010000 0001 01 1 /srv/my app/x.sock\n\
+            0000: 00000002 00000000 00010000 0001 01 2 /run/docker.sock\n\
+            0000: 00000002 00000000 00010000 0001 01 3 @/tmp/abstract\n\
+            0000: 00000002 00000000 00000000 0001 03 4\n\
+            0000: 00000002 00000000 00010000 0001 01 5 /workspace/dev.sock\n";
+        assert_eq!(
+            host_sockets(table),
+            ["/srv/my app/x.sock", "/workspace/dev.sock"].map(PathBuf::from)
+        );
+    }
+}

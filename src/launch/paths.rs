@@ -1,0 +1,39 @@
+//! Paths by their text and by their real directories.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The path of a name in its real directory; the name itself may be a link. `None` if there is no
+/// such directory.
+pub fn by_name(path: &Path) -> Option<PathBuf> {
+    Some(
+        std::fs::canonicalize(path.parent()?)
+            .ok()?
+            .join(path.file_name()?),
+    )
+}
+
+/// A path without `..`, judged by its text: links are not followed.
+pub fn lexical(path: &Path) -> PathBuf {
+    let mut place = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => _ = place.pop(),
+            part => place.push(part),
+        }
+    }
+    place
+}
+
+/// The location of an absolute path below another root.
+pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// A path in the form that the kernel expects.
+pub fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}

@@ -1,0 +1,55 @@
+//! What to run in the sandbox, and how: what the caller decides.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::bounds::Bounds;
+use super::environment::Rules;
+use super::identity::User;
+use crate::enroll::Capture;
+
+/// What to run, and how.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Launch {
+    /// The command and its arguments. The first is the program, looked up in `PATH` unless
+    /// `own_program` is set.
+    pub arguments: Vec<OsString>,
+    /// Whether the program is this very program, whatever the first argument says. It then runs
+    /// from the open file, so the sandbox's user need not be able to reach its path.
+    pub own_program: bool,
+    /// Further directories that stay the host's own and writable; absolute.
+    pub projects: Vec<PathBuf>,
+    /// Further directories and files to show, read-only; absolute.
+    pub see: Vec<PathBuf>,
+    /// What to show of the home directory beyond the default: names of [`super::tools::SETS`], and
+    /// paths.
+    pub see_home: Vec<String>,
+    /// Further sets of the home directory, by name, if the user has one.
+    pub sets: Vec<String>,
+    /// Files and directories to hide, beyond the built-in ones; absolute.
+    pub hide: Vec<PathBuf>,
+    /// Those of `hide` that are the gateway's own files. Nothing may be put in their place either,
+    /// because the next start would read it.
+    pub own: Vec<PathBuf>,
+    /// Folders in which the gateway looks for its own files by a pattern. Nothing may be added to
+    /// them.
+    pub own_folders: Vec<PathBuf>,
+    /// Which variables pass, beyond the built-in list.
+    pub environment: Rules,
+    /// How much of the machine's resources the sandbox may use.
+    pub bounds: Bounds,
+    /// The user that runs the command. Root only; `None` for the user who called `sudo`, or nobody.
+    pub user: Option<User>,
+    /// Whether the command may create its own user namespaces (Chromium, bubblewrap, podman, a
+    /// nested gateway).
+    pub allow_userns: bool,
+    /// Whether what git obeys in the projects' repositories stays writable.
+    pub writable_git: bool,
+    /// Whether files that outside tools run on their own are guarded: none can change, and none can
+    /// appear.
+    pub guard_tools: bool,
+    /// Forces one way of capture; `None` for the best one that the kernel has.
+    pub capture: Option<Capture>,
+}
