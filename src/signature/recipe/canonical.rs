@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::HeaderName;
-use percent_encoding::percent_decode;
 
-use super::filter::uri;
-use super::template::Name;
+use super::encoding::{NameAndValue, uri};
+use super::name::{Name, Resolve};
 use crate::message::RequestHead;
 
 /// Names of fields: exact ones, families (`x-ms-*`), and the list in a value (`@signed`).
@@ -19,10 +18,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    pub(super) fn parse(
-        text: &str,
-        resolve: &dyn Fn(&str) -> Option<Name>,
-    ) -> Result<Selection, String> {
+    pub(super) fn parse(text: &str, resolve: Resolve<'_>) -> Result<Selection, String> {
         let mut selection = Selection::default();
         for word in text.split_whitespace() {
             if let Some(list) = word.strip_prefix('@') {
@@ -235,9 +231,6 @@ pub(super) enum ParameterStyle {
     Concatenated,
 }
 
-/// A name and a value, decoded.
-pub(super) type Pair = (Vec<u8>, Vec<u8>);
-
 impl ParameterStyle {
     pub(super) fn named(name: &str) -> Option<ParameterStyle> {
         Some(match name {
@@ -250,7 +243,7 @@ impl ParameterStyle {
         })
     }
 
-    pub(super) fn write(self, pairs: Vec<Pair>) -> Vec<u8> {
+    pub(super) fn write(self, pairs: Vec<NameAndValue>) -> Vec<u8> {
         match self {
             ParameterStyle::Uri | ParameterStyle::UriBare | ParameterStyle::UriLower => {
                 let mut escaped: Vec<(String, String)> = pairs
@@ -285,7 +278,7 @@ impl ParameterStyle {
                 lines.collect::<Vec<_>>().concat()
             }
             ParameterStyle::Concatenated => {
-                let pairs: BTreeSet<Pair> = pairs.into_iter().collect();
+                let pairs: BTreeSet<NameAndValue> = pairs.into_iter().collect();
                 pairs
                     .into_iter()
                     .map(|(name, value)| [name, value].concat())
@@ -294,24 +287,4 @@ impl ParameterStyle {
             }
         }
     }
-}
-
-/// The pairs of a query or a form, decoded as form data (`+` is a space); empty pieces are skipped.
-pub(super) fn pairs(text: &[u8]) -> impl Iterator<Item = Pair> {
-    text.split(|byte| *byte == b'&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let mut halves = pair.splitn(2, |byte| *byte == b'=');
-            let mut half = || decoded(halves.next().unwrap_or_default());
-            (half(), half())
-        })
-}
-
-/// Decodes form data.
-pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
-    let spaced: Vec<u8> = text
-        .iter()
-        .map(|byte| if *byte == b'+' { b' ' } else { *byte })
-        .collect();
-    percent_decode(&spaced).collect()
 }

@@ -7,7 +7,7 @@ use pkcs8::LineEnding;
 use pkcs8::der::pem;
 use zeroize::Zeroizing;
 
-use super::key::KeyFault;
+use super::key_fault::KeyFault;
 
 /// Bytes that may be of a key.
 pub(super) type Bytes = Zeroizing<Vec<u8>>;

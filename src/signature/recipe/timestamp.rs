@@ -1,4 +1,4 @@
-//! Time and nonces in the formats of the services: writes and parses them.
+//! Times in the formats of the services: writes and parses them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,12 +6,12 @@ use time::{Date, Month, OffsetDateTime};
 
 /// Milliseconds since 1970: no service needs a finer unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(pub(super) i64);
+pub(super) struct Timestamp(pub(super) i64);
 
-impl Moment {
-    pub(super) fn of(now: SystemTime) -> Option<Moment> {
+impl Timestamp {
+    pub(super) fn of(now: SystemTime) -> Option<Timestamp> {
         let since = now.duration_since(UNIX_EPOCH).ok()?;
-        i64::try_from(since.as_millis()).ok().map(Moment)
+        i64::try_from(since.as_millis()).ok().map(Timestamp)
     }
 
     pub(super) fn system(self) -> Option<SystemTime> {
@@ -20,12 +20,12 @@ impl Moment {
         ))
     }
 
-    pub(super) fn later(self, seconds: u32) -> Moment {
-        Moment(self.0.saturating_add(i64::from(seconds) * 1000))
+    pub(super) fn later(self, seconds: u32) -> Timestamp {
+        Timestamp(self.0.saturating_add(i64::from(seconds) * 1000))
     }
 
-    pub(super) fn earlier(self, seconds: u32) -> Moment {
-        Moment(self.0.saturating_sub(i64::from(seconds) * 1000))
+    pub(super) fn earlier(self, seconds: u32) -> Timestamp {
+        Timestamp(self.0.saturating_sub(i64::from(seconds) * 1000))
     }
 }
 
@@ -33,7 +33,7 @@ impl Moment {
 /// and `%b` (English names), `%s` (seconds since 1970) and `%Q` (milliseconds since 1970). All in
 /// UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Form(Vec<Token>);
+pub(super) struct TimeFormat(Vec<Token>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token {
@@ -41,9 +41,9 @@ enum Token {
     Field(u8),
 }
 
-impl Form {
+impl TimeFormat {
     /// Parses a format; `None` if it has an unknown field.
-    pub(super) fn parse(text: &str) -> Option<Form> {
+    pub(super) fn parse(text: &str) -> Option<TimeFormat> {
         let mut tokens = Vec::new();
         let mut chars = text.chars();
         while let Some(char) = chars.next() {
@@ -57,7 +57,7 @@ impl Form {
                 char => Token::Char(char),
             });
         }
-        let form = Form(tokens);
+        let form = TimeFormat(tokens);
         (!form.0.is_empty()).then_some(form)
     }
 
@@ -68,7 +68,7 @@ impl Form {
         has(b's') || has(b'Q') || (has(b'Y') && (has(b'm') || has(b'b')) && has(b'd'))
     }
 
-    pub(super) fn write(&self, moment: Moment) -> String {
+    pub(super) fn write(&self, moment: Timestamp) -> String {
         use std::fmt::Write as _;
         let seconds = moment.0.div_euclid(1000);
         // A moment comes from a system clock or from text whose date was checked, so it has a date.
@@ -103,7 +103,7 @@ impl Form {
         out
     }
 
-    pub(super) fn read(&self, text: &str) -> Option<Moment> {
+    pub(super) fn read(&self, text: &str) -> Option<Timestamp> {
         let mut rest = text;
         let (mut year, mut month, mut day) = (1970, 1, 1);
         let (mut hour, mut minute, mut second, mut milli) = (0, 0, 0, 0);
@@ -138,7 +138,7 @@ impl Form {
             return None;
         }
         if let Some(counted) = counted {
-            return Some(Moment(counted));
+            return Some(Timestamp(counted));
         }
         let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
         let date =
@@ -149,7 +149,7 @@ impl Form {
             .with_hms(small(hour)?, small(minute)?, small(second)?)
             .ok()?
             .assume_utc();
-        Some(Moment(at.unix_timestamp() * 1000 + milli))
+        Some(Timestamp(at.unix_timestamp() * 1000 + milli))
     }
 }
 
@@ -174,102 +174,13 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// The ingredients of nonces. The caller provides them, because this module has neither randomness
-/// nor state.
-#[derive(Clone, Copy)]
-pub struct Nonce {
-    /// Fresh random bytes.
-    pub random: [u8; 32],
-    /// A number greater than every one used before with this credential; only
-    /// [`NonceKind::Increasing`] recipes read it.
-    pub counter: u64,
-}
-
-/// What a recipe needs of [`Nonce`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NonceKind {
-    /// The recipe has no nonce.
-    None,
-    /// Any value that was not used before.
-    Random,
-    /// A number that must increase with every request of a credential, whoever sends them; the
-    /// recipe chooses the unit.
-    Increasing {
-        /// How much the client's own numbers grow per second, so that ours have the same magnitude:
-        /// 1,000 for milliseconds, 1,000,000 for microseconds.
-        a_second: u64,
-    },
-}
-
-/// How a nonce is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NonceForm {
-    Hex(usize),
-    Alphanumeric(usize),
-    Uuid,
-    Increasing(u64),
-}
-
-impl NonceForm {
-    /// `hex N`, `alphanumeric N`, `uuid`, `milliseconds`, `microseconds`; `N` is the length in
-    /// characters.
-    pub(super) fn parse(text: &str) -> Option<NonceForm> {
-        let length = |text: &str, most: usize| {
-            text.parse::<usize>()
-                .ok()
-                .filter(|length| (16..=most).contains(length))
-        };
-        Some(match text.split_once(' ') {
-            Some(("hex", text)) => NonceForm::Hex(length(text, 64)?),
-            Some(("alphanumeric", text)) => NonceForm::Alphanumeric(length(text, 32)?),
-            None if text == "uuid" => NonceForm::Uuid,
-            None if text == "milliseconds" => NonceForm::Increasing(1000),
-            None if text == "microseconds" => NonceForm::Increasing(1_000_000),
-            _ => return None,
-        })
-    }
-
-    pub(super) fn kind(self) -> NonceKind {
-        match self {
-            NonceForm::Increasing(a_second) => NonceKind::Increasing { a_second },
-            _ => NonceKind::Random,
-        }
-    }
-
-    pub(super) fn write(self, nonce: &Nonce) -> String {
-        const LETTERS: &[u8; 62] =
-            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-        let hex = super::filter::hex(&nonce.random);
-        match self {
-            NonceForm::Hex(length) => hex[..length].to_owned(),
-            NonceForm::Alphanumeric(length) => nonce
-                .random
-                .iter()
-                .take(length)
-                .map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]))
-                .collect(),
-            // RFC 9562 §5.4: version 4, variant 10.
-            NonceForm::Uuid => format!(
-                "{}-{}-4{}-{:x}{}-{}",
-                &hex[..8],
-                &hex[8..12],
-                &hex[13..16],
-                8 | (nonce.random[8] >> 4 & 3),
-                &hex[17..20],
-                &hex[20..32]
-            ),
-            NonceForm::Increasing(_) => nonce.counter.to_string(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_a_form_writes_it_reads_back() {
-        let moment = Moment(1_395_430_461_123);
+        let moment = Timestamp(1_395_430_461_123);
         for (form, text) in [
             ("%s", "1395430461"),
             ("%Q", "1395430461123"),
@@ -278,7 +189,7 @@ mod tests {
             ("%Y-%m-%dT%H:%M:%S.%LZ", "2014-03-21T19:34:21.123Z"),
             ("%a, %d %b %Y %H:%M:%S GMT", "Fri, 21 Mar 2014 19:34:21 GMT"),
         ] {
-            let form = Form::parse(form).unwrap();
+            let form = TimeFormat::parse(form).unwrap();
             assert_eq!(form.write(moment), text);
             assert_eq!(form.read(text).unwrap().0 / 1000, moment.0 / 1000);
         }
@@ -286,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_the_form_is_refused() {
-        let form = Form::parse("%Y-%m-%d").unwrap();
+        let form = TimeFormat::parse("%Y-%m-%d").unwrap();
         for text in [
             "2014-03-2",
             "2014-13-01",
@@ -297,21 +208,12 @@ mod tests {
         ] {
             assert!(form.read(text).is_none(), "{text}");
         }
-        assert!(Form::parse("%s").unwrap().read("99999999999999").is_none());
-        assert!(Form::parse("%x").is_none());
-    }
-
-    #[test]
-    fn a_nonce_has_the_form_that_was_asked_for() {
-        let nonce = Nonce {
-            random: [0xab; 32],
-            counter: 17,
-        };
-        let written = |form: &str| NonceForm::parse(form).unwrap().write(&nonce);
-        assert_eq!(written("hex 16"), "abababababababab");
-        assert_eq!(written("uuid"), "abababab-abab-4bab-abab-abababababab");
-        assert_eq!(written("alphanumeric 20").len(), 20);
-        assert_eq!(written("microseconds"), "17");
-        assert!(NonceForm::parse("hex 8").is_none(), "too short to be fresh");
+        assert!(
+            TimeFormat::parse("%s")
+                .unwrap()
+                .read("99999999999999")
+                .is_none()
+        );
+        assert!(TimeFormat::parse("%x").is_none());
     }
 }
