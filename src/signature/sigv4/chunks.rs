@@ -19,7 +19,7 @@ use super::{Chain, Fault, Streaming};
 use crate::message::fields::is_request_trailer;
 
 /// Verifies aws-chunked content as it streams, and signs it again.
-pub struct Rechain {
+pub struct ChunkResigner {
     client: Chain,
     ours: Chain,
     streaming: Streaming,
@@ -29,23 +29,23 @@ pub struct Rechain {
     missing: u64,
     /// What `x-amz-trailer` announces.
     announced: Vec<HeaderName>,
-    state: State,
+    state: ChunkState,
     /// A line that is not complete yet.
     line: BytesMut,
     hasher: Hasher,
-    held: Held,
+    held: HeldChunk,
 }
 
 /// A chunk's data until it is verified: slices of what arrived, small ones joined, so that the
 /// buffer is about as long as the chunk however it was cut.
 #[derive(Default)]
-struct Held {
+struct HeldChunk {
     pieces: Vec<Bytes>,
     small: BytesMut,
     length: usize,
 }
 
-enum State {
+enum ChunkState {
     /// In the line before a chunk.
     Size,
     /// In a chunk's data.
@@ -79,7 +79,7 @@ struct Trailer {
     signature: Option<Box<str>>,
 }
 
-impl Rechain {
+impl ChunkResigner {
     /// Reads from the head how long the content is and what its trailer contains.
     pub(super) fn new(
         streaming: Streaming,
@@ -87,7 +87,7 @@ impl Rechain {
         ours: Chain,
         fields: &HeaderMap,
         longest: usize,
-    ) -> Result<Rechain, Fault> {
+    ) -> Result<ChunkResigner, Fault> {
         const LENGTH: &str = "x-amz-decoded-content-length";
         let text = one(fields, &DECODED_LENGTH, LENGTH)?.ok_or(Fault::Missing(LENGTH))?;
         let is_number =
@@ -97,17 +97,17 @@ impl Rechain {
             .ok()
             .filter(|_| is_number)
             .ok_or(Fault::Malformed(LENGTH))?;
-        Ok(Rechain {
+        Ok(ChunkResigner {
             client,
             ours,
             streaming,
             longest,
             missing,
             announced: announced(fields)?,
-            state: State::Size,
+            state: ChunkState::Size,
             line: BytesMut::new(),
             hasher: Hasher::new(),
-            held: Held::default(),
+            held: HeldChunk::default(),
         })
     }
 
@@ -118,7 +118,7 @@ impl Rechain {
     /// nothing more is passed on, and the origin must see that the content is incomplete.
     pub fn push(&mut self, mut input: Bytes, out: &mut Vec<Bytes>) -> Result<(), Fault> {
         while !input.is_empty() {
-            let state = std::mem::replace(&mut self.state, State::Broken);
+            let state = std::mem::replace(&mut self.state, ChunkState::Broken);
             self.state = self.step(state, &mut input, out)?;
         }
         Ok(())
@@ -136,45 +136,45 @@ impl Rechain {
     /// [`Fault::Framing`].
     pub fn finish(&self) -> Result<(), Fault> {
         match self.state {
-            State::End => Ok(()),
+            ChunkState::End => Ok(()),
             _ => Err(Fault::Framing("it ends before its last chunk")),
         }
     }
 
     fn step(
         &mut self,
-        state: State,
+        state: ChunkState,
         input: &mut Bytes,
         out: &mut Vec<Bytes>,
-    ) -> Result<State, Fault> {
+    ) -> Result<ChunkState, Fault> {
         Ok(match state {
-            State::Data(chunk) => self.data(chunk, input, out)?,
-            State::Size => match self.whole_line(input, LONGEST_LINE)? {
+            ChunkState::Data(chunk) => self.data(chunk, input, out)?,
+            ChunkState::Size => match self.whole_line(input, LONGEST_LINE)? {
                 Some(line) => self.size(&line, out)?,
-                None => State::Size,
+                None => ChunkState::Size,
             },
-            State::DataEnd => match self.whole_line(input, 2)? {
+            ChunkState::DataEnd => match self.whole_line(input, 2)? {
                 Some(line) => {
                     empty(&line)?;
                     out.push(line);
-                    State::Size
+                    ChunkState::Size
                 }
-                None => State::DataEnd,
+                None => ChunkState::DataEnd,
             },
-            State::LastEnd => match self.whole_line(input, 2)? {
+            ChunkState::LastEnd => match self.whole_line(input, 2)? {
                 Some(line) => {
                     empty(&line)?;
                     out.push(line);
-                    State::End
+                    ChunkState::End
                 }
-                None => State::LastEnd,
+                None => ChunkState::LastEnd,
             },
-            State::Trailer(trailer) => match self.whole_line(input, LONGEST_TRAILER)? {
+            ChunkState::Trailer(trailer) => match self.whole_line(input, LONGEST_TRAILER)? {
                 Some(line) => self.trailer(trailer, &line, out)?,
-                None => State::Trailer(trailer),
+                None => ChunkState::Trailer(trailer),
             },
-            State::End => return Err(Fault::Framing("bytes follow its end")),
-            State::Broken => return Err(Fault::Framing("it was broken before")),
+            ChunkState::End => return Err(Fault::Framing("bytes follow its end")),
+            ChunkState::Broken => return Err(Fault::Framing("it was broken before")),
         })
     }
 
@@ -201,23 +201,49 @@ impl Rechain {
     }
 
     /// `400;chunk-signature=…` or, without signatures, `400`.
-    fn size(&mut self, line: &Bytes, out: &mut Vec<Bytes>) -> Result<State, Fault> {
+    fn size(&mut self, line: &Bytes, out: &mut Vec<Bytes>) -> Result<ChunkState, Fault> {
         let text = line
             .strip_suffix(b"\r\n")
             .and_then(|line| std::str::from_utf8(line).ok());
         let text = text.ok_or(Fault::Framing("a chunk's first line is not one"))?;
-        let (size, signature) = match (self.streaming, text.split_once(CHUNK_SIGNATURE)) {
-            (Streaming::Signed { ecdsa, .. }, Some((size, signature))) => {
-                (size, unpadded(signature, ecdsa)?)
-            }
-            (Streaming::Signed { .. }, None) => {
-                return Err(Fault::Framing("a chunk has no signature"));
-            }
-            (Streaming::Unsigned, _) => (text, ""),
-        };
+        let (size, signature) = self.signed_size(text)?;
         let is_size = (1..=16).contains(&size.len()) && size.bytes().all(|b| b.is_ascii_hexdigit());
         let length = u64::from_str_radix(size, 16).ok().filter(|_| is_size);
         let length = length.ok_or(Fault::Framing("a chunk's size is no number"))?;
+        self.count(length)?;
+        if !self.is_signed() {
+            out.push(line.clone());
+        }
+        let chunk = Chunk {
+            size: size.into(),
+            left: length,
+            signature: signature.into(),
+        };
+        if length > 0 {
+            return Ok(ChunkState::Data(chunk));
+        }
+        if self.is_signed() {
+            self.resign(&chunk, EMPTY, out)?;
+        }
+        Ok(match self.streaming {
+            Streaming::Signed { trailer: false, .. } => ChunkState::LastEnd,
+            _ => ChunkState::Trailer(Trailer::default()),
+        })
+    }
+
+    /// The size of a chunk in digits, and its signature.
+    fn signed_size<'t>(&self, text: &'t str) -> Result<(&'t str, &'t str), Fault> {
+        match (self.streaming, text.split_once(CHUNK_SIGNATURE)) {
+            (Streaming::Signed { ecdsa, .. }, Some((size, signature))) => {
+                Ok((size, unpadded(signature, ecdsa)?))
+            }
+            (Streaming::Signed { .. }, None) => Err(Fault::Framing("a chunk has no signature")),
+            (Streaming::Unsigned, _) => Ok((text, "")),
+        }
+    }
+
+    /// Counts a chunk towards the announced length; the last one has no length.
+    fn count(&mut self, length: u64) -> Result<(), Fault> {
         self.missing = self
             .missing
             .checked_sub(length)
@@ -228,24 +254,7 @@ impl Rechain {
         if length == 0 && self.missing > 0 {
             return Err(Fault::Framing("it is shorter than its decoded length"));
         }
-        if !self.is_signed() {
-            out.push(line.clone());
-        }
-        let chunk = Chunk {
-            size: size.into(),
-            left: length,
-            signature: signature.into(),
-        };
-        if length > 0 {
-            return Ok(State::Data(chunk));
-        }
-        if self.is_signed() {
-            self.resign(&chunk, EMPTY, out)?;
-        }
-        Ok(match self.streaming {
-            Streaming::Signed { trailer: false, .. } => State::LastEnd,
-            _ => State::Trailer(Trailer::default()),
-        })
+        Ok(())
     }
 
     fn data(
@@ -253,7 +262,7 @@ impl Rechain {
         mut chunk: Chunk,
         input: &mut Bytes,
         out: &mut Vec<Bytes>,
-    ) -> Result<State, Fault> {
+    ) -> Result<ChunkState, Fault> {
         let here = usize::try_from(chunk.left)
             .unwrap_or(usize::MAX)
             .min(input.len());
@@ -271,9 +280,9 @@ impl Rechain {
             }
         }
         Ok(if chunk.left == 0 {
-            State::DataEnd
+            ChunkState::DataEnd
         } else {
-            State::Data(chunk)
+            ChunkState::Data(chunk)
         })
     }
 
@@ -304,7 +313,7 @@ impl Rechain {
         mut trailer: Trailer,
         line: &Bytes,
         out: &mut Vec<Bytes>,
-    ) -> Result<State, Fault> {
+    ) -> Result<ChunkState, Fault> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let bare = !text.ends_with(b"\r");
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -312,15 +321,11 @@ impl Rechain {
             return Err(Fault::Framing("its trailer is too long"));
         }
         if text.is_empty() && !bare {
-            let is_before_signature = self.is_signed()
-                && trailer.signature.is_none()
-                && trailer.raw.ends_with(b"\n")
-                && !trailer.raw.ends_with(b"\r\n");
-            if is_before_signature {
+            if self.is_signed() && trailer.awaits_signature() {
                 trailer.raw.extend_from_slice(line);
-                return Ok(State::Trailer(trailer));
+                return Ok(ChunkState::Trailer(trailer));
             }
-            return self.trailer_end(trailer, out).map(|()| State::End);
+            return self.trailer_end(trailer, out).map(|()| ChunkState::End);
         }
         let text = std::str::from_utf8(text).map_err(|_| TRAILER)?;
         let (name, value) = text.split_once(':').ok_or(TRAILER)?;
@@ -332,23 +337,11 @@ impl Rechain {
                 return Err(TRAILER);
             }
             trailer.signature = Some(unpadded(value.trim(), self.is_ecdsa())?.into());
-            return Ok(State::Trailer(trailer));
+        } else {
+            trailer.add(name, value.trim(), &self.announced)?;
+            trailer.raw.extend_from_slice(line);
         }
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| TRAILER)?;
-        if !self.announced.contains(&name) || trailer.seen.contains(&name) {
-            return Err(Fault::Framing(
-                "its trailer holds a field that was not announced",
-            ));
-        }
-        trailer
-            .canonical
-            .extend_from_slice(name.as_str().as_bytes());
-        trailer.canonical.push(b':');
-        trailer.canonical.extend_from_slice(value.trim().as_bytes());
-        trailer.canonical.push(b'\n');
-        trailer.raw.extend_from_slice(line);
-        trailer.seen.push(name);
-        Ok(State::Trailer(trailer))
+        Ok(ChunkState::Trailer(trailer))
     }
 
     /// Verifies the trailer and writes it with our signature.
@@ -383,7 +376,30 @@ impl Rechain {
     }
 }
 
-impl Held {
+impl Trailer {
+    /// Whether an empty line may stand here, before the signature.
+    fn awaits_signature(&self) -> bool {
+        self.signature.is_none() && self.raw.ends_with(b"\n") && !self.raw.ends_with(b"\r\n")
+    }
+
+    /// Adds a field, which must have been announced, to what is signed.
+    fn add(&mut self, name: &str, value: &str, announced: &[HeaderName]) -> Result<(), Fault> {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| TRAILER)?;
+        if !announced.contains(&name) || self.seen.contains(&name) {
+            return Err(Fault::Framing(
+                "its trailer holds a field that was not announced",
+            ));
+        }
+        self.canonical.extend_from_slice(name.as_str().as_bytes());
+        self.canonical.push(b':');
+        self.canonical.extend_from_slice(value.as_bytes());
+        self.canonical.push(b'\n');
+        self.seen.push(name);
+        Ok(())
+    }
+}
+
+impl HeldChunk {
     fn push(&mut self, piece: Bytes) {
         self.length += piece.len();
         if piece.len() < SMALL {
@@ -408,9 +424,9 @@ impl Held {
 }
 
 /// Shows no key and no content.
-impl fmt::Debug for Rechain {
+impl fmt::Debug for ChunkResigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rechain")
+        f.debug_struct("ChunkResigner")
             .field("streaming", &self.streaming)
             .finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! Finds whom a request names: accounts, grantees, buckets, and everybody (threat J06).
+//! Finds whom a request mentions: accounts, grantees, buckets, and everybody (threat J06).
 //!
 //! An account pin says on whose resources a credential may be used, and to whom they may be opened.
 //! A request can say that in many places, and no list of them is complete. So every text is
@@ -8,7 +8,8 @@
 //! it.
 
 pub(super) mod data;
-mod json;
+mod nested;
+mod search;
 mod text;
 pub(super) mod xml;
 
@@ -16,43 +17,18 @@ use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 pub(super) use data::Data;
+use nested::search_json;
+use search::Search;
+pub use search::Unreadable;
+pub(super) use search::{Allowed, Mention};
 pub(super) use text::arn_account;
+use xml::search_xml;
 
 use crate::message::RequestTarget;
 
-/// Content that may name somebody in a way that we cannot parse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is in a form in which the accounts and buckets that it names cannot be found")]
-pub struct Unreadable;
-
-/// Whom a request may name.
-#[derive(Clone, Copy)]
-pub(super) struct Allowed<'a> {
-    /// Accounts of twelve digits, and canonical user ids; `None` allows all.
-    pub accounts: Option<&'a dyn Fn(&str) -> bool>,
-    /// Buckets; `None` allows all.
-    pub buckets: Option<&'a dyn Fn(&str) -> bool>,
-    /// For a request to an object store, where canonical user ids and e-mail addresses are
-    /// grantees: the buckets that may receive the content of its bucket.
-    pub store: Option<&'a dyn Fn(&str) -> bool>,
-}
-
-/// Something that was named and is not allowed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Named {
-    /// An account, or a number that may be one.
-    Account(String),
-    /// A canonical user id or an e-mail address.
-    Grantee,
-    /// A bucket.
-    Bucket(String),
-    /// Everybody, or whoever signs in somewhere.
-    Everybody,
-}
-
 /// The format of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Format {
     /// As its content type says; `forms` means that the service accepts forms.
     Typed { forms: bool },
     /// XML, whatever its type is called.
@@ -69,24 +45,24 @@ pub(super) fn in_target(
     target: &RequestTarget,
     data: Option<Data>,
     allowed: Allowed<'_>,
-) -> Result<Option<Named>, Unreadable> {
+) -> Result<Option<Mention>, Unreadable> {
     let length = target.path().len() + target.query().map_or(0, str::len);
-    let mut watch = Watch::new(allowed, data.unwrap_or(Data::Nothing), length);
+    let mut search = Search::new(allowed, data.unwrap_or(Data::Nothing), length);
     if data == Some(Data::Whole) {
         // The content is passed on unread; its destination is searched.
-        watch.data = Data::Nothing;
+        search.data = Data::Nothing;
     }
     for segment in target.segments().filter(|_| data.is_some()) {
-        watch.value("", &percent_decode_str(segment).decode_utf8_lossy());
+        search.value("", &percent_decode_str(segment).decode_utf8_lossy());
     }
     for (name, value) in target.query_pairs() {
         // Of a store's parameters, only those that replace fields are not keys.
         if data.is_some() || is_plain(&name.to_ascii_lowercase()) {
-            watch.inner(&name);
-            watch.value(&name, &value);
+            search.inner(&name);
+            search.value(&name, &value);
         }
     }
-    watch.ended()
+    search.ended()
 }
 
 /// The first in AWS's own fields. What a client stores with an object means nothing to S3.
@@ -96,13 +72,13 @@ pub(super) fn in_target(
 pub(super) fn in_fields(
     fields: &HeaderMap,
     allowed: Allowed<'_>,
-) -> Result<Option<Named>, Unreadable> {
+) -> Result<Option<Mention>, Unreadable> {
     let length = fields.values().map(http::HeaderValue::len).sum();
-    let mut watch = Watch::new(allowed, Data::Nothing, length);
+    let mut search = Search::new(allowed, Data::Nothing, length);
     for (name, value) in fields.iter().filter(|(name, _)| is_plain(name.as_str())) {
-        watch.value(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
+        search.value(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
     }
-    watch.ended()
+    search.ended()
 }
 
 /// The first in content, except in the part that is data.
@@ -112,9 +88,9 @@ pub(super) fn in_fields(
 pub(super) fn in_content(
     kind: Option<&str>,
     content: &[u8],
-    (form, data): (Form, Data),
+    (format, data): (Format, Data),
     allowed: Allowed<'_>,
-) -> Result<Option<Named>, Unreadable> {
+) -> Result<Option<Mention>, Unreadable> {
     let kind = kind
         .unwrap_or("")
         .split(';')
@@ -124,192 +100,38 @@ pub(super) fn in_content(
     if content.is_empty() || data == Data::Whole {
         return Ok(None);
     }
-    let mut watch = Watch::new(allowed, data, content.len());
+    let mut search = Search::new(allowed, data, content.len());
     let content = std::str::from_utf8(content).map_err(|_| Unreadable)?;
-    // The client chooses the type, and a service may accept JSON under any type, so what is parsed
-    // must match the type.
-    match form {
-        Form::Xml => xml::search(content, &mut watch)?,
-        Form::Json => json::search(content, &mut watch)?,
-        Form::Typed { forms } if kind == "application/x-www-form-urlencoded" && forms => {
+    match format {
+        Format::Xml => search_xml(content, &mut search)?,
+        Format::Json => search_json(content, &mut search)?,
+        Format::Typed { forms } => search_typed(kind, forms, content, &mut search)?,
+    }
+    search.ended()
+}
+
+/// Searches content by its type. The client chooses the type, and a service may accept JSON under
+/// any type, so content must be what its type says.
+fn search_typed(
+    kind: &str,
+    forms: bool,
+    content: &str,
+    search: &mut Search<'_>,
+) -> Result<(), Unreadable> {
+    match kind {
+        "application/x-www-form-urlencoded" if forms => {
             for pair in content.split('&') {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
                 let name = decoded(name);
-                watch.inner(&name);
-                watch.value(&name, &decoded(value));
+                search.inner(&name);
+                search.value(&name, &decoded(value));
             }
+            Ok(())
         }
-        Form::Typed { .. }
-            if kind == "application/json" || kind.starts_with("application/x-amz-json-") =>
-        {
-            json::search(content, &mut watch)?;
-        }
-        Form::Typed { .. } if matches!(kind, "application/xml" | "text/xml") => {
-            xml::search(content, &mut watch)?;
-        }
-        Form::Typed { .. } => return Err(Unreadable),
-    }
-    watch.ended()
-}
-
-/// Searches texts, and keeps the first finding.
-pub(super) struct Watch<'a> {
-    allowed: Allowed<'a>,
-    data: Data,
-    /// How deeply the current encoding is nested.
-    depth: usize,
-    /// How many bytes may still be searched: nested encodings each contain the text again, and
-    /// branch.
-    left: usize,
-    found: Option<Named>,
-    /// Whether something could not be searched, which refuses the request like a finding.
-    lost: bool,
-}
-
-impl<'a> Watch<'a> {
-    fn new(allowed: Allowed<'a>, data: Data, length: usize) -> Watch<'a> {
-        Watch {
-            allowed,
-            data,
-            depth: 0,
-            left: length
-                .saturating_mul(MOST_READINGS)
-                .saturating_add(LEAST_LOOKED_AT),
-            found: None,
-            lost: false,
-        }
-    }
-
-    fn ended(self) -> Result<Option<Named>, Unreadable> {
-        if self.lost && self.found.is_none() {
-            return Err(Unreadable);
-        }
-        Ok(self.found)
-    }
-
-    /// Whether the request is refused whatever else it says.
-    fn is_over(&self) -> bool {
-        self.lost || self.found.is_some()
-    }
-
-    fn note(&mut self, named: Named) {
-        self.found.get_or_insert(named);
-    }
-
-    /// Records that everybody is let in, which an account pin forbids.
-    fn everybody(&mut self) {
-        if self.allowed.accounts.is_some() {
-            self.note(Named::Everybody);
-        }
-    }
-
-    /// Searches a named value, decoded once: its literal text, and what is encoded in it.
-    fn value(&mut self, name: &str, value: &str) {
-        // A name covers many values, and a longer one has no meaning to a service.
-        let name = if name.len() > LONGEST_NAME { "" } else { name };
-        if self.is_over() || self.data.holds(name) {
-            return;
-        }
-        if text::lets_everybody_in(name, value) {
-            self.everybody();
-        }
-        self.account_by_name(name, value);
-        self.destination(name, value.trim());
-        self.inner(value);
-    }
-
-    /// The bucket that receives another one's logs, inventory, copies or restored objects; it may
-    /// be an ARN.
-    fn destination(&mut self, name: &str, value: &str) {
-        if let (Some(buckets), None) = (self.allowed.buckets, self.allowed.store)
-            && let Some(bucket) = text::bucket_by_name(name, value)
-            && !buckets(bucket)
-        {
-            self.note(Named::Bucket(bucket.to_owned()));
-        }
-        let bucket = value.rsplit(":::").next().unwrap_or(value);
-        if matches!(name, "Bucket" | "TargetBucket" | "BucketName")
-            && !bucket.is_empty()
-            && self.allowed.store.is_some_and(|takes| !takes(bucket))
-        {
-            self.note(Named::Bucket(bucket.to_owned()));
-        }
-    }
-
-    /// Searches a text, and what is encoded in it: JSON in a string, escapes in a form's value.
-    fn inner(&mut self, value: &str) {
-        if self.is_over() {
-            return;
-        }
-        let Some(left) = self.left.checked_sub(value.len()) else {
-            self.lost = true;
-            return;
-        };
-        self.left = left;
-        self.text(value);
-        let nested = value.trim_start().starts_with(['{', '[', '"']);
-        let escaped = value.contains('%') || value.contains("\\u") || value.contains("&#");
-        if !nested && !escaped {
-            return;
-        }
-        if self.depth == DEEPEST {
-            self.lost = true;
-            return;
-        }
-        self.depth += 1;
-        if nested && json::search(value, self).is_err() && text::speaks_of_principals(value) {
-            // A service may parse it more leniently than we do.
-            self.lost = true;
-        }
-        if escaped {
-            let plain = text::unescaped(value);
-            if plain != value {
-                self.inner(&plain);
-            }
-        }
-        self.depth -= 1;
-    }
-
-    /// If the name says that an account follows, a number of fewer digits has lost its leading
-    /// zeros.
-    fn account_by_name(&mut self, name: &str, value: &str) {
-        let value = value.trim();
-        let digits = !value.is_empty()
-            && value.len() < 12
-            && value.bytes().all(|byte| byte.is_ascii_digit());
-        let name = name.to_ascii_lowercase();
-        let mut says = ["account", "registryid", "catalogid", "owner"].iter();
-        if digits && says.any(|part| name.contains(part)) {
-            self.text(&format!("{value:0>12}"));
-        }
-    }
-
-    /// Searches a literal text.
-    fn text(&mut self, text: &str) {
-        if let Some(accounts) = self.allowed.accounts {
-            let mut named = text::arns(text).filter_map(|arn| arn_account(arn));
-            let mut numbers = text::numbers(text);
-            let strange = |account: &&str| !accounts(account);
-            if let Some(account) = named.find(strange).or_else(|| numbers.find(strange)) {
-                self.note(Named::Account(account.to_owned()));
-            }
-            if let Some(account) = text::hyphenated(text).find(|account| !accounts(account)) {
-                self.note(Named::Account(account));
-            }
-            if text::is_group_of_all(text) {
-                self.note(Named::Everybody);
-            }
-            if self.allowed.store.is_some()
-                && (text::grantees(text).any(|id| !accounts(id)) || text::holds_address(text))
-            {
-                self.note(Named::Grantee);
-            }
-        }
-        if let Some(buckets) = self.allowed.buckets
-            && let Some(bucket) = text::buckets(text).find(|bucket| !buckets(bucket))
-        {
-            self.note(Named::Bucket(bucket.to_owned()));
-        }
+        "application/json" => search_json(content, search),
+        _ if kind.starts_with("application/x-amz-json-") => search_json(content, search),
+        "application/xml" | "text/xml" => search_xml(content, search),
+        _ => Err(Unreadable),
     }
 }
 
@@ -335,16 +157,6 @@ fn decoded(text: &str) -> String {
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
-/// No client nests forms more deeply.
-const DEEPEST: usize = 6;
-/// How often a text is searched, across the encodings that contain it: a policy in a template in a
-/// form is searched five times.
-const MOST_READINGS: usize = 8;
-/// Short texts may appear in more.
-const LEAST_LOOKED_AT: usize = 64 << 10;
-/// Names of form members are prefixed with the names above them.
-const LONGEST_NAME: usize = 256;
-
 #[cfg(test)]
-#[path = "named/tests.rs"]
+#[path = "mentions/tests.rs"]
 mod tests;

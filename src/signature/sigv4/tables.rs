@@ -62,6 +62,25 @@ pub(super) struct Route {
 }
 
 impl Api {
+    /// One section of the table of actions: its head, and the operations below it.
+    fn read(section: &'static str) -> Option<Api> {
+        let (head, block) = section.split_once('\n').unwrap_or((section, ""));
+        let words: Vec<&'static str> = head.split(' ').collect();
+        let (id, signing, protocols, target) = match words[..] {
+            [id, signing, protocols, target] => (id, signing, protocols, target),
+            [id, signing, protocols] => (id, signing, protocols, "-"),
+            _ => return None,
+        };
+        Some(Api {
+            id,
+            signing,
+            protocols,
+            target,
+            block,
+            operations: OnceLock::new(),
+        })
+    }
+
     pub fn speaks(&self, protocol: &str) -> bool {
         self.protocols.split(',').any(|known| known == protocol)
     }
@@ -171,52 +190,38 @@ impl Tables {
     fn read(endpoints: &'static str, actions: &'static str) -> Tables {
         let mut tables = Tables::default();
         for line in endpoints.lines() {
-            let words: Vec<&'static str> = line.split(' ').collect();
-            match words[..] {
-                ["partition", id, suffix, dual, _, regions] => tables.partitions.push(Partition {
-                    id,
-                    suffix,
-                    dual,
-                    regions: regions.split(',').collect(),
-                }),
-                ["regional", stem, signing, apis] => {
-                    let row = Row {
-                        signing,
-                        region: None,
-                        apis,
-                    };
-                    tables.regional.entry(stem).or_default().push(row);
-                }
-                ["exact", host, signing, region, apis] => {
-                    let row = Row {
-                        signing,
-                        region: Some(region),
-                        apis,
-                    };
-                    tables.exact.entry(host).or_default().push(row);
-                }
-                _ => {}
-            }
+            tables.add_endpoint(line);
         }
-        for section in actions.split("\n@").skip(1) {
-            let (head, block) = section.split_once('\n').unwrap_or((section, ""));
-            let words: Vec<&'static str> = head.split(' ').collect();
-            let (id, signing, protocols, target) = match words[..] {
-                [id, signing, protocols, target] => (id, signing, protocols, target),
-                [id, signing, protocols] => (id, signing, protocols, "-"),
-                _ => continue,
-            };
-            let api = Api {
-                id,
-                signing,
-                protocols,
-                target,
-                block,
-                operations: OnceLock::new(),
-            };
-            tables.apis.insert(id, api);
-        }
+        let apis = actions.split("\n@").skip(1).filter_map(Api::read);
+        tables.apis = apis.map(|api| (api.id, api)).collect();
         tables
+    }
+
+    /// Adds one line of the table of endpoints.
+    fn add_endpoint(&mut self, line: &'static str) {
+        let row = |signing, region, apis| Row {
+            signing,
+            region,
+            apis,
+        };
+        let words: Vec<&'static str> = line.split(' ').collect();
+        match words[..] {
+            ["partition", id, suffix, dual, _, regions] => self.partitions.push(Partition {
+                id,
+                suffix,
+                dual,
+                regions: regions.split(',').collect(),
+            }),
+            ["regional", stem, signing, apis] => {
+                let rows = self.regional.entry(stem).or_default();
+                rows.push(row(signing, None, apis));
+            }
+            ["exact", host, signing, region, apis] => {
+                let rows = self.exact.entry(host).or_default();
+                rows.push(row(signing, Some(region), apis));
+            }
+            _ => {}
+        }
     }
 }
 
