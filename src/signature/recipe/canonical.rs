@@ -7,7 +7,7 @@ use http::HeaderName;
 
 use super::encoding::{NameAndValue, uri};
 use super::name::{Name, Resolve};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// Names of fields: exact ones, families (`x-ms-*`), and the list in a value (`@signed`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

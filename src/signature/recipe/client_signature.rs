@@ -6,7 +6,7 @@ use super::model::{Placement, Recipe};
 use super::name::Name;
 use super::part::{Parts, Role};
 use super::template::{Piece, Template};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Used {

@@ -9,7 +9,7 @@ use super::encoding::pairs;
 use super::fault::Fault;
 use super::nonce::{Nonce, NonceFormat};
 use super::timestamp::Timestamp;
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// How to rewrite the value of `Signature-Input`.
 #[derive(Debug, Clone, PartialEq, Eq)]

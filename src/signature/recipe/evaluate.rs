@@ -18,7 +18,7 @@ use super::place::{Slot, authorization, is_form, without};
 use super::template::{Piece, Template, Term};
 use super::timestamp::Timestamp;
 use super::value::ValueKind;
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// Bytes that may contain a secret or something derived from one.
 pub(super) type Text = Zeroizing<Vec<u8>>;

@@ -8,7 +8,7 @@ use super::part::{Part, Role};
 use super::place::Slot;
 use super::template::{Template, Term};
 use super::value::{Value, ValueKind};
-use crate::message::OriginPattern;
+use gateway_message::OriginPattern;
 
 /// A checked description of how one service's requests are signed.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@ use super::part::{Part, Parts, Role};
 use super::timestamp::{TimeFormat, Timestamp};
 use super::value::ValueKind;
 use super::verify::Verified;
-use crate::message::{
+use gateway_message::{
     Authority, EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget,
 };
 

@@ -13,7 +13,7 @@ use super::name::Name;
 use super::part::Parts;
 use super::timestamp::Timestamp;
 use super::value::ValueKind;
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// A claim whose signature is the phantom's: only this can be signed again.
 pub struct Verified {

@@ -21,7 +21,7 @@ pub(super) use s3_call::{CopySource, S3Call};
 
 use super::endpoint::Endpoint;
 use super::tables::Tables;
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 impl Action {
     /// Reads the action of a request to an endpoint, from its head alone if possible.

@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::parse::{Parts, Presigned, authorization, one};
 use super::payload::{CONTENT_SHA256, Payload, Streaming};
 use super::signed_fields::{DATE, EXPRESS_TOKEN, REGION_SET, TOKEN, check_signed, signed_names};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// Where the signature is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::super::hosts::NotFirstParty;
 use super::*;
-use crate::message::Host;
+use gateway_message::Host;
 use proptest::prelude::*;
 
 fn of(host: &str) -> Result<Endpoint, NotFirstParty> {

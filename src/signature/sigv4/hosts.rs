@@ -2,7 +2,7 @@
 
 use super::endpoint::{Endpoint, EndpointRegions, Style, is_account, is_bucket};
 use super::tables::{Partition, Tables};
-use crate::message::Host;
+use gateway_message::Host;
 
 /// Why a host is not one of AWS's own endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

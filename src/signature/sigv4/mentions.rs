@@ -24,7 +24,7 @@ pub(super) use search::{Allowed, Mention};
 pub(super) use text::arn_account;
 use xml::search_xml;
 
-use crate::message::RequestTarget;
+use gateway_message::RequestTarget;
 
 /// The format of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use super::action::{Action, Reading, S3Call, is_known_field, is_known_parameter}
 use super::endpoint::Endpoint;
 use super::mentions::{self, Allowed, Data, Format};
 use super::tables::Tables;
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// What a client's signature is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::{
     AmzDate, Chain, ChunkResigner, ClientSignature, EventResigner, Fault, Location, Payload,
     Verified, parse,
 };
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// What the request is signed again with.
 pub struct SigningParams<'a> {

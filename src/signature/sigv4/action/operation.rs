@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::minting;
 use super::s3_call::S3Call;
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 
 /// The operation that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

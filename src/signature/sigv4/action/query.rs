@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use super::super::tables::{Api, Tables};
 use super::minting;
 use super::operation::{Action, ActionFault};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// An action, or the form that must be buffered to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, header};
 use super::super::tables::Api;
 use super::operation::{Action, ActionFault};
 use super::query::{Reading, Said, query};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// Whether the head says that the operation is called by name.
 pub(super) fn is_indicated(head: &RequestHead) -> bool {

@@ -16,7 +16,7 @@ use super::super::tables::{Api, Operation, Tables};
 use super::fields;
 use super::operation::{Action, ActionFault};
 use super::s3_call::{CopySource, Level, S3Call};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// Reads the action of a request to an object store.
 pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, ActionFault> {

@@ -8,6 +8,9 @@
 //!
 //! `docs/signing-recipes.md` is the reference; `policies/signers` has the presets.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
 mod algorithm;
 mod canonical;
 mod check;
