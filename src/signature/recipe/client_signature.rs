@@ -1,4 +1,4 @@
-//! Claims: what a client says it signed, read from the request.
+//! What a client says about its signature, read from the request before anything is verified.
 
 use super::evaluate::{Evaluator, Inputs};
 use super::fault::Fault;
@@ -140,7 +140,7 @@ impl Recipe {
                 parts: &none,
                 values: &values,
                 claimed: &values,
-                moment: None,
+                time: None,
                 signature: None,
                 signing: false,
             },

@@ -70,7 +70,8 @@ impl Components {
         covered
     }
 
-    /// A parameter of the client's as it is written again; empty for those that are always written.
+    /// A parameter of the client's as we write it; empty for `created` and `keyid`, which are
+    /// always written.
     fn parameter(&self, name: &str, value: &str, fresh: &Fresh<'_>) -> Result<String, Fault> {
         Ok(match name {
             "created" | "keyid" => String::new(),

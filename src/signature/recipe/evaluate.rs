@@ -31,7 +31,7 @@ pub(super) struct Inputs<'a> {
     pub(super) values: &'a [Option<Vec<u8>>],
     /// The client's version of a list that is written anew.
     pub(super) claimed: &'a [Option<Vec<u8>>],
-    pub(super) moment: Option<Timestamp>,
+    pub(super) time: Option<Timestamp>,
     pub(super) signature: Option<&'a [u8]>,
     /// Whether the gateway's own values are created, or only read.
     pub(super) signing: bool,
@@ -135,7 +135,7 @@ impl<'a> Evaluator<'a> {
                 value
             }
             Term::Time(form) => form
-                .write(self.inputs.moment.ok_or(Fault::Time)?)
+                .write(self.inputs.time.ok_or(Fault::Time)?)
                 .into_bytes(),
             Term::Fields(selection, style) => style.write(head, &self.selected(selection)?),
             Term::FieldNames(selection, separator) => {

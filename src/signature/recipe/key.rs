@@ -46,8 +46,8 @@ impl Kind {
 /// How the key's bytes are arranged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Frame {
-    /// PKCS #8 (RFC 5958), with the algorithm's identifier as it stands there; with the public key
-    /// beside, in its version 2.
+    /// PKCS #8 (RFC 5958), with its algorithm identifier as written. Its version 2 also has the
+    /// public key.
     Pkcs8 { algorithm: Vec<u8>, public: bool },
     /// RFC 5915.
     Sec1,
@@ -55,7 +55,7 @@ enum Frame {
     Pkcs1,
     /// The 32 bytes of Ed25519 (RFC 8032 §5.1.5).
     Seed,
-    /// The same and the public key, as libsodium and Go have them.
+    /// The seed and then the public key, as libsodium and Go store them.
     Pair,
 }
 
@@ -92,7 +92,7 @@ impl KeyForm {
         memchr::memmem::find(text, b"-----BEGIN ").is_some()
     }
 
-    /// An algorithm that signs with the private key of a text, whatever its kind.
+    /// The algorithm that signs with the private key in a text, by the kind of the key.
     ///
     /// # Errors
     /// [`KeyFault`] by cause.
@@ -145,7 +145,7 @@ impl KeyForm {
         }
     }
 
-    /// RFC 5915 §3. The curve is named where nothing around it does.
+    /// RFC 5915 §3. Names the curve, unless the frame around the key does.
     fn framed_ec(&self, seed: &[u8; 32]) -> Option<Bytes> {
         let (algorithm, curve, scalar) = match self.kind {
             Kind::P384 => (
@@ -183,7 +183,7 @@ impl KeyForm {
     }
 }
 
-/// Reads a key and tells its form; nothing is taken that the algorithm does not sign with.
+/// Reads a key and its form. Refuses a key with which the algorithm does not sign.
 fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, SigningKey), KeyFault> {
     let (coding, bytes) = Coding::read(text)?;
     let (kind, frame, inner) = arranged(&coding, &bytes)?;
@@ -265,7 +265,7 @@ fn ecdsa(
     pair.map_err(|_| KeyFault::Damaged)
 }
 
-/// The same of a PEM block of this label.
+/// What is in a PEM block with this label: the kind, the frame, and the key within the frame.
 fn framed<'a>(label: &str, der: &'a [u8]) -> Result<(Kind, Frame, &'a [u8]), KeyFault> {
     match label {
         "EC PRIVATE KEY" => {
@@ -338,7 +338,7 @@ const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1
 const RSA_PSS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
-/// Sizes of RSA keys that are taken: those that services ask for.
+/// The accepted sizes of RSA keys, in bits: those that services ask for.
 const RSA_BITS: [usize; 3] = [2048, 3072, 4096];
 
 #[cfg(test)]

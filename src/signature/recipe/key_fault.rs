@@ -1,9 +1,9 @@
 //! Why a text is refused as a private key.
 
-/// Why a text is no private key that signs. Says nothing of its bytes.
+/// Why a text is refused as a private key. Contains none of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFault {
-    /// It is in none of the forms that are read.
+    /// It has none of the known forms.
     #[error(
         "it is no private key: that is PEM (`PRIVATE KEY`, `EC PRIVATE KEY` or `RSA PRIVATE KEY`), or of Ed25519 its 32 bytes, \
          or 64 with the public key, in base64 or hexadecimal"
@@ -19,7 +19,7 @@ pub enum KeyFault {
         "the private key is in OpenSSH's form; write it as PEM: `ssh-keygen -p -m PKCS8 -f KEY`"
     )]
     OpenSsh,
-    /// It is the half that anybody may know.
+    /// It is a public key or a certificate.
     #[error("it is a public key or a certificate; the private key is needed")]
     Public,
     /// There are several.

@@ -76,8 +76,6 @@ fn recipe(raw: RawRecipe, loader: &mut Loader) -> Recipe {
             .collect(),
         strip: loader.slots("strip", &raw.strip),
         name: raw.name,
-        title: raw.title,
-        source: raw.source,
         hosts,
         values,
         algorithm,

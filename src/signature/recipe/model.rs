@@ -14,8 +14,6 @@ use gateway_message::OriginPattern;
 #[derive(Debug, Clone)]
 pub struct Recipe {
     pub(super) name: String,
-    pub(super) title: String,
-    pub(super) source: String,
     pub(super) hosts: Vec<OriginPattern>,
     pub(super) parts: Vec<Part>,
     pub(super) values: Vec<Value>,
@@ -58,18 +56,6 @@ impl Recipe {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Its display name.
-    #[must_use]
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
-    /// The service's own description.
-    #[must_use]
-    pub fn source(&self) -> &str {
-        &self.source
     }
 
     /// The origins that use it; empty if the user must name them.

@@ -9,8 +9,12 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRecipe {
     pub(super) name: String,
-    pub(super) title: String,
-    pub(super) source: String,
+    /// What it is called, for its readers.
+    #[serde(rename = "title")]
+    _title: String,
+    /// The service's own description of its signatures, for its readers.
+    #[serde(rename = "source")]
+    _source: String,
     #[serde(default)]
     pub(super) hosts: Vec<String>,
     #[serde(default)]

@@ -60,7 +60,7 @@ impl Recipe {
             parts: secrets,
             values: &values,
             claimed: &claim.values,
-            moment: Some(now.earlier(self.back())),
+            time: Some(now.earlier(self.back())),
             signature: None,
             signing: true,
         };
@@ -154,7 +154,7 @@ impl Recipe {
             parts,
             values: &nothing,
             claimed: &nothing,
-            moment: Timestamp::of(now),
+            time: Timestamp::of(now),
             signature: None,
             signing: true,
         };

@@ -33,10 +33,10 @@ impl Timestamp {
 /// and `%b` (English names), `%s` (seconds since 1970) and `%Q` (milliseconds since 1970). All in
 /// UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TimeFormat(Vec<Token>);
+pub(super) struct TimeFormat(Vec<FormatItem>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
+enum FormatItem {
     Char(char),
     Field(u8),
 }
@@ -44,59 +44,59 @@ enum Token {
 impl TimeFormat {
     /// Parses a format; `None` if it has an unknown field.
     pub(super) fn parse(text: &str) -> Option<TimeFormat> {
-        let mut tokens = Vec::new();
+        let mut items = Vec::new();
         let mut chars = text.chars();
         while let Some(char) = chars.next() {
-            tokens.push(match char {
+            items.push(match char {
                 '%' => match chars.next()? {
                     field @ ('Y' | 'm' | 'd' | 'H' | 'M' | 'S' | 'L' | 'a' | 'b' | 's' | 'Q') => {
-                        Token::Field(field as u8)
+                        FormatItem::Field(field as u8)
                     }
                     _ => return None,
                 },
-                char => Token::Char(char),
+                char => FormatItem::Char(char),
             });
         }
-        let form = TimeFormat(tokens);
+        let form = TimeFormat(items);
         (!form.0.is_empty()).then_some(form)
     }
 
-    /// Whether a moment can be read back from what was written: a day at least, or a count since
+    /// Whether a time can be read back from what was written: a day at least, or a count since
     /// 1970.
     pub(super) fn is_readable(&self) -> bool {
-        let has = |field: u8| self.0.contains(&Token::Field(field));
+        let has = |field: u8| self.0.contains(&FormatItem::Field(field));
         has(b's') || has(b'Q') || (has(b'Y') && (has(b'm') || has(b'b')) && has(b'd'))
     }
 
-    pub(super) fn write(&self, moment: Timestamp) -> String {
+    pub(super) fn write(&self, time: Timestamp) -> String {
         use std::fmt::Write as _;
-        let seconds = moment.0.div_euclid(1000);
-        // A moment comes from a system clock or from text whose date was checked, so it has a date.
+        let seconds = time.0.div_euclid(1000);
+        // A time comes from a system clock or from text whose date was checked, so it has a date.
         let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let mut out = String::new();
-        for token in &self.0 {
-            let written = match token {
-                Token::Char(char) => {
+        for item in &self.0 {
+            let written = match item {
+                FormatItem::Char(char) => {
                     out.push(*char);
                     Ok(())
                 }
-                Token::Field(b'Y') => write!(out, "{:04}", at.year()),
-                Token::Field(b'm') => write!(out, "{:02}", u8::from(at.month())),
-                Token::Field(b'd') => write!(out, "{:02}", at.day()),
-                Token::Field(b'H') => write!(out, "{:02}", at.hour()),
-                Token::Field(b'M') => write!(out, "{:02}", at.minute()),
-                Token::Field(b'S') => write!(out, "{:02}", at.second()),
-                Token::Field(b'L') => write!(out, "{:03}", moment.0.rem_euclid(1000)),
-                Token::Field(b'a') => write!(
+                FormatItem::Field(b'Y') => write!(out, "{:04}", at.year()),
+                FormatItem::Field(b'm') => write!(out, "{:02}", u8::from(at.month())),
+                FormatItem::Field(b'd') => write!(out, "{:02}", at.day()),
+                FormatItem::Field(b'H') => write!(out, "{:02}", at.hour()),
+                FormatItem::Field(b'M') => write!(out, "{:02}", at.minute()),
+                FormatItem::Field(b'S') => write!(out, "{:02}", at.second()),
+                FormatItem::Field(b'L') => write!(out, "{:03}", time.0.rem_euclid(1000)),
+                FormatItem::Field(b'a') => write!(
                     out,
                     "{}",
                     DAYS[usize::from(at.weekday().number_days_from_monday())]
                 ),
-                Token::Field(b'b') => {
+                FormatItem::Field(b'b') => {
                     write!(out, "{}", MONTHS[usize::from(u8::from(at.month())) - 1])
                 }
-                Token::Field(b's') => write!(out, "{seconds}"),
-                Token::Field(_) => write!(out, "{}", moment.0),
+                FormatItem::Field(b's') => write!(out, "{seconds}"),
+                FormatItem::Field(_) => write!(out, "{}", time.0),
             };
             written.expect("a string takes every text");
         }
@@ -108,21 +108,21 @@ impl TimeFormat {
         let (mut year, mut month, mut day) = (1970, 1, 1);
         let (mut hour, mut minute, mut second, mut milli) = (0, 0, 0, 0);
         let mut counted = None;
-        for token in &self.0 {
-            match *token {
-                Token::Char(char) => rest = rest.strip_prefix(char)?,
-                Token::Field(b'Y') => year = number(&mut rest, 4)?,
-                Token::Field(b'm') => month = number(&mut rest, 2)?,
-                Token::Field(b'd') => day = number(&mut rest, 2)?,
-                Token::Field(b'H') => hour = number(&mut rest, 2)?,
-                Token::Field(b'M') => minute = number(&mut rest, 2)?,
-                Token::Field(b'S') => second = number(&mut rest, 2)?,
-                Token::Field(b'L') => milli = number(&mut rest, 3)?,
-                Token::Field(b'a') => {
+        for item in &self.0 {
+            match *item {
+                FormatItem::Char(char) => rest = rest.strip_prefix(char)?,
+                FormatItem::Field(b'Y') => year = number(&mut rest, 4)?,
+                FormatItem::Field(b'm') => month = number(&mut rest, 2)?,
+                FormatItem::Field(b'd') => day = number(&mut rest, 2)?,
+                FormatItem::Field(b'H') => hour = number(&mut rest, 2)?,
+                FormatItem::Field(b'M') => minute = number(&mut rest, 2)?,
+                FormatItem::Field(b'S') => second = number(&mut rest, 2)?,
+                FormatItem::Field(b'L') => milli = number(&mut rest, 3)?,
+                FormatItem::Field(b'a') => {
                     named(&mut rest, &DAYS)?;
                 }
-                Token::Field(b'b') => month = named(&mut rest, &MONTHS)? + 1,
-                Token::Field(field) => {
+                FormatItem::Field(b'b') => month = named(&mut rest, &MONTHS)? + 1,
+                FormatItem::Field(field) => {
                     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
                     // 13 digits of milliseconds reach the year 2286.
                     let count = number(&mut rest, (1..=13).contains(&digits).then_some(digits)?)?;
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_a_form_writes_it_reads_back() {
-        let moment = Timestamp(1_395_430_461_123);
+        let time = Timestamp(1_395_430_461_123);
         for (form, text) in [
             ("%s", "1395430461"),
             ("%Q", "1395430461123"),
@@ -190,8 +190,8 @@ mod tests {
             ("%a, %d %b %Y %H:%M:%S GMT", "Fri, 21 Mar 2014 19:34:21 GMT"),
         ] {
             let form = TimeFormat::parse(form).unwrap();
-            assert_eq!(form.write(moment), text);
-            assert_eq!(form.read(text).unwrap().0 / 1000, moment.0 / 1000);
+            assert_eq!(form.write(time), text);
+            assert_eq!(form.read(text).unwrap().0 / 1000, time.0 / 1000);
         }
     }
 

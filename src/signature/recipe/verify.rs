@@ -107,9 +107,9 @@ impl Recipe {
         head: &RequestHead,
         content: Option<&[u8]>,
         phantoms: &Parts<'_>,
-        moment: Option<Timestamp>,
+        time: Option<Timestamp>,
     ) -> Result<(), Fault> {
-        let proven = self.proves(claim, head, content, phantoms, moment);
+        let proven = self.proves(claim, head, content, phantoms, time);
         let Err(Fault::Mismatch | Fault::Forbidden(_)) = proven else {
             return proven;
         };
@@ -120,7 +120,7 @@ impl Recipe {
             target,
             ..head.clone()
         };
-        self.proves(claim, &sent, content, phantoms, moment)
+        self.proves(claim, &sent, content, phantoms, time)
     }
 
     /// Whether the signature was made with the phantom, over this very request.
@@ -130,13 +130,13 @@ impl Recipe {
         head: &RequestHead,
         content: Option<&[u8]>,
         phantoms: &Parts<'_>,
-        moment: Option<Timestamp>,
+        time: Option<Timestamp>,
     ) -> Result<(), Fault> {
         let inputs = Inputs {
             parts: phantoms,
             values: &claim.values,
             claimed: &claim.values,
-            moment,
+            time,
             signature: None,
             signing: false,
         };

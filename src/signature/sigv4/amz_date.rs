@@ -19,7 +19,7 @@ impl AmzDate {
     ///
     /// # Errors
     /// [`Fault::Malformed`].
-    pub fn parse(text: &str) -> Result<AmzDate, Fault> {
+    pub(super) fn parse(text: &str) -> Result<AmzDate, Fault> {
         read(text).ok_or(Fault::Malformed("X-Amz-Date"))
     }
 
@@ -27,7 +27,7 @@ impl AmzDate {
     ///
     /// # Errors
     /// [`Fault::Malformed`] beyond the year 9999.
-    pub fn at(clock: SystemTime) -> Result<AmzDate, Fault> {
+    pub(super) fn at(clock: SystemTime) -> Result<AmzDate, Fault> {
         let at = OffsetDateTime::from(clock);
         let text = format!(
             "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
@@ -48,14 +48,12 @@ impl AmzDate {
     }
 
     /// As in `X-Amz-Date`.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.text).unwrap_or_default()
     }
 
     /// The day, `YYYYMMDD`, as in a credential scope.
-    #[must_use]
-    pub fn day(&self) -> &str {
+    pub(super) fn day(&self) -> &str {
         self.as_str().get(..8).unwrap_or_default()
     }
 

@@ -8,7 +8,7 @@ use super::{Algorithm, AmzDate, ClientSignature, Fault, Payload};
 
 /// One side of a signed exchange: its keys, its time and scope, and the signature on which the next
 /// one builds.
-pub struct Chain {
+pub(super) struct Chain {
     algorithm: Algorithm,
     signed_at: AmzDate,
     /// The head's day, and the next one if messages with their own times follow.

@@ -12,11 +12,13 @@ use std::fmt;
 use bytes::{Bytes, BytesMut};
 use http::header::{HeaderMap, HeaderName};
 
+use super::chain::Chain;
+use super::held_chunk::HeldChunk;
 use super::key::{Hasher, sha256};
 use super::parse::one;
 use super::payload::{DECODED_LENGTH, EMPTY};
-use super::{Chain, Fault, Streaming};
-use gateway_message::fields::is_request_trailer;
+use super::trailer::{MALFORMED_TRAILER, TRAILER_SIGNATURE, Trailer, announced};
+use super::{Fault, Streaming};
 
 /// Verifies aws-chunked content as it streams, and signs it again.
 pub struct ChunkResigner {
@@ -34,15 +36,6 @@ pub struct ChunkResigner {
     line: BytesMut,
     hasher: Hasher,
     held: HeldChunk,
-}
-
-/// A chunk's data until it is verified: slices of what arrived, small ones joined, so that the
-/// buffer is about as long as the chunk however it was cut.
-#[derive(Default)]
-struct HeldChunk {
-    pieces: Vec<Bytes>,
-    small: BytesMut,
-    length: usize,
 }
 
 enum ChunkState {
@@ -67,16 +60,6 @@ struct Chunk {
     size: Box<str>,
     left: u64,
     signature: Box<str>,
-}
-
-#[derive(Default)]
-struct Trailer {
-    /// The fields in the form that is signed.
-    canonical: Vec<u8>,
-    /// The fields as they arrived.
-    raw: BytesMut,
-    seen: Vec<HeaderName>,
-    signature: Option<Box<str>>,
 }
 
 impl ChunkResigner {
@@ -327,14 +310,14 @@ impl ChunkResigner {
             }
             return self.trailer_end(trailer, out).map(|()| ChunkState::End);
         }
-        let text = std::str::from_utf8(text).map_err(|_| TRAILER)?;
-        let (name, value) = text.split_once(':').ok_or(TRAILER)?;
+        let text = std::str::from_utf8(text).map_err(|_| MALFORMED_TRAILER)?;
+        let (name, value) = text.split_once(':').ok_or(MALFORMED_TRAILER)?;
         if trailer.signature.is_some() {
             return Err(Fault::Framing("a field follows its trailer's signature"));
         }
         if name.eq_ignore_ascii_case(TRAILER_SIGNATURE) {
             if !self.is_signed() || bare {
-                return Err(TRAILER);
+                return Err(MALFORMED_TRAILER);
             }
             trailer.signature = Some(unpadded(value.trim(), self.is_ecdsa())?.into());
         } else {
@@ -376,53 +359,6 @@ impl ChunkResigner {
     }
 }
 
-impl Trailer {
-    /// Whether an empty line may stand here, before the signature.
-    fn awaits_signature(&self) -> bool {
-        self.signature.is_none() && self.raw.ends_with(b"\n") && !self.raw.ends_with(b"\r\n")
-    }
-
-    /// Adds a field, which must have been announced, to what is signed.
-    fn add(&mut self, name: &str, value: &str, announced: &[HeaderName]) -> Result<(), Fault> {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| TRAILER)?;
-        if !announced.contains(&name) || self.seen.contains(&name) {
-            return Err(Fault::Framing(
-                "its trailer holds a field that was not announced",
-            ));
-        }
-        self.canonical.extend_from_slice(name.as_str().as_bytes());
-        self.canonical.push(b':');
-        self.canonical.extend_from_slice(value.as_bytes());
-        self.canonical.push(b'\n');
-        self.seen.push(name);
-        Ok(())
-    }
-}
-
-impl HeldChunk {
-    fn push(&mut self, piece: Bytes) {
-        self.length += piece.len();
-        if piece.len() < SMALL {
-            self.small.extend_from_slice(&piece);
-        } else {
-            self.join();
-            self.pieces.push(piece);
-        }
-    }
-
-    fn release(&mut self, out: &mut Vec<Bytes>) {
-        self.join();
-        self.length = 0;
-        out.append(&mut self.pieces);
-    }
-
-    fn join(&mut self) {
-        if !self.small.is_empty() {
-            self.pieces.push(self.small.split().freeze());
-        }
-    }
-}
-
 /// Shows no key and no content.
 impl fmt::Debug for ChunkResigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -437,28 +373,6 @@ fn empty(line: &[u8]) -> Result<(), Fault> {
         b"\r\n" => Ok(()),
         _ => Err(Fault::Framing("a chunk does not end where it should")),
     }
-}
-
-/// The names that `x-amz-trailer` announces. As in HTTP's own trailers, only checksums may follow
-/// the content: a server that treats a trailer as a field must not see one that no policy saw.
-fn announced(fields: &HeaderMap) -> Result<Vec<HeaderName>, Fault> {
-    const MALFORMED: Fault = Fault::Malformed("x-amz-trailer");
-    let values = fields.get_all("x-amz-trailer");
-    let names = values
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    let mut announced = Vec::new();
-    for name in names.map(<[u8]>::trim_ascii) {
-        if announced.len() == MOST_TRAILERS {
-            return Err(MALFORMED);
-        }
-        let name = HeaderName::from_bytes(name).map_err(|_| MALFORMED)?;
-        if !is_request_trailer(name.as_str()) || name == TRAILER_SIGNATURE {
-            return Err(MALFORMED);
-        }
-        announced.push(name);
-    }
-    Ok(announced)
 }
 
 /// Pads an ECDSA signature, whose length varies, with asterisks, so that the content's length is
@@ -483,14 +397,9 @@ fn unpadded(signature: &str, ecdsa: bool) -> Result<&str, Fault> {
     })
 }
 
-const TRAILER: Fault = Fault::Framing("its trailer is malformed");
 const CHUNK_SIGNATURE: &str = ";chunk-signature=";
-const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
-/// Shorter pieces are copied rather than kept.
-const SMALL: usize = 4 * 1024;
 /// 16 digits, the extension's name, and an ECDSA signature.
 const LONGEST_LINE: usize = 16 + CHUNK_SIGNATURE.len() + LONGEST_ECDSA + 2;
 const LONGEST_TRAILER: usize = 8 * 1024;
-const MOST_TRAILERS: usize = 16;
 /// Hexadecimal digits of the longest P-256 signature in DER.
 const LONGEST_ECDSA: usize = 144;

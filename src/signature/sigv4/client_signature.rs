@@ -253,8 +253,7 @@ impl ClientSignature {
     }
 
     /// Whether the service treats paths as S3 does: encoded once, never normalised.
-    #[must_use]
-    pub fn is_s3(&self) -> bool {
+    pub(super) fn is_s3(&self) -> bool {
         matches!(
             &*self.service,
             "s3" | "s3express" | "s3-outposts" | "s3-object-lambda"

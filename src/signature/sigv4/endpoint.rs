@@ -49,7 +49,7 @@ enum Apis {
 
 /// How a request to an endpoint names its resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Style {
+pub(super) enum Style {
     /// Not an object store.
     Service,
     /// An object store; the bucket is the first segment of the path.
@@ -119,17 +119,17 @@ impl Endpoint {
     }
 
     /// How a request names its resource.
-    pub fn style(&self) -> &Style {
+    pub(super) fn style(&self) -> &Style {
         &self.style
     }
 
     /// Whether the operator named it, so that AWS does not answer there.
-    pub fn is_own(&self) -> bool {
+    pub(super) fn is_own(&self) -> bool {
         self.apis == Apis::OfService
     }
 
     /// The account that the host itself names.
-    pub fn account(&self) -> Option<&str> {
+    pub(super) fn account(&self) -> Option<&str> {
         self.account.as_deref()
     }
 

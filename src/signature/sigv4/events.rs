@@ -11,8 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
+use super::chain::Chain;
 use super::payload::unhex;
-use super::{AmzDate, Chain, Fault};
+use super::{AmzDate, Fault};
 
 /// Verifies signed messages as they stream, and signs them again.
 pub struct EventResigner {

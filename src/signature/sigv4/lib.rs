@@ -23,6 +23,7 @@ mod ecdsa;
 mod endpoint;
 mod events;
 mod fault;
+mod held_chunk;
 mod hosts;
 mod key;
 mod key_account;
@@ -36,16 +37,16 @@ mod tables;
 mod temporary;
 #[cfg(test)]
 mod tests;
+mod trailer;
 mod verify;
 
 pub use action::{Action, ActionFault, PendingForm, Reading};
 pub use algorithm::Algorithm;
 pub use amz_date::AmzDate;
-pub use chain::Chain;
 pub use chunks::ChunkResigner;
 pub use client_signature::{ClientSignature, Location};
 pub use credential_scope::Regions;
-pub use endpoint::{Endpoint, OwnStyle, ScopeMismatch, Style};
+pub use endpoint::{Endpoint, OwnStyle, ScopeMismatch};
 pub use events::EventResigner;
 pub use fault::Fault;
 pub use hosts::{NotFirstParty, domains};

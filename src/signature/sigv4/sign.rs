@@ -7,12 +7,13 @@ use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderName, HeaderValue};
 
 use super::canonical::{self, CanonicalRequest, encoded, signed_names};
+use super::chain::Chain;
 use super::payload::CONTENT_SHA256;
 use super::signed_fields::{DATE, EXPRESS_TOKEN, TOKEN};
 use super::verify::hosts;
 use super::{
-    AmzDate, Chain, ChunkResigner, ClientSignature, EventResigner, Fault, Location, Payload,
-    Verified, parse,
+    AmzDate, ChunkResigner, ClientSignature, EventResigner, Fault, Location, Payload, Verified,
+    parse,
 };
 use gateway_message::RequestHead;
 

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::canonical::{self, CanonicalRequest, PathRule};
+use super::chain::Chain;
 use super::payload::{CONTENT_SHA256, UNSIGNED};
-use super::{Chain, ClientSignature, Fault, Location, Payload};
+use super::{ClientSignature, Fault, Location, Payload};
 use gateway_message::{Origin, RequestHead};
 
 /// A verified signature: made with the given key, over this head and, if it covers content, over

@@ -59,18 +59,18 @@ impl Action {
     }
 
     /// Whether its operation is in a table, so that a pin can be compared with it.
-    pub fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.operation.is_some()
     }
 
     /// The part of an object store that is asked for.
-    pub(in super::super) fn s3(&self) -> Option<&S3Call> {
+    pub(crate) fn s3(&self) -> Option<&S3Call> {
         self.s3.as_deref()
     }
 
     /// Whether the response contains a credential, or may: an unknown operation of an API that has
     /// such operations counts as one.
-    pub fn returns_credentials(&self) -> bool {
+    pub(crate) fn returns_credentials(&self) -> bool {
         match self.operation {
             Some(operation) => minting::returns_credentials(self.api, operation),
             None => self.beside_minting,
@@ -85,21 +85,21 @@ impl Action {
     }
 
     /// Whether this is the name of an action that returns credentials.
-    pub(in super::super) fn is_credential_name(name: &str) -> bool {
+    pub(crate) fn is_credential_name(name: &str) -> bool {
         name.split_once(':')
             .is_some_and(|(api, operation)| minting::returns_credentials(api, operation))
     }
 
     /// The accounts that the path names as such.
-    pub(in super::super) fn accounts(&self) -> &[String] {
+    pub(crate) fn accounts(&self) -> &[String] {
         &self.accounts
     }
 
-    pub(in super::super) fn api(&self) -> &'static str {
+    pub(crate) fn api(&self) -> &'static str {
         self.api
     }
 
-    pub(in super::super) fn operation(&self) -> Option<&'static str> {
+    pub(crate) fn operation(&self) -> Option<&'static str> {
         self.operation
     }
 

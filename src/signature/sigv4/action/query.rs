@@ -40,12 +40,12 @@ pub struct PendingForm {
 
 impl PendingForm {
     /// Whether some API that it could be for has operations that return credentials.
-    pub(in super::super) fn may_return_credentials(&self) -> bool {
+    pub(crate) fn may_return_credentials(&self) -> bool {
         self.apis.iter().any(|api| minting::is_minting(api))
     }
 
     /// What is known before the form is parsed.
-    pub(in super::super) fn unread(&self) -> Action {
+    pub(crate) fn unread(&self) -> Action {
         Action::unknown(&self.apis)
     }
 

@@ -2,7 +2,7 @@
 
 /// The part of an object store that is meant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct S3Call {
+pub(crate) struct S3Call {
     /// The bucket; `None` for the service itself, and at access points, whose bucket is unknown.
     pub bucket: Option<String>,
     /// The object's key, decoded once.
@@ -25,7 +25,7 @@ pub struct S3Call {
 
 /// The source of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CopySource {
+pub(crate) enum CopySource {
     /// `bucket/key`.
     Object {
         /// The bucket.

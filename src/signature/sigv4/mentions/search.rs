@@ -10,7 +10,7 @@ pub struct Unreadable;
 
 /// Whom a request may name.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Allowed<'a> {
+pub(crate) struct Allowed<'a> {
     /// Accounts of twelve digits, and canonical user ids; `None` allows all.
     pub accounts: Option<&'a dyn Fn(&str) -> bool>,
     /// Buckets; `None` allows all.
@@ -22,7 +22,7 @@ pub(in super::super) struct Allowed<'a> {
 
 /// Something that was named and is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) enum Mention {
+pub(crate) enum Mention {
     /// An account, or a number that may be one.
     Account(String),
     /// A canonical user id or an e-mail address.

@@ -27,7 +27,7 @@ pub(super) fn search_xml(content: &str, search: &mut Search<'_>) -> Result<(), U
 }
 
 /// Whether each of these elements appears once, and says `true`.
-pub(in super::super) fn all_true(content: &str, names: &[&str]) -> bool {
+pub(crate) fn all_true(content: &str, names: &[&str]) -> bool {
     names.iter().all(|name| {
         let (open, close) = (format!("<{name}>"), format!("</{name}>"));
         let mut values = content.split(&open).skip(1);
