@@ -246,45 +246,43 @@ impl ParameterStyle {
     pub(super) fn write(self, pairs: Vec<NameAndValue>) -> Vec<u8> {
         match self {
             ParameterStyle::Uri | ParameterStyle::UriBare | ParameterStyle::UriLower => {
-                let mut escaped: Vec<(String, String)> = pairs
-                    .into_iter()
-                    .map(|(name, value)| match self {
-                        ParameterStyle::UriLower => (uri(&name.to_ascii_lowercase()), uri(&value)),
-                        _ => (uri(&name), uri(&value)),
-                    })
-                    .collect();
-                escaped.sort();
-                let written: Vec<String> = escaped
-                    .into_iter()
-                    .map(|(name, value)| match (self, value.as_str()) {
-                        (ParameterStyle::UriBare, "") => name,
-                        _ => format!("{name}={value}"),
-                    })
-                    .collect();
-                written.join("&").into_bytes()
+                self.escaped(pairs)
             }
-            ParameterStyle::AzureLines => {
-                let mut by_name: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
-                for (name, value) in pairs {
-                    by_name
-                        .entry(name.to_ascii_lowercase())
-                        .or_default()
-                        .push(value);
-                }
-                let lines = by_name.into_iter().map(|(name, mut values)| {
-                    values.sort();
-                    [b"\n", name.as_slice(), b":", &values.join(&b',')].concat()
-                });
-                lines.collect::<Vec<_>>().concat()
-            }
+            ParameterStyle::AzureLines => azure_lines(pairs),
             ParameterStyle::Concatenated => {
                 let pairs: BTreeSet<NameAndValue> = pairs.into_iter().collect();
-                pairs
+                let joined = pairs
                     .into_iter()
-                    .map(|(name, value)| [name, value].concat())
-                    .collect::<Vec<_>>()
-                    .concat()
+                    .map(|(name, value)| [name, value].concat());
+                joined.collect::<Vec<_>>().concat()
             }
         }
     }
+
+    fn escaped(self, pairs: Vec<NameAndValue>) -> Vec<u8> {
+        let escaped = pairs.into_iter().map(|(name, value)| match self {
+            ParameterStyle::UriLower => (uri(&name.to_ascii_lowercase()), uri(&value)),
+            _ => (uri(&name), uri(&value)),
+        });
+        let mut escaped: Vec<(String, String)> = escaped.collect();
+        escaped.sort();
+        let written = escaped.into_iter().map(|(name, value)| match self {
+            ParameterStyle::UriBare if value.is_empty() => name,
+            _ => format!("{name}={value}"),
+        });
+        written.collect::<Vec<_>>().join("&").into_bytes()
+    }
+}
+
+fn azure_lines(pairs: Vec<NameAndValue>) -> Vec<u8> {
+    let mut by_name: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
+    for (name, value) in pairs {
+        let values = by_name.entry(name.to_ascii_lowercase()).or_default();
+        values.push(value);
+    }
+    let lines = by_name.into_iter().map(|(name, mut values)| {
+        values.sort();
+        [b"\n", name.as_slice(), b":", &values.join(&b',')].concat()
+    });
+    lines.collect::<Vec<_>>().concat()
 }

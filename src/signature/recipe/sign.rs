@@ -180,36 +180,16 @@ impl Recipe {
         nonce: &Nonce,
     ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
         let key_id = self.parts.iter().find(|part| part.role == Role::Id);
-        let key_id = key_id
-            .and_then(|part| secrets.get(&part.name))
-            .unwrap_or_default();
-        let values = self
-            .values
-            .iter()
-            .zip(&claim.values)
-            .map(|(value, claimed)| {
-                Ok(match &value.kind {
-                    ValueKind::Time { form, back } => {
-                        Some(form.write(now.earlier(*back)).into_bytes())
-                    }
-                    ValueKind::Nonce(form) => Some(form.write(nonce).into_bytes()),
-                    ValueKind::Kept { .. } => claimed.clone(),
-                    ValueKind::Expiry { form, longest } => {
-                        let expiry = expiry(form, claimed.as_deref(), now.later(*longest))?;
-                        Some(form.write(expiry).into_bytes())
-                    }
-                    ValueKind::Components(components) => {
-                        let claimed = std::str::from_utf8(claimed.as_deref().unwrap_or_default());
-                        let claimed = claimed.map_err(|_| Fault::Undecodable)?;
-                        let fresh = Fresh { key_id, now, nonce };
-                        Some(components.renewed(claimed, head, &fresh)?.into_bytes())
-                    }
-                    ValueKind::Fields { .. }
-                    | ValueKind::Parameters { .. }
-                    | ValueKind::Made(_) => None,
-                })
-            });
-        values.collect()
+        let key_id = key_id.and_then(|part| secrets.get(&part.name));
+        let fresh = Fresh {
+            key_id: key_id.unwrap_or_default(),
+            now,
+            nonce,
+        };
+        let values = self.values.iter().zip(&claim.values);
+        values
+            .map(|(value, claimed)| new_value(&value.kind, claimed.as_deref(), head, &fresh))
+            .collect()
     }
 
     fn back(&self) -> u32 {
@@ -235,6 +215,31 @@ impl Recipe {
             None => used,
         }
     }
+}
+
+/// A value that does not depend on the request to be signed; `None` if it does.
+fn new_value(
+    kind: &ValueKind,
+    claimed: Option<&[u8]>,
+    head: &RequestHead,
+    fresh: &Fresh<'_>,
+) -> Result<Option<Vec<u8>>, Fault> {
+    let text = match kind {
+        ValueKind::Kept { .. } => return Ok(claimed.map(<[u8]>::to_vec)),
+        ValueKind::Fields { .. } | ValueKind::Parameters { .. } | ValueKind::Made(_) => {
+            return Ok(None);
+        }
+        ValueKind::Time { form, back } => form.write(fresh.now.earlier(*back)),
+        ValueKind::Nonce(form) => form.write(fresh.nonce),
+        ValueKind::Expiry { form, longest } => {
+            form.write(expiry(form, claimed, fresh.now.later(*longest))?)
+        }
+        ValueKind::Components(components) => {
+            let claimed = std::str::from_utf8(claimed.unwrap_or_default());
+            components.renewed(claimed.map_err(|_| Fault::Undecodable)?, head, fresh)?
+        }
+    };
+    Ok(Some(text.into_bytes()))
 }
 
 /// The expiry that the client wants, if it is not too late; otherwise the latest.

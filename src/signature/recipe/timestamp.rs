@@ -105,52 +105,83 @@ impl TimeFormat {
 
     pub(super) fn read(&self, text: &str) -> Option<Timestamp> {
         let mut rest = text;
-        let (mut year, mut month, mut day) = (1970, 1, 1);
-        let (mut hour, mut minute, mut second, mut milli) = (0, 0, 0, 0);
-        let mut counted = None;
+        let mut read = DateAndTime::default();
         for item in &self.0 {
             match *item {
                 FormatItem::Char(char) => rest = rest.strip_prefix(char)?,
-                FormatItem::Field(b'Y') => year = number(&mut rest, 4)?,
-                FormatItem::Field(b'm') => month = number(&mut rest, 2)?,
-                FormatItem::Field(b'd') => day = number(&mut rest, 2)?,
-                FormatItem::Field(b'H') => hour = number(&mut rest, 2)?,
-                FormatItem::Field(b'M') => minute = number(&mut rest, 2)?,
-                FormatItem::Field(b'S') => second = number(&mut rest, 2)?,
-                FormatItem::Field(b'L') => milli = number(&mut rest, 3)?,
-                FormatItem::Field(b'a') => {
-                    named(&mut rest, &DAYS)?;
-                }
-                FormatItem::Field(b'b') => month = named(&mut rest, &MONTHS)? + 1,
-                FormatItem::Field(field) => {
-                    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-                    // 13 digits of milliseconds reach the year 2286.
-                    let count = number(&mut rest, (1..=13).contains(&digits).then_some(digits)?)?;
-                    counted = Some(if field == b's' {
-                        count.checked_mul(1000)?
-                    } else {
-                        count
-                    });
-                }
+                FormatItem::Field(field) => read.take(field, &mut rest)?,
             }
         }
-        if !rest.is_empty() {
-            return None;
+        rest.is_empty().then(|| read.timestamp())?
+    }
+}
+
+/// What was read of a time so far.
+struct DateAndTime {
+    year: i64,
+    month: i64,
+    day: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    milli: i64,
+    /// Milliseconds since 1970, if the format counts them.
+    counted: Option<i64>,
+}
+
+impl Default for DateAndTime {
+    fn default() -> Self {
+        DateAndTime {
+            year: 1970,
+            month: 1,
+            day: 1,
+            hour: 0,
+            minute: 0,
+            second: 0,
+            milli: 0,
+            counted: None,
         }
-        if let Some(counted) = counted {
+    }
+}
+
+impl DateAndTime {
+    /// Takes a field from the start of a text.
+    fn take(&mut self, field: u8, rest: &mut &str) -> Option<()> {
+        match field {
+            b'Y' => self.year = number(rest, 4)?,
+            b'm' => self.month = number(rest, 2)?,
+            b'd' => self.day = number(rest, 2)?,
+            b'H' => self.hour = number(rest, 2)?,
+            b'M' => self.minute = number(rest, 2)?,
+            b'S' => self.second = number(rest, 2)?,
+            b'L' => self.milli = number(rest, 3)?,
+            b'a' => drop(named(rest, &DAYS)?),
+            b'b' => self.month = named(rest, &MONTHS)? + 1,
+            b's' => self.counted = Some(count(rest)?.checked_mul(1000)?),
+            _ => self.counted = Some(count(rest)?),
+        }
+        Some(())
+    }
+
+    fn timestamp(&self) -> Option<Timestamp> {
+        if let Some(counted) = self.counted {
             return Some(Timestamp(counted));
         }
-        let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
-        let date =
-            Date::from_calendar_date(i32::try_from(year).ok()?, month, u8::try_from(day).ok()?)
-                .ok()?;
         let small = |number: i64| u8::try_from(number).ok();
-        let at = date
-            .with_hms(small(hour)?, small(minute)?, small(second)?)
-            .ok()?
-            .assume_utc();
-        Some(Timestamp(at.unix_timestamp() * 1000 + milli))
+        let month = Month::try_from(small(self.month)?).ok()?;
+        let year = i32::try_from(self.year).ok()?;
+        let date = Date::from_calendar_date(year, month, small(self.day)?).ok()?;
+        let at = date.with_hms(small(self.hour)?, small(self.minute)?, small(self.second)?);
+        let seconds = at.ok()?.assume_utc().unix_timestamp();
+        Some(Timestamp(seconds * 1000 + self.milli))
     }
+}
+
+/// A number of as many digits as there are.
+fn count(rest: &mut &str) -> Option<i64> {
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    // 13 digits of milliseconds reach the year 2286.
+    number(rest, (1..=13).contains(&digits).then_some(digits)?)
 }
 
 fn number(rest: &mut &str, digits: usize) -> Option<i64> {

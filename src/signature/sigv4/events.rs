@@ -154,35 +154,42 @@ impl EventResigner {
         }
         let headers = Headers::read(&body[PRELUDE..PRELUDE + HEADERS])?;
         let payload = message.slice(PRELUDE + HEADERS..message.len() - CHECKSUM);
-        let at = headers.signed_at()?;
         self.client.verify_message(
-            at,
+            headers.signed_at()?,
             &date_header(headers.date),
             &payload,
             &base16ct::lower::encode_string(&headers.signature),
         )?;
-
-        let at = AmzDate::at(now)?;
-        let date = at
-            .time()
-            .duration_since(UNIX_EPOCH)
-            .map_err(|_| Fault::Date)?
-            .as_millis();
-        let date = date_header(i64::try_from(date).map_err(|_| Fault::Date)?);
-        let signature = unhex(self.ours.sign_message(at, &date, &payload)?).ok_or(Fault::Key)?;
-        let mut front = BytesMut::with_capacity(PRELUDE + HEADERS);
-        front.extend_from_slice(&body[..PRELUDE]);
-        headers.write(&date, &signature, &mut front);
+        let front = self.sign_again(&body[..PRELUDE], &headers, &payload, now)?;
         let mut crc = crc32fast::Hasher::new();
         crc.update(&front);
         crc.update(&payload);
         let ended = payload.is_empty();
-        out.push(front.freeze());
+        out.push(front);
         if !ended {
             out.push(payload);
         }
         out.push(Bytes::copy_from_slice(&crc.finalize().to_be_bytes()));
         Ok(ended)
+    }
+
+    /// The prelude of a message and its headers, signed with our key and at our time.
+    fn sign_again(
+        &mut self,
+        prelude: &[u8],
+        headers: &Headers,
+        payload: &[u8],
+        now: SystemTime,
+    ) -> Result<Bytes, Fault> {
+        let at = AmzDate::at(now)?;
+        let since = at.time().duration_since(UNIX_EPOCH);
+        let since = since.map_err(|_| Fault::Date)?.as_millis();
+        let date = date_header(i64::try_from(since).map_err(|_| Fault::Date)?);
+        let signature = unhex(self.ours.sign_message(at, &date, payload)?).ok_or(Fault::Key)?;
+        let mut front = BytesMut::with_capacity(PRELUDE + HEADERS);
+        front.extend_from_slice(prelude);
+        headers.write(&date, &signature, &mut front);
+        Ok(front.freeze())
     }
 }
 

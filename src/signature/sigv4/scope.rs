@@ -86,22 +86,7 @@ impl Scope {
             return Err(OutOfScope::Service);
         }
         for region in signed_for.regions {
-            if *region == "*" {
-                let all = self.regions.iter().any(|pin| pin == "*");
-                all.then_some(()).ok_or(OutOfScope::EveryRegion)?;
-            } else if !self.regions.is_empty()
-                && !self.regions.iter().any(|pin| pin == region || pin == "*")
-            {
-                return Err(OutOfScope::Region);
-            }
-            // The regions of an operator's own endpoint are in no partition.
-            let partition = Tables::get()
-                .partition_of(region)
-                .map(|partition| partition.id);
-            let within = partition.is_some_and(|id| self.partitions.iter().any(|pin| pin == id));
-            if !self.partitions.is_empty() && !endpoint.is_own() && !within {
-                return Err(OutOfScope::Partition);
-            }
+            self.permits_region(endpoint, region)?;
         }
         match endpoint.account() {
             Some(account) if !self.accounts.takes(account) => {
@@ -109,6 +94,25 @@ impl Scope {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks a region and its partition, or `*` for all regions.
+    fn permits_region(&self, endpoint: &Endpoint, region: &str) -> Result<(), OutOfScope> {
+        let all = self.regions.iter().any(|pin| pin == "*");
+        if region == "*" {
+            all.then_some(()).ok_or(OutOfScope::EveryRegion)?;
+        } else if !self.regions.is_empty() && !all && !self.regions.iter().any(|pin| pin == region)
+        {
+            return Err(OutOfScope::Region);
+        }
+        // The regions of an operator's own endpoint are in no partition.
+        if self.partitions.is_empty() || endpoint.is_own() {
+            return Ok(());
+        }
+        let partition = Tables::get().partition_of(region);
+        let is_pinned =
+            partition.is_some_and(|found| self.partitions.iter().any(|id| id == found.id));
+        is_pinned.then_some(()).ok_or(OutOfScope::Partition)
     }
 
     /// Checks the action, and its target as far as the head shows it, against the pins.

@@ -90,13 +90,7 @@ impl AccountPins {
         by_default: Option<&str>,
     ) -> Result<Vec<(HeaderName, HeaderValue)>, OutOfScope> {
         if let Some(own) = by_default {
-            let in_fields = [&call.owner, &call.source_owner].into_iter().flatten();
-            let in_fields = in_fields.map(|said| (said.as_str(), Where::Field));
-            let in_host = endpoint.account().map(|said| (said, Where::Host));
-            let mut said = in_fields.chain(in_host);
-            if let Some((account, place)) = said.find(|(said, _)| *said != own) {
-                return Err(OutOfScope::account(account, place));
-            }
+            check_own(endpoint, call, own)?;
         }
         let of_key = by_default.and_then(|account| HeaderValue::from_str(account).ok());
         let Some(owner) = self.owner.clone().or(of_key) else {
@@ -122,6 +116,18 @@ impl AccountPins {
             fields.push((name, owner));
         }
         Ok(fields)
+    }
+}
+
+/// Checks that the request names no other account than the key's own.
+fn check_own(endpoint: &Endpoint, call: &S3Call, own: &str) -> Result<(), OutOfScope> {
+    let in_fields = [&call.owner, &call.source_owner].into_iter().flatten();
+    let in_fields = in_fields.map(|said| (said.as_str(), Where::Field));
+    let in_host = endpoint.account().map(|said| (said, Where::Host));
+    let mut said = in_fields.chain(in_host);
+    match said.find(|(said, _)| *said != own) {
+        Some((account, place)) => Err(OutOfScope::account(account, place)),
+        None => Ok(()),
     }
 }
 
