@@ -2,11 +2,13 @@
 //! the request again.
 //!
 //! A secret key is never sent, so it cannot be swapped for its phantom. [`ClientSignature::read`]
-//! parses the client's signature, [`ClientSignature::verify`] proves that it was made with the
-//! phantom key over this very head, and [`sign()`] removes every trace of it and signs with the real
-//! key. Content that streams in signed pieces is verified and signed piece by piece:
-//! [`ChunkResigner`], [`EventResigner`]. AWS General Reference, "Signature Version 4 signing
-//! process"; Amazon S3 API Reference, "Authenticating Requests (AWS Signature Version 4)".
+//! parses the client's signature. [`ClientSignature::verify`] proves that it was made with the
+//! phantom key over this very head. [`sign()`] removes every trace of it and signs with the real
+//! key. Content that streams in signed pieces is verified and signed piece by piece, by
+//! [`ChunkResigner`] and [`EventResigner`].
+//!
+//! Sources: AWS General Reference, "Signature Version 4 signing process"; Amazon S3 API Reference,
+//! "Authenticating Requests (AWS Signature Version 4)".
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
