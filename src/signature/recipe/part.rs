@@ -17,7 +17,7 @@ pub struct Part {
     /// The variables from which clients read it.
     pub variables: Vec<String>,
     /// The algorithm whose private key it is, if it is one; its phantom is a key too, see
-    /// [`KeyForm`](super::KeyForm).
+    /// [`crate::KeyForm`].
     pub key_of: Option<Algorithm>,
     pub(super) read: Option<Template>,
 }

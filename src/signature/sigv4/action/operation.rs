@@ -77,8 +77,8 @@ impl Action {
         }
     }
 
-    /// Whether the response contains temporary credentials that [`TemporaryCredentials`](super::super::TemporaryCredentials) can read, so that
-    /// the client can be given phantoms.
+    /// Whether the response contains temporary credentials that [`crate::TemporaryCredentials`] can
+    /// read, so that the client can be given phantoms.
     pub fn mints(&self) -> bool {
         self.operation
             .is_some_and(|operation| minting::is_virtualised(self.api, operation))
