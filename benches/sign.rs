@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
-use gateway::signature::sigv4::{Claim, Rechain, With, sign};
+use gateway::signature::sigv4::{ChunkResigner, ClientSignature, SigningParams, sign};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use sha2::{Digest as _, Sha256};
 
@@ -101,8 +101,8 @@ fn asymmetric() -> RequestHead {
     )
 }
 
-fn with(now: SystemTime) -> With<'static> {
-    With {
+fn with(now: SystemTime) -> SigningParams<'static> {
+    SigningParams {
         access_key: "AKIAREALREALREALREAL",
         secret: b"realrealrealrealrealrealrealrealrealreal",
         session_token: None,
@@ -113,9 +113,9 @@ fn with(now: SystemTime) -> With<'static> {
 }
 
 fn again(head: &mut RequestHead, phantom: &[u8], content: Option<&[u8; 32]>, now: SystemTime) {
-    let claim = Claim::read(head).unwrap().unwrap();
+    let claim = ClientSignature::read(head).unwrap().unwrap();
     let verified = claim.verify(head, phantom, content).unwrap();
-    let with = With {
+    let with = SigningParams {
         content,
         ..with(now)
     };
@@ -145,7 +145,7 @@ fn heads(criterion: &mut Criterion) {
     let head = in_fields();
     group.bench_function("fields/read_and_verify", |bencher| {
         bencher.iter(|| {
-            let claim = Claim::read(black_box(&head)).unwrap().unwrap();
+            let claim = ClientSignature::read(black_box(&head)).unwrap().unwrap();
             claim.verify(&head, PHANTOM, None).unwrap()
         });
     });
@@ -202,9 +202,9 @@ fn chunked() -> (RequestHead, Vec<Bytes>) {
     (head, pieces)
 }
 
-fn opened(head: &RequestHead, now: SystemTime) -> Rechain {
+fn opened(head: &RequestHead, now: SystemTime) -> ChunkResigner {
     let mut head = head.clone();
-    let claim = Claim::read(&head).unwrap().unwrap();
+    let claim = ClientSignature::read(&head).unwrap().unwrap();
     let verified = claim.verify(&head, PHANTOM, None).unwrap();
     let signed = sign(&mut head, &claim, verified, &with(now)).unwrap();
     signed.rechain(&head, 1 << 20).unwrap().unwrap()

@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use gateway_sigv4::{Claim, Fault, Rechain, With, sign};
+use gateway_sigv4::{ChunkResigner, ClientSignature, Fault, SigningParams, sign};
 use gateway_fuzz::{SECRET, head};
 use libfuzzer_sys::fuzz_target;
 
@@ -88,12 +88,12 @@ fn composed(data: &[u8], sizes: &[u16], change: Option<(u32, u8)>) {
     }
 }
 
-fn opened(kind: &str, length: &str, trailer: &str) -> Option<Rechain> {
+fn opened(kind: &str, length: &str, trailer: &str) -> Option<ChunkResigner> {
     opened_with_seed(kind, length, trailer).map(|(rechain, _)| rechain)
 }
 
 /// A head that is signed for this kind of content.
-fn opened_with_seed(kind: &str, length: &str, trailer: &str) -> Option<(Rechain, String)> {
+fn opened_with_seed(kind: &str, length: &str, trailer: &str) -> Option<(ChunkResigner, String)> {
     let mut fields = vec![
         ("x-amz-content-sha256", kind),
         ("x-amz-date", "20130524T000000Z"),
@@ -121,9 +121,9 @@ fn opened_with_seed(kind: &str, length: &str, trailer: &str) -> Option<(Rechain,
     let value = format!("AWS4-HMAC-SHA256 Credential=AKIA/{scope}, SignedHeaders={names}, Signature={seed}");
     fields.push(("authorization", &value));
     let mut head = head("PUT", "s3.amazonaws.com", "/bucket/key", &fields)?;
-    let claim = Claim::read(&head).unwrap().unwrap();
+    let claim = ClientSignature::read(&head).unwrap().unwrap();
     let verified = claim.verify(&head, SECRET.as_bytes(), None).unwrap();
-    let with = With {
+    let with = SigningParams {
         access_key: "AKIAREAL",
         secret: b"realrealreal",
         session_token: None,
@@ -135,7 +135,7 @@ fn opened_with_seed(kind: &str, length: &str, trailer: &str) -> Option<(Rechain,
     Some((signed.rechain(&head, 1 << 20).unwrap()?, seed))
 }
 
-fn through(rechain: &mut Rechain, content: &[u8], cuts: &[u16]) -> (Vec<u8>, Result<(), Fault>) {
+fn through(rechain: &mut ChunkResigner, content: &[u8], cuts: &[u16]) -> (Vec<u8>, Result<(), Fault>) {
     let mut out = Vec::new();
     let mut end = Ok(());
     let mut rest = content;

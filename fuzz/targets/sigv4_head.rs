@@ -11,7 +11,7 @@ use aws_sigv4::http_request::{
 };
 use aws_sigv4::sign::v4;
 use gateway_message::RequestHead;
-use gateway_sigv4::{Claim, With, sign};
+use gateway_sigv4::{ClientSignature, SigningParams, sign};
 use gateway_fuzz::{SECRET, head};
 use http::{HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
@@ -51,7 +51,7 @@ fuzz_target!(|input: Input<'_>| {
     let more: Vec<(&str, &str)> = pairs.iter().copied().chain(fields).collect();
     heads.push(head("POST", "s3.amazonaws.com", "/", &more));
     for head in heads.into_iter().flatten() {
-        if let Ok(Some(claim)) = Claim::read(&head) {
+        if let Ok(Some(claim)) = ClientSignature::read(&head) {
             assert!(claim.verify(&head, SECRET.as_bytes(), Some(&[0; 32])).is_err());
         }
     }
@@ -105,11 +105,11 @@ fn signed_by_aws(s3: bool, presigned: bool, segments: &[&str], pairs: &[(&str, &
         .try_into()
         .unwrap();
     let before = head.clone();
-    let claim = Claim::read(&head).unwrap().unwrap();
+    let claim = ClientSignature::read(&head).unwrap().unwrap();
     let verified = claim
         .verify(&head, SECRET.as_bytes(), Some(&hash))
         .expect("what AWS signs verifies");
-    let with = With {
+    let with = SigningParams {
         access_key: ACCESS_KEY,
         secret: SECRET.as_bytes(),
         session_token: None,

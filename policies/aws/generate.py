@@ -15,7 +15,7 @@ from botocore.endpoint_provider import EndpointProvider
 
 DATA = os.path.join(os.path.dirname(botocore.__file__), "data")
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Their hosts hold buckets, access points and accounts: src/signature/sigv4/endpoint.rs reads them by hand.
+# Their hosts hold buckets, access points and accounts: src/signature/sigv4/hosts.rs reads them by hand.
 BY_HAND = {"s3", "s3control", "s3outposts"}
 # Spoken to at a host of a customer, or without SigV4.
 LEFT_OUT = {"signin", "codecatalyst", "apigatewaymanagementapi", "cloudsearchdomain"}

@@ -15,7 +15,7 @@ use super::secret::{Secret, SecretUnsafe};
 use crate::names::{CredentialName, ReasonCode};
 use crate::session::Session;
 use crate::session::phantom::{Minted, PhantomFailure, PhantomKey};
-use crate::signature::sigv4::{self, Illegible, replaced};
+use crate::signature::sigv4::{self, UnreadableCredentials, replaced};
 
 /// An exchange whose answer holds temporary credentials.
 pub struct Minting {
@@ -28,7 +28,7 @@ pub struct Minting {
 pub enum MintFailure {
     /// The answer is not as the service's answers are.
     #[error(transparent)]
-    Illegible(#[from] Illegible),
+    Illegible(#[from] UnreadableCredentials),
     /// The answer is too long for one that holds credentials, or broke off.
     #[error("the answer with temporary credentials is too long or broke off")]
     Unheld,
@@ -62,7 +62,7 @@ impl Credentials {
     /// # Errors
     /// [`Error::Minted`] by cause; nothing of the answer may be given on then.
     pub fn keep(&self, minting: &Minting, kind: &str, content: &[u8]) -> Result<Bytes, Error> {
-        let found = sigv4::Minted::read(kind, content).map_err(MintFailure::from)?;
+        let found = sigv4::TemporaryCredentials::read(kind, content).map_err(MintFailure::from)?;
         let secret = |text: &str| {
             let value = Zeroizing::new(text.as_bytes().to_vec());
             Secret::new(value, false)

@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 
 use crate::body::{BodyTransform, HoldFault, Share, TransformFault};
-use crate::signature::sigv4::{Events, Fault, Rechain};
+use crate::signature::sigv4::{ChunkResigner, EventResigner, Fault};
 
 /// Content that must have a hash: its last piece goes on only where it has.
 pub(super) struct Checked {
@@ -17,10 +17,10 @@ pub(super) struct Checked {
 }
 
 /// Signed messages, signed again; what is held of one counts as held content.
-pub(super) struct Messages(pub(super) Events, pub(super) Share);
+pub(super) struct Messages(pub(super) EventResigner, pub(super) Share);
 
 /// aws-chunked content, signed again; what is held of a signed chunk counts as held content.
-pub(super) struct Chunks(pub(super) Rechain, pub(super) Share);
+pub(super) struct Chunks(pub(super) ChunkResigner, pub(super) Share);
 
 impl Checked {
     pub(super) fn new(expected: [u8; 32]) -> Self {

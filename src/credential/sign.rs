@@ -19,7 +19,7 @@ use crate::names::CredentialName;
 use crate::session::{Lend, SIGV4_PARTS, Signer, Signing};
 use crate::signature::Fault;
 use crate::signature::recipe::{Nonce, NonceKind, Parts, Recipe};
-use crate::signature::sigv4::{self, Payload, With};
+use crate::signature::sigv4::{self, Payload, SigningParams};
 
 /// What was fetched, by the binding that keeps it.
 pub(super) type Fetched = Vec<(CredentialName, CachedSecret)>;
@@ -102,7 +102,7 @@ fn sign_sigv4(
     for (name, value) in additions.map_err(|why| Error::Unsignable(why.into()))? {
         head.fields.insert(name, value);
     }
-    let with = With {
+    let with = SigningParams {
         access_key,
         secret: secret.ok_or(Error::Unknown)?,
         session_token: token.map(text).transpose()?,

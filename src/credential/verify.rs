@@ -17,7 +17,7 @@ use crate::policy::{Authorized, ContentBudget};
 use crate::session::{CredentialRefusal, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, Spot};
 use crate::signature::Fault;
 use crate::signature::recipe::{self, Needs, Parts, Recipe};
-use crate::signature::sigv4::{self, Action, Claim, Location, Payload};
+use crate::signature::sigv4::{self, Action, ClientSignature, Location, Payload};
 
 /// An authorized request whose signature, if a credential of ours signs it, is that of the
 /// session's phantom.
@@ -320,8 +320,8 @@ fn signer(authorized: &Authorized, grant: usize) -> Result<&SigV4, Error> {
 
 /// The gateway signs with its own clock, so that a client's may be off a little (J09); a presigned
 /// request lives as long as it says.
-fn judge_time(claim: &Claim, now: SystemTime) -> Result<(), Error> {
-    let signed = claim.stamp().time();
+fn judge_time(claim: &ClientSignature, now: SystemTime) -> Result<(), Error> {
+    let signed = claim.signed_at().time();
     let early = signed
         .duration_since(now)
         .is_ok_and(|ahead| ahead > MOST_SKEW);

@@ -11,8 +11,8 @@ use crate::names::{CredentialName, ReasonCode};
 use crate::session::phantom::Minted;
 use crate::signature::recipe::Recipe;
 use crate::signature::sigv4::{
-    Action, ActionFault, Asked, Claim, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope,
-    ScopeMismatch,
+    Action, ActionFault, ClientSignature, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope,
+    ScopeMismatch, SignedFor,
 };
 
 /// What a binding is for.
@@ -93,7 +93,7 @@ impl OwnEndpoint {
 #[derive(Debug)]
 pub struct SigV4Request {
     /// The client's signature.
-    pub claim: Claim,
+    pub claim: ClientSignature,
     /// To whom it is.
     pub endpoint: Arc<Endpoint>,
     /// What it asks for, which may stand in its content.
@@ -226,7 +226,7 @@ impl SigV4 {
     pub(super) fn permits(
         &self,
         head: &RequestHead,
-        mut claim: Claim,
+        mut claim: ClientSignature,
         minted: Option<Arc<Minted>>,
     ) -> Result<SigV4Request, Unsignable> {
         let endpoint = self
@@ -240,7 +240,7 @@ impl SigV4 {
             Regions::Set(set) => (set.iter().map(|region| &**region).collect(), true),
             Regions::Any => (vec!["*"], true),
         };
-        let asked = Asked {
+        let asked = SignedFor {
             service: claim.service(),
             regions: &regions,
             set,

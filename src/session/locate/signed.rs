@@ -12,7 +12,7 @@ use crate::session::presented::{Lend, Spot};
 use crate::session::refusal::{CredentialRefusal, Part};
 use crate::session::signing::{SIGV4_PARTS, SigV4, Signer, Signing};
 use crate::signature::recipe::Recipe;
-use crate::signature::sigv4::{Claim, Location};
+use crate::signature::sigv4::{ClientSignature, Location};
 use crate::signature::{Fault, recipe};
 
 /// What of the request belongs to a signature that was found, and was judged with it.
@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
         let unsound = |fault| CredentialRefusal::Signature {
             fault: Fault::SigV4(fault),
         };
-        let Some(claim) = Claim::read(self.head).map_err(unsound)? else {
+        let Some(claim) = ClientSignature::read(self.head).map_err(unsound)? else {
             return self.unsigned(signers);
         };
         let (part, signed) = match claim.location() {

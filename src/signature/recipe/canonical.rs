@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::HeaderName;
-use percent_encoding::percent_decode;
 
-use super::filter::uri;
-use super::template::Name;
+use super::encoding::{NameAndValue, uri};
+use super::name::{Name, Resolve};
 use gateway_message::RequestHead;
 
 /// Names of fields: exact ones, families (`x-ms-*`), and the list in a value (`@signed`).
@@ -19,10 +18,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    pub(super) fn parse(
-        text: &str,
-        resolve: &dyn Fn(&str) -> Option<Name>,
-    ) -> Result<Selection, String> {
+    pub(super) fn parse(text: &str, resolve: Resolve<'_>) -> Result<Selection, String> {
         let mut selection = Selection::default();
         for word in text.split_whitespace() {
             if let Some(list) = word.strip_prefix('@') {
@@ -235,9 +231,6 @@ pub(super) enum ParameterStyle {
     Concatenated,
 }
 
-/// A name and a value, decoded.
-pub(super) type Pair = (Vec<u8>, Vec<u8>);
-
 impl ParameterStyle {
     pub(super) fn named(name: &str) -> Option<ParameterStyle> {
         Some(match name {
@@ -250,68 +243,46 @@ impl ParameterStyle {
         })
     }
 
-    pub(super) fn write(self, pairs: Vec<Pair>) -> Vec<u8> {
+    pub(super) fn write(self, pairs: Vec<NameAndValue>) -> Vec<u8> {
         match self {
             ParameterStyle::Uri | ParameterStyle::UriBare | ParameterStyle::UriLower => {
-                let mut escaped: Vec<(String, String)> = pairs
-                    .into_iter()
-                    .map(|(name, value)| match self {
-                        ParameterStyle::UriLower => (uri(&name.to_ascii_lowercase()), uri(&value)),
-                        _ => (uri(&name), uri(&value)),
-                    })
-                    .collect();
-                escaped.sort();
-                let written: Vec<String> = escaped
-                    .into_iter()
-                    .map(|(name, value)| match (self, value.as_str()) {
-                        (ParameterStyle::UriBare, "") => name,
-                        _ => format!("{name}={value}"),
-                    })
-                    .collect();
-                written.join("&").into_bytes()
+                self.escaped(pairs)
             }
-            ParameterStyle::AzureLines => {
-                let mut by_name: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
-                for (name, value) in pairs {
-                    by_name
-                        .entry(name.to_ascii_lowercase())
-                        .or_default()
-                        .push(value);
-                }
-                let lines = by_name.into_iter().map(|(name, mut values)| {
-                    values.sort();
-                    [b"\n", name.as_slice(), b":", &values.join(&b',')].concat()
-                });
-                lines.collect::<Vec<_>>().concat()
-            }
+            ParameterStyle::AzureLines => azure_lines(pairs),
             ParameterStyle::Concatenated => {
-                let pairs: BTreeSet<Pair> = pairs.into_iter().collect();
-                pairs
+                let pairs: BTreeSet<NameAndValue> = pairs.into_iter().collect();
+                let joined = pairs
                     .into_iter()
-                    .map(|(name, value)| [name, value].concat())
-                    .collect::<Vec<_>>()
-                    .concat()
+                    .map(|(name, value)| [name, value].concat());
+                joined.collect::<Vec<_>>().concat()
             }
         }
     }
+
+    fn escaped(self, pairs: Vec<NameAndValue>) -> Vec<u8> {
+        let escaped = pairs.into_iter().map(|(name, value)| match self {
+            ParameterStyle::UriLower => (uri(&name.to_ascii_lowercase()), uri(&value)),
+            _ => (uri(&name), uri(&value)),
+        });
+        let mut escaped: Vec<(String, String)> = escaped.collect();
+        escaped.sort();
+        let written = escaped.into_iter().map(|(name, value)| match self {
+            ParameterStyle::UriBare if value.is_empty() => name,
+            _ => format!("{name}={value}"),
+        });
+        written.collect::<Vec<_>>().join("&").into_bytes()
+    }
 }
 
-/// The pairs of a query or a form, decoded as form data (`+` is a space); empty pieces are skipped.
-pub(super) fn pairs(text: &[u8]) -> impl Iterator<Item = Pair> {
-    text.split(|byte| *byte == b'&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let mut halves = pair.splitn(2, |byte| *byte == b'=');
-            let mut half = || decoded(halves.next().unwrap_or_default());
-            (half(), half())
-        })
-}
-
-/// Decodes form data.
-pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
-    let spaced: Vec<u8> = text
-        .iter()
-        .map(|byte| if *byte == b'+' { b' ' } else { *byte })
-        .collect();
-    percent_decode(&spaced).collect()
+fn azure_lines(pairs: Vec<NameAndValue>) -> Vec<u8> {
+    let mut by_name: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
+    for (name, value) in pairs {
+        let values = by_name.entry(name.to_ascii_lowercase()).or_default();
+        values.push(value);
+    }
+    let lines = by_name.into_iter().map(|(name, mut values)| {
+        values.sort();
+        [b"\n", name.as_slice(), b":", &values.join(&b',')].concat()
+    });
+    lines.collect::<Vec<_>>().concat()
 }

@@ -2,9 +2,12 @@
 //! verifiable.
 
 use super::filter::Filter;
-use super::load::Loader;
-use super::template::{Name, Template, Term};
-use super::{Recipe, Role, ValueKind};
+use super::loader::Loader;
+use super::model::Recipe;
+use super::name::Name;
+use super::part::Role;
+use super::template::{Template, Term};
+use super::value::ValueKind;
 
 /// The name of a step or value that depends on itself.
 pub(super) fn endless(recipe: &Recipe) -> Option<String> {
@@ -48,10 +51,21 @@ pub(super) fn endless(recipe: &Recipe) -> Option<String> {
 
 /// Checks that the recipe signs with a secret, never sends one, and can be verified.
 pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
-    let is_secret =
-        |name: Name| matches!(name, Name::Part(index) if recipe.parts[index].role == Role::Secret);
+    check_secret(recipe, loader);
+    check_signature(recipe, loader);
+    check_sent(recipe, loader);
+    check_read(recipe, loader);
+    check_counts(recipe, loader);
+}
+
+fn is_secret(recipe: &Recipe, name: Name) -> bool {
+    matches!(name, Name::Part(index) if recipe.parts[index].role == Role::Secret)
+}
+
+fn check_secret(recipe: &Recipe, loader: &mut Loader) {
     let is_always = |name: Name| {
-        matches!(name, Name::Part(index) if !recipe.parts[index].optional) && is_secret(name)
+        matches!(name, Name::Part(index) if !recipe.parts[index].optional)
+            && is_secret(recipe, name)
     };
     if !rests_on(recipe, &recipe.key, &is_always) {
         loader.wrong(
@@ -59,35 +73,38 @@ pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
             "the key must come from a part that is `secret` and not optional",
         );
     }
+}
+
+fn check_signature(recipe: &Recipe, loader: &mut Loader) {
     if !recipe.places.iter().any(|place| place.signature) {
         loader.wrong("place", "the signature stands in no place");
     }
-    for template in [&recipe.key, &recipe.text]
-        .into_iter()
-        .chain(recipe.steps.iter().map(|(_, step)| step))
-    {
+    let steps = recipe.steps.iter().map(|(_, step)| step);
+    for template in [&recipe.key, &recipe.text].into_iter().chain(steps) {
         if template.names().any(|name| name == Name::Signature) {
             loader.wrong("signature", "the signature is for places alone");
         }
     }
+}
+
+fn check_sent(recipe: &Recipe, loader: &mut Loader) {
+    let of_secret =
+        |template: &Template| rests_on(recipe, template, &|name| is_secret(recipe, name));
     for (index, place) in recipe.places.iter().enumerate() {
-        if place
-            .templates
-            .iter()
-            .any(|template| rests_on(recipe, template, &is_secret))
-        {
+        if place.templates.iter().any(of_secret) {
             loader.wrong(
                 format!("place {}", index + 1),
                 "a secret, or what is made of one, may not be sent",
             );
         }
     }
+}
+
+/// Checks that each value and each part that is sent can be read from what a client has signed.
+fn check_read(recipe: &Recipe, loader: &mut Loader) {
     let readable = || {
-        recipe
-            .places
-            .iter()
-            .filter(|place| place.readable)
-            .flat_map(|place| &place.templates)
+        let places = recipe.places.iter().filter(|place| place.readable);
+        places.flat_map(|place| &place.templates)
     };
     let is_read =
         |wanted: Name| readable().any(|template| template.names().any(|name| name == wanted));
@@ -113,18 +130,15 @@ pub(super) fn check(recipe: &Recipe, loader: &mut Loader) {
             );
         }
     }
-    let times = recipe
-        .values
-        .iter()
-        .filter(|value| matches!(value.kind, ValueKind::Time { .. }))
-        .count();
-    let is_nonce =
-        |kind: &ValueKind| matches!(kind, ValueKind::Nonce(_) | ValueKind::Components(_));
-    let nonces = recipe
-        .values
-        .iter()
-        .filter(|value| is_nonce(&value.kind))
-        .count();
+}
+
+fn check_counts(recipe: &Recipe, loader: &mut Loader) {
+    let count = |is_counted: fn(&ValueKind) -> bool| {
+        let kinds = recipe.values.iter().map(|value| &value.kind);
+        kinds.filter(|kind| is_counted(kind)).count()
+    };
+    let times = count(|kind| matches!(kind, ValueKind::Time { .. }));
+    let nonces = count(|kind| matches!(kind, ValueKind::Nonce(_) | ValueKind::Components(_)));
     if times > 1 || nonces > 1 {
         loader.wrong("value", "there may be one time and one nonce");
     }

@@ -4,9 +4,11 @@
 use http::HeaderName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use super::Fault;
-use super::canonical::{host, pairs};
-use super::moment::{Moment, Nonce, NonceForm};
+use super::canonical::host;
+use super::encoding::pairs;
+use super::fault::Fault;
+use super::nonce::{Nonce, NonceFormat};
+use super::timestamp::Timestamp;
 use gateway_message::RequestHead;
 
 /// How to rewrite the value of `Signature-Input`.
@@ -24,7 +26,7 @@ pub(super) struct Components {
 /// The values that are new in each signature.
 pub(super) struct Fresh<'a> {
     pub(super) key_id: &'a [u8],
-    pub(super) now: Moment,
+    pub(super) now: Timestamp,
     pub(super) nonce: &'a Nonce,
 }
 
@@ -38,11 +40,25 @@ impl Components {
         fresh: &Fresh<'_>,
     ) -> Result<String, Fault> {
         let input = Input::parse(claimed).ok_or(Fault::Undecodable)?;
-        let mut covered: Vec<String> = input
-            .items
-            .iter()
-            .map(|item| item.text.to_owned())
-            .collect();
+        let key_id = std::str::from_utf8(fresh.key_id)
+            .ok()
+            .and_then(string)
+            .ok_or(Fault::Undecodable)?;
+        let mut out = format!(
+            "({});created={};keyid={key_id}",
+            self.covered(&input, head).join(" "),
+            fresh.now.0 / 1000
+        );
+        for (name, value) in &input.parameters {
+            out.push_str(&self.parameter(name, value, fresh)?);
+        }
+        Ok(out)
+    }
+
+    /// The identifiers of what the client covered, and of what must be covered.
+    fn covered(&self, input: &Input<'_>, head: &RequestHead) -> Vec<String> {
+        let items = input.items.iter();
+        let mut covered: Vec<String> = items.map(|item| item.text.to_owned()).collect();
         for name in &self.wanted {
             let identifier = format!("\"{name}\"");
             if !covered.contains(&identifier)
@@ -51,37 +67,29 @@ impl Components {
                 covered.push(identifier);
             }
         }
-        let key_id = std::str::from_utf8(fresh.key_id)
-            .ok()
-            .and_then(string)
-            .ok_or(Fault::Undecodable)?;
-        let longest = fresh.now.later(self.longest).0 / 1000;
-        let mut out = format!(
-            "({});created={};keyid={key_id}",
-            covered.join(" "),
-            fresh.now.0 / 1000
-        );
-        for (name, value) in &input.parameters {
-            match *name {
-                "created" | "keyid" => {}
-                "expires" => {
-                    let wanted: i64 = value
-                        .parse()
-                        .map_err(|_| Fault::Malformed("expires".to_owned()))?;
-                    out.push_str(&format!(";expires={}", wanted.min(longest)));
-                }
-                "nonce" => out.push_str(&format!(
-                    ";nonce=\"{}\"",
-                    NonceForm::Alphanumeric(32).write(fresh.nonce)
-                )),
-                "alg" if unquoted(value) == Some(&self.algorithm) => {
-                    out.push_str(&format!(";alg={value}"))
-                }
-                "tag" => out.push_str(&format!(";tag={value}")),
-                name => return Err(Fault::Forbidden(name.to_owned())),
+        covered
+    }
+
+    /// A parameter of the client's as we write it; empty for `created` and `keyid`, which are
+    /// always written.
+    fn parameter(&self, name: &str, value: &str, fresh: &Fresh<'_>) -> Result<String, Fault> {
+        Ok(match name {
+            "created" | "keyid" => String::new(),
+            "expires" => {
+                let wanted: i64 = value
+                    .parse()
+                    .map_err(|_| Fault::Malformed("expires".to_owned()))?;
+                let latest = fresh.now.later(self.longest).0 / 1000;
+                format!(";expires={}", wanted.min(latest))
             }
-        }
-        Ok(out)
+            "nonce" => {
+                let nonce = NonceFormat::Alphanumeric(32).write(fresh.nonce);
+                format!(";nonce=\"{nonce}\"")
+            }
+            "alg" if unquoted(value) == Some(&self.algorithm) => format!(";alg={value}"),
+            "tag" => format!(";tag={value}"),
+            name => return Err(Fault::Forbidden(name.to_owned())),
+        })
     }
 }
 

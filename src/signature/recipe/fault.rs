@@ -1,16 +1,17 @@
 //! Why a request is not verified, or not signed.
 
 use gateway_names::ReasonCode;
-/// Why a request is not signed. Says nothing of what stood in it.
+
+/// Why a request is not verified, or not signed. Contains no value from the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A part of the signature is missing.
     #[error("the request is signed, but nothing stands in `{0}`")]
     Incomplete(String),
-    /// Two stand where one may.
+    /// There are two values where one is allowed.
     #[error("the request has more than one value in `{0}`")]
     Ambiguous(String),
-    /// What stands in a place is not of the form that the service has.
+    /// The value in a place does not have the form of this signature.
     #[error("what stands in `{0}` is not of the form of this signature")]
     Malformed(String),
     /// A part is not the phantom of this credential.
@@ -19,16 +20,16 @@ pub enum Fault {
     /// The signature is not one of this request with the phantom.
     #[error("the signature does not verify with the phantom key")]
     Mismatch,
-    /// A value is none of those that the recipe allows.
+    /// A value is not one that the recipe allows.
     #[error("the `{0}` of the signature is none that is allowed")]
     Forbidden(String),
-    /// The content must be held before this can be signed.
+    /// The signature covers the content, which was not buffered.
     #[error("this signature covers the content, which is not at hand")]
     Content,
     /// The credential has no such part.
     #[error("the credential has no `{0}`")]
     Part(String),
-    /// A part is no key in the form that the recipe says.
+    /// A part is not a key in the form that the recipe describes.
     #[error("the `{0}` of the credential is not in the form of such a key")]
     Key(String),
     /// A text in the request is not in the form that the recipe decodes.
@@ -40,7 +41,7 @@ pub enum Fault {
     /// The request target cannot take the signature.
     #[error("the request target cannot take the signature")]
     Target,
-    /// The time is none that can be written.
+    /// The time cannot be written in this form.
     #[error("the time cannot be written in the form of this signature")]
     Time,
 }

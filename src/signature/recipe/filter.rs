@@ -3,11 +3,12 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, PAD, STANDARD, URL_SAFE_NO_PAD};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
+use percent_encoding::percent_decode;
 
-use super::algorithm::{Hash, MacHash};
 use super::components::parameter;
-use super::template::Name;
+use super::encoding::{uri, uri_path};
+use super::hash::{Hash, MacHash};
+use super::name::{Name, Resolve};
 
 /// One transformation of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +70,7 @@ impl Filter {
     pub(super) fn parse(
         name: &str,
         arguments: &[String],
-        resolve: &dyn Fn(&str) -> Option<Name>,
+        resolve: Resolve<'_>,
     ) -> Result<Filter, String> {
         let plain = |filter: Filter| match arguments {
             [] => Ok(filter),
@@ -149,16 +150,14 @@ impl Filter {
     pub(super) fn apply(&self, value: &[u8], method: &str) -> Option<Vec<u8>> {
         Some(match self {
             Filter::Hash(hash) => hash.of(value),
-            Filter::Hex => hex(value).into_bytes(),
+            Filter::Hex => base16ct::lower::encode_string(value).into_bytes(),
             Filter::Base64 => STANDARD.encode(value).into_bytes(),
             Filter::Base64Url => URL_SAFE_NO_PAD.encode(value).into_bytes(),
-            Filter::Unhex => unhex(value)?,
+            Filter::Unhex => base16ct::mixed::decode_vec(value).ok()?,
             Filter::Unbase64 => LENIENT.decode(value).ok()?,
             Filter::Unbase64Url => URL_SAFE_NO_PAD.decode(value).ok()?,
             Filter::Uri => uri(value).into_bytes(),
-            Filter::UriPath => percent_encode(value, ESCAPED_IN_PATH)
-                .to_string()
-                .into_bytes(),
+            Filter::UriPath => uri_path(value).into_bytes(),
             Filter::Unuri => percent_decode(value).collect(),
             Filter::Lower => value.to_ascii_lowercase(),
             Filter::Upper => value.to_ascii_uppercase(),
@@ -199,49 +198,13 @@ impl Filter {
 
     pub(super) fn invert(&self, value: Vec<u8>) -> Option<Vec<u8>> {
         match self {
-            Filter::Hex => unhex(&value),
+            Filter::Hex => base16ct::mixed::decode_vec(value).ok(),
             Filter::Base64 => STANDARD.decode(value).ok(),
             Filter::Base64Url => URL_SAFE_NO_PAD.decode(value).ok(),
             Filter::Uri => Some(percent_decode(&value).collect()),
             _ => None,
         }
     }
-}
-
-/// Lower-case hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes
-        .iter()
-        .flat_map(|byte| {
-            [
-                DIGITS[usize::from(byte >> 4)],
-                DIGITS[usize::from(byte & 15)],
-            ]
-        })
-        .map(char::from)
-        .collect()
-}
-
-/// Escapes all except the unreserved characters (RFC 3986 §2.3).
-pub(super) fn uri(bytes: &[u8]) -> String {
-    percent_encode(bytes, ESCAPED).to_string()
-}
-
-fn unhex(text: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-    };
-    let (pairs, rest) = text.as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    pairs
-        .iter()
-        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
-        .collect()
 }
 
 fn member(object: &[u8], name: &str) -> Option<Vec<u8>> {
@@ -266,13 +229,6 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     PAD.with_decode_allow_trailing_bits(true),
 );
-
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
-const ESCAPED_IN_PATH: &AsciiSet = &ESCAPED.remove(b'/');
 
 #[cfg(test)]
 mod tests {

@@ -11,49 +11,9 @@ use sha2::{Digest as _, Sha384};
 use zeroize::Zeroizing;
 
 use super::algorithm::Algorithm;
+use super::key_fault::KeyFault;
 use super::keytext::{Bytes, Coding};
 use super::rsa;
-
-/// Why a text is no private key that signs. Says nothing of its bytes.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum KeyFault {
-    /// It is in none of the forms that are read.
-    #[error(
-        "it is no private key: that is PEM (`PRIVATE KEY`, `EC PRIVATE KEY` or `RSA PRIVATE KEY`), or of Ed25519 its 32 bytes, \
-         or 64 with the public key, in base64 or hexadecimal"
-    )]
-    Form,
-    /// It is locked with a passphrase.
-    #[error(
-        "the private key is encrypted; keep it without a passphrase: `openssl pkey -in KEY -out PLAIN`"
-    )]
-    Encrypted,
-    /// It is in OpenSSH's own form.
-    #[error(
-        "the private key is in OpenSSH's form; write it as PEM: `ssh-keygen -p -m PKCS8 -f KEY`"
-    )]
-    OpenSsh,
-    /// It is the half that anybody may know.
-    #[error("it is a public key or a certificate; the private key is needed")]
-    Public,
-    /// There are several.
-    #[error("there is more than one private key in it")]
-    Several,
-    /// It is another kind of key than the algorithm signs with.
-    #[error("it is {is}, and the service is signed for with {wanted}")]
-    Kind {
-        /// What it is.
-        is: &'static str,
-        /// What it should be.
-        wanted: &'static str,
-    },
-    /// It is too small or too large, or of an odd size.
-    #[error("it is an RSA key of {0} bits; those of 2048, 3072 and 4096 bits are taken")]
-    Size(usize),
-    /// It is cut off, or its numbers do not belong together.
-    #[error("the private key is damaged")]
-    Damaged,
-}
 
 /// What a private key is, without its value: enough to read it, and to make another of the same
 /// kind and encoding.
@@ -72,11 +32,22 @@ enum Kind {
     Rsa { bits: usize },
 }
 
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Ed25519 => "an Ed25519 key",
+            Kind::P256 => "an ECDSA key of the curve P-256",
+            Kind::P384 => "an ECDSA key of the curve P-384",
+            Kind::Rsa { .. } => "an RSA key",
+        }
+    }
+}
+
 /// How the key's bytes are arranged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Frame {
-    /// PKCS #8 (RFC 5958), with the algorithm's identifier as it stands there; with the public key
-    /// beside, in its version 2.
+    /// PKCS #8 (RFC 5958), with its algorithm identifier as written. Its version 2 also has the
+    /// public key.
     Pkcs8 { algorithm: Vec<u8>, public: bool },
     /// RFC 5915.
     Sec1,
@@ -84,20 +55,20 @@ enum Frame {
     Pkcs1,
     /// The 32 bytes of Ed25519 (RFC 8032 §5.1.5).
     Seed,
-    /// The same and the public key, as libsodium and Go have them.
+    /// The seed and then the public key, as libsodium and Go store them.
     Pair,
 }
 
 /// A private key that was read.
-pub(super) enum Pair {
+pub(super) enum SigningKey {
     Ed25519(Ed25519KeyPair),
     Ecdsa(EcdsaKeyPair),
     Rsa(RsaKeyPair),
 }
 
-impl Pair {
+impl SigningKey {
     /// Reads a key that is kept as text, for an algorithm.
-    pub(super) fn read(algorithm: Algorithm, text: &[u8]) -> Result<Pair, KeyFault> {
+    pub(super) fn read(algorithm: Algorithm, text: &[u8]) -> Result<SigningKey, KeyFault> {
         Ok(read(algorithm, text)?.1)
     }
 }
@@ -121,7 +92,7 @@ impl KeyForm {
         memchr::memmem::find(text, b"-----BEGIN ").is_some()
     }
 
-    /// An algorithm that signs with the private key of a text, whatever its kind.
+    /// The algorithm that signs with the private key in a text, by the kind of the key.
     ///
     /// # Errors
     /// [`KeyFault`] by cause.
@@ -174,7 +145,7 @@ impl KeyForm {
         }
     }
 
-    /// RFC 5915 §3. The curve is named where nothing around it does.
+    /// RFC 5915 §3. Names the curve, unless the frame around the key does.
     fn framed_ec(&self, seed: &[u8; 32]) -> Option<Bytes> {
         let (algorithm, curve, scalar) = match self.kind {
             Kind::P384 => (
@@ -212,25 +183,18 @@ impl KeyForm {
     }
 }
 
-/// Reads a key and tells its form; nothing is taken that the algorithm does not sign with.
-fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, Pair), KeyFault> {
+/// Reads a key and its form. Refuses a key with which the algorithm does not sign.
+fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, SigningKey), KeyFault> {
     let (coding, bytes) = Coding::read(text)?;
     let (kind, frame, inner) = arranged(&coding, &bytes)?;
-    let wanted = match algorithm {
-        Algorithm::Ed25519 => "an Ed25519 key",
-        Algorithm::EcdsaP256 => "an ECDSA key of the curve P-256",
-        Algorithm::EcdsaP384 => "an ECDSA key of the curve P-384",
-        Algorithm::RsaPssSha512 | Algorithm::RsaPkcs1Sha256 => "an RSA key",
-        Algorithm::Hmac(_) => return Err(KeyFault::Form),
-    };
-    let pair = match (algorithm, kind) {
-        (Algorithm::Ed25519, Kind::Ed25519) => Pair::Ed25519(ed25519(&frame, &bytes)?),
-        (Algorithm::EcdsaP256, Kind::P256) => Pair::Ecdsa(ecdsa(
+    let key = match (algorithm, kind) {
+        (Algorithm::Ed25519, Kind::Ed25519) => SigningKey::Ed25519(ed25519(&frame, &bytes)?),
+        (Algorithm::EcdsaP256, Kind::P256) => SigningKey::Ecdsa(ecdsa(
             &signature::ECDSA_P256_SHA256_FIXED_SIGNING,
             &frame,
             &bytes,
         )?),
-        (Algorithm::EcdsaP384, Kind::P384) => Pair::Ecdsa(ecdsa(
+        (Algorithm::EcdsaP384, Kind::P384) => SigningKey::Ecdsa(ecdsa(
             &signature::ECDSA_P384_SHA384_FIXED_SIGNING,
             &frame,
             &bytes,
@@ -241,26 +205,32 @@ fn read(algorithm: Algorithm, text: &[u8]) -> Result<(KeyForm, Pair), KeyFault> 
             }
             // What aws-lc reads of PKCS #8 excludes keys that are marked for PSS (RFC 4055 §1.2);
             // the key inside is the same.
-            Pair::Rsa(RsaKeyPair::from_der(inner).map_err(|_| KeyFault::Damaged)?)
+            SigningKey::Rsa(RsaKeyPair::from_der(inner).map_err(|_| KeyFault::Damaged)?)
         }
         (_, kind) => {
-            let is = match kind {
-                Kind::Ed25519 => "an Ed25519 key",
-                Kind::P256 => "an ECDSA key of the curve P-256",
-                Kind::P384 => "an ECDSA key of the curve P-384",
-                Kind::Rsa { .. } => "an RSA key",
-            };
-            return Err(KeyFault::Kind { is, wanted });
+            return Err(KeyFault::Kind {
+                is: kind.name(),
+                wanted: wanted(algorithm)?,
+            });
         }
     };
-    Ok((
-        KeyForm {
-            kind,
-            frame,
-            coding,
-        },
-        pair,
-    ))
+    let form = KeyForm {
+        kind,
+        frame,
+        coding,
+    };
+    Ok((form, key))
+}
+
+/// The kind of key with which an algorithm signs.
+fn wanted(algorithm: Algorithm) -> Result<&'static str, KeyFault> {
+    Ok(match algorithm {
+        Algorithm::Ed25519 => Kind::Ed25519.name(),
+        Algorithm::EcdsaP256 => Kind::P256.name(),
+        Algorithm::EcdsaP384 => Kind::P384.name(),
+        Algorithm::RsaPssSha512 | Algorithm::RsaPkcs1Sha256 => "an RSA key",
+        Algorithm::Hmac(_) => return Err(KeyFault::Form),
+    })
 }
 
 /// What is in the bytes of a text: the kind, the frame, and the key within the frame.
@@ -295,7 +265,7 @@ fn ecdsa(
     pair.map_err(|_| KeyFault::Damaged)
 }
 
-/// The same of a PEM block of this label.
+/// What is in a PEM block with this label: the kind, the frame, and the key within the frame.
 fn framed<'a>(label: &str, der: &'a [u8]) -> Result<(Kind, Frame, &'a [u8]), KeyFault> {
     match label {
         "EC PRIVATE KEY" => {
@@ -368,7 +338,7 @@ const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1
 const RSA_PSS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
-/// Sizes of RSA keys that are taken: those that services ask for.
+/// The accepted sizes of RSA keys, in bits: those that services ask for.
 const RSA_BITS: [usize; 3] = [2048, 3072, 4096];
 
 #[cfg(test)]

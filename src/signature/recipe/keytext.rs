@@ -1,4 +1,4 @@
-//! How the bytes of a private key stand in a text: PEM (RFC 7468), base64 or hexadecimal.
+//! How the bytes of a private key are written as text: PEM (RFC 7468), base64 or hexadecimal.
 
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;
@@ -7,9 +7,9 @@ use pkcs8::LineEnding;
 use pkcs8::der::pem;
 use zeroize::Zeroizing;
 
-use super::key::KeyFault;
+use super::key_fault::KeyFault;
 
-/// Bytes that may be of a key.
+/// Bytes that may be those of a key; wiped on drop.
 pub(super) type Bytes = Zeroizing<Vec<u8>>;
 
 /// The coding of a text.
@@ -17,10 +17,9 @@ pub(super) type Bytes = Zeroizing<Vec<u8>>;
 pub(super) enum Coding {
     Pem {
         label: &'static str,
-        /// What stands between lines: files of keys in JSON and variables come with theirs written
-        /// as `\n`.
+        /// The line separator. In JSON files and in variables it is often the two characters `\n`.
         line: &'static str,
-        /// Whether the last line ends as the others do.
+        /// Whether the separator follows the last line, too.
         ended: bool,
     },
     /// By its index in [`BASE64`].
@@ -31,8 +30,7 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// Undoes the coding of a text, which says nothing about what its bytes are but that there are
-    /// 32 or 64 outside of PEM.
+    /// Decodes a text. Outside of PEM it must have 32 or 64 bytes; nothing else is known of them.
     pub(super) fn read(text: &[u8]) -> Result<(Coding, Bytes), KeyFault> {
         let text = std::str::from_utf8(text).map_err(|_| KeyFault::Form)?;
         if text.contains("-----BEGIN ") {

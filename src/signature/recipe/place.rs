@@ -5,9 +5,9 @@ use std::fmt;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 
-use super::canonical::{decoded, pairs};
-use super::filter::uri;
-use super::{Fault, json};
+use super::encoding::{decoded, pairs, uri};
+use super::fault::Fault;
+use super::json;
 use gateway_message::{RequestHead, fields};
 
 /// A slot. Its text form: `header:NAME`, `query:NAME`, `form:NAME`, `json:NAME` (a member of the

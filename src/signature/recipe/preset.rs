@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::Recipe;
+use super::model::Recipe;
 
 macro_rules! signers {
     ($($name:literal),* $(,)?) => {

@@ -5,13 +5,17 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Version};
 
-use super::claim::{Claim, Used};
+use super::client_signature::{ClientSignature, Used};
 use super::components::Fresh;
-use super::moment::{Moment, Nonce};
-use super::scene::{Known, Scene};
-use super::template::Name;
+use super::evaluate::{Evaluator, Inputs};
+use super::fault::Fault;
+use super::model::{Placement, Recipe};
+use super::name::Name;
+use super::nonce::Nonce;
+use super::part::{Part, Parts, Role};
+use super::timestamp::{TimeFormat, Timestamp};
+use super::value::ValueKind;
 use super::verify::Verified;
-use super::{Fault, Part, Parts, Placement, Recipe, Role, ValueKind};
 use gateway_message::{
     Authority, EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget,
 };
@@ -50,74 +54,84 @@ impl Recipe {
         if self.whole && content.is_none() {
             return Err(Fault::Content);
         }
-        let now = Moment::of(now).ok_or(Fault::Time)?;
-        let moment = now.earlier(self.back());
+        let now = Timestamp::of(now).ok_or(Fault::Time)?;
         let values = self.new_values(claim, head, secrets, now, nonce)?;
-        let original = content.clone();
-        let mut content = content;
-        for slot in &self.strip {
-            slot.remove(head, &mut content)?;
-        }
-        for slot in self.signature_slots() {
-            slot.remove(head, &mut content)?;
-        }
-        let unsigned = self.unsigned && claim.signature.is_none();
-        let known = |signature| Known {
+        let inputs = Inputs {
             parts: secrets,
             values: &values,
             claimed: &claim.values,
-            moment: Some(moment),
-            signature,
+            time: Some(now.earlier(self.back())),
+            signature: None,
             signing: true,
         };
-        for (place, used) in self
-            .places
-            .iter()
-            .zip(&claim.used)
-            .filter(|(place, _)| !place.signature)
-        {
+        let mut rewritten = content.clone();
+        for slot in self.strip.iter().chain(self.signature_slots()) {
+            slot.remove(head, &mut rewritten)?;
+        }
+        self.write_places(claim, head, &mut rewritten, inputs)?;
+        let signature = match self.unsigned && claim.signature.is_none() {
+            true => None,
+            false => Some(self.write_signature(claim, head, &mut rewritten, inputs)?),
+        };
+        Ok(Signed {
+            content: rewritten.filter(|rewritten| content.as_ref() != Some(rewritten)),
+            signature,
+        })
+    }
+
+    /// Writes the places for parts and values where the client had them, or where the recipe puts
+    /// them.
+    fn write_places(
+        &self,
+        claim: &ClientSignature,
+        head: &mut RequestHead,
+        content: &mut Option<Bytes>,
+        inputs: Inputs<'_>,
+    ) -> Result<(), Fault> {
+        let unsigned = self.unsigned && claim.signature.is_none();
+        let places = self.places.iter().zip(&claim.used);
+        for (place, used) in places.filter(|(place, _)| !place.signature) {
             let Used { slot, template } = used.unwrap_or_default();
             let (chosen, template) = (&place.slots[slot], &place.templates[template]);
-            let written =
-                self.is_written(place, used.is_some(), secrets) && (!unsigned || used.is_some());
-            for slot in place
-                .slots
-                .iter()
-                .filter(|slot| !written || *slot != chosen)
-            {
-                slot.remove(head, &mut content)?;
+            let is_written = self.is_written(place, used.is_some(), inputs.parts)
+                && (!unsigned || used.is_some());
+            let others = place.slots.iter();
+            for slot in others.filter(|slot| !is_written || *slot != chosen) {
+                slot.remove(head, content)?;
             }
-            if written {
+            if is_written {
                 let value =
-                    Scene::new(self, head, content.as_deref(), known(None)).write(template)?;
-                chosen.write(head, &mut content, &value)?;
+                    Evaluator::new(self, head, content.as_deref(), inputs).write(template)?;
+                chosen.write(head, content, &value)?;
             }
         }
-        let mut made = None;
-        if !unsigned {
-            let scene = Scene::new(self, head, content.as_deref(), known(None));
-            let (key, text) = (scene.write(&self.key)?, scene.write(&self.text)?);
-            let signature = self
-                .algorithm
-                .sign(&key, &text)
-                .map_err(|_| self.key_fault())?;
-            for (place, used) in self
-                .places
-                .iter()
-                .zip(&claim.used)
-                .filter(|(place, _)| place.signature)
-            {
-                let scene = Scene::new(self, head, content.as_deref(), known(Some(&signature)));
-                let Used { slot, template } = used.unwrap_or_default();
-                let value = scene.write(&place.templates[template])?;
-                place.slots[slot].write(head, &mut content, &value)?;
-            }
-            made = Some(signature);
+        Ok(())
+    }
+
+    /// Signs, and writes the signature to where the client had it.
+    fn write_signature(
+        &self,
+        claim: &ClientSignature,
+        head: &mut RequestHead,
+        content: &mut Option<Bytes>,
+        inputs: Inputs<'_>,
+    ) -> Result<Vec<u8>, Fault> {
+        let evaluator = Evaluator::new(self, head, content.as_deref(), inputs);
+        let (key, text) = (evaluator.write(&self.key)?, evaluator.write(&self.text)?);
+        let signature = self.algorithm.sign(&key, &text);
+        let signature = signature.map_err(|_| self.key_fault())?;
+        let inputs = Inputs {
+            signature: Some(&signature),
+            ..inputs
+        };
+        let places = self.places.iter().zip(&claim.used);
+        for (place, used) in places.filter(|(place, _)| place.signature) {
+            let Used { slot, template } = used.unwrap_or_default();
+            let evaluator = Evaluator::new(self, head, content.as_deref(), inputs);
+            let value = evaluator.write(&place.templates[template])?;
+            place.slots[slot].write(head, content, &value)?;
         }
-        Ok(Signed {
-            content: if content == original { None } else { content },
-            signature: made,
-        })
+        Ok(signature)
     }
 
     /// Checks that a key can be made from parts, as for a request with nothing special in it.
@@ -134,30 +148,17 @@ impl Recipe {
         if let Some(part) = self.parts.iter().find(missing) {
             return Err(Fault::Part(part.name.clone()));
         }
-        let (HostPattern::Exact(host) | HostPattern::Below(host)) = &origin.hosts;
-        let head = RequestHead {
-            method: Method::GET,
-            origin: Origin {
-                scheme: origin.scheme,
-                authority: Authority {
-                    host: host.clone(),
-                    port: origin.port,
-                },
-            },
-            target: RequestTarget::parse(b"/", EncodedSlash::Keep).map_err(|_| Fault::Target)?,
-            fields: HeaderMap::new(),
-            version: Version::HTTP_11,
-        };
+        let head = bare_head(origin)?;
         let nothing = vec![None; self.values.len()];
-        let known = Known {
+        let inputs = Inputs {
             parts,
             values: &nothing,
             claimed: &nothing,
-            moment: Moment::of(now),
+            time: Timestamp::of(now),
             signature: None,
             signing: true,
         };
-        match Scene::new(self, &head, None, known).write(&self.key) {
+        match Evaluator::new(self, &head, None, inputs).write(&self.key) {
             Ok(key) => self
                 .algorithm
                 .sign(&key, b"")
@@ -172,53 +173,23 @@ impl Recipe {
     /// The values that do not depend on the request to be signed.
     fn new_values(
         &self,
-        claim: &Claim,
+        claim: &ClientSignature,
         head: &RequestHead,
         secrets: &Parts<'_>,
-        now: Moment,
+        now: Timestamp,
         nonce: &Nonce,
     ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
         let key_id = self.parts.iter().find(|part| part.role == Role::Id);
-        let key_id = key_id
-            .and_then(|part| secrets.get(&part.name))
-            .unwrap_or_default();
-        let values = self
-            .values
-            .iter()
-            .zip(&claim.values)
-            .map(|(value, claimed)| {
-                Ok(match &value.kind {
-                    ValueKind::Time { form, back } => {
-                        Some(form.write(now.earlier(*back)).into_bytes())
-                    }
-                    ValueKind::Nonce(form) => Some(form.write(nonce).into_bytes()),
-                    ValueKind::Kept { .. } => claimed.clone(),
-                    ValueKind::Expiry { form, longest } => {
-                        let longest = now.later(*longest);
-                        let wanted = match claimed {
-                            Some(claimed) => {
-                                let text = std::str::from_utf8(claimed).map_err(|_| Fault::Time)?;
-                                form.read(text).ok_or(Fault::Time)?
-                            }
-                            None => longest,
-                        };
-                        Some(form.write(wanted.min(longest)).into_bytes())
-                    }
-                    ValueKind::Components(components) => {
-                        let claimed = std::str::from_utf8(claimed.as_deref().unwrap_or_default());
-                        let claimed = claimed.map_err(|_| Fault::Undecodable)?;
-                        Some(
-                            components
-                                .renewed(claimed, head, &Fresh { key_id, now, nonce })?
-                                .into_bytes(),
-                        )
-                    }
-                    ValueKind::Fields { .. }
-                    | ValueKind::Parameters { .. }
-                    | ValueKind::Made(_) => None,
-                })
-            });
-        values.collect()
+        let key_id = key_id.and_then(|part| secrets.get(&part.name));
+        let fresh = Fresh {
+            key_id: key_id.unwrap_or_default(),
+            now,
+            nonce,
+        };
+        let values = self.values.iter().zip(&claim.values);
+        values
+            .map(|(value, claimed)| new_value(&value.kind, claimed.as_deref(), head, &fresh))
+            .collect()
     }
 
     fn back(&self) -> u32 {
@@ -244,4 +215,60 @@ impl Recipe {
             None => used,
         }
     }
+}
+
+/// A value that does not depend on the request to be signed; `None` if it does.
+fn new_value(
+    kind: &ValueKind,
+    claimed: Option<&[u8]>,
+    head: &RequestHead,
+    fresh: &Fresh<'_>,
+) -> Result<Option<Vec<u8>>, Fault> {
+    let text = match kind {
+        ValueKind::Kept { .. } => return Ok(claimed.map(<[u8]>::to_vec)),
+        ValueKind::Fields { .. } | ValueKind::Parameters { .. } | ValueKind::Made(_) => {
+            return Ok(None);
+        }
+        ValueKind::Time { form, back } => form.write(fresh.now.earlier(*back)),
+        ValueKind::Nonce(form) => form.write(fresh.nonce),
+        ValueKind::Expiry { form, longest } => {
+            form.write(expiry(form, claimed, fresh.now.later(*longest))?)
+        }
+        ValueKind::Components(components) => {
+            let claimed = std::str::from_utf8(claimed.unwrap_or_default());
+            components.renewed(claimed.map_err(|_| Fault::Undecodable)?, head, fresh)?
+        }
+    };
+    Ok(Some(text.into_bytes()))
+}
+
+/// The expiry that the client wants, if it is not too late; otherwise the latest.
+fn expiry(
+    form: &TimeFormat,
+    claimed: Option<&[u8]>,
+    latest: Timestamp,
+) -> Result<Timestamp, Fault> {
+    let Some(claimed) = claimed else {
+        return Ok(latest);
+    };
+    let text = std::str::from_utf8(claimed).map_err(|_| Fault::Time)?;
+    Ok(form.read(text).ok_or(Fault::Time)?.min(latest))
+}
+
+/// The head of a request with nothing special in it.
+fn bare_head(origin: &OriginPattern) -> Result<RequestHead, Fault> {
+    let (HostPattern::Exact(host) | HostPattern::Below(host)) = &origin.hosts;
+    Ok(RequestHead {
+        method: Method::GET,
+        origin: Origin {
+            scheme: origin.scheme,
+            authority: Authority {
+                host: host.clone(),
+                port: origin.port,
+            },
+        },
+        target: RequestTarget::parse(b"/", EncodedSlash::Keep).map_err(|_| Fault::Target)?,
+        fields: HeaderMap::new(),
+        version: Version::HTTP_11,
+    })
 }

@@ -8,16 +8,8 @@ use http::HeaderName;
 
 use super::canonical::{FieldStyle, ParameterStyle, Parameters, Selection};
 use super::filter::Filter;
-use super::moment::Form;
-
-/// What a name in a template refers to; a number is its index in the recipe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Name {
-    Part(usize),
-    Value(usize),
-    Step(usize),
-    Signature,
-}
+use super::name::{Name, Resolve};
+use super::timestamp::TimeFormat;
 
 /// Text and values, alternating.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +40,7 @@ pub(super) enum Term {
     /// A parameter of the query, decoded.
     QueryParameter(Box<str>),
     /// The time that the request claims or gets, in another format.
-    Time(Form),
+    Time(TimeFormat),
     Fields(Selection, FieldStyle),
     /// The names of selected fields that the request has, joined.
     FieldNames(Selection, Box<str>),
@@ -74,10 +66,7 @@ impl Term {
 
 impl Template {
     /// Parses a template; each error says what is wrong.
-    pub(super) fn parse(
-        text: &str,
-        resolve: &dyn Fn(&str) -> Option<Name>,
-    ) -> Result<Template, String> {
+    pub(super) fn parse(text: &str, resolve: Resolve<'_>) -> Result<Template, String> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -202,7 +191,7 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-fn value(text: &str, resolve: &dyn Fn(&str) -> Option<Name>) -> Result<Piece, String> {
+fn value(text: &str, resolve: Resolve<'_>) -> Result<Piece, String> {
     let mut calls = split(text, '|').into_iter();
     let first = calls.next().ok_or("`{}` is empty")?;
     let term = term(first, resolve)?;
@@ -215,7 +204,7 @@ fn value(text: &str, resolve: &dyn Fn(&str) -> Option<Name>) -> Result<Piece, St
     Ok(Piece::Value(term, filters))
 }
 
-fn term(text: &str, resolve: &dyn Fn(&str) -> Option<Name>) -> Result<Term, String> {
+fn term(text: &str, resolve: Resolve<'_>) -> Result<Term, String> {
     if let Some(literal) = quoted(text) {
         return Ok(Term::Literal(literal.into()));
     }
@@ -237,9 +226,9 @@ fn term(text: &str, resolve: &dyn Fn(&str) -> Option<Name>) -> Result<Term, Stri
                 .map_err(|_| format!("`{field}` is no field name"))?,
         ),
         ("query", [parameter]) => Term::QueryParameter((*parameter).into()),
-        ("time", [form]) => {
-            Term::Time(Form::parse(form).ok_or_else(|| format!("`{form}` is no form of time"))?)
-        }
+        ("time", [form]) => Term::Time(
+            TimeFormat::parse(form).ok_or_else(|| format!("`{form}` is no form of time"))?,
+        ),
         ("fields", [selection, style]) => Term::Fields(
             Selection::parse(selection, resolve)?,
             FieldStyle::named(style)

@@ -4,38 +4,41 @@ use std::time::SystemTime;
 
 use subtle::ConstantTimeEq;
 
-use super::claim::Claim;
+use super::client_signature::ClientSignature;
 use super::components;
-use super::moment::Moment;
-use super::scene::{Known, Scene};
-use super::template::Name;
-use super::{Fault, Parts, Recipe, ValueKind};
+use super::evaluate::{Evaluator, Inputs};
+use super::fault::Fault;
+use super::model::Recipe;
+use super::name::Name;
+use super::part::Parts;
+use super::timestamp::Timestamp;
+use super::value::ValueKind;
 use gateway_message::RequestHead;
 
 /// A claim whose signature is the phantom's: only this can be signed again.
 pub struct Verified {
-    pub(super) claim: Claim,
+    pub(super) claim: ClientSignature,
     times: Times,
 }
 
 /// What the client says about time.
 #[derive(Default)]
 struct Times {
-    signed: Option<Moment>,
-    ends: Option<Moment>,
+    signed: Option<Timestamp>,
+    ends: Option<Timestamp>,
 }
 
 impl Verified {
     /// When the client says it signed, for recipes with a time.
     #[must_use]
     pub fn time(&self) -> Option<SystemTime> {
-        self.times.signed.and_then(Moment::system)
+        self.times.signed.and_then(Timestamp::system)
     }
 
     /// When the client wants its signature to expire, if it says so.
     #[must_use]
     pub fn ends(&self) -> Option<SystemTime> {
-        self.times.ends.and_then(Moment::system)
+        self.times.ends.and_then(Timestamp::system)
     }
 }
 
@@ -48,7 +51,7 @@ impl Recipe {
     /// By cause, see [`Fault`].
     pub fn verify(
         &self,
-        mut claim: Claim,
+        mut claim: ClientSignature,
         head: &RequestHead,
         content: Option<&[u8]>,
         phantoms: &Parts<'_>,
@@ -64,64 +67,81 @@ impl Recipe {
             self.gather(&mut claim, head, content)?;
         }
         let unsigned = self.unsigned && claim.signature.is_none();
+        self.check_complete(&claim, unsigned)?;
+        self.check_parts(&claim, phantoms)?;
+        let times = self.check_values(&claim.values)?;
+        if !unsigned {
+            self.check_signature(&claim, head, content, phantoms, times.signed)?;
+        }
+        Ok(Verified { claim, times })
+    }
+
+    /// Checks that the client used every place that it must use.
+    fn check_complete(&self, claim: &ClientSignature, unsigned: bool) -> Result<(), Fault> {
         for (place, used) in self.places.iter().zip(&claim.used) {
             let names_a_part = place.names().any(|name| matches!(name, Name::Part(_)));
             if place.readable && !place.optional && used.is_none() && (!unsigned || names_a_part) {
                 return Err(Fault::Incomplete(place.slots[0].to_string()));
             }
         }
+        Ok(())
+    }
+
+    /// Checks that the parts that the client sent are its phantoms.
+    fn check_parts(&self, claim: &ClientSignature, phantoms: &Parts<'_>) -> Result<(), Fault> {
         for (part, claimed) in self.parts.iter().zip(&claim.parts) {
             let Some(claimed) = claimed else { continue };
-            let known = phantoms
-                .get(&part.name)
-                .ok_or_else(|| Fault::Foreign(part.name.clone()))?;
-            if !bool::from(known.ct_eq(claimed)) {
+            let known = phantoms.get(&part.name);
+            if !known.is_some_and(|known| known.ct_eq(claimed).into()) {
                 return Err(Fault::Foreign(part.name.clone()));
             }
         }
-        let times = self.check_values(&claim.values)?;
-        if unsigned {
-            return Ok(Verified { claim, times });
-        }
-        let proven = self.proves(&claim, head, content, phantoms, times.signed);
-        // The client may have signed its target as written; the canonical one is signed again and
-        // sent.
-        let sent = match &proven {
-            Err(Fault::Mismatch | Fault::Forbidden(_)) => head.target.as_sent(),
-            _ => None,
+        Ok(())
+    }
+
+    /// Checks the signature over the canonical target, or over the target as the client sent it:
+    /// the canonical one is signed again and sent.
+    fn check_signature(
+        &self,
+        claim: &ClientSignature,
+        head: &RequestHead,
+        content: Option<&[u8]>,
+        phantoms: &Parts<'_>,
+        time: Option<Timestamp>,
+    ) -> Result<(), Fault> {
+        let proven = self.proves(claim, head, content, phantoms, time);
+        let Err(Fault::Mismatch | Fault::Forbidden(_)) = proven else {
+            return proven;
         };
-        match sent {
-            Some(target) => {
-                let sent = RequestHead {
-                    target,
-                    ..head.clone()
-                };
-                self.proves(&claim, &sent, content, phantoms, times.signed)?;
-            }
-            None => proven?,
-        }
-        Ok(Verified { claim, times })
+        let Some(target) = head.target.as_sent() else {
+            return proven;
+        };
+        let sent = RequestHead {
+            target,
+            ..head.clone()
+        };
+        self.proves(claim, &sent, content, phantoms, time)
     }
 
     /// Whether the signature was made with the phantom, over this very request.
     fn proves(
         &self,
-        claim: &Claim,
+        claim: &ClientSignature,
         head: &RequestHead,
         content: Option<&[u8]>,
         phantoms: &Parts<'_>,
-        moment: Option<Moment>,
+        time: Option<Timestamp>,
     ) -> Result<(), Fault> {
-        let known = Known {
+        let inputs = Inputs {
             parts: phantoms,
             values: &claim.values,
             claimed: &claim.values,
-            moment,
+            time,
             signature: None,
             signing: false,
         };
-        let scene = Scene::new(self, head, content, known);
-        let (key, text) = (scene.write(&self.key)?, scene.write(&self.text)?);
+        let evaluator = Evaluator::new(self, head, content, inputs);
+        let (key, text) = (evaluator.write(&self.key)?, evaluator.write(&self.text)?);
         let signature = claim.signature.as_deref().unwrap_or_default();
         let verified = self
             .algorithm
@@ -135,7 +155,7 @@ impl Recipe {
         for (value, claimed) in self.values.iter().zip(&claim.values) {
             if let (ValueKind::Made(made), Some(_), Some(claimed)) =
                 (&value.kind, &value.read, claimed)
-                && *scene.write(made)? != *claimed
+                && *evaluator.write(made)? != *claimed
             {
                 return Err(Fault::Forbidden(value.name.clone()));
             }
@@ -187,12 +207,12 @@ fn may_stay(text: &str, among: &[String], letters: &str) -> bool {
 }
 
 /// A time among the parameters of a signature, if it has one.
-fn second(input: &[u8], name: &str) -> Result<Option<Moment>, Fault> {
+fn second(input: &[u8], name: &str) -> Result<Option<Timestamp>, Fault> {
     let malformed = || Fault::Malformed(name.to_owned());
     let text = components::number(input, name).ok_or_else(malformed)?;
     if text.is_empty() {
         return Ok(None);
     }
     let seconds: u32 = text.parse().map_err(|_| malformed())?;
-    Ok(Some(Moment(i64::from(seconds) * 1000)))
+    Ok(Some(Timestamp(i64::from(seconds) * 1000)))
 }

@@ -30,7 +30,7 @@ impl PathRule {
 }
 
 /// The parts of a canonical request.
-pub(super) struct Request<'a> {
+pub(super) struct CanonicalRequest<'a> {
     pub(super) method: &'a str,
     pub(super) path: &'a str,
     pub(super) rule: PathRule,
@@ -45,7 +45,7 @@ pub(super) struct Request<'a> {
     pub(super) payload: &'a str,
 }
 
-impl Request<'_> {
+impl CanonicalRequest<'_> {
     /// The text that is hashed.
     pub(super) fn text(&self) -> Result<Vec<u8>, Fault> {
         let mut out = Vec::with_capacity(512 + self.path.len() + self.query.len());
@@ -98,7 +98,12 @@ pub(super) fn query(raw: &str, keep: impl Fn(&str) -> bool, more: &[(&str, &str)
         .filter(|pair| !pair.is_empty())
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
         .filter(|(name, _)| keep(name))
-        .map(|(name, value)| (recoded(name, Part::Query), recoded(value, Part::Query)))
+        .map(|(name, value)| {
+            (
+                recoded(name, UrlPart::Query),
+                recoded(value, UrlPart::Query),
+            )
+        })
         .chain(
             more.iter()
                 .map(|(name, value)| (Cow::Borrowed(*name), encoded(value))),
@@ -136,9 +141,9 @@ fn path(raw: &str, rule: PathRule, out: &mut Vec<u8>) {
         Cow::Borrowed(raw)
     };
     let part = if rule.double {
-        Part::Escaped
+        UrlPart::Escaped
     } else {
-        Part::Path
+        UrlPart::Path
     };
     out.extend_from_slice(recoded(&path, part).as_bytes());
 }
@@ -171,7 +176,7 @@ fn normalised(path: &str) -> Cow<'_, str> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum UrlPart {
     /// Decoded and encoded; `+` is a space.
     Query,
     /// Decoded and encoded; a slash stays a slash.
@@ -181,7 +186,7 @@ enum Part {
 }
 
 /// A text as a service writes it after parsing it.
-fn recoded(raw: &str, part: Part) -> Cow<'_, str> {
+fn recoded(raw: &str, part: UrlPart) -> Cow<'_, str> {
     if is_recoded(raw.as_bytes(), part) {
         return Cow::Borrowed(raw);
     }
@@ -191,7 +196,7 @@ fn recoded(raw: &str, part: Part) -> Cow<'_, str> {
     while at < bytes.len() {
         let mut byte = bytes[at];
         at += 1;
-        if part != Part::Escaped {
+        if part != UrlPart::Escaped {
             match byte {
                 b'%' => {
                     if let Some(value) = bytes.get(at..at + 2).and_then(escape) {
@@ -199,11 +204,11 @@ fn recoded(raw: &str, part: Part) -> Cow<'_, str> {
                         at += 2;
                     }
                 }
-                b'+' if part == Part::Query => byte = b' ',
+                b'+' if part == UrlPart::Query => byte = b' ',
                 _ => {}
             }
         }
-        if byte == b'/' && part != Part::Query {
+        if byte == b'/' && part != UrlPart::Query {
             out.push('/');
         } else {
             push(byte, &mut out);
@@ -213,13 +218,13 @@ fn recoded(raw: &str, part: Part) -> Cow<'_, str> {
 }
 
 /// Whether a text is already what a service would write, as from most clients.
-fn is_recoded(mut rest: &[u8], part: Part) -> bool {
-    let is_itself = |byte: u8| is_unreserved(byte) || (byte == b'/' && part != Part::Query);
+fn is_recoded(mut rest: &[u8], part: UrlPart) -> bool {
+    let is_itself = |byte: u8| is_unreserved(byte) || (byte == b'/' && part != UrlPart::Query);
     loop {
         match rest {
             [] => return true,
             [byte, after @ ..] if is_itself(*byte) => rest = after,
-            [b'%', digits @ ..] if part != Part::Escaped => match digits.split_at_checked(2) {
+            [b'%', digits @ ..] if part != UrlPart::Escaped => match digits.split_at_checked(2) {
                 Some((digits, after))
                     if !digits.iter().any(u8::is_ascii_lowercase)
                         && escape(digits).is_some_and(|value| !is_itself(value)) =>

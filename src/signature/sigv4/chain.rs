@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use super::key::{Key, sha256};
+use super::key::{DerivedKey, sha256};
 use super::payload::EMPTY;
-use super::{Algorithm, Claim, Fault, Payload, Stamp};
+use super::{Algorithm, AmzDate, ClientSignature, Fault, Payload};
 
 /// One side of a signed exchange: its keys, its time and scope, and the signature on which the next
 /// one builds.
-pub struct Chain {
+pub(super) struct Chain {
     algorithm: Algorithm,
-    stamp: Stamp,
+    signed_at: AmzDate,
     /// The head's day, and the next one if messages with their own times follow.
     days: Box<[Day]>,
     last: Box<str>,
@@ -19,31 +19,31 @@ pub struct Chain {
 struct Day {
     day: Box<str>,
     scope: Box<str>,
-    key: Key,
+    key: DerivedKey,
 }
 
 impl Chain {
     /// A chain that has signed nothing yet.
     pub(super) fn new(
-        claim: &Claim,
+        claim: &ClientSignature,
         access_key: &str,
         secret: &[u8],
-        stamp: Stamp,
+        signed_at: AmzDate,
     ) -> Result<Chain, Fault> {
-        let mut stamps = vec![stamp];
+        let mut stamps = vec![signed_at];
         if claim.payload == Payload::Events {
-            stamps.push(stamp.next_day()?);
+            stamps.push(signed_at.next_day()?);
         }
-        let day = |stamp: Stamp| {
+        let day = |signed_at: AmzDate| {
             Ok(Day {
-                day: stamp.day().into(),
-                scope: claim.scope(stamp.day()).into(),
-                key: Key::derive(claim, access_key, secret, stamp)?,
+                day: signed_at.day().into(),
+                scope: claim.scope(signed_at.day()).into(),
+                key: DerivedKey::derive(claim, access_key, secret, signed_at)?,
             })
         };
         Ok(Chain {
             algorithm: claim.algorithm,
-            stamp,
+            signed_at,
             days: stamps.into_iter().map(day).collect::<Result<_, Fault>>()?,
             last: Box::default(),
         })
@@ -55,14 +55,14 @@ impl Chain {
         format!(
             "{}\n{}\n{}\n{hash}",
             self.algorithm.name(),
-            self.stamp.as_str(),
+            self.signed_at.as_str(),
             self.scope()
         )
     }
 
     /// The string to sign for a chunk with this hash.
     pub(super) fn chunk(&self, hash: &str) -> String {
-        let (name, at) = (self.algorithm.name(), self.stamp.as_str());
+        let (name, at) = (self.algorithm.name(), self.signed_at.as_str());
         format!(
             "{name}-PAYLOAD\n{at}\n{}\n{}\n{EMPTY}\n{hash}",
             self.scope(),
@@ -72,7 +72,7 @@ impl Chain {
 
     /// The string to sign for a trailer with this hash.
     pub(super) fn trailer(&self, hash: &str) -> String {
-        let (name, at) = (self.algorithm.name(), self.stamp.as_str());
+        let (name, at) = (self.algorithm.name(), self.signed_at.as_str());
         format!(
             "{name}-TRAILER\n{at}\n{}\n{}\n{hash}",
             self.scope(),
@@ -103,7 +103,7 @@ impl Chain {
     /// Signs a message with this time and advances the chain.
     pub(super) fn sign_message(
         &mut self,
-        at: Stamp,
+        at: AmzDate,
         head: &[u8],
         payload: &[u8],
     ) -> Result<&str, Fault> {
@@ -115,7 +115,7 @@ impl Chain {
     /// Advances the chain if the signature is right for a message with this time.
     pub(super) fn verify_message(
         &mut self,
-        at: Stamp,
+        at: AmzDate,
         head: &[u8],
         payload: &[u8],
         signature: &str,
@@ -130,7 +130,7 @@ impl Chain {
 
     /// The string to sign for a message: its own time, the hash of its head without the signature,
     /// and that of its payload.
-    fn message(&self, at: Stamp, head: &[u8], payload: &[u8]) -> Result<(&Day, String), Fault> {
+    fn message(&self, at: AmzDate, head: &[u8], payload: &[u8]) -> Result<(&Day, String), Fault> {
         let day = self
             .days
             .iter()
@@ -146,8 +146,8 @@ impl Chain {
         Ok((day, text))
     }
 
-    pub(super) fn stamp(&self) -> Stamp {
-        self.stamp
+    pub(super) fn signed_at(&self) -> AmzDate {
+        self.signed_at
     }
 
     pub(super) fn scope(&self) -> &str {

@@ -12,14 +12,16 @@ use std::fmt;
 use bytes::{Bytes, BytesMut};
 use http::header::{HeaderMap, HeaderName};
 
+use super::chain::Chain;
+use super::held_chunk::HeldChunk;
 use super::key::{Hasher, sha256};
 use super::parse::one;
 use super::payload::{DECODED_LENGTH, EMPTY};
-use super::{Chain, Fault, Streaming};
-use gateway_message::fields::is_request_trailer;
+use super::trailer::{MALFORMED_TRAILER, TRAILER_SIGNATURE, Trailer, announced};
+use super::{Fault, Streaming};
 
 /// Verifies aws-chunked content as it streams, and signs it again.
-pub struct Rechain {
+pub struct ChunkResigner {
     client: Chain,
     ours: Chain,
     streaming: Streaming,
@@ -29,23 +31,14 @@ pub struct Rechain {
     missing: u64,
     /// What `x-amz-trailer` announces.
     announced: Vec<HeaderName>,
-    state: State,
+    state: ChunkState,
     /// A line that is not complete yet.
     line: BytesMut,
     hasher: Hasher,
-    held: Held,
+    held: HeldChunk,
 }
 
-/// A chunk's data until it is verified: slices of what arrived, small ones joined, so that the
-/// buffer is about as long as the chunk however it was cut.
-#[derive(Default)]
-struct Held {
-    pieces: Vec<Bytes>,
-    small: BytesMut,
-    length: usize,
-}
-
-enum State {
+enum ChunkState {
     /// In the line before a chunk.
     Size,
     /// In a chunk's data.
@@ -69,17 +62,7 @@ struct Chunk {
     signature: Box<str>,
 }
 
-#[derive(Default)]
-struct Trailer {
-    /// The fields in the form that is signed.
-    canonical: Vec<u8>,
-    /// The fields as they arrived.
-    raw: BytesMut,
-    seen: Vec<HeaderName>,
-    signature: Option<Box<str>>,
-}
-
-impl Rechain {
+impl ChunkResigner {
     /// Reads from the head how long the content is and what its trailer contains.
     pub(super) fn new(
         streaming: Streaming,
@@ -87,7 +70,7 @@ impl Rechain {
         ours: Chain,
         fields: &HeaderMap,
         longest: usize,
-    ) -> Result<Rechain, Fault> {
+    ) -> Result<ChunkResigner, Fault> {
         const LENGTH: &str = "x-amz-decoded-content-length";
         let text = one(fields, &DECODED_LENGTH, LENGTH)?.ok_or(Fault::Missing(LENGTH))?;
         let is_number =
@@ -97,17 +80,17 @@ impl Rechain {
             .ok()
             .filter(|_| is_number)
             .ok_or(Fault::Malformed(LENGTH))?;
-        Ok(Rechain {
+        Ok(ChunkResigner {
             client,
             ours,
             streaming,
             longest,
             missing,
             announced: announced(fields)?,
-            state: State::Size,
+            state: ChunkState::Size,
             line: BytesMut::new(),
             hasher: Hasher::new(),
-            held: Held::default(),
+            held: HeldChunk::default(),
         })
     }
 
@@ -118,7 +101,7 @@ impl Rechain {
     /// nothing more is passed on, and the origin must see that the content is incomplete.
     pub fn push(&mut self, mut input: Bytes, out: &mut Vec<Bytes>) -> Result<(), Fault> {
         while !input.is_empty() {
-            let state = std::mem::replace(&mut self.state, State::Broken);
+            let state = std::mem::replace(&mut self.state, ChunkState::Broken);
             self.state = self.step(state, &mut input, out)?;
         }
         Ok(())
@@ -136,45 +119,45 @@ impl Rechain {
     /// [`Fault::Framing`].
     pub fn finish(&self) -> Result<(), Fault> {
         match self.state {
-            State::End => Ok(()),
+            ChunkState::End => Ok(()),
             _ => Err(Fault::Framing("it ends before its last chunk")),
         }
     }
 
     fn step(
         &mut self,
-        state: State,
+        state: ChunkState,
         input: &mut Bytes,
         out: &mut Vec<Bytes>,
-    ) -> Result<State, Fault> {
+    ) -> Result<ChunkState, Fault> {
         Ok(match state {
-            State::Data(chunk) => self.data(chunk, input, out)?,
-            State::Size => match self.whole_line(input, LONGEST_LINE)? {
+            ChunkState::Data(chunk) => self.data(chunk, input, out)?,
+            ChunkState::Size => match self.whole_line(input, LONGEST_LINE)? {
                 Some(line) => self.size(&line, out)?,
-                None => State::Size,
+                None => ChunkState::Size,
             },
-            State::DataEnd => match self.whole_line(input, 2)? {
+            ChunkState::DataEnd => match self.whole_line(input, 2)? {
                 Some(line) => {
                     empty(&line)?;
                     out.push(line);
-                    State::Size
+                    ChunkState::Size
                 }
-                None => State::DataEnd,
+                None => ChunkState::DataEnd,
             },
-            State::LastEnd => match self.whole_line(input, 2)? {
+            ChunkState::LastEnd => match self.whole_line(input, 2)? {
                 Some(line) => {
                     empty(&line)?;
                     out.push(line);
-                    State::End
+                    ChunkState::End
                 }
-                None => State::LastEnd,
+                None => ChunkState::LastEnd,
             },
-            State::Trailer(trailer) => match self.whole_line(input, LONGEST_TRAILER)? {
+            ChunkState::Trailer(trailer) => match self.whole_line(input, LONGEST_TRAILER)? {
                 Some(line) => self.trailer(trailer, &line, out)?,
-                None => State::Trailer(trailer),
+                None => ChunkState::Trailer(trailer),
             },
-            State::End => return Err(Fault::Framing("bytes follow its end")),
-            State::Broken => return Err(Fault::Framing("it was broken before")),
+            ChunkState::End => return Err(Fault::Framing("bytes follow its end")),
+            ChunkState::Broken => return Err(Fault::Framing("it was broken before")),
         })
     }
 
@@ -201,23 +184,49 @@ impl Rechain {
     }
 
     /// `400;chunk-signature=…` or, without signatures, `400`.
-    fn size(&mut self, line: &Bytes, out: &mut Vec<Bytes>) -> Result<State, Fault> {
+    fn size(&mut self, line: &Bytes, out: &mut Vec<Bytes>) -> Result<ChunkState, Fault> {
         let text = line
             .strip_suffix(b"\r\n")
             .and_then(|line| std::str::from_utf8(line).ok());
         let text = text.ok_or(Fault::Framing("a chunk's first line is not one"))?;
-        let (size, signature) = match (self.streaming, text.split_once(CHUNK_SIGNATURE)) {
-            (Streaming::Signed { ecdsa, .. }, Some((size, signature))) => {
-                (size, unpadded(signature, ecdsa)?)
-            }
-            (Streaming::Signed { .. }, None) => {
-                return Err(Fault::Framing("a chunk has no signature"));
-            }
-            (Streaming::Unsigned, _) => (text, ""),
-        };
+        let (size, signature) = self.signed_size(text)?;
         let is_size = (1..=16).contains(&size.len()) && size.bytes().all(|b| b.is_ascii_hexdigit());
         let length = u64::from_str_radix(size, 16).ok().filter(|_| is_size);
         let length = length.ok_or(Fault::Framing("a chunk's size is no number"))?;
+        self.count(length)?;
+        if !self.is_signed() {
+            out.push(line.clone());
+        }
+        let chunk = Chunk {
+            size: size.into(),
+            left: length,
+            signature: signature.into(),
+        };
+        if length > 0 {
+            return Ok(ChunkState::Data(chunk));
+        }
+        if self.is_signed() {
+            self.resign(&chunk, EMPTY, out)?;
+        }
+        Ok(match self.streaming {
+            Streaming::Signed { trailer: false, .. } => ChunkState::LastEnd,
+            _ => ChunkState::Trailer(Trailer::default()),
+        })
+    }
+
+    /// The size of a chunk in digits, and its signature.
+    fn signed_size<'t>(&self, text: &'t str) -> Result<(&'t str, &'t str), Fault> {
+        match (self.streaming, text.split_once(CHUNK_SIGNATURE)) {
+            (Streaming::Signed { ecdsa, .. }, Some((size, signature))) => {
+                Ok((size, unpadded(signature, ecdsa)?))
+            }
+            (Streaming::Signed { .. }, None) => Err(Fault::Framing("a chunk has no signature")),
+            (Streaming::Unsigned, _) => Ok((text, "")),
+        }
+    }
+
+    /// Counts a chunk towards the announced length; the last one has no length.
+    fn count(&mut self, length: u64) -> Result<(), Fault> {
         self.missing = self
             .missing
             .checked_sub(length)
@@ -228,24 +237,7 @@ impl Rechain {
         if length == 0 && self.missing > 0 {
             return Err(Fault::Framing("it is shorter than its decoded length"));
         }
-        if !self.is_signed() {
-            out.push(line.clone());
-        }
-        let chunk = Chunk {
-            size: size.into(),
-            left: length,
-            signature: signature.into(),
-        };
-        if length > 0 {
-            return Ok(State::Data(chunk));
-        }
-        if self.is_signed() {
-            self.resign(&chunk, EMPTY, out)?;
-        }
-        Ok(match self.streaming {
-            Streaming::Signed { trailer: false, .. } => State::LastEnd,
-            _ => State::Trailer(Trailer::default()),
-        })
+        Ok(())
     }
 
     fn data(
@@ -253,7 +245,7 @@ impl Rechain {
         mut chunk: Chunk,
         input: &mut Bytes,
         out: &mut Vec<Bytes>,
-    ) -> Result<State, Fault> {
+    ) -> Result<ChunkState, Fault> {
         let here = usize::try_from(chunk.left)
             .unwrap_or(usize::MAX)
             .min(input.len());
@@ -271,9 +263,9 @@ impl Rechain {
             }
         }
         Ok(if chunk.left == 0 {
-            State::DataEnd
+            ChunkState::DataEnd
         } else {
-            State::Data(chunk)
+            ChunkState::Data(chunk)
         })
     }
 
@@ -304,7 +296,7 @@ impl Rechain {
         mut trailer: Trailer,
         line: &Bytes,
         out: &mut Vec<Bytes>,
-    ) -> Result<State, Fault> {
+    ) -> Result<ChunkState, Fault> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let bare = !text.ends_with(b"\r");
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -312,43 +304,27 @@ impl Rechain {
             return Err(Fault::Framing("its trailer is too long"));
         }
         if text.is_empty() && !bare {
-            let is_before_signature = self.is_signed()
-                && trailer.signature.is_none()
-                && trailer.raw.ends_with(b"\n")
-                && !trailer.raw.ends_with(b"\r\n");
-            if is_before_signature {
+            if self.is_signed() && trailer.awaits_signature() {
                 trailer.raw.extend_from_slice(line);
-                return Ok(State::Trailer(trailer));
+                return Ok(ChunkState::Trailer(trailer));
             }
-            return self.trailer_end(trailer, out).map(|()| State::End);
+            return self.trailer_end(trailer, out).map(|()| ChunkState::End);
         }
-        let text = std::str::from_utf8(text).map_err(|_| TRAILER)?;
-        let (name, value) = text.split_once(':').ok_or(TRAILER)?;
+        let text = std::str::from_utf8(text).map_err(|_| MALFORMED_TRAILER)?;
+        let (name, value) = text.split_once(':').ok_or(MALFORMED_TRAILER)?;
         if trailer.signature.is_some() {
             return Err(Fault::Framing("a field follows its trailer's signature"));
         }
         if name.eq_ignore_ascii_case(TRAILER_SIGNATURE) {
             if !self.is_signed() || bare {
-                return Err(TRAILER);
+                return Err(MALFORMED_TRAILER);
             }
             trailer.signature = Some(unpadded(value.trim(), self.is_ecdsa())?.into());
-            return Ok(State::Trailer(trailer));
+        } else {
+            trailer.add(name, value.trim(), &self.announced)?;
+            trailer.raw.extend_from_slice(line);
         }
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| TRAILER)?;
-        if !self.announced.contains(&name) || trailer.seen.contains(&name) {
-            return Err(Fault::Framing(
-                "its trailer holds a field that was not announced",
-            ));
-        }
-        trailer
-            .canonical
-            .extend_from_slice(name.as_str().as_bytes());
-        trailer.canonical.push(b':');
-        trailer.canonical.extend_from_slice(value.trim().as_bytes());
-        trailer.canonical.push(b'\n');
-        trailer.raw.extend_from_slice(line);
-        trailer.seen.push(name);
-        Ok(State::Trailer(trailer))
+        Ok(ChunkState::Trailer(trailer))
     }
 
     /// Verifies the trailer and writes it with our signature.
@@ -383,34 +359,10 @@ impl Rechain {
     }
 }
 
-impl Held {
-    fn push(&mut self, piece: Bytes) {
-        self.length += piece.len();
-        if piece.len() < SMALL {
-            self.small.extend_from_slice(&piece);
-        } else {
-            self.join();
-            self.pieces.push(piece);
-        }
-    }
-
-    fn release(&mut self, out: &mut Vec<Bytes>) {
-        self.join();
-        self.length = 0;
-        out.append(&mut self.pieces);
-    }
-
-    fn join(&mut self) {
-        if !self.small.is_empty() {
-            self.pieces.push(self.small.split().freeze());
-        }
-    }
-}
-
 /// Shows no key and no content.
-impl fmt::Debug for Rechain {
+impl fmt::Debug for ChunkResigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rechain")
+        f.debug_struct("ChunkResigner")
             .field("streaming", &self.streaming)
             .finish_non_exhaustive()
     }
@@ -421,28 +373,6 @@ fn empty(line: &[u8]) -> Result<(), Fault> {
         b"\r\n" => Ok(()),
         _ => Err(Fault::Framing("a chunk does not end where it should")),
     }
-}
-
-/// The names that `x-amz-trailer` announces. As in HTTP's own trailers, only checksums may follow
-/// the content: a server that treats a trailer as a field must not see one that no policy saw.
-fn announced(fields: &HeaderMap) -> Result<Vec<HeaderName>, Fault> {
-    const MALFORMED: Fault = Fault::Malformed("x-amz-trailer");
-    let values = fields.get_all("x-amz-trailer");
-    let names = values
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    let mut announced = Vec::new();
-    for name in names.map(<[u8]>::trim_ascii) {
-        if announced.len() == MOST_TRAILERS {
-            return Err(MALFORMED);
-        }
-        let name = HeaderName::from_bytes(name).map_err(|_| MALFORMED)?;
-        if !is_request_trailer(name.as_str()) || name == TRAILER_SIGNATURE {
-            return Err(MALFORMED);
-        }
-        announced.push(name);
-    }
-    Ok(announced)
 }
 
 /// Pads an ECDSA signature, whose length varies, with asterisks, so that the content's length is
@@ -467,14 +397,9 @@ fn unpadded(signature: &str, ecdsa: bool) -> Result<&str, Fault> {
     })
 }
 
-const TRAILER: Fault = Fault::Framing("its trailer is malformed");
 const CHUNK_SIGNATURE: &str = ";chunk-signature=";
-const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
-/// Shorter pieces are copied rather than kept.
-const SMALL: usize = 4 * 1024;
 /// 16 digits, the extension's name, and an ECDSA signature.
 const LONGEST_LINE: usize = 16 + CHUNK_SIGNATURE.len() + LONGEST_ECDSA + 2;
 const LONGEST_TRAILER: usize = 8 * 1024;
-const MOST_TRAILERS: usize = 16;
 /// Hexadecimal digits of the longest P-256 signature in DER.
 const LONGEST_ECDSA: usize = 144;

@@ -12,18 +12,18 @@ use zeroize::Zeroizing;
 use super::Fault;
 
 /// A derived key pair. The library wipes the private half on drop.
-pub(super) struct Pair {
+pub(super) struct EcdsaKey {
     private: EcdsaKeyPair,
     public: Box<[u8]>,
 }
 
-impl Pair {
+impl EcdsaKey {
     /// Derives the key: NIST SP 800-108 in counter mode over HMAC-SHA256, until the number is a
     /// P-256 scalar. The secret is never the key itself.
     ///
     /// AWS has not published a specification; this follows `aws-c-auth` (`key_derivation.c`), and
     /// the result is tested against AWS's own code.
-    pub(super) fn derive(access_key: &str, secret: &[u8]) -> Result<Pair, Fault> {
+    pub(super) fn derive(access_key: &str, secret: &[u8]) -> Result<EcdsaKey, Fault> {
         let mut input = Zeroizing::new(Vec::with_capacity(5 + secret.len()));
         input.extend_from_slice(b"AWS4A");
         input.extend_from_slice(secret);
@@ -41,12 +41,12 @@ impl Pair {
                 continue;
             }
             increment(&mut scalar);
-            return Pair::of(&scalar);
+            return EcdsaKey::of(&scalar);
         }
         Err(Fault::Key)
     }
 
-    fn of(scalar: &[u8; 32]) -> Result<Pair, Fault> {
+    fn of(scalar: &[u8; 32]) -> Result<EcdsaKey, Fault> {
         let exchange = PrivateKey::from_private_key(&ECDH_P256, scalar).map_err(|_| Fault::Key)?;
         let public = exchange.compute_public_key().map_err(|_| Fault::Key)?;
         let private = EcdsaKeyPair::from_private_key_and_public_key(
@@ -54,7 +54,7 @@ impl Pair {
             scalar,
             public.as_ref(),
         );
-        Ok(Pair {
+        Ok(EcdsaKey {
             private: private.map_err(|_| Fault::Key)?,
             public: public.as_ref().into(),
         })
@@ -103,7 +103,6 @@ const ORDER_LESS_2: [u8; 32] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::payload::hex;
     use super::*;
 
     /// The public keys that the tests of `aws-c-auth` publish for two example credentials.
@@ -124,7 +123,9 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                hex(&Pair::derive(access_key, secret).unwrap().public),
+                base16ct::lower::encode_string(
+                    &EcdsaKey::derive(access_key, secret).unwrap().public
+                ),
                 public
             );
         }

@@ -8,13 +8,12 @@
 
 use std::borrow::Cow;
 
-use super::tables::{Api, Partition, Row, Tables};
-use gateway_message::Host;
+use super::tables::{Api, Row, Tables};
 
 /// A place that accepts signed requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    signings: Vec<Signing>,
+    signings: Vec<SigningScope>,
     apis: Apis,
     style: Style,
     /// Whether paths are signed as written although it is not an object store.
@@ -24,13 +23,14 @@ pub struct Endpoint {
 
 /// One service and region for which an endpoint accepts a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Signing {
+struct SigningScope {
     service: Cow<'static, str>,
-    regions: Regions,
+    regions: EndpointRegions,
 }
 
+/// The regions for which an endpoint accepts a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Regions {
+pub(super) enum EndpointRegions {
     One(Cow<'static, str>),
     /// Any of a partition: the old global hosts of S3, where the bucket determines the region.
     Any(&'static str),
@@ -49,7 +49,7 @@ enum Apis {
 
 /// How a request to an endpoint names its resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Style {
+pub(super) enum Style {
     /// Not an object store.
     Service,
     /// An object store; the bucket is the first segment of the path.
@@ -80,26 +80,6 @@ pub enum OwnStyle<'a> {
     VirtualHost(&'a str),
 }
 
-/// Why a host is not one of AWS's own endpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotFirstParty {
-    /// Under none of AWS's suffixes.
-    #[error("the host is not one of AWS's")]
-    Elsewhere,
-    /// The host names a region that is in no table.
-    #[error("the host names a region that is not known here")]
-    Region,
-    /// A website of S3, which accepts no signature.
-    #[error("the host is a website of S3, which takes no signature")]
-    Website,
-    /// A host under AWS's suffixes that serves customers' own code, or a service that is in no
-    /// table.
-    #[error(
-        "the host is no endpoint of a service that AWS itself answers; name it with service and region to sign for it"
-    )]
-    Service,
-}
-
 /// Why a scope does not match the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeMismatch {
@@ -117,56 +97,13 @@ pub enum ScopeMismatch {
 }
 
 impl Endpoint {
-    /// The endpoint of a host by AWS's own tables.
-    ///
-    /// Sources: botocore's partitions and endpoint rules; for S3, "Methods for accessing a bucket"
-    /// and "Amazon S3 endpoints and quotas" of AWS's documentation.
-    ///
-    /// # Errors
-    /// [`NotFirstParty`], with the reason; nothing is signed then.
-    pub fn of(host: &Host) -> Result<Endpoint, NotFirstParty> {
-        let tables = Tables::get();
-        let exact = tables.exact(host.as_str());
-        if !exact.is_empty() {
-            return Ok(Endpoint::from_rows(exact, None));
-        }
-        let (labels, suffix) = before_suffix(host).ok_or(NotFirstParty::Elsewhere)?;
-        let of_suffix = |region: &str| {
-            tables
-                .partition_of(region)
-                .filter(|partition| partition.suffix == suffix || partition.dual == suffix)
-                .and_then(|partition| {
-                    Some((
-                        partition,
-                        *partition.regions.iter().find(|r| **r == region)?,
-                    ))
-                })
-        };
-        let is_dual = tables
-            .partitions
-            .iter()
-            .any(|partition| partition.dual == suffix);
-        let (front, region) = match labels.split_last() {
-            Some((last, front)) if of_suffix(last).is_some() => (front, of_suffix(last)),
-            _ => (&labels[..], None),
-        };
-        if let Some(found) = (!is_dual).then(|| s3(front, region, of_suffix)).flatten() {
-            return Ok(found);
-        }
-        match region {
-            Some((partition, region)) => regional(front, region, partition.suffix == suffix),
-            None => legacy_queue(front, of_suffix),
-        }
-        .ok_or_else(|| refusal(front, region.is_some()))
-    }
-
     /// An endpoint that the operator named with its service and region: MinIO, R2, a customer's own
     /// API.
     pub fn own(service: &str, region: &str, style: OwnStyle<'_>) -> Endpoint {
         Endpoint {
-            signings: vec![Signing {
+            signings: vec![SigningScope {
                 service: Cow::Owned(service.to_owned()),
-                regions: Regions::One(Cow::Owned(region.to_owned())),
+                regions: EndpointRegions::One(Cow::Owned(region.to_owned())),
             }],
             apis: Apis::OfService,
             exact: style == OwnStyle::Exact,
@@ -182,17 +119,17 @@ impl Endpoint {
     }
 
     /// How a request names its resource.
-    pub fn style(&self) -> &Style {
+    pub(super) fn style(&self) -> &Style {
         &self.style
     }
 
     /// Whether the operator named it, so that AWS does not answer there.
-    pub fn is_own(&self) -> bool {
+    pub(super) fn is_own(&self) -> bool {
         self.apis == Apis::OfService
     }
 
     /// The account that the host itself names.
-    pub fn account(&self) -> Option<&str> {
+    pub(super) fn account(&self) -> Option<&str> {
         self.account.as_deref()
     }
 
@@ -252,11 +189,11 @@ impl Endpoint {
         found
     }
 
-    fn from_rows(rows: &[Row], region: Option<&'static str>) -> Endpoint {
+    pub(super) fn from_rows(rows: &[Row], region: Option<&'static str>) -> Endpoint {
         let signing = |row: &Row| {
-            Some(Signing {
+            Some(SigningScope {
                 service: Cow::Borrowed(row.signing),
-                regions: Regions::One(Cow::Borrowed(row.region.or(region)?)),
+                regions: EndpointRegions::One(Cow::Borrowed(row.region.or(region)?)),
             })
         };
         Endpoint {
@@ -268,14 +205,15 @@ impl Endpoint {
         }
     }
 
-    fn listed(
+    /// An endpoint of these APIs, which sign as one service.
+    pub(super) fn listed(
         service: &'static str,
-        regions: Regions,
+        regions: EndpointRegions,
         apis: &'static str,
         style: Style,
     ) -> Endpoint {
         Endpoint {
-            signings: vec![Signing {
+            signings: vec![SigningScope {
                 service: Cow::Borrowed(service),
                 regions,
             }],
@@ -286,7 +224,7 @@ impl Endpoint {
         }
     }
 
-    fn of_account(self, account: &str) -> Endpoint {
+    pub(super) fn of_account(self, account: &str) -> Endpoint {
         Endpoint {
             account: Some(account.into()),
             ..self
@@ -294,193 +232,25 @@ impl Endpoint {
     }
 }
 
-impl Regions {
+impl EndpointRegions {
+    pub(super) fn one(region: &'static str) -> EndpointRegions {
+        EndpointRegions::One(Cow::Borrowed(region))
+    }
+
     fn check(&self, regions: &[&str], set: bool) -> Result<(), ScopeMismatch> {
         let fits = |region: &str| match self {
-            Regions::One(one) => region == one,
-            Regions::Any(partition) => Tables::get()
+            EndpointRegions::One(one) => region == one,
+            EndpointRegions::Any(partition) => Tables::get()
                 .partition_of(region)
                 .is_some_and(|p| p.id == *partition),
-            Regions::Set => region == "*" || Tables::get().partition_of(region).is_some(),
+            EndpointRegions::Set => region == "*" || Tables::get().partition_of(region).is_some(),
         };
-        if matches!(self, Regions::Set) && !set {
+        if matches!(self, EndpointRegions::Set) && !set {
             return Err(ScopeMismatch::RegionSet);
         }
         let all = regions.iter().all(|region| fits(region));
         all.then_some(()).ok_or(ScopeMismatch::Region)
     }
-}
-
-/// The domains below which AWS answers in these partitions; by default those of `aws`.
-#[must_use]
-pub fn domains(partitions: &[String]) -> Vec<&'static str> {
-    let wanted = |id: &str| match partitions {
-        [] => id == "aws",
-        named => named.iter().any(|name| name == id),
-    };
-    let partitions = Tables::get()
-        .partitions
-        .iter()
-        .filter(|partition| wanted(partition.id));
-    let mut domains: Vec<_> = partitions
-        .flat_map(|partition| [partition.suffix, partition.dual])
-        .collect();
-    domains.sort_unstable();
-    domains.dedup();
-    domains
-}
-
-type Found<'a> = Option<(&'a Partition, &'static str)>;
-
-/// The labels before the longest partition suffix, and the suffix.
-fn before_suffix(host: &Host) -> Option<(Vec<&str>, &'static str)> {
-    let partitions = &Tables::get().partitions;
-    let suffixes = partitions.iter().flat_map(|p| [p.suffix, p.dual]);
-    let longest = suffixes
-        .filter(|suffix| host.domains().any(|domain| domain == *suffix))
-        .max_by_key(|suffix| suffix.len())?;
-    let front = host.as_str().strip_suffix(longest)?.strip_suffix('.')?;
-    Some((front.split('.').collect(), longest))
-}
-
-fn regional(front: &[&str], region: &'static str, plain_suffix: bool) -> Option<Endpoint> {
-    // An account's own host of DynamoDB ("Account-based endpoints" of the SDK reference guide).
-    if let ([account, "ddb" | "ddb-fips"], true) = (front, plain_suffix)
-        && is_account(account)
-    {
-        let regions = Regions::One(Cow::Borrowed(region));
-        let found = Endpoint::listed("dynamodb", regions, "dynamodb", Style::Service);
-        return Some(found.of_account(account));
-    }
-    let rows = Tables::get().regional(&front.join("."));
-    (!rows.is_empty()).then(|| Endpoint::from_rows(rows, Some(region)))
-}
-
-/// `queue.amazonaws.com` and `REGION.queue.amazonaws.com`, where SQS still answers ("Amazon SQS
-/// endpoints and quotas").
-fn legacy_queue<'a>(front: &[&str], of_suffix: impl Fn(&str) -> Found<'a>) -> Option<Endpoint> {
-    let region = match front {
-        ["queue"] => of_suffix("us-east-1")?.1,
-        [region, "queue"] => of_suffix(region)?.1,
-        _ => return None,
-    };
-    let regions = Regions::One(Cow::Borrowed(region));
-    Some(Endpoint::listed("sqs", regions, "sqs", Style::Service))
-}
-
-/// Parses the hosts of S3 from the right: region, `dualstack`, the kind, and then the part of a
-/// bucket or an account.
-fn s3<'a>(
-    front: &[&str],
-    region: Found<'a>,
-    of_suffix: impl Fn(&str) -> Found<'a>,
-) -> Option<Endpoint> {
-    let front = match front {
-        [front @ .., "dualstack"] => front,
-        front => front,
-    };
-    let (kind, rest) = front.split_last()?;
-    let one = |region: &'static str| Regions::One(Cow::Borrowed(region));
-    let Some((_, region)) = region else {
-        let regions = match *kind {
-            "s3" => Regions::Any(of_suffix("us-east-1")?.0.id),
-            "s3-accelerate" if !rest.is_empty() => Regions::Any(of_suffix("us-east-1")?.0.id),
-            "s3-external-1" => one(of_suffix("us-east-1")?.1),
-            "s3-global" => return multi_region(rest),
-            dashed => one(of_suffix(
-                dashed
-                    .strip_prefix("s3-fips-")
-                    .or(dashed.strip_prefix("s3-"))?,
-            )?
-            .1),
-        };
-        return Some(Endpoint::listed("s3", regions, "s3", bucket_style(rest)?));
-    };
-    if let Some(zone) = kind.strip_prefix("s3express-")
-        && !zone.starts_with("control")
-    {
-        let zone = zone.strip_prefix("fips-").unwrap_or(zone);
-        let [bucket] = rest else { return None };
-        let of_zone = bucket
-            .strip_suffix("--x-s3")?
-            .strip_suffix(zone)?
-            .ends_with("--");
-        let style = bucket_style(rest).filter(|_| of_zone)?;
-        return Some(Endpoint::listed("s3express", one(region), "s3", style));
-    }
-    let plain = kind.strip_suffix("-fips").unwrap_or(kind);
-    match (plain, rest) {
-        ("s3", rest) => Some(Endpoint::listed(
-            "s3",
-            one(region),
-            "s3",
-            bucket_style(rest)?,
-        )),
-        ("s3express-control", rest) => {
-            let style = bucket_style(rest)?;
-            Some(Endpoint::listed("s3express", one(region), "s3", style))
-        }
-        ("s3-control", []) => Some(Endpoint::listed(
-            "s3",
-            one(region),
-            "s3control",
-            Style::Service,
-        )),
-        ("s3-control", [account]) if is_account(account) => {
-            let found = Endpoint::listed("s3", one(region), "s3control", Style::Service);
-            Some(found.of_account(account))
-        }
-        ("s3-outposts", []) => {
-            let apis = "s3control,s3outposts";
-            Some(Endpoint::listed(
-                "s3-outposts",
-                one(region),
-                apis,
-                Style::Service,
-            ))
-        }
-        ("s3-accesspoint", [point]) => access_point("s3", one(region), point, rest),
-        ("s3-object-lambda", [point]) => access_point("s3-object-lambda", one(region), point, rest),
-        ("s3-outposts", [point, _]) => access_point("s3-outposts", one(region), point, rest),
-        _ => None,
-    }
-}
-
-/// `NAME-ACCOUNT` at the start of an access point's host.
-fn access_point(
-    service: &'static str,
-    regions: Regions,
-    point: &str,
-    labels: &[&str],
-) -> Option<Endpoint> {
-    let (name, account) = point.rsplit_once('-')?;
-    if name.is_empty() || !is_account(account) {
-        return None;
-    }
-    let name = labels.join(".");
-    let found = Endpoint::listed(service, regions, "s3", Style::AccessPoint { name });
-    Some(found.of_account(account))
-}
-
-/// `ALIAS.mrap.accesspoint.s3-global`: signed with SigV4a for a set of regions; the host does not
-/// name its account.
-fn multi_region(labels: &[&str]) -> Option<Endpoint> {
-    match labels {
-        [_, "accesspoint"] | [_, "mrap", "accesspoint"] => {
-            let name = labels.join(".");
-            let style = Style::AccessPoint { name };
-            Some(Endpoint::listed("s3", Regions::Set, "s3", style))
-        }
-        _ => None,
-    }
-}
-
-fn bucket_style(labels: &[&str]) -> Option<Style> {
-    if labels.is_empty() {
-        return Some(Style::Path);
-    }
-    let bucket = labels.join(".");
-    is_bucket(&bucket).then_some(Style::VirtualHost { bucket })
 }
 
 /// "General purpose bucket naming rules", plus the upper case and underscores of the oldest
@@ -499,23 +269,6 @@ pub(super) fn is_bucket(name: &str) -> bool {
 /// Twelve digits ("View AWS account identifiers").
 pub(super) fn is_account(text: &str) -> bool {
     text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn refusal(front: &[&str], region_known: bool) -> NotFirstParty {
-    let last = front.last().copied().unwrap_or("");
-    let looks_like_region = |label: &str| {
-        let (head, number) = label.rsplit_once('-').unwrap_or((label, ""));
-        head.contains('-')
-            && (1..=2).contains(&number.len())
-            && number.bytes().all(|b| b.is_ascii_digit())
-    };
-    if front.iter().any(|label| label.starts_with("s3-website")) {
-        NotFirstParty::Website
-    } else if !region_known && looks_like_region(last) {
-        NotFirstParty::Region
-    } else {
-        NotFirstParty::Service
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What hosts are, and what they are not.
 
+use super::super::hosts::NotFirstParty;
 use super::*;
+use gateway_message::Host;
 use proptest::prelude::*;
 
 fn of(host: &str) -> Result<Endpoint, NotFirstParty> {
@@ -16,9 +18,9 @@ fn shown(host: &str) -> String {
                 .signings
                 .iter()
                 .map(|s| match &s.regions {
-                    Regions::One(region) => format!("{} {region}", s.service),
-                    Regions::Any(partition) => format!("{} any-{partition}", s.service),
-                    Regions::Set => format!("{} set", s.service),
+                    EndpointRegions::One(region) => format!("{} {region}", s.service),
+                    EndpointRegions::Any(partition) => format!("{} any-{partition}", s.service),
+                    EndpointRegions::Set => format!("{} set", s.service),
                 })
                 .collect();
             let style = match found.style {
@@ -282,7 +284,7 @@ proptest! {
             && let Ok(found) = Endpoint::of(&host)
             && !found.is_object_store()
         {
-            prop_assert!(found.signings.iter().all(|s| s.regions == Regions::One(region.clone().into())), "{text}");
+            prop_assert!(found.signings.iter().all(|s| s.regions == EndpointRegions::One(region.clone().into())), "{text}");
         }
     }
 }

@@ -11,21 +11,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use super::payload::{hex, unhex};
-use super::{Chain, Fault, Stamp};
+use super::chain::Chain;
+use super::payload::unhex;
+use super::{AmzDate, Fault};
 
 /// Verifies signed messages as they stream, and signs them again.
-pub struct Events {
+pub struct EventResigner {
     client: Chain,
     ours: Chain,
     /// The longest message that is buffered, in bytes.
     longest: usize,
     held: BytesMut,
-    state: State,
+    state: StreamState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StreamState {
     Open,
     /// The message without payload has passed.
     Ended,
@@ -41,14 +42,14 @@ struct Headers {
     date_first: bool,
 }
 
-impl Events {
-    pub(super) fn new(client: Chain, ours: Chain, longest: usize) -> Events {
-        Events {
+impl EventResigner {
+    pub(super) fn new(client: Chain, ours: Chain, longest: usize) -> EventResigner {
+        EventResigner {
             client,
             ours,
             longest,
             held: BytesMut::new(),
-            state: State::Open,
+            state: StreamState::Open,
         }
     }
 
@@ -65,12 +66,16 @@ impl Events {
         now: SystemTime,
         out: &mut Vec<Bytes>,
     ) -> Result<(), Fault> {
-        if self.state == State::Broken {
+        if self.state == StreamState::Broken {
             return Err(Fault::Framing("it was broken before"));
         }
-        let ended = std::mem::replace(&mut self.state, State::Broken) == State::Ended;
+        let ended = std::mem::replace(&mut self.state, StreamState::Broken) == StreamState::Ended;
         let done = self.messages(input, ended, now, out)?;
-        self.state = if done { State::Ended } else { State::Open };
+        self.state = if done {
+            StreamState::Ended
+        } else {
+            StreamState::Open
+        };
         Ok(())
     }
 
@@ -86,7 +91,7 @@ impl Events {
     /// [`Fault::Framing`].
     pub fn finish(&self) -> Result<(), Fault> {
         match self.state {
-            State::Ended => Ok(()),
+            StreamState::Ended => Ok(()),
             _ => Err(Fault::Framing("it ends before its last message")),
         }
     }
@@ -149,35 +154,42 @@ impl Events {
         }
         let headers = Headers::read(&body[PRELUDE..PRELUDE + HEADERS])?;
         let payload = message.slice(PRELUDE + HEADERS..message.len() - CHECKSUM);
-        let at = headers.stamp()?;
         self.client.verify_message(
-            at,
+            headers.signed_at()?,
             &date_header(headers.date),
             &payload,
-            &hex(&headers.signature),
+            &base16ct::lower::encode_string(&headers.signature),
         )?;
-
-        let at = Stamp::at(now)?;
-        let date = at
-            .time()
-            .duration_since(UNIX_EPOCH)
-            .map_err(|_| Fault::Date)?
-            .as_millis();
-        let date = date_header(i64::try_from(date).map_err(|_| Fault::Date)?);
-        let signature = unhex(self.ours.sign_message(at, &date, &payload)?).ok_or(Fault::Key)?;
-        let mut front = BytesMut::with_capacity(PRELUDE + HEADERS);
-        front.extend_from_slice(&body[..PRELUDE]);
-        headers.write(&date, &signature, &mut front);
+        let front = self.sign_again(&body[..PRELUDE], &headers, &payload, now)?;
         let mut crc = crc32fast::Hasher::new();
         crc.update(&front);
         crc.update(&payload);
         let ended = payload.is_empty();
-        out.push(front.freeze());
+        out.push(front);
         if !ended {
             out.push(payload);
         }
         out.push(Bytes::copy_from_slice(&crc.finalize().to_be_bytes()));
         Ok(ended)
+    }
+
+    /// The prelude of a message and its headers, signed with our key and at our time.
+    fn sign_again(
+        &mut self,
+        prelude: &[u8],
+        headers: &Headers,
+        payload: &[u8],
+        now: SystemTime,
+    ) -> Result<Bytes, Fault> {
+        let at = AmzDate::at(now)?;
+        let since = at.time().duration_since(UNIX_EPOCH);
+        let since = since.map_err(|_| Fault::Date)?.as_millis();
+        let date = date_header(i64::try_from(since).map_err(|_| Fault::Date)?);
+        let signature = unhex(self.ours.sign_message(at, &date, payload)?).ok_or(Fault::Key)?;
+        let mut front = BytesMut::with_capacity(PRELUDE + HEADERS);
+        front.extend_from_slice(prelude);
+        headers.write(&date, &signature, &mut front);
+        Ok(front.freeze())
     }
 }
 
@@ -216,7 +228,7 @@ impl Headers {
         }
     }
 
-    fn stamp(&self) -> Result<Stamp, Fault> {
+    fn signed_at(&self) -> Result<AmzDate, Fault> {
         let since = u64::try_from(self.date).map_err(|_| Fault::Date)?;
         let at = UNIX_EPOCH
             .checked_add(Duration::from_millis(since))
@@ -225,14 +237,14 @@ impl Headers {
         if since > LATEST {
             return Err(Fault::Date);
         }
-        Stamp::at(at)
+        AmzDate::at(at)
     }
 }
 
 /// Shows no key and no content.
-impl fmt::Debug for Events {
+impl fmt::Debug for EventResigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").finish_non_exhaustive()
+        f.debug_struct("EventResigner").finish_non_exhaustive()
     }
 }
 

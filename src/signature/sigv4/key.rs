@@ -4,43 +4,46 @@ use aws_sigv4::sign::v4::{calculate_signature, generate_signing_key};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
-use super::ecdsa::Pair;
-use super::payload::hex;
-use super::{Algorithm, Claim, Fault, Stamp};
+use super::ecdsa::EcdsaKey;
+use super::{Algorithm, AmzDate, ClientSignature, Fault};
 
 /// A derived key. It is never printed, copied or compared, and wiped on drop.
-pub(super) enum Key {
+pub(super) enum DerivedKey {
     /// Boxed, so that moving it leaves no copy behind.
     Hmac(Box<Zeroizing<[u8; 32]>>),
-    Ecdsa(Box<Pair>),
+    Ecdsa(Box<EcdsaKey>),
 }
 
-impl Key {
+impl DerivedKey {
     /// The key for an algorithm, region and service, on the day of a time.
     pub(super) fn derive(
-        claim: &Claim,
+        claim: &ClientSignature,
         access_key: &str,
         secret: &[u8],
-        stamp: Stamp,
-    ) -> Result<Key, Fault> {
+        signed_at: AmzDate,
+    ) -> Result<DerivedKey, Fault> {
         if claim.algorithm == Algorithm::V4a {
-            return Pair::derive(access_key, secret).map(|pair| Key::Ecdsa(Box::new(pair)));
+            return EcdsaKey::derive(access_key, secret)
+                .map(|pair| DerivedKey::Ecdsa(Box::new(pair)));
         }
         let secret = std::str::from_utf8(secret).map_err(|_| Fault::Key)?;
-        let derived = generate_signing_key(secret, stamp.time(), claim.region(), &claim.service);
+        let derived =
+            generate_signing_key(secret, signed_at.time(), claim.region(), &claim.service);
         let mut key = Box::new(Zeroizing::new([0; 32]));
         if derived.as_ref().len() != key.len() {
             return Err(Fault::Key);
         }
         key.copy_from_slice(derived.as_ref());
-        Ok(Key::Hmac(key))
+        Ok(DerivedKey::Hmac(key))
     }
 
     /// The signature of a string to sign, in hexadecimal.
     pub(super) fn sign(&self, text: &[u8]) -> Result<String, Fault> {
         match self {
-            Key::Hmac(key) => Ok(calculate_signature(&key[..], text)),
-            Key::Ecdsa(pair) => pair.sign(text).map(|signature| hex(&signature)),
+            DerivedKey::Hmac(key) => Ok(calculate_signature(&key[..], text)),
+            DerivedKey::Ecdsa(pair) => pair
+                .sign(text)
+                .map(|signature| base16ct::lower::encode_string(&signature)),
         }
     }
 
@@ -48,13 +51,12 @@ impl Key {
     /// differs.
     pub(super) fn verifies(&self, text: &[u8], signature: &str) -> bool {
         match self {
-            Key::Hmac(key) => {
+            DerivedKey::Hmac(key) => {
                 let own = calculate_signature(&key[..], text);
                 own.as_bytes().ct_eq(signature.as_bytes()).into()
             }
-            Key::Ecdsa(pair) => {
-                unhex(signature).is_some_and(|signature| pair.verifies(text, &signature))
-            }
+            DerivedKey::Ecdsa(pair) => base16ct::mixed::decode_vec(signature)
+                .is_ok_and(|signature| pair.verifies(text, &signature)),
         }
     }
 }
@@ -72,26 +74,13 @@ impl Hasher {
     }
 
     pub(super) fn finish(self) -> String {
-        hex(self.0.finish().as_ref())
+        base16ct::lower::encode_string(self.0.finish().as_ref())
     }
 }
 
 /// The SHA-256 of a text, in hexadecimal.
 pub(super) fn sha256(text: &[u8]) -> String {
-    hex(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text).as_ref())
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|d| u8::try_from(d).ok())
-    };
-    let pairs = text.as_bytes().chunks(2);
-    pairs
-        .map(|pair| match pair {
-            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-            _ => None,
-        })
-        .collect()
+    base16ct::lower::encode_string(
+        aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text).as_ref(),
+    )
 }

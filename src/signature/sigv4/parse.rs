@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 
-use super::Fault;
-use super::claim::Algorithm;
+use super::algorithm::Algorithm;
+use super::fault::Fault;
 
 /// The texts of a signature, wherever they were.
 pub(super) struct Parts<'a> {

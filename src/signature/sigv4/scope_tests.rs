@@ -123,7 +123,7 @@ fn every_mistake_in_pins_is_named() {
 fn a_signature_is_for_the_hosts_service_and_region_and_for_pinned_ones() {
     let place = |pins: Pins, host: &str, service: &str, regions: &[&str], set: bool| {
         let endpoint = Endpoint::of(&Host::parse(host.as_bytes()).unwrap()).unwrap();
-        let asked = Asked {
+        let asked = SignedFor {
             service,
             regions,
             set,
@@ -584,7 +584,7 @@ fn an_own_service_that_no_table_has_is_signed_for_unless_actions_are_pinned() {
         own_services: texts(&["store"]),
         ..Pins::default()
     };
-    let asked = Asked {
+    let asked = SignedFor {
         service: "store",
         regions: &["here"],
         set: false,

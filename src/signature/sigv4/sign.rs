@@ -6,15 +6,19 @@ use std::time::{Duration, SystemTime};
 use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderName, HeaderValue};
 
-use super::canonical::{self, Request, encoded, signed_names};
-use super::claim::{DATE, EXPRESS_TOKEN, TOKEN};
+use super::canonical::{self, CanonicalRequest, encoded, signed_names};
+use super::chain::Chain;
 use super::payload::CONTENT_SHA256;
+use super::signed_fields::{DATE, EXPRESS_TOKEN, TOKEN};
 use super::verify::hosts;
-use super::{Chain, Claim, Events, Fault, Location, Payload, Rechain, Stamp, Verified, parse};
+use super::{
+    AmzDate, ChunkResigner, ClientSignature, EventResigner, Fault, Location, Payload, Verified,
+    parse,
+};
 use gateway_message::RequestHead;
 
 /// What the request is signed again with.
-pub struct With<'a> {
+pub struct SigningParams<'a> {
     /// The real access key id.
     pub access_key: &'a str,
     /// The real secret key.
@@ -49,10 +53,15 @@ impl Signed {
     ///
     /// # Errors
     /// [`Fault`] if the head announces no length or trailer, or a wrong one.
-    pub fn rechain(self, head: &RequestHead, longest: usize) -> Result<Option<Rechain>, Fault> {
+    pub fn rechain(
+        self,
+        head: &RequestHead,
+        longest: usize,
+    ) -> Result<Option<ChunkResigner>, Fault> {
         match self.payload {
             Payload::Streaming(streaming) => {
-                Rechain::new(streaming, self.client, self.ours, &head.fields, longest).map(Some)
+                ChunkResigner::new(streaming, self.client, self.ours, &head.fields, longest)
+                    .map(Some)
             }
             _ => Ok(None),
         }
@@ -61,8 +70,9 @@ impl Signed {
     /// The transformation that verifies signed messages and signs them again, if the content
     /// consists of them. None may be longer than `longest`.
     #[must_use]
-    pub fn events(self, longest: usize) -> Option<Events> {
-        (self.payload == Payload::Events).then(|| Events::new(self.client, self.ours, longest))
+    pub fn events(self, longest: usize) -> Option<EventResigner> {
+        (self.payload == Payload::Events)
+            .then(|| EventResigner::new(self.client, self.ours, longest))
     }
 }
 
@@ -76,12 +86,12 @@ impl Signed {
 /// that grew too long.
 pub fn sign(
     head: &mut RequestHead,
-    claim: &Claim,
+    claim: &ClientSignature,
     verified: Verified,
-    with: &With<'_>,
+    with: &SigningParams<'_>,
 ) -> Result<Signed, Fault> {
-    let stamp = Stamp::at(with.now)?;
-    let mut ours = Chain::new(claim, with.access_key, with.secret, stamp)?;
+    let signed_at = AmzDate::at(with.now)?;
+    let mut ours = Chain::new(claim, with.access_key, with.secret, signed_at)?;
     let mut new = head.clone();
     strip(&mut new, claim);
     let signature = match claim.location {
@@ -102,7 +112,7 @@ pub fn sign(
 
 /// Removes what the client's signature left in the fields, including `Date`: a service would take
 /// it for the signing time.
-fn strip(head: &mut RequestHead, claim: &Claim) {
+fn strip(head: &mut RequestHead, claim: &ClientSignature) {
     for name in [&DATE, &TOKEN, &EXPRESS_TOKEN, &http::header::DATE] {
         head.fields.remove(name);
     }
@@ -113,12 +123,12 @@ fn strip(head: &mut RequestHead, claim: &Claim) {
 
 fn in_fields(
     head: &mut RequestHead,
-    claim: &Claim,
-    with: &With<'_>,
+    claim: &ClientSignature,
+    with: &SigningParams<'_>,
     ours: &mut Chain,
 ) -> Result<String, Fault> {
     head.fields
-        .insert(&DATE, text_value(ours.stamp().as_str())?);
+        .insert(&DATE, text_value(ours.signed_at().as_str())?);
     if let Some(token) = with.session_token {
         let mut value = text_value(token)?;
         value.set_sensitive(true);
@@ -145,9 +155,9 @@ fn in_fields(
 
 fn in_query(
     head: &mut RequestHead,
-    claim: &Claim,
+    claim: &ClientSignature,
     verified: &Verified,
-    with: &With<'_>,
+    with: &SigningParams<'_>,
     expires: u64,
     ours: &mut Chain,
 ) -> Result<String, Fault> {
@@ -155,7 +165,7 @@ fn in_query(
     let signed = signed_fields(head, claim);
     let (names, expires) = (signed_names(&signed), expires.to_string());
     let credential = format!("{}/{}", with.access_key, ours.scope());
-    let stamp = ours.stamp();
+    let signed_at = ours.signed_at();
     let token_name = match token_name(claim) {
         name if *name == EXPRESS_TOKEN => "X-Amz-S3session-Token",
         _ => "X-Amz-Security-Token",
@@ -163,7 +173,7 @@ fn in_query(
     let mut more = vec![
         ("X-Amz-Algorithm", claim.algorithm.name()),
         ("X-Amz-Credential", &credential),
-        ("X-Amz-Date", stamp.as_str()),
+        ("X-Amz-Date", signed_at.as_str()),
         ("X-Amz-Expires", &expires),
         ("X-Amz-SignedHeaders", &names),
     ];
@@ -188,14 +198,14 @@ fn in_query(
 
 fn sign_head(
     head: &RequestHead,
-    claim: &Claim,
+    claim: &ClientSignature,
     signed: &[HeaderName],
     query: &str,
     payload: &str,
     ours: &mut Chain,
 ) -> Result<String, Fault> {
     let [host, _] = hosts(&head.origin);
-    let text = Request {
+    let text = CanonicalRequest {
         method: head.method.as_str(),
         path: head.target.path(),
         rule: claim.path_rule(),
@@ -214,7 +224,7 @@ fn sign_head(
 /// The client's names that are still present, the host, and every `x-amz-` field: ascending, each
 /// once (J02). A session token that the client left out stays out, as required by services where it
 /// is added after signing (IoT).
-fn signed_fields(head: &RequestHead, claim: &Claim) -> Vec<HeaderName> {
+fn signed_fields(head: &RequestHead, claim: &ClientSignature) -> Vec<HeaderName> {
     let there = |name: &&HeaderName| **name == HOST || head.fields.contains_key(*name);
     let apart = claim.leaves_token_out().then(|| token_name(claim));
     let ours = head
@@ -233,7 +243,7 @@ fn signed_fields(head: &RequestHead, claim: &Claim) -> Vec<HeaderName> {
     names
 }
 
-fn token_name(claim: &Claim) -> &'static HeaderName {
+fn token_name(claim: &ClientSignature) -> &'static HeaderName {
     match &claim.token {
         Some(token) if token.express => &EXPRESS_TOKEN,
         _ => &TOKEN,

@@ -9,33 +9,33 @@ use std::sync::{LazyLock, OnceLock};
 /// One group of regions with its own accounts and its own suffixes.
 #[derive(Debug)]
 pub(super) struct Partition {
-    pub id: &'static str,
+    pub(super) id: &'static str,
     /// The suffix of ordinary hosts, `amazonaws.com`.
-    pub suffix: &'static str,
+    pub(super) suffix: &'static str,
     /// The suffix of hosts that also have IPv6 addresses, `api.aws`.
-    pub dual: &'static str,
-    pub regions: Vec<&'static str>,
+    pub(super) dual: &'static str,
+    pub(super) regions: Vec<&'static str>,
 }
 
 /// How a host, or a stem before region and suffix, is signed, and which APIs answer there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
-    pub signing: &'static str,
+    pub(super) signing: &'static str,
     /// The region to sign for, if the host does not name it.
-    pub region: Option<&'static str>,
+    pub(super) region: Option<&'static str>,
     /// Names of APIs, separated by commas.
-    pub apis: &'static str,
+    pub(super) apis: &'static str,
 }
 
 /// One API: its name in the AWS CLI, and its operations.
 #[derive(Debug)]
 pub(super) struct Api {
-    pub id: &'static str,
-    pub signing: &'static str,
+    pub(super) id: &'static str,
+    pub(super) signing: &'static str,
     /// Either `rest`, or those of `json`, `query`, `ec2` and `rpc-v2-cbor` that it supports.
     protocols: &'static str,
     /// The text before the operation in `X-Amz-Target`, and in the path of rpc-v2-cbor.
-    pub target: &'static str,
+    pub(super) target: &'static str,
     /// One line each: the name, and for REST the method and the template of the target.
     block: &'static str,
     operations: OnceLock<Vec<Operation>>,
@@ -44,36 +44,55 @@ pub(super) struct Api {
 /// One operation.
 #[derive(Debug)]
 pub(super) struct Operation {
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// How it is requested, at a REST API.
-    pub route: Option<Route>,
+    pub(super) route: Option<Route>,
 }
 
 /// Method and target of an operation.
 #[derive(Debug)]
 pub(super) struct Route {
-    pub method: &'static str,
+    pub(super) method: &'static str,
     /// The segments of its path: literals, `{}`, `{@}` for an account, `{+}` for several.
-    pub path: Vec<&'static str>,
+    pub(super) path: Vec<&'static str>,
     /// The parameters that its query must have.
-    pub query: Vec<(&'static str, Option<&'static str>)>,
+    pub(super) query: Vec<(&'static str, Option<&'static str>)>,
     /// Whether S3 takes `x-amz-expected-bucket-owner` for it.
-    pub takes_owner: bool,
+    pub(super) takes_owner: bool,
 }
 
 impl Api {
-    pub fn speaks(&self, protocol: &str) -> bool {
+    /// One section of the table of actions: its head, and the operations below it.
+    fn read(section: &'static str) -> Option<Api> {
+        let (head, block) = section.split_once('\n').unwrap_or((section, ""));
+        let words: Vec<&'static str> = head.split(' ').collect();
+        let (id, signing, protocols, target) = match words[..] {
+            [id, signing, protocols, target] => (id, signing, protocols, target),
+            [id, signing, protocols] => (id, signing, protocols, "-"),
+            _ => return None,
+        };
+        Some(Api {
+            id,
+            signing,
+            protocols,
+            target,
+            block,
+            operations: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn speaks(&self, protocol: &str) -> bool {
         self.protocols.split(',').any(|known| known == protocol)
     }
 
     /// The operations, sorted by name; parsed on first use.
-    pub fn operations(&self) -> &[Operation] {
+    pub(super) fn operations(&self) -> &[Operation] {
         self.operations
             .get_or_init(|| self.block.lines().map(Operation::read).collect())
     }
 
     /// The operation with exactly this name.
-    pub fn operation(&self, name: &str) -> Option<&Operation> {
+    pub(super) fn operation(&self, name: &str) -> Option<&Operation> {
         let operations = self.operations();
         let at = operations
             .binary_search_by(|known| known.name.cmp(name))
@@ -125,20 +144,20 @@ pub(super) fn segments(path: &str) -> Vec<&str> {
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    pub partitions: Vec<Partition>,
+    pub(super) partitions: Vec<Partition>,
     regional: HashMap<&'static str, Vec<Row>>,
     exact: HashMap<&'static str, Vec<Row>>,
     apis: HashMap<&'static str, Api>,
 }
 
 impl Tables {
-    pub fn get() -> &'static Tables {
+    pub(super) fn get() -> &'static Tables {
         &TABLES
     }
 
     /// What answers at `stem.region.suffix`; a stem with `-fips` at the end of a label means the
     /// one without it.
-    pub fn regional(&self, stem: &str) -> &[Row] {
+    pub(super) fn regional(&self, stem: &str) -> &[Row] {
         if let Some(rows) = self.regional.get(stem) {
             return rows;
         }
@@ -149,20 +168,20 @@ impl Tables {
     }
 
     /// What answers at exactly this host.
-    pub fn exact(&self, host: &str) -> &[Row] {
+    pub(super) fn exact(&self, host: &str) -> &[Row] {
         self.exact.get(host).map_or(&[], Vec::as_slice)
     }
 
-    pub fn api(&self, id: &str) -> Option<&Api> {
+    pub(super) fn api(&self, id: &str) -> Option<&Api> {
         self.apis.get(id)
     }
 
-    pub fn apis(&self) -> impl Iterator<Item = &Api> {
+    pub(super) fn apis(&self) -> impl Iterator<Item = &Api> {
         self.apis.values()
     }
 
     /// The partition that has this region.
-    pub fn partition_of(&self, region: &str) -> Option<&Partition> {
+    pub(super) fn partition_of(&self, region: &str) -> Option<&Partition> {
         self.partitions
             .iter()
             .find(|partition| partition.regions.contains(&region))
@@ -171,52 +190,38 @@ impl Tables {
     fn read(endpoints: &'static str, actions: &'static str) -> Tables {
         let mut tables = Tables::default();
         for line in endpoints.lines() {
-            let words: Vec<&'static str> = line.split(' ').collect();
-            match words[..] {
-                ["partition", id, suffix, dual, _, regions] => tables.partitions.push(Partition {
-                    id,
-                    suffix,
-                    dual,
-                    regions: regions.split(',').collect(),
-                }),
-                ["regional", stem, signing, apis] => {
-                    let row = Row {
-                        signing,
-                        region: None,
-                        apis,
-                    };
-                    tables.regional.entry(stem).or_default().push(row);
-                }
-                ["exact", host, signing, region, apis] => {
-                    let row = Row {
-                        signing,
-                        region: Some(region),
-                        apis,
-                    };
-                    tables.exact.entry(host).or_default().push(row);
-                }
-                _ => {}
-            }
+            tables.add_endpoint(line);
         }
-        for section in actions.split("\n@").skip(1) {
-            let (head, block) = section.split_once('\n').unwrap_or((section, ""));
-            let words: Vec<&'static str> = head.split(' ').collect();
-            let (id, signing, protocols, target) = match words[..] {
-                [id, signing, protocols, target] => (id, signing, protocols, target),
-                [id, signing, protocols] => (id, signing, protocols, "-"),
-                _ => continue,
-            };
-            let api = Api {
-                id,
-                signing,
-                protocols,
-                target,
-                block,
-                operations: OnceLock::new(),
-            };
-            tables.apis.insert(id, api);
-        }
+        let apis = actions.split("\n@").skip(1).filter_map(Api::read);
+        tables.apis = apis.map(|api| (api.id, api)).collect();
         tables
+    }
+
+    /// Adds one line of the table of endpoints.
+    fn add_endpoint(&mut self, line: &'static str) {
+        let row = |signing, region, apis| Row {
+            signing,
+            region,
+            apis,
+        };
+        let words: Vec<&'static str> = line.split(' ').collect();
+        match words[..] {
+            ["partition", id, suffix, dual, _, regions] => self.partitions.push(Partition {
+                id,
+                suffix,
+                dual,
+                regions: regions.split(',').collect(),
+            }),
+            ["regional", stem, signing, apis] => {
+                let rows = self.regional.entry(stem).or_default();
+                rows.push(row(signing, None, apis));
+            }
+            ["exact", host, signing, region, apis] => {
+                let rows = self.exact.entry(host).or_default();
+                rows.push(row(signing, Some(region), apis));
+            }
+            _ => {}
+        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::canonical::{self, PathRule, Request};
-use super::payload::{CONTENT_SHA256, UNSIGNED, hex};
-use super::{Chain, Claim, Fault, Location, Payload};
+use super::canonical::{self, CanonicalRequest, PathRule};
+use super::chain::Chain;
+use super::payload::{CONTENT_SHA256, UNSIGNED};
+use super::{ClientSignature, Fault, Location, Payload};
 use gateway_message::{Origin, RequestHead};
 
 /// A verified signature: made with the given key, over this head and, if it covers content, over
@@ -15,12 +16,12 @@ pub struct Verified {
     pub(super) token_apart: bool,
 }
 
-impl Claim {
+impl ClientSignature {
     /// Proves that the head was signed with `secret`.
     ///
     /// `content` is the hash of the content, if known. It is required for [`Payload::Absent`], and
-    /// must be the signed one for [`Payload::Hash`]. The client's clock is in [`Claim::stamp`] and
-    /// not checked here.
+    /// must be the signed one for [`Payload::Hash`]. The client's clock is in
+    /// [`ClientSignature::signed_at`] and not checked here.
     ///
     /// # Errors
     /// [`Fault::Mismatch`], [`Fault::HashNeeded`], [`Fault::Content`], [`Fault::Absent`] and
@@ -32,7 +33,7 @@ impl Claim {
         content: Option<&[u8; 32]>,
     ) -> Result<Verified, Fault> {
         let payload = self.payload_text(head, content)?;
-        let mut chain = Chain::new(self, &self.access_key, secret, self.stamp)?;
+        let mut chain = Chain::new(self, &self.access_key, secret, self.signed_at)?;
         // A token outside the signature is only in the query, and an optional port may have been
         // written.
         let in_query = matches!(self.location, Location::Query { .. });
@@ -74,7 +75,7 @@ impl Claim {
             !out.contains(&&*name)
         };
         let query = canonical::query(head.target.query().unwrap_or_default(), keep, &[]);
-        Request {
+        CanonicalRequest {
             method: head.method.as_str(),
             path: head.target.path(),
             rule: self.path_rule(),
@@ -96,9 +97,9 @@ impl Claim {
     ) -> Result<String, Fault> {
         match (self.payload, content) {
             (Payload::Absent, None) => Err(Fault::HashNeeded),
-            (Payload::Absent, Some(hash)) => Ok(hex(hash)),
+            (Payload::Absent, Some(hash)) => Ok(base16ct::lower::encode_string(hash)),
             (Payload::Hash(said), Some(hash)) if said != *hash => Err(Fault::Content),
-            (Payload::Hash(said), _) => Ok(hex(&said)),
+            (Payload::Hash(said), _) => Ok(base16ct::lower::encode_string(&said)),
             (Payload::Unsigned, _) => Ok(UNSIGNED.to_owned()),
             (Payload::Streaming(_) | Payload::Events, _) => {
                 let said = head

@@ -172,13 +172,13 @@ fn the_nonce_of_kraken_is_replaced_where_it_stands_in_json_too() {
     let content = r#"{"nonce": 1616492376594, "price": 37500.10, "a": {"nonce": 1}}"#;
     // Signed by the published rule, which the other tests hold against the published number.
     let message =
-        [&algorithm::Hash::Sha256.of(format!("1616492376594{content}").as_bytes())[..]].concat();
+        [&hash::Hash::Sha256.of(format!("1616492376594{content}").as_bytes())[..]].concat();
     let text = [b"/0/private/AddOrder", &message[..]].concat();
     let key = filter::Filter::Unbase64
         .apply(form.parts["secret"].as_bytes(), "")
         .unwrap();
     let sign = filter::Filter::Base64
-        .apply(&algorithm::MacHash::Sha512.of(&key, &text), "")
+        .apply(&MacHash::Sha512.of(&key, &text), "")
         .unwrap();
     let mut json = form.clone();
     json.content = content.to_owned();
@@ -445,7 +445,7 @@ value = "{signature|hex}"
 "#;
     let recipe = Recipe::load(text).unwrap();
     let sign = |key: &str, target: &str| {
-        let mac = algorithm::MacHash::named("hmac-sha256").unwrap();
+        let mac = MacHash::named("hmac-sha256").unwrap();
         let signature = mac.of(key.as_bytes(), format!("GET {target}").as_bytes());
         HeaderValue::from_bytes(&filter::Filter::Hex.apply(&signature, "").unwrap()).unwrap()
     };

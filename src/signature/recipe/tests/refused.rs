@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use super::super::place::Slot;
+use super::super::value::ValueKind;
 use super::*;
 
 const GOOD: &str = r#"

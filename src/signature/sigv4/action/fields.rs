@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use super::s3::{CopySource, Level};
+use super::s3_call::{CopySource, Level};
 use gateway_message::RequestHead;
 
 /// What a request asks for besides its operation, by the names of the AWS CLI or IAM; each once, in
@@ -59,7 +59,7 @@ fn of_field(name: &str, level: Level) -> Option<&'static str> {
 }
 
 /// Whether a field is one of S3's, or one that means nothing to another's store.
-pub(in super::super) fn is_known(name: &str, own: bool) -> bool {
+pub(crate) fn is_known(name: &str, own: bool) -> bool {
     if let Some(kept) = name.strip_prefix("x-amz-meta-") {
         // From AWS's Snowball, and MinIO's and RustFS's: an archive is unpacked under keys of its
         // own.
@@ -73,7 +73,7 @@ pub(in super::super) fn is_known(name: &str, own: bool) -> bool {
 
 /// Whether a parameter, in lower case, is one that replaces a field of S3 in presigned requests,
 /// one of the signature, or neither.
-pub(in super::super) fn is_known_parameter(name: &str, own: bool) -> bool {
+pub(crate) fn is_known_parameter(name: &str, own: bool) -> bool {
     match name.starts_with("x-") {
         true if SIGNATURE.contains(&name) || name == "x-id" => true,
         true if name.starts_with("x-amz-") => is_known(name, own),
@@ -83,7 +83,7 @@ pub(in super::super) fn is_known_parameter(name: &str, own: bool) -> bool {
 }
 
 /// Permissions that IAM requires and for which the AWS CLI has no operation.
-pub(in super::super) const PERMISSIONS: [&str; 3] = [
+pub(crate) const PERMISSIONS: [&str; 3] = [
     "s3:BypassGovernanceRetention",
     "s3:DeleteObjectVersion",
     "s3:GetObjectVersion",

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use http::Method;
 use percent_encoding::percent_decode_str;
 
 use super::super::tables::{Api, Route, segments};
-use super::{Action, ActionFault};
+use super::operation::{Action, ActionFault};
 use gateway_message::RequestHead;
 
 /// How well a template matches: first by the least specific segment, then by the query.
@@ -18,57 +19,68 @@ type Fit = (Vec<u8>, usize);
 /// [`ActionFault::Ambiguous`] if two operations match equally well in one API.
 pub(super) fn read(apis: &[&'static Api], head: &RequestHead) -> Result<Action, ActionFault> {
     let ids: Vec<&'static str> = apis.iter().map(|api| api.id).collect();
-    let asked = Asked::of(head);
-    let mut best: Option<(Fit, &'static Api, &'static str, &'static Route)> = None;
+    let target = Target::of(head);
+    let mut best: Option<(Fit, Candidate)> = None;
     let mut twice = false;
-    for api in apis {
-        for operation in api.operations() {
-            let Some(route) = operation
-                .route
-                .as_ref()
-                .filter(|route| route.method == head.method.as_str())
-            else {
-                continue;
-            };
-            let Some(fit) = asked.fit(route) else {
-                continue;
-            };
-            match best.as_ref().map(|(known, ..)| fit.cmp(known)) {
-                Some(Ordering::Less) => {}
-                // The first API is the one whose name is the signing name; another with the same
-                // path is its twin.
-                Some(Ordering::Equal) => {
-                    twice |= best
-                        .as_ref()
-                        .is_some_and(|(_, known, ..)| known.id == api.id)
-                }
-                _ => {
-                    twice = false;
-                    best = Some((fit, api, operation.name, route));
-                }
+    for found in apis.iter().flat_map(|api| candidates(api, &head.method)) {
+        let Some(fit) = target.fit(found.route) else {
+            continue;
+        };
+        match best.as_ref().map(|(known, _)| fit.cmp(known)) {
+            Some(Ordering::Less) => {}
+            // The first API is the one whose name is the signing name; another with the same path
+            // is its twin.
+            Some(Ordering::Equal) => {
+                twice |= best
+                    .as_ref()
+                    .is_some_and(|(_, known)| known.api == found.api)
+            }
+            _ => {
+                twice = false;
+                best = Some((fit, found));
             }
         }
     }
-    let Some((_, api, operation, route)) = best else {
+    let Some((_, found)) = best else {
         return Ok(Action::unknown(&ids));
     };
     if twice {
         return Err(ActionFault::Ambiguous);
     }
     Ok(Action {
-        accounts: asked.accounts(route),
-        ..Action::known(api.id, operation)
+        accounts: target.accounts(found.route),
+        ..Action::known(found.api, found.operation)
     })
 }
 
-struct Asked<'a> {
+/// An operation that a request may ask for.
+struct Candidate {
+    api: &'static str,
+    operation: &'static str,
+    route: &'static Route,
+}
+
+/// The operations of an API that have the request's method.
+fn candidates(api: &'static Api, method: &Method) -> impl Iterator<Item = Candidate> {
+    api.operations().iter().filter_map(move |operation| {
+        let route = operation.route.as_ref()?;
+        (route.method == method.as_str()).then_some(Candidate {
+            api: api.id,
+            operation: operation.name,
+            route,
+        })
+    })
+}
+
+/// The path and the query of a request, split.
+struct Target<'a> {
     segments: Vec<&'a str>,
     query: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
-impl<'a> Asked<'a> {
-    fn of(head: &'a RequestHead) -> Asked<'a> {
-        Asked {
+impl<'a> Target<'a> {
+    fn of(head: &'a RequestHead) -> Target<'a> {
+        Target {
             segments: segments(head.target.path()),
             query: head.target.query_pairs().collect(),
         }

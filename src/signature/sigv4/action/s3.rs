@@ -13,47 +13,10 @@ use percent_encoding::percent_decode_str;
 
 use super::super::endpoint::{Endpoint, Style, is_bucket};
 use super::super::tables::{Api, Operation, Tables};
-use super::{Action, ActionFault, bucket_in_path, fields};
+use super::fields;
+use super::operation::{Action, ActionFault};
+use super::s3_call::{CopySource, Level, S3Call};
 use gateway_message::RequestHead;
-
-/// The part of an object store that is meant.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct S3Call {
-    /// The bucket; `None` for the service itself, and at access points, whose bucket is unknown.
-    pub bucket: Option<String>,
-    /// The object's key, decoded once.
-    pub key: Option<String>,
-    /// Whether the key contains a bare `+`, which S3 has been seen to read as a space.
-    pub key_has_plus: bool,
-    /// The source, if this is a copy or a renaming.
-    pub source: Option<CopySource>,
-    /// The prefix to which a listing is restricted.
-    pub prefix: Option<String>,
-    /// The account to which the client says the bucket belongs.
-    pub owner: Option<String>,
-    /// The account to which the client says the source's bucket belongs.
-    pub source_owner: Option<String>,
-    /// Whether the operation takes `x-amz-expected-bucket-owner`.
-    pub takes_owner: bool,
-    /// Whether there is a parameter that S3 does not know.
-    pub strange: bool,
-}
-
-/// The source of a copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CopySource {
-    /// `bucket/key`.
-    Object {
-        /// The bucket.
-        bucket: String,
-        /// The key, decoded once.
-        key: String,
-    },
-    /// An access point's or outpost's ARN.
-    Arn(String),
-    /// Another key of the same bucket (`RenameObject`).
-    SameBucket(String),
-}
 
 /// Reads the action of a request to an object store.
 pub(super) fn read(endpoint: &Endpoint, head: &RequestHead) -> Result<Action, ActionFault> {
@@ -116,24 +79,6 @@ fn may_mint(
     names.has_folded("session") || endpoint.is_own() && of_others()
 }
 
-/// What a request is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Level {
-    Service,
-    Bucket,
-    Object,
-}
-
-impl Level {
-    fn route(self) -> &'static [&'static str] {
-        match self {
-            Level::Service => &[""],
-            Level::Bucket => &["{}"],
-            Level::Object => &["{}", "{+}"],
-        }
-    }
-}
-
 /// Bucket and raw key.
 fn place<'a>(
     endpoint: &Endpoint,
@@ -141,7 +86,7 @@ fn place<'a>(
 ) -> Result<(Option<String>, Option<&'a str>), ActionFault> {
     let inner = path.strip_prefix('/').unwrap_or(path);
     let some = |text: &'a str| (!text.is_empty()).then_some(text);
-    if !bucket_in_path(endpoint) {
+    if *endpoint.style() != Style::Path {
         let bucket = match endpoint.style() {
             Style::VirtualHost { bucket } => Some(bucket.clone()),
             _ => None,

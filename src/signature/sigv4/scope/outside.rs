@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::super::endpoint::ScopeMismatch;
-use super::super::named::{Named, Unreadable};
+use super::super::mentions::{Mention, Unreadable};
 use gateway_names::ReasonCode;
 
 /// Why a request is outside a credential's scope.
@@ -118,12 +118,12 @@ impl OutOfScope {
         OutOfScope::Account { account, place }
     }
 
-    pub(super) fn named(named: Named, place: Where) -> OutOfScope {
-        match named {
-            Named::Account(account) => OutOfScope::Account { account, place },
-            Named::Grantee => OutOfScope::Grantee(place),
-            Named::Bucket(bucket) => OutOfScope::NamedBucket { bucket, place },
-            Named::Everybody => OutOfScope::Everybody(place),
+    pub(super) fn named(mention: Mention, place: Where) -> OutOfScope {
+        match mention {
+            Mention::Account(account) => OutOfScope::Account { account, place },
+            Mention::Grantee => OutOfScope::Grantee(place),
+            Mention::Bucket(bucket) => OutOfScope::NamedBucket { bucket, place },
+            Mention::Everybody => OutOfScope::Everybody(place),
         }
     }
 

@@ -4,13 +4,13 @@
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{
     PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SignatureLocation,
-    SigningParams, SigningSettings, UriPathNormalizationMode, sign as aws_sign,
+    SigningParams as AwsSigningParams, SigningSettings, UriPathNormalizationMode, sign as aws_sign,
 };
 use aws_sigv4::sign::{v4, v4a};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use proptest::prelude::*;
 
-use super::super::Stamp;
+use super::super::AmzDate;
 use super::super::key::sha256;
 use super::*;
 
@@ -73,7 +73,7 @@ fn case() -> impl Strategy<Value = Case> {
 impl Case {
     /// The head as AWS's signer signs it.
     fn signed(&self) -> RequestHead {
-        let now = Stamp::parse("20260101T100000Z").unwrap().time();
+        let now = AmzDate::parse("20260101T100000Z").unwrap().time();
         let secret = std::str::from_utf8(S3_SECRET).unwrap();
         let identity = Credentials::new(
             "AKIAIOSFODNN7EXAMPLE",
@@ -94,7 +94,7 @@ impl Case {
             settings.expires_in = Some(Duration::from_secs(300));
             settings.payload_checksum_kind = PayloadChecksumKind::NoHeader;
         }
-        let params: SigningParams<'_> = if self.asymmetric {
+        let params: AwsSigningParams<'_> = if self.asymmetric {
             let builder = v4a::SigningParams::builder()
                 .identity(&identity)
                 .region_set("*")
@@ -166,11 +166,11 @@ proptest! {
         let mut head = case.signed();
         let hash: [u8; 32] = super::super::payload::unhex(&sha256(&case.content)).unwrap();
         let before = head.clone();
-        let with = With {
+        let with = SigningParams {
             access_key: "AKIAIOSFODNN7EXAMPLE",
             secret: S3_SECRET,
             session_token: case.token.as_deref(),
-            now: Stamp::parse("20260101T100000Z").unwrap().time(),
+            now: AmzDate::parse("20260101T100000Z").unwrap().time(),
             longest_life: Duration::from_secs(300),
             content: Some(&hash),
         };

@@ -10,7 +10,7 @@ use aws_smithy_types::event_stream::{Header, HeaderValue as EventValue, Message}
 use proptest::prelude::*;
 
 use super::super::key::sha256;
-use super::super::{Events, Payload, Stamp};
+use super::super::{AmzDate, EventResigner, Payload};
 use super::*;
 
 const KIND: &str = "STREAMING-AWS4-HMAC-SHA256-EVENTS";
@@ -19,8 +19,8 @@ const LONGEST: usize = 64 * 1024;
 /// A head and its messages, each signed at its time by AWS's code.
 fn composed(at: &str, messages: &[(SystemTime, &[u8])]) -> (RequestHead, Vec<u8>) {
     let secret = std::str::from_utf8(S3_SECRET).unwrap();
-    let stamp = Stamp::parse(at).unwrap();
-    let scope = format!("{}/us-east-1/transcribe/aws4_request", stamp.day());
+    let signed_at = AmzDate::parse(at).unwrap();
+    let scope = format!("{}/us-east-1/transcribe/aws4_request", signed_at.day());
     let names = "host;x-amz-content-sha256;x-amz-date";
     let canonical = format!(
         "POST\n/stream-transcription\n\nhost:transcribestreaming.us-east-1.amazonaws.com\nx-amz-content-sha256:{KIND}\n\
@@ -30,7 +30,7 @@ fn composed(at: &str, messages: &[(SystemTime, &[u8])]) -> (RequestHead, Vec<u8>
         "AWS4-HMAC-SHA256\n{at}\n{scope}\n{}",
         sha256(canonical.as_bytes())
     );
-    let key = v4::generate_signing_key(secret, stamp.time(), "us-east-1", "transcribe");
+    let key = v4::generate_signing_key(secret, signed_at.time(), "us-east-1", "transcribe");
     let mut last = v4::calculate_signature(key, to_sign.as_bytes());
     let value = format!(
         "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/{scope}, SignedHeaders={names}, Signature={last}"
@@ -69,10 +69,14 @@ fn composed(at: &str, messages: &[(SystemTime, &[u8])]) -> (RequestHead, Vec<u8>
 }
 
 fn at(text: &str) -> SystemTime {
-    Stamp::parse(text).unwrap().time()
+    AmzDate::parse(text).unwrap().time()
 }
 
-fn opened(mut head: RequestHead, secret: &[u8], with: &With<'_>) -> (RequestHead, Events) {
+fn opened(
+    mut head: RequestHead,
+    secret: &[u8],
+    with: &SigningParams<'_>,
+) -> (RequestHead, EventResigner) {
     let (claim, signed) = again(&mut head, secret, None, with).unwrap();
     assert_eq!(claim.payload(), Payload::Events);
     let events = signed.events(LONGEST).unwrap();
@@ -80,7 +84,7 @@ fn opened(mut head: RequestHead, secret: &[u8], with: &With<'_>) -> (RequestHead
 }
 
 fn through(
-    events: &mut Events,
+    events: &mut EventResigner,
     content: &[u8],
     step: usize,
     now: SystemTime,
@@ -92,8 +96,8 @@ fn through(
     (out.concat(), end.and_then(|()| events.finish()))
 }
 
-fn same(now: &str) -> With<'static> {
-    With {
+fn same(now: &str) -> SigningParams<'static> {
+    SigningParams {
         access_key: "AKIAIOSFODNN7EXAMPLE",
         secret: S3_SECRET,
         session_token: None,
@@ -113,7 +117,7 @@ fn messages_are_signed_again_in_any_cut_and_over_midnight() {
     ];
     let (head, content) = composed(noon, messages);
     for step in [1, 7, 100, content.len()] {
-        let with = With {
+        let with = SigningParams {
             now: at(noon),
             ..real(at(noon))
         };

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
-use super::{Claim, Fault, Signed, Verified, With, sign};
+use super::{ClientSignature, Fault, Signed, SigningParams, Verified, sign};
 use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 
 /// The secret key of AWS's S3 examples.
@@ -44,8 +44,8 @@ fn proven(
     head: &RequestHead,
     secret: &[u8],
     content: Option<&[u8; 32]>,
-) -> Result<(Claim, Verified), Fault> {
-    let claim = Claim::read(head)?.expect("a claim");
+) -> Result<(ClientSignature, Verified), Fault> {
+    let claim = ClientSignature::read(head)?.expect("a claim");
     let verified = claim.verify(head, secret, content)?;
     Ok((claim, verified))
 }
@@ -55,16 +55,16 @@ fn again(
     head: &mut RequestHead,
     secret: &[u8],
     content: Option<&[u8; 32]>,
-    with: &With<'_>,
-) -> Result<(Claim, Signed), Fault> {
+    with: &SigningParams<'_>,
+) -> Result<(ClientSignature, Signed), Fault> {
     let (claim, verified) = proven(head, secret, content)?;
     let signed = sign(head, &claim, verified, with)?;
     Ok((claim, signed))
 }
 
 /// Real parts that differ from every example's.
-fn real(now: SystemTime) -> With<'static> {
-    With {
+fn real(now: SystemTime) -> SigningParams<'static> {
+    SigningParams {
         access_key: "AKIAREALREALREALREAL",
         secret: b"realrealrealrealrealrealrealrealrealreal",
         session_token: Some("real/session+token=="),

@@ -2,7 +2,7 @@
 
 use super::super::key::sha256;
 use super::super::payload::unhex;
-use super::super::{Location, Payload, Stamp, Streaming};
+use super::super::{AmzDate, Location, Payload, Streaming};
 use super::*;
 
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -218,7 +218,7 @@ fn a_session_of_s3_express_keeps_its_own_token_field() {
         "AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{}",
         sha256(canonical.as_bytes())
     );
-    let day = Stamp::parse("20130524T000000Z").unwrap().time();
+    let day = AmzDate::parse("20130524T000000Z").unwrap().time();
     let secret = std::str::from_utf8(S3_SECRET).unwrap();
     let key = aws_sigv4::sign::v4::generate_signing_key(secret, day, "us-east-1", "s3express");
     let signature = aws_sigv4::sign::v4::calculate_signature(key, to_sign.as_bytes());
@@ -292,7 +292,7 @@ fn a_token_that_was_outside_of_the_signature_stays_there() {
         "AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{}",
         sha256(canonical.as_bytes())
     );
-    let day = Stamp::parse("20130524T000000Z").unwrap().time();
+    let day = AmzDate::parse("20130524T000000Z").unwrap().time();
     let secret = std::str::from_utf8(S3_SECRET).unwrap();
     let key =
         aws_sigv4::sign::v4::generate_signing_key(secret, day, "us-east-1", "iotdevicegateway");
@@ -301,7 +301,7 @@ fn a_token_that_was_outside_of_the_signature_stays_there() {
         format!("/mqtt?{query}&X-Amz-Signature={signature}&X-Amz-Security-Token=phan%2Ftom");
     let mut head = head("GET", host, &target, &[]);
     let hash = unhex(EMPTY).unwrap();
-    let with = With {
+    let with = SigningParams {
         content: Some(&hash),
         ..real(SystemTime::now())
     };
@@ -355,5 +355,5 @@ fn a_host_that_is_signed_as_authority_is_signed_again_as_host() {
         "example.amazonaws.com",
         ":authority;content-type;host;x-amz-content-sha256;x-amz-date",
     );
-    assert!(Claim::read(&both).is_err());
+    assert!(ClientSignature::read(&both).is_err());
 }

@@ -9,8 +9,8 @@ fn authorization(scope: &str, signed: &str) -> String {
     format!("AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders={signed}, Signature={SIGNATURE}")
 }
 
-fn read(target: &str, fields: &[(&str, &str)]) -> Result<Option<Claim>, Fault> {
-    Claim::read(&head("GET", "iam.amazonaws.com", target, fields))
+fn read(target: &str, fields: &[(&str, &str)]) -> Result<Option<ClientSignature>, Fault> {
+    ClientSignature::read(&head("GET", "iam.amazonaws.com", target, fields))
 }
 
 fn fault_of(value: &str, fields: &[(&str, &str)]) -> Option<Fault> {
@@ -368,7 +368,7 @@ fn signatures_inside_of_other_things_are_refused() {
     assert!(matches!(read("/", &token), Err(Fault::Nested(_))));
     let form = [("content-type", "Multipart/Form-Data; boundary=x")];
     let head = head("POST", "bucket.s3.amazonaws.com", "/", &form);
-    assert_eq!(Claim::read(&head).err(), Some(Fault::PostForm));
+    assert_eq!(ClientSignature::read(&head).err(), Some(Fault::PostForm));
 }
 
 #[test]

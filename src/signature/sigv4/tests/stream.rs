@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::key::sha256;
 use super::super::payload::EMPTY;
-use super::super::{Rechain, Stamp};
+use super::super::{AmzDate, ChunkResigner};
 use super::published::{chunked_content, chunked_head};
 use super::*;
 
@@ -16,15 +16,19 @@ const LONGEST: usize = 64 * 1024;
 fn opened(
     mut head: RequestHead,
     secret: &[u8],
-    with: &With<'_>,
-) -> Result<(RequestHead, Rechain), Fault> {
+    with: &SigningParams<'_>,
+) -> Result<(RequestHead, ChunkResigner), Fault> {
     let (_, signed) = again(&mut head, secret, None, with)?;
     let rechain = signed.rechain(&head, LONGEST)?.expect("a stream");
     Ok((head, rechain))
 }
 
 /// The output for content that is cut at these places, and how it ended.
-fn through(rechain: &mut Rechain, content: &[u8], cuts: &[usize]) -> (Vec<u8>, Result<(), Fault>) {
+fn through(
+    rechain: &mut ChunkResigner,
+    content: &[u8],
+    cuts: &[usize],
+) -> (Vec<u8>, Result<(), Fault>) {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (content.len() + 1)).collect();
     cuts.extend([0, content.len()]);
     cuts.sort_unstable();
@@ -41,12 +45,12 @@ fn through(rechain: &mut Rechain, content: &[u8], cuts: &[usize]) -> (Vec<u8>, R
     (out.concat(), end)
 }
 
-fn same() -> With<'static> {
-    With {
+fn same() -> SigningParams<'static> {
+    SigningParams {
         access_key: "AKIAIOSFODNN7EXAMPLE",
         secret: S3_SECRET,
         session_token: None,
-        now: Stamp::parse("20130524T000000Z").unwrap().time(),
+        now: AmzDate::parse("20130524T000000Z").unwrap().time(),
         longest_life: Duration::from_secs(60),
         content: None,
     }
@@ -233,7 +237,7 @@ fn signature(ecdsa: bool, text: &str) -> String {
         let key = aws_sigv4::sign::v4a::generate_signing_key("AKIAIOSFODNN7EXAMPLE", secret);
         aws_sigv4::sign::v4a::calculate_signature(key, text.as_bytes())
     } else {
-        let day = Stamp::parse("20130524T000000Z").unwrap().time();
+        let day = AmzDate::parse("20130524T000000Z").unwrap().time();
         let key = aws_sigv4::sign::v4::generate_signing_key(secret, day, "us-east-1", "s3");
         aws_sigv4::sign::v4::calculate_signature(key, text.as_bytes())
     }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::canonical::{PathRule, Request, query};
+use super::super::algorithm::Algorithm;
+use super::super::canonical::{CanonicalRequest, PathRule, query};
 use super::super::chain::Chain;
-use super::super::claim::Algorithm;
 use super::*;
 
 struct Vector {
@@ -60,11 +60,11 @@ fn signing_a_vector_again_with_the_same_key_and_time_gives_it_again() {
             };
             let hash = hash(&wire.content);
             let token = vector.token().to_owned();
-            let with = With {
+            let with = SigningParams {
                 access_key: "AKIDEXAMPLE",
                 secret: SUITE_SECRET,
                 session_token: Some(&*token).filter(|token| !token.is_empty()),
-                now: Stamp::parse("20150830T123600Z").unwrap().time(),
+                now: AmzDate::parse("20150830T123600Z").unwrap().time(),
                 longest_life: Duration::from_secs(3600),
                 content: Some(&hash),
             };
@@ -107,8 +107,8 @@ fn each_form(vector: &Vector, algorithm: Algorithm) -> usize {
         };
         let (fields, host) = wire.map();
         let payload = field_of(&wire.fields, "x-amz-content-sha256")
-            .unwrap_or_else(|| hex(&hash(&wire.content)));
-        let text = Request {
+            .unwrap_or_else(|| base16ct::lower::encode_string(&hash(&wire.content)));
+        let text = CanonicalRequest {
             method: &wire.method,
             path,
             rule,
@@ -129,7 +129,7 @@ fn each_form(vector: &Vector, algorithm: Algorithm) -> usize {
             vector.name
         );
         let claim = vector.claim(algorithm);
-        let mut chain = Chain::new(&claim, "AKIDEXAMPLE", SUITE_SECRET, claim.stamp()).unwrap();
+        let mut chain = Chain::new(&claim, "AKIDEXAMPLE", SUITE_SECRET, claim.signed_at()).unwrap();
         let to_sign = chain.head(text.as_bytes());
         assert_eq!(
             to_sign,
@@ -195,7 +195,7 @@ impl Vector {
     }
 
     /// A signature claim with the vector's scope.
-    fn claim(&self, algorithm: Algorithm) -> Claim {
+    fn claim(&self, algorithm: Algorithm) -> ClientSignature {
         let (name, region) = match algorithm {
             Algorithm::V4 => ("AWS4-HMAC-SHA256", "us-east-1/"),
             Algorithm::V4a => ("AWS4-ECDSA-P256-SHA256", ""),
@@ -213,7 +213,7 @@ impl Vector {
         if algorithm == Algorithm::V4a {
             fields.push(("x-amz-region-set", "us-east-1"));
         }
-        Claim::read(&head("GET", "example.amazonaws.com", "/", &fields))
+        ClientSignature::read(&head("GET", "example.amazonaws.com", "/", &fields))
             .unwrap()
             .unwrap()
     }
@@ -319,8 +319,7 @@ fn root(kind: &str) -> PathBuf {
     )
 }
 
-use super::super::Stamp;
-use super::super::payload::hex;
+use super::super::AmzDate;
 
 fn hash(content: &str) -> [u8; 32] {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, content.as_bytes());

@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 /// The account of an ARN, unless it names none: that of AWS itself, of a bucket, or any (`*`). The
 /// last opens nothing in a resource, and AWS does not accept it as a principal.
-pub(in super::super) fn arn_account(text: &str) -> Option<&str> {
+pub(crate) fn arn_account(text: &str) -> Option<&str> {
     let mut parts = text.strip_prefix("arn:")?.splitn(5, ':');
     // Partition, service and region precede the account.
     let account = parts.nth(3)?;

@@ -1,19 +1,71 @@
-//! Names and values of JSON, and the principals of policies.
+//! Searches values, and what is encoded in them: JSON with the principals of policies, and escapes.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{Unreadable, Watch};
+use super::search::{Search, Unreadable};
+use super::text;
+
+impl Search<'_> {
+    /// Searches a named value, decoded once: its literal text, and what is encoded in it.
+    pub(super) fn value(&mut self, name: &str, value: &str) {
+        // A name covers many values, and a longer one has no meaning to a service.
+        let name = if name.len() > LONGEST_NAME { "" } else { name };
+        if self.is_over() || self.data.holds(name) {
+            return;
+        }
+        if text::lets_everybody_in(name, value) {
+            self.everybody();
+        }
+        self.account_by_name(name, value);
+        self.destination(name, value.trim());
+        self.inner(value);
+    }
+
+    /// Searches a text, and what is encoded in it: JSON in a string, escapes in a form's value.
+    pub(super) fn inner(&mut self, value: &str) {
+        if self.is_over() {
+            return;
+        }
+        let Some(left) = self.left.checked_sub(value.len()) else {
+            self.lost = true;
+            return;
+        };
+        self.left = left;
+        self.text(value);
+        let nested = value.trim_start().starts_with(['{', '[', '"']);
+        let escaped = value.contains('%') || value.contains("\\u") || value.contains("&#");
+        if !nested && !escaped {
+            return;
+        }
+        if self.depth == DEEPEST {
+            self.lost = true;
+            return;
+        }
+        self.depth += 1;
+        if nested && search_json(value, self).is_err() && text::speaks_of_principals(value) {
+            // A service may parse it more leniently than we do.
+            self.lost = true;
+        }
+        if escaped {
+            let plain = text::unescaped(value);
+            if plain != value {
+                self.inner(&plain);
+            }
+        }
+        self.depth -= 1;
+    }
+}
 
 /// Searches every string and number together with its name; a repeated name hides nothing.
 ///
 /// # Errors
 /// [`Unreadable`] for what is not JSON.
-pub(super) fn search(content: &str, watch: &mut Watch<'_>) -> Result<(), Unreadable> {
+pub(super) fn search_json(content: &str, search: &mut Search<'_>) -> Result<(), Unreadable> {
     let mut json = serde_json::Deserializer::from_str(content);
     let seed = Seed {
-        watch,
+        search,
         name: "",
         principal: None,
     };
@@ -35,13 +87,13 @@ enum Says {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Principal {
     /// `Principal`, or `AWS` and `Service` in it.
-    Named,
+    Whole,
     /// `Federated` in it.
     Federated,
 }
 
 struct Seed<'s, 'w, 'a> {
-    watch: &'s mut Watch<'a>,
+    search: &'s mut Search<'a>,
     name: &'w str,
     principal: Option<Principal>,
 }
@@ -57,14 +109,14 @@ impl<'de> DeserializeSeed<'de> for Seed<'_, '_, '_> {
 impl Seed<'_, '_, '_> {
     fn text(self, text: &str) -> Says {
         if self.principal.is_none() {
-            self.watch.value(self.name, text);
+            self.search.value(self.name, text);
             return if text == "Deny" {
                 Says::Deny
             } else {
                 Says::Nothing
             };
         }
-        self.watch.inner(text);
+        self.search.inner(text);
         match self.principal {
             Some(Principal::Federated) if !text.trim_start().starts_with("arn:") => Says::Everybody,
             _ if text.contains('*') => Says::Everybody,
@@ -108,7 +160,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
         let mut says = Says::Nothing;
         loop {
             let seed = Seed {
-                watch: self.watch,
+                search: self.search,
                 name: self.name,
                 principal: self.principal,
             };
@@ -127,15 +179,15 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
             let principal = match self.principal {
                 Some(_) if name.eq_ignore_ascii_case("federated") => Some(Principal::Federated),
                 Some(kept) => Some(kept),
-                None => is_principal(&name).then_some(Principal::Named),
+                None => is_principal(&name).then_some(Principal::Whole),
             };
-            if self.watch.data.holds(&name) {
+            if self.search.data.holds(&name) {
                 members.next_value::<serde::de::IgnoredAny>()?;
                 continue;
             }
-            self.watch.text(&name);
+            self.search.text(&name);
             let seed = Seed {
-                watch: self.watch,
+                search: self.search,
                 name: &name,
                 principal,
             };
@@ -148,7 +200,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
         }
         match self.principal {
             Some(_) if everybody => return Ok(Says::Everybody),
-            None if everybody && (effects == 0 || denials < effects) => self.watch.everybody(),
+            None if everybody && (effects == 0 || denials < effects) => self.search.everybody(),
             _ => {}
         }
         Ok(Says::Nothing)
@@ -160,3 +212,8 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
 fn is_principal(name: &str) -> bool {
     name.to_ascii_lowercase().contains("principal") && !name.contains(':')
 }
+
+/// No client nests forms more deeply.
+const DEEPEST: usize = 6;
+/// Names of form members are prefixed with the names above them.
+const LONGEST_NAME: usize = 256;

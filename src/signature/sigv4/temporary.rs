@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 /// Temporary credentials in a response. It has no `Debug`, because it borrows secrets.
-pub struct Minted<'c> {
+pub struct TemporaryCredentials<'c> {
     /// The access key id, the secret key and the session token.
     pub parts: [&'c str; 3],
     /// When they expire.
@@ -25,33 +25,36 @@ pub struct Minted<'c> {
 /// No temporary credentials can be read from the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer does not hold temporary credentials in a form that can be read")]
-pub struct Illegible;
+pub struct UnreadableCredentials;
 
-impl<'c> Minted<'c> {
+impl<'c> TemporaryCredentials<'c> {
     /// Reads the credentials from a response's content with the given type.
     ///
     /// # Errors
-    /// [`Illegible`] unless each member appears exactly once, unescaped.
-    pub fn read(kind: &str, content: &'c [u8]) -> Result<Minted<'c>, Illegible> {
+    /// [`UnreadableCredentials`] unless each member appears exactly once, unescaped.
+    pub fn read(
+        kind: &str,
+        content: &'c [u8],
+    ) -> Result<TemporaryCredentials<'c>, UnreadableCredentials> {
         let kind = kind.split(';').next().unwrap_or(kind).trim_end();
         let mut found = Found::default();
         match kind {
             "text/xml" | "application/xml" => {
-                found.xml(std::str::from_utf8(content).map_err(|_| Illegible)?)?
+                found.xml(std::str::from_utf8(content).map_err(|_| UnreadableCredentials)?)?
             }
             "application/json" | "application/x-amz-json-1.0" | "application/x-amz-json-1.1" => {
                 let mut json = serde_json::Deserializer::from_slice(content);
                 Members(&mut found, None)
                     .deserialize(&mut json)
                     .and_then(|()| json.end())
-                    .map_err(|_| Illegible)?;
+                    .map_err(|_| UnreadableCredentials)?;
             }
-            _ => return Err(Illegible),
+            _ => return Err(UnreadableCredentials),
         }
         let (Some(id), Some(secret), Some(token)) =
             (found.parts[0], found.parts[1], found.parts[2])
         else {
-            return Err(Illegible);
+            return Err(UnreadableCredentials);
         };
         let parts = [id, secret, token];
         let plain = |byte: u8| {
@@ -59,28 +62,31 @@ impl<'c> Minted<'c> {
         };
         let sound = |part: &&str| part.len() >= SHORTEST && part.bytes().all(plain);
         if found.twice || !parts.iter().all(sound) {
-            return Err(Illegible);
+            return Err(UnreadableCredentials);
         }
-        let expires = found.expires.ok_or(Illegible)?;
-        Ok(Minted { parts, expires })
+        let expires = found.expires.ok_or(UnreadableCredentials)?;
+        Ok(TemporaryCredentials { parts, expires })
     }
 }
 
 /// The content with each text replaced by its pair, wherever it appears; lengths do not change.
 ///
 /// # Errors
-/// [`Illegible`] if a pair differs in length, or a text does not appear at all.
-pub fn replaced(content: &[u8], pairs: [(&str, &str); 3]) -> Result<Vec<u8>, Illegible> {
+/// [`UnreadableCredentials`] if a pair differs in length, or a text does not appear at all.
+pub fn replaced(
+    content: &[u8],
+    pairs: [(&str, &str); 3],
+) -> Result<Vec<u8>, UnreadableCredentials> {
     let mut out = content.to_vec();
     for (real, instead) in pairs {
         if real.len() != instead.len() {
-            return Err(Illegible);
+            return Err(UnreadableCredentials);
         }
         let places: Vec<Range<usize>> = memchr::memmem::find_iter(content, real.as_bytes())
             .map(|at| at..at + real.len())
             .collect();
         if places.is_empty() {
-            return Err(Illegible);
+            return Err(UnreadableCredentials);
         }
         for place in places {
             out[place].copy_from_slice(instead.as_bytes());
@@ -131,13 +137,13 @@ impl<'c> Found<'c> {
     }
 
     /// Elements that contain only text; XML that could hide another is refused.
-    fn xml(&mut self, text: &'c str) -> Result<(), Illegible> {
+    fn xml(&mut self, text: &'c str) -> Result<(), UnreadableCredentials> {
         if ["<!", "&#"].iter().any(|mark| text.contains(mark)) {
-            return Err(Illegible);
+            return Err(UnreadableCredentials);
         }
         let mut pieces = text.split('<').skip(1).peekable();
         while let Some(piece) = pieces.next() {
-            let (tag, value) = piece.split_once('>').ok_or(Illegible)?;
+            let (tag, value) = piece.split_once('>').ok_or(UnreadableCredentials)?;
             let name = tag.split([' ', '\t', '\r', '\n']).next().unwrap_or(tag);
             let name = name.rsplit(':').next().unwrap_or(name);
             let closes = |next: &&str| {
@@ -247,7 +253,7 @@ mod tests {
     }
 
     fn seconds(kind: &str, content: &str) -> Option<u64> {
-        let minted = Minted::read(kind, content.as_bytes()).ok()?;
+        let minted = TemporaryCredentials::read(kind, content.as_bytes()).ok()?;
         assert_eq!(minted.parts, [ID, SECRET, TOKEN]);
         Some(minted.expires.duration_since(UNIX_EPOCH).unwrap().as_secs())
     }
@@ -288,7 +294,9 @@ mod tests {
     fn an_answer_with_two_readings_is_not_read() {
         let expiration = "<Expiration>2019-11-09T13:34:41Z</Expiration>";
         let usual = xml(expiration);
-        let illegible = |kind: &str, content: &str| Minted::read(kind, content.as_bytes()).is_err();
+        let illegible = |kind: &str, content: &str| {
+            TemporaryCredentials::read(kind, content.as_bytes()).is_err()
+        };
         for content in [
             xml(""),
             xml("<Expiration>soon</Expiration>"),

@@ -9,17 +9,17 @@ use super::Fault;
 
 /// A time to the second, with its text as in `X-Amz-Date`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct AmzDate {
     text: [u8; 16],
     time: SystemTime,
 }
 
-impl Stamp {
+impl AmzDate {
     /// Parses `YYYYMMDD'T'HHMMSS'Z'` and nothing else.
     ///
     /// # Errors
     /// [`Fault::Malformed`].
-    pub fn parse(text: &str) -> Result<Stamp, Fault> {
+    pub(super) fn parse(text: &str) -> Result<AmzDate, Fault> {
         read(text).ok_or(Fault::Malformed("X-Amz-Date"))
     }
 
@@ -27,7 +27,7 @@ impl Stamp {
     ///
     /// # Errors
     /// [`Fault::Malformed`] beyond the year 9999.
-    pub fn at(clock: SystemTime) -> Result<Stamp, Fault> {
+    pub(super) fn at(clock: SystemTime) -> Result<AmzDate, Fault> {
         let at = OffsetDateTime::from(clock);
         let text = format!(
             "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
@@ -38,24 +38,22 @@ impl Stamp {
             at.minute(),
             at.second()
         );
-        Stamp::parse(&text)
+        AmzDate::parse(&text)
     }
 
     /// The same time a day later.
-    pub(super) fn next_day(&self) -> Result<Stamp, Fault> {
+    pub(super) fn next_day(&self) -> Result<AmzDate, Fault> {
         let later = self.time.checked_add(Duration::from_secs(86_400));
-        Stamp::at(later.ok_or(Fault::Malformed("X-Amz-Date"))?)
+        AmzDate::at(later.ok_or(Fault::Malformed("X-Amz-Date"))?)
     }
 
     /// As in `X-Amz-Date`.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.text).unwrap_or_default()
     }
 
     /// The day, `YYYYMMDD`, as in a credential scope.
-    #[must_use]
-    pub fn day(&self) -> &str {
+    pub(super) fn day(&self) -> &str {
         self.as_str().get(..8).unwrap_or_default()
     }
 
@@ -66,13 +64,13 @@ impl Stamp {
     }
 }
 
-impl fmt::Debug for Stamp {
+impl fmt::Debug for AmzDate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-fn read(text: &str) -> Option<Stamp> {
+fn read(text: &str) -> Option<AmzDate> {
     let bytes: [u8; 16] = text.as_bytes().try_into().ok()?;
     let number = |from: usize, to: usize| {
         let digits = &bytes[from..to];
@@ -90,7 +88,7 @@ fn read(text: &str) -> Option<Stamp> {
     let month = Month::try_from(small(4)?).ok()?;
     let date = Date::from_calendar_date(i32::from(number(0, 4)?), month, small(6)?).ok()?;
     let time = Time::from_hms(small(9)?, small(11)?, small(13)?).ok()?;
-    Some(Stamp {
+    Some(AmzDate {
         text: bytes,
         time: PrimitiveDateTime::new(date, time).assume_utc().into(),
     })
@@ -102,12 +100,12 @@ mod tests {
 
     #[test]
     fn a_time_has_one_spelling() {
-        let stamp = Stamp::parse("20150830T123600Z").unwrap();
-        assert_eq!(stamp.day(), "20150830");
-        assert_eq!(stamp.next_day().unwrap().as_str(), "20150831T123600Z");
+        let signed_at = AmzDate::parse("20150830T123600Z").unwrap();
+        assert_eq!(signed_at.day(), "20150830");
+        assert_eq!(signed_at.next_day().unwrap().as_str(), "20150831T123600Z");
         assert_eq!(
-            Stamp::at(stamp.time() + Duration::from_millis(999)).unwrap(),
-            stamp
+            AmzDate::at(signed_at.time() + Duration::from_millis(999)).unwrap(),
+            signed_at
         );
         for other in [
             "",
@@ -125,7 +123,7 @@ mod tests {
             "20150830T123600ZZ",
         ] {
             assert_eq!(
-                Stamp::parse(other),
+                AmzDate::parse(other),
                 Err(Fault::Malformed("X-Amz-Date")),
                 "{other}"
             );

@@ -7,19 +7,14 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method};
 
+use super::algorithm::Algorithm;
+use super::amz_date::AmzDate;
+use super::credential_scope::{CredentialScope, Regions, region_set};
+use super::fault::Fault;
 use super::parse::{Parts, Presigned, authorization, one};
-use super::payload::CONTENT_SHA256;
-use super::{Fault, Payload, Stamp, Streaming};
+use super::payload::{CONTENT_SHA256, Payload, Streaming};
+use super::signed_fields::{DATE, EXPRESS_TOKEN, REGION_SET, TOKEN, check_signed, signed_names};
 use gateway_message::RequestHead;
-
-/// The signing algorithm of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Algorithm {
-    /// `AWS4-HMAC-SHA256`, for one region.
-    V4,
-    /// `AWS4-ECDSA-P256-SHA256` (SigV4a), for a set of regions.
-    V4a,
-}
 
 /// Where the signature is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,20 +28,10 @@ pub enum Location {
     },
 }
 
-/// The regions for which the signature claims to be valid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Regions<'a> {
-    /// The region of a SigV4 scope.
-    One(&'a str),
-    /// SigV4a's `*`, which multi-region access points use: all of them (J13).
-    Any,
-    /// SigV4a's list, at least one.
-    Set(&'a [Box<str>]),
-}
-
-/// A client's signature, parsed and well-formed. It proves nothing before [`Claim::verify`].
+/// A client's signature, parsed and well-formed. It proves nothing before
+/// [`ClientSignature::verify`].
 #[derive(Clone)]
-pub struct Claim {
+pub struct ClientSignature {
     pub(super) algorithm: Algorithm,
     pub(super) location: Location,
     pub(super) access_key: Box<str>,
@@ -60,7 +45,7 @@ pub struct Claim {
     /// The host is signed under the name `:authority`, as AWS's SDK for JavaScript does over
     /// HTTP/2.
     pub(super) as_authority: bool,
-    pub(super) stamp: Stamp,
+    pub(super) signed_at: AmzDate,
     pub(super) token: Option<SessionToken>,
     pub(super) payload: Payload,
     pub(super) signature: Box<str>,
@@ -76,13 +61,27 @@ pub(super) struct SessionToken {
     value: Box<str>,
 }
 
-impl Claim {
+impl SessionToken {
+    /// The token, of which there may be one: the ordinary one or that of S3 Express.
+    fn one_of(tokens: [Option<Cow<'_, str>>; 2]) -> Result<Option<SessionToken>, Fault> {
+        let (express, value) = match tokens {
+            [Some(_), Some(_)] => return Err(Fault::Twice("X-Amz-Security-Token")),
+            [Some(value), None] => (false, value),
+            [None, Some(value)] => (true, value),
+            [None, None] => return Ok(None),
+        };
+        let value = value.into();
+        Ok(Some(SessionToken { express, value }))
+    }
+}
+
+impl ClientSignature {
     /// Parses the signature of a head for a signing origin; `None` if there is none.
     ///
     /// # Errors
     /// [`Fault`] by cause: every form that is not one clear signature over the host and all
     /// `x-amz-` fields.
-    pub fn read(head: &RequestHead) -> Result<Option<Claim>, Fault> {
+    pub fn read(head: &RequestHead) -> Result<Option<ClientSignature>, Fault> {
         let presigned = Presigned::read(head.target.query().unwrap_or_default())?;
         let field = one(&head.fields, &AUTHORIZATION, "Authorization")?;
         if let Some(text) = field
@@ -92,13 +91,14 @@ impl Claim {
                 return Err(Fault::Both);
             }
             let parts = authorization(algorithm, rest)?;
-            return Claim::in_fields(parts, &head.fields).map(Some);
+            return ClientSignature::in_fields(parts, &head.fields).map(Some);
         }
         if presigned.is_any() {
-            if field.is_some() || FIELDS.iter().any(|name| head.fields.contains_key(name)) {
+            let parts = [&DATE, &TOKEN, &EXPRESS_TOKEN, &REGION_SET];
+            if field.is_some() || parts.iter().any(|name| head.fields.contains_key(*name)) {
                 return Err(Fault::Both);
             }
-            return Claim::in_query(presigned, &head.fields).map(Some);
+            return ClientSignature::in_query(presigned, &head.fields).map(Some);
         }
         if field.is_none() && is_form_upload(head) {
             return Err(Fault::PostForm);
@@ -106,7 +106,7 @@ impl Claim {
         Ok(None)
     }
 
-    fn in_fields(parts: Parts<'_>, fields: &HeaderMap) -> Result<Claim, Fault> {
+    fn in_fields(parts: Parts<'_>, fields: &HeaderMap) -> Result<ClientSignature, Fault> {
         let date = one(fields, &DATE, "X-Amz-Date")?.ok_or(Fault::Missing("X-Amz-Date"))?;
         let tokens = [
             one(fields, &TOKEN, "X-Amz-Security-Token")?,
@@ -115,7 +115,7 @@ impl Claim {
         let regions = one(fields, &REGION_SET, "X-Amz-Region-Set")?;
         let payload = one(fields, &CONTENT_SHA256, "x-amz-content-sha256")?;
         let payload = payload.map_or(Ok(Payload::Absent), Payload::parse)?;
-        Claim::new(
+        ClientSignature::new(
             Location::Fields,
             parts,
             date,
@@ -126,7 +126,7 @@ impl Claim {
         )
     }
 
-    fn in_query(mut query: Presigned<'_>, fields: &HeaderMap) -> Result<Claim, Fault> {
+    fn in_query(mut query: Presigned<'_>, fields: &HeaderMap) -> Result<ClientSignature, Fault> {
         let parts = query.parts()?;
         let date = query.date.ok_or(Fault::Missing("X-Amz-Date"))?;
         let expires = query.expires.ok_or(Fault::Missing("X-Amz-Expires"))?;
@@ -140,7 +140,7 @@ impl Claim {
             (None, None) => Payload::Absent,
         };
         let tokens = [query.token, query.express_token];
-        let mut claim = Claim::new(
+        let mut claim = ClientSignature::new(
             location,
             parts,
             &date,
@@ -165,32 +165,19 @@ impl Claim {
         regions: Option<&str>,
         payload: Payload,
         fields: &HeaderMap,
-    ) -> Result<Claim, Fault> {
-        let stamp = Stamp::parse(date)?;
-        let scope = Scope::parse(&parts.credential, parts.algorithm)?;
-        if scope.day != stamp.day() {
+    ) -> Result<ClientSignature, Fault> {
+        let signed_at = AmzDate::parse(date)?;
+        let scope = CredentialScope::parse(&parts.credential, parts.algorithm)?;
+        if scope.day != signed_at.day() {
             return Err(Fault::Date);
         }
         let (signed, as_authority) = signed_names(&parts.signed)?;
-        check_signed(&signed, fields, location)?;
+        let presigned = matches!(location, Location::Query { .. });
+        check_signed(&signed, fields, presigned)?;
         payload.check(fields)?;
         check_fit(parts.algorithm, payload)?;
-        let is_hex = |text: &str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        let length = match parts.algorithm {
-            Algorithm::V4 => 64..=64,
-            // DER of two numbers of at most 33 bytes.
-            Algorithm::V4a => 16..=144,
-        };
-        if !is_hex(&parts.signature) || !length.contains(&parts.signature.len()) {
-            return Err(Fault::Malformed("Signature"));
-        }
-        let token = match tokens {
-            [Some(_), Some(_)] => return Err(Fault::Twice("X-Amz-Security-Token")),
-            [Some(value), None] => Some((false, value)),
-            [None, Some(value)] => Some((true, value)),
-            [None, None] => None,
-        };
-        Ok(Claim {
+        check_form(parts.algorithm, &parts.signature)?;
+        Ok(ClientSignature {
             algorithm: parts.algorithm,
             location,
             access_key: scope.access_key.into(),
@@ -199,11 +186,8 @@ impl Claim {
             regions: region_set(parts.algorithm, regions)?,
             signed,
             as_authority,
-            stamp,
-            token: token.map(|(express, value)| SessionToken {
-                express,
-                value: value.into(),
-            }),
+            signed_at,
+            token: SessionToken::one_of(tokens)?,
             payload,
             signature: parts.signature.into(),
             exact: false,
@@ -252,8 +236,8 @@ impl Claim {
 
     /// The client's clock when it signed; the caller decides how far it may be off.
     #[must_use]
-    pub fn stamp(&self) -> Stamp {
-        self.stamp
+    pub fn signed_at(&self) -> AmzDate {
+        self.signed_at
     }
 
     /// The names of the signed fields, ascending.
@@ -269,8 +253,7 @@ impl Claim {
     }
 
     /// Whether the service treats paths as S3 does: encoded once, never normalised.
-    #[must_use]
-    pub fn is_s3(&self) -> bool {
+    pub(super) fn is_s3(&self) -> bool {
         matches!(
             &*self.service,
             "s3" | "s3express" | "s3-outposts" | "s3-object-lambda"
@@ -308,35 +291,17 @@ impl Claim {
 }
 
 /// Shows neither token nor signature.
-impl fmt::Debug for Claim {
+impl fmt::Debug for ClientSignature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claim")
+        f.debug_struct("ClientSignature")
             .field("algorithm", &self.algorithm)
             .field("location", &self.location)
             .field("regions", &self.regions())
             .field("service", &self.service)
-            .field("stamp", &self.stamp)
+            .field("signed_at", &self.signed_at)
             .field("signed", &self.signed)
             .field("payload", &self.payload)
             .finish_non_exhaustive()
-    }
-}
-
-impl Algorithm {
-    /// The name in `Authorization` and `X-Amz-Algorithm`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Algorithm::V4 => "AWS4-HMAC-SHA256",
-            Algorithm::V4a => "AWS4-ECDSA-P256-SHA256",
-        }
-    }
-
-    pub(super) fn named(name: &str) -> Result<Algorithm, Fault> {
-        [Algorithm::V4, Algorithm::V4a]
-            .into_iter()
-            .find(|algorithm| algorithm.name() == name)
-            .ok_or(Fault::Algorithm)
     }
 }
 
@@ -356,134 +321,21 @@ fn scheme(text: &str) -> Result<Option<(Algorithm, &str)>, Fault> {
     Algorithm::named(name).map(|algorithm| Some((algorithm, rest)))
 }
 
-/// `KEY/20150830/us-east-1/s3/aws4_request`, parsed from its end.
-struct Scope<'a> {
-    access_key: &'a str,
-    day: &'a str,
-    region: &'a str,
-    service: &'a str,
-}
-
-impl<'a> Scope<'a> {
-    fn parse(text: &'a str, algorithm: Algorithm) -> Result<Scope<'a>, Fault> {
-        const MALFORMED: Fault = Fault::Malformed("Credential");
-        let mut pieces = text.rsplit('/');
-        let mut next = || pieces.next().ok_or(MALFORMED);
-        if next()? != "aws4_request" {
-            return Err(MALFORMED);
-        }
-        let service = next()?;
-        let region = match algorithm {
-            Algorithm::V4 => next()?,
-            Algorithm::V4a => "",
-        };
-        let day = next()?;
-        let access_key = next()?;
-        // Nothing may be left: a slash in an access key would let two readers see two scopes.
-        if pieces.next().is_some() || !is_access_key(access_key) {
-            return Err(MALFORMED);
-        }
-        if !is_label(service) || (algorithm == Algorithm::V4 && !is_label(region)) {
-            return Err(Fault::Scope);
-        }
-        Ok(Scope {
-            access_key,
-            day,
-            region,
-            service,
-        })
-    }
-}
-
-fn is_access_key(text: &str) -> bool {
-    (1..=LONGEST_ACCESS_KEY).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_graphic() && b != b',')
-}
-
-/// The name of a region or a service (J12).
-fn is_label(text: &str) -> bool {
-    (1..=LONGEST_LABEL).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'))
-}
-
-fn region_set(algorithm: Algorithm, text: Option<&str>) -> Result<Box<[Box<str>]>, Fault> {
-    match (algorithm, text) {
-        (Algorithm::V4, None) | (Algorithm::V4a, Some("*")) => Ok(Box::default()),
-        (Algorithm::V4, Some(_)) => Err(Fault::Scope),
-        (Algorithm::V4a, None) => Err(Fault::Missing("X-Amz-Region-Set")),
-        (Algorithm::V4a, Some(text)) => text
-            .split(',')
-            .map(|region| {
-                if is_label(region) {
-                    Ok(region.into())
-                } else {
-                    Err(Fault::Scope)
-                }
-            })
-            .collect(),
-    }
-}
-
-/// The names, with `host` for `:authority`, and whether that was there. Both together are refused.
-fn signed_names(text: &str) -> Result<(Vec<HeaderName>, bool), Fault> {
-    const MALFORMED: Fault = Fault::Malformed("SignedHeaders");
-    let mut names: Vec<HeaderName> = Vec::with_capacity(8);
-    let rest = text.strip_prefix(":authority;");
-    for name in rest.unwrap_or(text).split(';') {
-        let is_token = name.bytes().all(|b| !b.is_ascii_uppercase());
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| MALFORMED)?;
-        if !is_token
-            || names
-                .last()
-                .is_some_and(|last| last.as_str() >= name.as_str())
-        {
-            return Err(MALFORMED);
-        }
-        names.push(name);
-    }
-    if rest.is_some() {
-        match names.binary_search_by(|name| name.as_str().cmp("host")) {
-            Ok(_) => return Err(MALFORMED),
-            Err(at) => names.insert(at, http::header::HOST),
-        }
-    }
-    Ok((names, rest.is_some()))
-}
-
-/// Checks that the host and every `x-amz-` field are signed (J02).
-///
-/// The session token may be outside the signature (IoT requires that). It is replaced in any case,
-/// and stays outside. AWS's own clients leave two names unsigned in presigned requests.
-fn check_signed(
-    signed: &[HeaderName],
-    fields: &HeaderMap,
-    location: Location,
-) -> Result<(), Fault> {
-    let is_signed = |name: &HeaderName| {
-        signed
-            .binary_search_by(|s| s.as_str().cmp(name.as_str()))
-            .is_ok()
+/// Checks that the signature is hexadecimal, and of a length that the algorithm makes.
+fn check_form(algorithm: Algorithm, signature: &str) -> Result<(), Fault> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let length = match algorithm {
+        Algorithm::V4 => 64..=64,
+        // DER of two numbers of at most 33 bytes.
+        Algorithm::V4a => 16..=144,
     };
-    if !is_signed(&http::header::HOST) {
-        return Err(Fault::Unsigned(http::header::HOST));
-    }
-    let presigned = matches!(location, Location::Query { .. });
-    let may_miss = |name: &HeaderName| {
-        name == TOKEN
-            || name == EXPRESS_TOKEN
-            || (presigned && matches!(name.as_str(), "x-amz-user-agent" | "x-amz-checksum-mode"))
-    };
-    match fields
-        .keys()
-        .find(|name| name.as_str().starts_with("x-amz-") && !is_signed(name) && !may_miss(name))
-    {
-        Some(name) => Err(Fault::Unsigned(name.clone())),
-        None => Ok(()),
+    match signature.bytes().all(is_digit) && length.contains(&signature.len()) {
+        true => Ok(()),
+        false => Err(Fault::Malformed("Signature")),
     }
 }
 
+/// Checks that the content is signed by the algorithm of the head.
 fn check_fit(algorithm: Algorithm, payload: Payload) -> Result<(), Fault> {
     match (algorithm, payload) {
         (Algorithm::V4, Payload::Streaming(Streaming::Signed { ecdsa: true, .. }))
@@ -518,17 +370,3 @@ fn is_form_upload(head: &RequestHead) -> bool {
 }
 
 const FORM: &[u8] = b"multipart/form-data";
-const LONGEST_ACCESS_KEY: usize = 128;
-const LONGEST_LABEL: usize = 64;
-
-pub(super) static DATE: HeaderName = HeaderName::from_static("x-amz-date");
-pub(super) static TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
-pub(super) static EXPRESS_TOKEN: HeaderName = HeaderName::from_static("x-amz-s3session-token");
-pub(super) static REGION_SET: HeaderName = HeaderName::from_static("x-amz-region-set");
-/// Fields that a presigned request may not have as well.
-static FIELDS: [HeaderName; 4] = [
-    HeaderName::from_static("x-amz-date"),
-    HeaderName::from_static("x-amz-security-token"),
-    HeaderName::from_static("x-amz-s3session-token"),
-    HeaderName::from_static("x-amz-region-set"),
-];

@@ -29,13 +29,13 @@ const BUCKETS: Allowed<'static> = Allowed {
     store: None,
 };
 
-fn shown(found: Result<Option<Named>, Unreadable>) -> String {
+fn shown(found: Result<Option<Mention>, Unreadable>) -> String {
     match found {
         Ok(None) => String::new(),
-        Ok(Some(Named::Account(account))) => account,
-        Ok(Some(Named::Grantee)) => "grantee".to_owned(),
-        Ok(Some(Named::Bucket(bucket))) => format!("bucket {bucket}"),
-        Ok(Some(Named::Everybody)) => "everybody".to_owned(),
+        Ok(Some(Mention::Account(account))) => account,
+        Ok(Some(Mention::Grantee)) => "grantee".to_owned(),
+        Ok(Some(Mention::Bucket(bucket))) => format!("bucket {bucket}"),
+        Ok(Some(Mention::Everybody)) => "everybody".to_owned(),
         Err(Unreadable) => "unreadable".to_owned(),
     }
 }
@@ -46,7 +46,7 @@ fn target(text: &str) -> String {
 }
 
 fn content(kind: &str, text: &str) -> String {
-    let typed = (Form::Typed { forms: true }, Data::Nothing);
+    let typed = (Format::Typed { forms: true }, Data::Nothing);
     shown(in_content(Some(kind), text.as_bytes(), typed, ACCOUNTS))
 }
 
@@ -60,9 +60,9 @@ fn form(text: &str) -> String {
 
 fn at_store(text: &str) -> String {
     let written = if text.starts_with('<') {
-        Form::Xml
+        Format::Xml
     } else {
-        Form::Json
+        Format::Json
     };
     shown(in_content(
         None,
@@ -243,7 +243,7 @@ fn buckets_that_get_something_are_found() {
         ""
     );
     let elsewhere = |text: &str| {
-        let typed = (Form::Typed { forms: true }, Data::Nothing);
+        let typed = (Format::Typed { forms: true }, Data::Nothing);
         shown(in_content(
             Some("application/json"),
             text.as_bytes(),
@@ -269,7 +269,7 @@ fn buckets_that_get_something_are_found() {
 fn data_is_not_searched_and_where_it_goes_is() {
     let sent = |text: &str| {
         let data = Data::of("sqs", Some("SendMessage"));
-        let typed = (Form::Typed { forms: true }, data);
+        let typed = (Format::Typed { forms: true }, data);
         shown(in_content(
             Some("application/json"),
             text.as_bytes(),
@@ -403,7 +403,7 @@ fn content_that_cannot_be_read_is_not_taken_for_harmless() {
         shown(in_content(
             kind,
             text,
-            (Form::Typed { forms }, Data::Nothing),
+            (Format::Typed { forms }, Data::Nothing),
             ACCOUNTS,
         ))
     };

@@ -1,13 +1,13 @@
 //! Names and values of XML.
 
-use super::{Unreadable, Watch};
+use super::search::{Search, Unreadable};
 
 /// Searches the text of every element together with the element's name, and the contents of tags.
 ///
 /// # Errors
 /// [`Unreadable`] for XML whose text need not be literal: with its own entities, CDATA, comments,
 /// processing instructions other than the declaration, or an encoding other than UTF-8.
-pub(super) fn search(content: &str, watch: &mut Watch<'_>) -> Result<(), Unreadable> {
+pub(super) fn search_xml(content: &str, search: &mut Search<'_>) -> Result<(), Unreadable> {
     let content = without_declaration(content.trim_ascii_start())?;
     if !content.starts_with('<') || content.contains("<!") || content.contains("<?") {
         return Err(Unreadable);
@@ -18,16 +18,16 @@ pub(super) fn search(content: &str, watch: &mut Watch<'_>) -> Result<(), Unreada
         let (name, attributes) = tag
             .split_once(|c: char| c.is_ascii_whitespace())
             .unwrap_or((&tag, ""));
-        watch.inner(name);
-        watch.inner(attributes);
+        search.inner(name);
+        search.inner(attributes);
         let local = name.rsplit(':').next().unwrap_or(name);
-        watch.value(local, plain(value)?.trim());
+        search.value(local, plain(value)?.trim());
     }
     Ok(())
 }
 
 /// Whether each of these elements appears once, and says `true`.
-pub(in super::super) fn all_true(content: &str, names: &[&str]) -> bool {
+pub(crate) fn all_true(content: &str, names: &[&str]) -> bool {
     names.iter().all(|name| {
         let (open, close) = (format!("<{name}>"), format!("</{name}>"));
         let mut values = content.split(&open).skip(1);

@@ -1,8 +1,11 @@
-//! Claims: what a client says it signed, read from the request.
+//! What a client says about its signature, read from the request before anything is verified.
 
-use super::scene::{Known, Scene};
-use super::template::{Name, Piece, Template};
-use super::{Fault, Parts, Placement, Recipe, Role};
+use super::evaluate::{Evaluator, Inputs};
+use super::fault::Fault;
+use super::model::{Placement, Recipe};
+use super::name::Name;
+use super::part::{Parts, Role};
+use super::template::{Piece, Template};
 use gateway_message::RequestHead;
 
 #[derive(Clone, Copy, Default)]
@@ -12,7 +15,7 @@ pub(super) struct Used {
 }
 
 /// What a client says about its signature, before anything is verified.
-pub struct Claim {
+pub struct ClientSignature {
     /// For each place, the slot and the template that the client used.
     pub(super) used: Vec<Option<Used>>,
     pub(super) parts: Vec<Option<Vec<u8>>>,
@@ -23,7 +26,7 @@ pub struct Claim {
     pub(super) names: Vec<String>,
 }
 
-impl Claim {
+impl ClientSignature {
     /// The key's id, which identifies the credential; `None` if this service's requests have none
     /// (webhooks) or if it is in the content.
     #[must_use]
@@ -42,14 +45,32 @@ impl Claim {
     }
 }
 
+impl ClientSignature {
+    /// Keeps what was read from a place; `None` if another place says otherwise.
+    fn take(&mut self, read: ReadTexts) -> Option<()> {
+        for (name, value) in read {
+            let standing = match name {
+                Name::Part(index) => &mut self.parts[index],
+                Name::Value(index) => &mut self.values[index],
+                _ => &mut self.signature,
+            };
+            if standing.as_ref().is_some_and(|standing| *standing != value) {
+                return None;
+            }
+            *standing = Some(value);
+        }
+        Some(())
+    }
+}
+
 impl Recipe {
     /// Finds what a client signed by this recipe; `None` if the head has nothing of it.
     ///
     /// # Errors
     /// [`Fault::Ambiguous`] and [`Fault::Malformed`]. [`Recipe::verify`], which sees the content,
     /// reports what is missing.
-    pub fn claim(&self, head: &RequestHead) -> Result<Option<Claim>, Fault> {
-        let mut claim = Claim {
+    pub fn claim(&self, head: &RequestHead) -> Result<Option<ClientSignature>, Fault> {
+        let mut claim = ClientSignature {
             used: vec![None; self.places.len()],
             parts: vec![None; self.parts.len()],
             values: vec![None; self.values.len()],
@@ -70,7 +91,7 @@ impl Recipe {
     /// those in it.
     pub(super) fn gather(
         &self,
-        claim: &mut Claim,
+        claim: &mut ClientSignature,
         head: &RequestHead,
         content: Option<&[u8]>,
     ) -> Result<(), Fault> {
@@ -85,34 +106,16 @@ impl Recipe {
                 if claim.used[at].is_some() {
                     return Err(Fault::Ambiguous(slot.to_string()));
                 }
-                let mut template = 0;
-                if place.readable {
-                    let read = place
-                        .templates
-                        .iter()
-                        .enumerate()
-                        .find_map(|(at, template)| Some((at, template.read(&text)?)));
-                    let Some((at, read)) = read else {
-                        // Another scheme in `Authorization` belongs to another credential, and is
-                        // not a broken one of ours.
-                        if content.is_none() && !begins_alike(place, &text) {
-                            continue;
-                        }
-                        return Err(slot.malformed());
-                    };
-                    template = at;
-                    for (name, value) in read {
-                        let standing = match name {
-                            Name::Part(index) => &mut claim.parts[index],
-                            Name::Value(index) => &mut claim.values[index],
-                            _ => &mut claim.signature,
-                        };
-                        if standing.as_ref().is_some_and(|standing| *standing != value) {
-                            return Err(slot.malformed());
-                        }
-                        *standing = Some(value);
+                let template = match read_place(place, &text) {
+                    Some((template, read)) => {
+                        claim.take(read).ok_or_else(|| slot.malformed())?;
+                        template
                     }
-                }
+                    // Another scheme in `Authorization` belongs to another credential, and is not a
+                    // broken one of ours.
+                    None if content.is_none() && !begins_alike(place, &text) => continue,
+                    None => return Err(slot.malformed()),
+                };
                 claim.used[at] = Some(Used {
                     slot: alternative,
                     template,
@@ -123,27 +126,27 @@ impl Recipe {
     }
 
     /// Reads the parts and values inside others.
-    fn read_inside(&self, claim: &mut Claim, head: &RequestHead) -> Result<(), Fault> {
+    fn read_inside(&self, claim: &mut ClientSignature, head: &RequestHead) -> Result<(), Fault> {
         if claim.signature.is_none() {
             return Ok(());
         }
         let none = Parts::default();
         let values = claim.values.clone();
-        let scene = Scene::new(
+        let evaluator = Evaluator::new(
             self,
             head,
             None,
-            Known {
+            Inputs {
                 parts: &none,
                 values: &values,
                 claimed: &values,
-                moment: None,
+                time: None,
                 signature: None,
                 signing: false,
             },
         );
         let read = |read: &Option<Template>| match read {
-            Some(read) => scene
+            Some(read) => evaluator
                 .write(read)
                 .map(|text| Some(text.to_vec()).filter(|text| !text.is_empty())),
             None => Ok(None),
@@ -160,6 +163,18 @@ impl Recipe {
         }
         Ok(())
     }
+}
+
+/// The texts that a template reads from a place, by name.
+type ReadTexts = Vec<(Name, Vec<u8>)>;
+
+/// The template that reads a place's text, and what it reads; nothing if the place is only written.
+fn read_place(place: &Placement, text: &[u8]) -> Option<(usize, ReadTexts)> {
+    if !place.readable {
+        return Some((0, Vec::new()));
+    }
+    let mut templates = place.templates.iter().enumerate();
+    templates.find_map(|(at, template)| Some((at, template.read(text)?)))
 }
 
 /// Whether a text starts like one of a place's templates, up to the first space.

@@ -6,47 +6,53 @@ use std::cell::OnceCell;
 use zeroize::Zeroizing;
 
 use super::algorithm::Algorithm;
-use super::canonical::{Pair, ParameterStyle, Parameters, Selection, field, host, pairs};
+use super::canonical::{ParameterStyle, Parameters, Selection, field, host};
 use super::components::signature_base;
-use super::filter::{Filter, uri};
-use super::moment::Moment;
+use super::encoding::{NameAndValue, pairs, uri};
+use super::fault::Fault;
+use super::filter::Filter;
+use super::model::Recipe;
+use super::name::Name;
+use super::part::Parts;
 use super::place::{Slot, authorization, is_form, without};
-use super::template::{Name, Piece, Template, Term};
-use super::{Fault, Parts, Recipe, ValueKind};
+use super::template::{Piece, Template, Term};
+use super::timestamp::Timestamp;
+use super::value::ValueKind;
 use gateway_message::RequestHead;
 
 /// Bytes that may contain a secret or something derived from one.
 pub(super) type Text = Zeroizing<Vec<u8>>;
 
 /// What is known besides the request.
-pub(super) struct Known<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
     pub(super) parts: &'a Parts<'a>,
     /// By index; values computed from the request are `None` until they are needed.
     pub(super) values: &'a [Option<Vec<u8>>],
     /// The client's version of a list that is written anew.
     pub(super) claimed: &'a [Option<Vec<u8>>],
-    pub(super) moment: Option<Moment>,
+    pub(super) time: Option<Timestamp>,
     pub(super) signature: Option<&'a [u8]>,
     /// Whether the gateway's own values are created, or only read.
     pub(super) signing: bool,
 }
 
 /// A request as it is signed: without the signature.
-pub(super) struct Scene<'a> {
+pub(super) struct Evaluator<'a> {
     recipe: &'a Recipe,
     head: &'a RequestHead,
     query: Vec<u8>,
     content: Cow<'a, [u8]>,
-    known: Known<'a>,
+    inputs: Inputs<'a>,
     steps: Vec<OnceCell<Text>>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Evaluator<'a> {
     pub(super) fn new(
         recipe: &'a Recipe,
         head: &'a RequestHead,
         content: Option<&'a [u8]>,
-        known: Known<'a>,
+        inputs: Inputs<'a>,
     ) -> Self {
         let mut query = head.target.query().unwrap_or_default().as_bytes().to_vec();
         let mut content = Cow::Borrowed(content.unwrap_or_default());
@@ -62,7 +68,7 @@ impl<'a> Scene<'a> {
             head,
             query,
             content,
-            known,
+            inputs,
             steps: recipe.steps.iter().map(|_| OnceCell::new()).collect(),
         }
     }
@@ -129,7 +135,7 @@ impl<'a> Scene<'a> {
                 value
             }
             Term::Time(form) => form
-                .write(self.known.moment.ok_or(Fault::Time)?)
+                .write(self.inputs.time.ok_or(Fault::Time)?)
                 .into_bytes(),
             Term::Fields(selection, style) => style.write(head, &self.selected(selection)?),
             Term::FieldNames(selection, separator) => {
@@ -152,9 +158,8 @@ impl<'a> Scene<'a> {
                     .unwrap_or_default()
             }
             Term::SignatureBase(name) => signature_base(head, &self.named(*name)?)?,
-            Term::Jwk(name) => {
-                jwk(self.recipe.algorithm, &self.named(*name)?).ok_or_else(|| self.key_fault())?
-            }
+            Term::Jwk(name) => jwk(self.recipe.algorithm, &self.named(*name)?)
+                .ok_or_else(|| self.recipe.key_fault())?,
         })
     }
 
@@ -162,7 +167,7 @@ impl<'a> Scene<'a> {
         match name {
             Name::Part(index) => {
                 let part = &self.recipe.parts[index];
-                match self.known.parts.get(&part.name) {
+                match self.inputs.parts.get(&part.name) {
                     Some(bytes) => Ok(Zeroizing::new(bytes.to_vec())),
                     None if part.optional => Ok(Zeroizing::new(Vec::new())),
                     None => Err(Fault::Part(part.name.clone())),
@@ -178,19 +183,19 @@ impl<'a> Scene<'a> {
                 Ok(self.steps[index].get_or_init(|| text).clone())
             }
             Name::Signature => Ok(Zeroizing::new(
-                self.known.signature.unwrap_or_default().to_vec(),
+                self.inputs.signature.unwrap_or_default().to_vec(),
             )),
         }
     }
 
     fn valued(&self, index: usize) -> Result<Text, Fault> {
-        if let Some(value) = &self.known.values[index] {
+        if let Some(value) = &self.inputs.values[index] {
             return Ok(Zeroizing::new(value.clone()));
         }
-        if !self.known.signing {
+        if !self.inputs.signing {
             return Ok(Zeroizing::new(Vec::new()));
         }
-        let listed = self.known.claimed[index].as_deref().unwrap_or_default();
+        let listed = self.inputs.claimed[index].as_deref().unwrap_or_default();
         let listed = std::str::from_utf8(listed).map_err(|_| Fault::Undecodable)?;
         Ok(match &self.recipe.values[index].kind {
             ValueKind::Made(template) => self.write(template)?,
@@ -227,7 +232,7 @@ impl<'a> Scene<'a> {
         Ok(selection.of(self.head, listed))
     }
 
-    fn parameters(&self, wanted: &Parameters) -> Result<Vec<Pair>, Fault> {
+    fn parameters(&self, wanted: &Parameters) -> Result<Vec<NameAndValue>, Fault> {
         let listed = match &wanted.list {
             Some(name) => {
                 let index = self
@@ -240,7 +245,7 @@ impl<'a> Scene<'a> {
             }
             None => None,
         };
-        let mut found: Vec<Pair> = Vec::new();
+        let mut found: Vec<NameAndValue> = Vec::new();
         if wanted.query {
             found.extend(pairs(&self.query));
         }
@@ -264,19 +269,10 @@ impl<'a> Scene<'a> {
         });
         Ok(found)
     }
-
-    fn key_fault(&self) -> Fault {
-        let secret = self
-            .recipe
-            .parts
-            .iter()
-            .find(|part| part.role == super::Role::Secret);
-        Fault::Key(secret.map(|part| part.name.clone()).unwrap_or_default())
-    }
 }
 
 /// Whether a parameter would read as another one, or as two, if each has its own line.
-fn is_not_of_a_line((name, value): &Pair) -> bool {
+fn is_not_of_a_line((name, value): &NameAndValue) -> bool {
     name.contains(&b':') || name.iter().chain(value).any(u8::is_ascii_control)
 }
 

@@ -1,0 +1,13 @@
+//! Names in a template: what they refer to, and how they are looked up.
+
+/// What a name in a template refers to; a number is its index in the recipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Name {
+    Part(usize),
+    Value(usize),
+    Step(usize),
+    Signature,
+}
+
+/// Looks up a name that a description uses; `None` if it names nothing.
+pub(super) type Resolve<'a> = &'a dyn Fn(&str) -> Option<Name>;

@@ -1,0 +1,171 @@
+//! Operations of the query protocol, which a query or a form names.
+
+use std::borrow::Cow;
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+use super::super::tables::{Api, Tables};
+use super::minting;
+use super::operation::{Action, ActionFault};
+use gateway_message::RequestHead;
+
+/// An action, or the form that must be buffered to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading {
+    /// The head determines it.
+    Known(Action),
+    /// A form determines it, which must be buffered (query protocol).
+    Form(PendingForm),
+}
+
+impl Reading {
+    /// Every action that is asked for, as far as the head shows: `api:?` if a form determines it.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Reading::Known(action) => action.names().collect(),
+            Reading::Form(form) => vec![form.unread().name().to_string()],
+        }
+    }
+}
+
+/// A request of the query protocol whose form must be buffered before its action is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingForm {
+    apis: Vec<&'static str>,
+    in_query: Said,
+    /// Without a content type, only empty content has a meaning.
+    typed: bool,
+}
+
+impl PendingForm {
+    /// Whether some API that it could be for has operations that return credentials.
+    pub(crate) fn may_return_credentials(&self) -> bool {
+        self.apis.iter().any(|api| minting::is_minting(api))
+    }
+
+    /// What is known before the form is parsed.
+    pub(crate) fn unread(&self) -> Action {
+        Action::unknown(&self.apis)
+    }
+
+    /// The action, from the whole content.
+    ///
+    /// # Errors
+    /// [`ActionFault`] if the form cannot be parsed, or names an action in addition to one in the
+    /// query.
+    pub fn finish(self, content: &[u8]) -> Result<Action, ActionFault> {
+        if !self.typed && !content.is_empty() {
+            return Err(ActionFault::Ambiguous);
+        }
+        let form = std::str::from_utf8(content).map_err(|_| ActionFault::Form)?;
+        let pairs = form.split('&').filter(|pair| !pair.is_empty());
+        let in_form =
+            Said::by(pairs.map(|pair| decoded(pair.split_once('=').unwrap_or((pair, "")))))?;
+        Ok(by_query(&self.apis, &self.in_query.with(in_form)?))
+    }
+}
+
+/// What a query or a form says about its operation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) action: Option<String>,
+    version: Option<String>,
+}
+
+impl Said {
+    /// Refuses a second action, and one in another case; also a second version.
+    pub(super) fn by<N: AsRef<str>>(
+        pairs: impl Iterator<Item = (N, String)>,
+    ) -> Result<Said, ActionFault> {
+        let mut said = Said::default();
+        for (name, value) in pairs {
+            let name = name.as_ref();
+            let slot = match name {
+                "Action" => &mut said.action,
+                "Version" => &mut said.version,
+                _ if name.eq_ignore_ascii_case("action") => return Err(ActionFault::Ambiguous),
+                _ => continue,
+            };
+            if slot.replace(value).is_some() {
+                return Err(ActionFault::Ambiguous);
+            }
+        }
+        Ok(said)
+    }
+
+    /// Combines both, unless they repeat each other.
+    fn with(self, other: Said) -> Result<Said, ActionFault> {
+        let either = |one: Option<String>, two: Option<String>| match (one, two) {
+            (Some(_), Some(_)) => Err(ActionFault::Ambiguous),
+            (one, two) => Ok(one.or(two)),
+        };
+        Ok(Said {
+            action: either(self.action, other.action)?,
+            version: either(self.version, other.version)?,
+        })
+    }
+}
+
+/// Reads the operation of a request of the query protocol; its type is `kind`.
+pub(super) fn query(
+    ids: Vec<&'static str>,
+    head: &RequestHead,
+    in_query: Said,
+    kind: Option<&str>,
+) -> Result<Reading, ActionFault> {
+    let typed = kind == Some("application/x-www-form-urlencoded");
+    if head.method == Method::GET || head.method == Method::HEAD {
+        // Its content is not parsed, so it must not claim to contain an action.
+        if kind.is_some() {
+            return Err(ActionFault::Ambiguous);
+        }
+        return Ok(Reading::Known(by_query(&ids, &in_query)));
+    }
+    if head.method != Method::POST || (kind.is_some() && !typed) {
+        return match in_query.action {
+            Some(_) => Err(ActionFault::Ambiguous),
+            None => Ok(Reading::Known(Action::unknown(&ids))),
+        };
+    }
+    Ok(Reading::Form(PendingForm {
+        apis: ids,
+        in_query,
+        typed,
+    }))
+}
+
+fn by_query(ids: &[&'static str], said: &Said) -> Action {
+    let tables = Tables::get();
+    let speaks = |api: &&'static Api| api.speaks("query") || api.speaks("ec2");
+    let is_meant = |api: &&'static Api| {
+        let mut versions = VERSIONS.iter().filter(|(id, _)| *id == api.id);
+        versions.all(|(_, version)| said.version.as_deref() == Some(version))
+    };
+    let apis = ids.iter().filter_map(|id| tables.api(id)).filter(speaks);
+    apis.filter(is_meant)
+        .filter_map(|api| {
+            Some(Action::known(
+                api.id,
+                api.operation(said.action.as_deref()?)?.name,
+            ))
+        })
+        .next()
+        .unwrap_or_else(|| Action::unknown(ids))
+}
+
+fn decoded((name, value): (&str, &str)) -> (String, String) {
+    let decode = |text: &str| {
+        let spaced: Cow<'_, str> = if text.contains('+') {
+            text.replace('+', " ").into()
+        } else {
+            text.into()
+        };
+        percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+    };
+    (decode(name), decode(value))
+}
+
+/// APIs that answer at one host and have different operations of one name: the version decides
+/// which is meant.
+const VERSIONS: [(&str, &str); 2] = [("elb", "2012-06-01"), ("elbv2", "2015-12-01")];
