@@ -52,10 +52,10 @@ impl Worker {
                 Asked::Connect(authority) => self.connect(&mut io, listener, authority).await,
                 Asked::Socks(target) => self.socks(&mut io, listener, target).await,
             };
-            return match target {
-                Some(target) => self.tunnel(io, listener, target, deadline).await,
-                None => (),
-            };
+            if let Some(target) = target {
+                self.tunnel(io, listener, target, deadline).await;
+            }
+            return;
         }
     }
 

@@ -43,7 +43,7 @@ pub struct OriginRule {
     pub only_roots: bool,
     /// Certificate and key for mutual TLS.
     pub identity: Option<ClientIdentity>,
-    /// Networks excepted from the floor.
+    /// Networks that may be dialled although their addresses are prohibited elsewhere.
     pub addresses: Vec<IpNet>,
     /// A fixed address in place of DNS; it is an exception for itself.
     pub connect: Option<SocketAddr>,

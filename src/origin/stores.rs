@@ -1,8 +1,8 @@
-//! The way to the servers of secret stores, which the operator's configuration names: the gateway's
-//! own requests, that no session can cause to go anywhere else.
+//! The client for the servers of secret stores: the gateway's own requests.
 //!
-//! Their addresses are the operator's exception to the address floor, but for those of cloud
-//! metadata, which nothing lifts. Redirects are not followed here.
+//! The operator's configuration names the servers, and no session can send a request anywhere else.
+//! Their addresses may be private ones, but never those of cloud metadata. Redirects are not
+//! followed.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which addresses may be dialled: the floor that no policy lifts (R20).
+//! Which addresses may be dialled. No policy changes this (R20).
 
 use crate::names::ReasonCode;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
