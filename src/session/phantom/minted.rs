@@ -3,7 +3,10 @@
 
 use std::time::SystemTime;
 
-use super::{Issue, Phantom, PhantomFailure, PhantomKey, Shape};
+use super::draw::PhantomKey;
+use super::issue::{Issue, PhantomFailure};
+use super::shape::Shape;
+use super::text::Phantom;
 use crate::names::CredentialName;
 
 /// The phantoms of one set of temporary credentials, which sign as their parent does.
