@@ -2,10 +2,10 @@
 //! ended.
 
 use super::assembly::Assembly;
-use super::expand::{Expanded, unnamed_buckets};
+use super::expand::Expanded;
 use super::logs;
 use super::screen::{Paint, Screen, safe};
-use crate::credential::Stored;
+use crate::credential::{Stored, unexpected_reach};
 use crate::launch;
 use crate::launch::after::{Aftermath, Found};
 use crate::session::Role;
@@ -29,9 +29,9 @@ pub fn before(screen: &Screen, summary: &launch::Summary, expanded: &Expanded) {
         let what = match binding.role {
             Role::Place => format!("{names} (phantom) to {}", hosts.join(", ")),
             _ => {
-                let buckets = unnamed_buckets(stored).map(|which| format!(", {which}"));
+                let reach = unexpected_reach(stored).map(|which| format!(", {which}"));
                 let (name, hosts) = (&binding.credential, hosts.join(", "));
-                format!("{name} (signs) for {hosts}{}", buckets.unwrap_or_default())
+                format!("{name} (signs) for {hosts}{}", reach.unwrap_or_default())
             }
         };
         lent.push(what);

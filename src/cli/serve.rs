@@ -9,14 +9,14 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::assembly::Assembly;
-use super::expand::{Expanded, unnamed_buckets};
+use super::expand::Expanded;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::journal;
 use super::screen::Screen;
 use super::serving;
 use crate::config::ListenerKind;
-use crate::credential::Stores;
+use crate::credential::{Stores, unexpected_reach};
 use crate::gateway::{Door, Doorway, Worker};
 use crate::intercept::explicit::Authentication;
 use crate::session::Session;
@@ -44,7 +44,7 @@ impl Serve {
         }
         let expanded = Expanded::of(&config, false)?;
         for stored in &expanded.stored {
-            if let Some(which) = unnamed_buckets(stored) {
+            if let Some(which) = unexpected_reach(stored) {
                 screen.note(format!(
                     "gateway: `{}` signs for {which}",
                     stored.binding.credential

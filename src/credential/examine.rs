@@ -5,13 +5,13 @@ use std::time::SystemTime;
 
 use zeroize::Zeroizing;
 
-use super::attach::{Credentials, IssueFailure};
+use super::credentials::Credentials;
+use super::error::IssueFailure;
 use super::store::{CachedSecret, SecretRef, Unavailable};
+use super::stored::Stored;
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, PhantomKey};
-use crate::session::{Binding, Role, Signer, Signing};
-use crate::signature::recipe::{Fault, Parts};
-use crate::signature::sigv4::account_of;
+use crate::session::{Binding, Role, SignatureFault, Signing, SigningPart};
 
 /// A credential, or a part of one that signs, and what it lacks.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub enum Lack {
     Issue(IssueFailure),
     /// The way of signing cannot use the parts together.
     #[error("{0}")]
-    Signing(Fault),
+    Signing(SignatureFault),
     /// Nothing in the sandbox would hold its phantom.
     #[error(
         "no variable holds its phantom, so that no client could sign with it: name them in `env`"
@@ -68,59 +68,50 @@ impl Credentials {
             if let Some(signing) = binding.signing()
                 && examined[at].lack.is_none()
             {
-                let fault = self.parts_fit(session, at, binding, signing).await;
+                let fault = self.parts_fit(session, binding, signing).await;
                 examined[at].lack = fault.err().map(Lack::Signing);
             }
         }
         examined
     }
 
-    /// Whether the parts of a credential are such that a recipe signs with them. What is not there
-    /// was told before.
+    /// Whether the parts of a credential fit together. What is not there was told before.
     async fn parts_fit(
         &self,
         session: &SessionId,
-        at: usize,
         binding: &Binding,
         signing: &Signing,
-    ) -> Result<(), Fault> {
-        let Signer::Recipe(recipe) = &signing.signer else {
-            return Ok(());
-        };
-        let mut leases: Vec<(&str, CachedSecret)> = Vec::new();
-        for part in recipe.parts() {
-            let index = match signing.part(&part.name) {
-                Some(credential) => self.bindings().index_of(credential),
-                None => (part.name == first(recipe.parts(), signing)).then_some(at),
-            };
+    ) -> Result<(), SignatureFault> {
+        let mut leases: Vec<(&CredentialName, CachedSecret)> = Vec::new();
+        for SigningPart { credential, .. } in &signing.parts {
+            let index = self.bindings().index_of(credential);
             let Some(index) = index else { continue };
             match self.lease(session, index).await {
-                Ok(lease) => leases.push((&part.name, lease)),
+                Ok(lease) => leases.push((credential, lease)),
                 Err(_) => return Ok(()),
             }
         }
         let Some(origin) = binding.origins.first() else {
             return Ok(());
         };
-        let texts = leases
-            .iter()
-            .map(|(name, lease)| (*name, lease.secret.expose()));
-        recipe.try_key(origin, &Parts::new(texts), SystemTime::now())
+        let texts = signing.texts(|part| {
+            let mut leases = leases.iter();
+            let (_, lease) = leases.find(|(known, _)| *known == part)?;
+            Some(lease.secret.expose())
+        });
+        signing.signer.try_parts(origin, &texts, SystemTime::now())
     }
 }
 
-/// The part that is the credential itself: the one that no other binding keeps.
-fn first<'p>(parts: &'p [crate::signature::recipe::Part], signing: &Signing) -> &'p str {
-    let mut unkept = parts
-        .iter()
-        .filter(|part| signing.part(&part.name).is_none());
-    unkept.next().map_or("", |part| part.name.as_str())
-}
-
-/// The account of the access key in a variable of the environment, if its id tells it; `None` where
-/// it is kept elsewhere, or not set.
+/// How far a credential reaches, in words, where a person would not expect it; `None` also where it
+/// does not sign.
 #[must_use]
-pub fn account_in_environment(reference: &SecretRef) -> Option<Option<String>> {
-    let id = Zeroizing::new(std::env::var(reference.env_name()?).ok()?);
-    Some(account_of(&id))
+pub fn unexpected_reach(stored: &Stored) -> Option<String> {
+    let id = stored
+        .from
+        .env_name()
+        .and_then(|name| std::env::var(name).ok());
+    let id = id.map(Zeroizing::new);
+    let signer = &stored.binding.signing()?.signer;
+    signer.reach(id.as_ref().map(|id| id.as_str()))
 }

@@ -9,50 +9,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use super::attach::{Credentials, Error};
-use super::exposed::MintedSecrets;
-use super::secret::{Secret, SecretUnsafe};
-use crate::names::{CredentialName, ReasonCode};
+use super::credentials::Credentials;
+use super::error::{Error, MintFailure};
+use super::searched::MintedSecrets;
+use super::secret::Secret;
+use crate::names::CredentialName;
 use crate::session::Session;
-use crate::session::phantom::{Minted, PhantomFailure, PhantomKey};
-use crate::signature::sigv4::{self, Illegible, replaced};
+use crate::session::phantom::{Minted, PhantomKey};
+use crate::signature::sigv4::{self, replaced};
 
 /// An exchange whose answer holds temporary credentials.
 pub struct Minting {
     pub(super) session: Arc<Session>,
     pub(super) parent: CredentialName,
-}
-
-/// Why temporary credentials are not given on. The origin has made them, and they are forgotten.
-#[derive(Debug, thiserror::Error)]
-pub enum MintFailure {
-    /// The answer is not as the service's answers are.
-    #[error(transparent)]
-    Illegible(#[from] Illegible),
-    /// The answer is too long for one that holds credentials, or broke off.
-    #[error("the answer with temporary credentials is too long or broke off")]
-    Unheld,
-    /// They could not stand in a request.
-    #[error(transparent)]
-    Unsafe(#[from] SecretUnsafe),
-    /// No phantoms could be drawn for them.
-    #[error(transparent)]
-    Phantom(#[from] PhantomFailure),
-    /// The system gave no randomness.
-    #[error("the system's generator of random numbers failed")]
-    Random,
-}
-
-impl MintFailure {
-    /// The reason code in refusals and audit.
-    #[must_use]
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Illegible(_) | Self::Unheld => ReasonCode::MintedUnread,
-            Self::Unsafe(_) | Self::Phantom(_) => ReasonCode::MintedUnsafe,
-            Self::Random => ReasonCode::NoRandomness,
-        }
-    }
 }
 
 impl Credentials {

@@ -1,40 +1,51 @@
-//! The only room that sees a secret: fetches it from its store and puts it where its phantom stood.
+//! The only module that sees a secret: fetches it from its store and puts it where its phantom
+//! stood.
 
 mod attach;
 mod credentialed;
+mod credentials;
 mod echo;
+mod error;
 mod examine;
 mod exposed;
+mod fetch;
 mod given;
 mod guesses;
+mod holding;
 mod inject;
+mod issue;
 mod mint;
 mod part;
 pub mod preset;
-mod recodes;
+mod redactor;
 pub mod ring;
 pub mod scrub;
+mod searched;
 mod secret;
-mod sign;
 mod signatures;
+mod signing;
 mod store;
 mod stored;
 mod verify;
 
-pub use attach::{Credentials, Error, IssueFailure};
-pub use credentialed::{AnswerPlan, Credentialed, Lent};
-pub use examine::{Examined, Lack, account_in_environment};
+pub use credentialed::{AnswerPlan, Credentialed};
+pub use credentials::Credentials;
+pub use error::{Error, IssueFailure, MintFailure};
+pub use examine::{Examined, Lack, unexpected_reach};
 pub use guesses::Guesses;
+pub use holding::Holding;
 pub use inject::AttachFailure;
-pub use mint::{MintFailure, Minting};
+pub use mint::Minting;
+pub use redactor::Lent;
 pub use scrub::{
     Echoes, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
+pub use signing::{ByRecipe, sigv4};
 pub use store::{
     CachedSecret, DEFAULT_SERVICE, HttpAnswer, HttpClient, Lease, Login, LoginMethod, Malformed,
     Material, MemoryStore, SecretRef, SecretStore, Source, StoreAnswer, StoreError, Stores,
     Unavailable, Vault, VaultSettings, variable_name,
 };
 pub use stored::Stored;
-pub use verify::{Holding, Verified};
+pub use verify::Verified;

@@ -123,7 +123,7 @@ impl BindingMalformed {
 /// A binding at work.
 pub(super) struct Bound {
     pub(super) binding: Binding,
-    /// Its place in the configuration, by which the room that holds the secrets knows it.
+    /// Its place in the configuration, by which `credential` knows it.
     pub(super) index: usize,
     /// The text forms of its places.
     pub(super) place_texts: Vec<Box<str>>,
@@ -269,8 +269,7 @@ impl Bindings {
             .position(|bound| bound.binding.credential == *credential)
     }
 
-    /// How the path of a request to the origin is read that is signed in the manner of AWS; `None`
-    /// where no credential signs so.
+    /// How the origin reads the path of a signed request, where that differs from other requests.
     #[must_use]
     pub fn signed_paths(&self, origin: &Origin) -> Option<EncodedSlash> {
         if !self.signs {
@@ -280,7 +279,7 @@ impl Bindings {
         // match.
         self.of(origin)
             .iter()
-            .filter_map(|bound| bound.binding.signing()?.paths(origin))
+            .filter_map(|bound| bound.binding.signing()?.signer.paths(origin))
             .reduce(|one, other| {
                 if one == other {
                     one
@@ -369,7 +368,7 @@ impl Bound {
         origins.any(|pattern| pattern.matches(origin))
             && match &self.binding.role {
                 Role::Place => true,
-                Role::Signs(signing) | Role::Part(signing) => signing.holds(origin),
+                Role::Signs(signing) | Role::Part(signing) => signing.signer.holds(origin),
             }
     }
 
@@ -431,10 +430,13 @@ fn check(binding: &Binding) -> Result<(), BindingMalformed> {
     Ok(())
 }
 
-/// Whether each part of a signing credential is bound once.
+/// Whether each part of a signing credential beside the first is bound once.
 fn has_parts(binding: &Binding, all: &[Binding]) -> bool {
-    let mut parts = binding.signing().into_iter().flat_map(|way| &way.parts);
-    parts.all(|part| {
+    let mut others = binding
+        .signing()
+        .into_iter()
+        .flat_map(|signing| signing.parts.iter().skip(1));
+    others.all(|part| {
         let kept = |other: &&Binding| {
             other.credential == part.credential && matches!(other.role, Role::Part(_))
         };

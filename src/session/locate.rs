@@ -11,11 +11,11 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::{HeaderName, HeaderValue, header};
 use zeroize::Zeroizing;
 
-use self::signed::Signed;
 use super::binding::{Bindings, Bound, Foreign, When};
 use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
 use super::presented::{FormWatch, Lend, Presented, Spot};
-use super::refusal::{CredentialRefusal, Part};
+use super::refusal::{CredentialRefusal, RequestPart};
+use super::signing::Claimed;
 use crate::message::fields::reads_as;
 use crate::message::{
     Place, RequestHead, Scheme, Taken, TakenPart, credential_protocol, folded_parameter, is_batch,
@@ -47,7 +47,7 @@ impl Bindings {
             phantoms,
             registry,
             bound: &bound,
-            signed: Signed::default(),
+            signed: None,
             found: Presented {
                 batch: is_batch(&head.origin.authority.host, &head.target)
                     || bound.iter().any(|bound| bound.batches(head.target.path())),
@@ -61,7 +61,7 @@ impl Bindings {
         }
         search.target()?;
         search.always()?;
-        search.unsigned_by_any()?;
+        search.unsigned()?;
         search.found.watch = search.form();
         Ok(search.found)
     }
@@ -75,18 +75,24 @@ struct Search<'a> {
     registry: &'a Registry,
     /// The bindings that hold for the origin; it is managed if there is one.
     bound: &'a [&'a Arc<Bound>],
-    signed: Signed,
+    /// The signature that was found. What belongs to it was judged with it.
+    signed: Option<Arc<dyn Claimed>>,
     found: Presented,
 }
 
 impl<'a> Search<'a> {
+    /// Whether there is a signature of which this is so.
+    fn signature_has(&self, what: impl Fn(&dyn Claimed) -> bool) -> bool {
+        self.signed.as_deref().is_some_and(what)
+    }
+
     fn host(&self) -> Result<(), CredentialRefusal> {
-        self.folded(self.head.origin.authority.host.as_str(), Part::Host)
+        self.folded(self.head.origin.authority.host.as_str(), RequestPart::Host)
     }
 
     /// Host and field names lose their case on the way, so phantoms are looked for without it
     /// (H10).
-    fn folded(&self, text: &str, part: Part) -> Result<(), CredentialRefusal> {
+    fn folded(&self, text: &str, part: RequestPart) -> Result<(), CredentialRefusal> {
         if text.len() < self.phantoms.shortest() {
             return Ok(());
         }
@@ -97,8 +103,8 @@ impl<'a> Search<'a> {
     }
 
     fn field(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), CredentialRefusal> {
-        self.folded(name.as_str(), Part::FieldName)?;
-        if self.signed.has_field(name) {
+        self.folded(name.as_str(), RequestPart::FieldName)?;
+        if self.signature_has(|signed| signed.has_field(name)) {
             return Ok(());
         }
         let value = value.as_bytes();
@@ -106,15 +112,17 @@ impl<'a> Search<'a> {
             return self.cookies(value);
         }
         if *name == header::SEC_WEBSOCKET_PROTOCOL {
-            self.clean(value, Part::Field)?;
+            self.clean(value, RequestPart::Field)?;
             let text = String::from_utf8_lossy(value);
             return match credential_protocol(&text) {
-                Some(token) => self.foreign(token.as_bytes(), Part::Field, Some(name)),
+                Some(token) => self.foreign(token.as_bytes(), RequestPart::Field, Some(name)),
                 None => Ok(()),
             };
         }
-        if !self.carries_credentials(name) || self.signed.is_signature(name) {
-            return self.clean(value, Part::Field);
+        if !self.carries_credentials(name)
+            || self.signature_has(|signed| signed.is_signature_field(name))
+        {
+            return self.clean(value, RequestPart::Field);
         }
         if let Some(encoded) = after_scheme(value, "Basic")
             && *name == header::AUTHORIZATION
@@ -124,22 +132,22 @@ impl<'a> Search<'a> {
         for bound in self.bound {
             for (place, token) in tokens(bound, name, value) {
                 if let Some(phantom) = self.is_phantom(bound, token) {
-                    return self.lend(bound, place, Spot::Field, phantom, Part::Field);
+                    return self.lend(bound, place, Spot::Field, phantom, RequestPart::Field);
                 }
             }
         }
-        self.clean(value, Part::Field)?;
+        self.clean(value, RequestPart::Field)?;
         let token = value.rsplit(|byte| *byte == b' ').next().unwrap_or(value);
-        if self.signed.goes_with(name, value) {
-            return self.other_session(token, Part::Field);
+        if self.signature_has(|signed| signed.goes_with(name, value)) {
+            return self.other_session(token, RequestPart::Field);
         }
-        self.foreign(token, Part::Field, Some(name))
+        self.foreign(token, RequestPart::Field, Some(name))
     }
 
     /// `Authorization: Basic` (RFC 7617): decoded strictly; each half is a place of its own (H05).
     fn basic(&mut self, name: &HeaderName, encoded: &[u8]) -> Result<(), CredentialRefusal> {
         let Ok(decoded) = STANDARD.decode(encoded).map(Zeroizing::new) else {
-            self.clean(encoded, Part::Basic)?;
+            self.clean(encoded, RequestPart::Basic)?;
             let lenient = LENIENT
                 .decode(encoded)
                 .map(Zeroizing::new)
@@ -150,10 +158,10 @@ impl<'a> Search<'a> {
                         form: Form::Base64,
                         ..sighting
                     },
-                    Part::Basic,
+                    RequestPart::Basic,
                 ));
             }
-            return self.foreign(encoded, Part::Basic, Some(name));
+            return self.foreign(encoded, RequestPart::Basic, Some(name));
         };
         let colon = memchr::memchr(b':', &decoded).unwrap_or(decoded.len());
         let (user, password) = (
@@ -183,17 +191,23 @@ impl<'a> Search<'a> {
                             credential: phantom.credential().clone(),
                         });
                     }
-                    self.clean(other, Part::Basic)?;
+                    self.clean(other, RequestPart::Basic)?;
                     let other = Zeroizing::new(other.to_vec());
-                    return self.lend(bound, place, Spot::Basic(other), phantom, Part::Basic);
+                    return self.lend(
+                        bound,
+                        place,
+                        Spot::Basic(other),
+                        phantom,
+                        RequestPart::Basic,
+                    );
                 }
             }
         }
-        self.clean(&decoded, Part::Basic)?;
+        self.clean(&decoded, RequestPart::Basic)?;
         for half in [user, password] {
-            self.other_session(half, Part::Basic)?;
+            self.other_session(half, RequestPart::Basic)?;
         }
-        self.foreign(encoded, Part::Basic, Some(name))
+        self.foreign(encoded, RequestPart::Basic, Some(name))
     }
 
     fn takes(&self) -> impl Iterator<Item = &'a Taken> {
@@ -221,19 +235,21 @@ impl<'a> Search<'a> {
         } else {
             Vec::new()
         };
-        self.clean(target.path().as_bytes(), Part::Path)?;
+        self.clean(target.path().as_bytes(), RequestPart::Path)?;
         if self.takes().any(|taken| taken.part == TakenPart::Path) {
-            return Err(CredentialRefusal::Foreign { part: Part::Path });
+            return Err(CredentialRefusal::Foreign {
+                part: RequestPart::Path,
+            });
         }
         if lent.is_empty() {
-            return target
-                .query()
-                .map_or(Ok(()), |query| self.clean(query.as_bytes(), Part::Query));
+            return target.query().map_or(Ok(()), |query| {
+                self.clean(query.as_bytes(), RequestPart::Query)
+            });
         }
         for (at, (name, value)) in target.query_pairs().enumerate() {
-            self.clean(name.as_bytes(), Part::Query)?;
+            self.clean(name.as_bytes(), RequestPart::Query)?;
             if lent.binary_search(&at).is_err() {
-                self.clean(value.as_bytes(), Part::Query)?;
+                self.clean(value.as_bytes(), RequestPart::Query)?;
             }
         }
         Ok(())
@@ -244,11 +260,11 @@ impl<'a> Search<'a> {
         let mut lent = Vec::new();
         let head = self.head;
         for (at, (name, value)) in head.target.query_pairs().enumerate() {
-            if self.signed.has_parameter(&name) {
+            if self.signature_has(|signed| signed.has_parameter(&name)) {
                 lent.push(at);
                 continue;
             }
-            if self.signed.is_signature_parameter(&name) {
+            if self.signature_has(|signed| signed.is_signature_parameter(&name)) {
                 continue;
             }
             let mut credential_name = self.is_credential_parameter(&folded_parameter(&name));
@@ -267,11 +283,11 @@ impl<'a> Search<'a> {
                 }
             }
             if let Some((bound, index, phantom)) = presented {
-                self.lend(bound, index, Spot::Query(at), phantom, Part::Query)?;
+                self.lend(bound, index, Spot::Query(at), phantom, RequestPart::Query)?;
                 lent.push(at);
             } else if credential_name && !value.is_empty() {
-                self.clean(value.as_bytes(), Part::Query)?;
-                self.foreign(value.as_bytes(), Part::Query, None)?;
+                self.clean(value.as_bytes(), RequestPart::Query)?;
+                self.foreign(value.as_bytes(), RequestPart::Query, None)?;
             }
         }
         Ok(lent)
@@ -346,7 +362,7 @@ impl<'a> Search<'a> {
         place: usize,
         spot: Spot,
         phantom: Phantom,
-        part: Part,
+        part: RequestPart,
     ) -> Result<(), CredentialRefusal> {
         let credential = phantom.credential();
         if !bound.lends(&self.head.method, self.head.target.path()) {
@@ -392,7 +408,7 @@ impl<'a> Search<'a> {
     }
 
     /// Refuses a text in which any phantom stands, in any form.
-    fn clean(&self, text: &[u8], part: Part) -> Result<(), CredentialRefusal> {
+    fn clean(&self, text: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
         if text.len() < self.phantoms.shortest() {
             return Ok(());
         }
@@ -414,7 +430,7 @@ impl<'a> Search<'a> {
     }
 
     /// The refusal for a phantom that stands where it must not.
-    fn misplaced(&self, sighting: &Sighting, part: Part) -> CredentialRefusal {
+    fn misplaced(&self, sighting: &Sighting, part: RequestPart) -> CredentialRefusal {
         let credential = self.phantoms.at(sighting).credential().clone();
         let origin = &self.head.origin;
         let cleartext = origin.scheme == Scheme::Http
@@ -447,7 +463,7 @@ impl<'a> Search<'a> {
     fn foreign(
         &mut self,
         token: &[u8],
-        part: Part,
+        part: RequestPart,
         field: Option<&HeaderName>,
     ) -> Result<(), CredentialRefusal> {
         self.other_session(token, part)?;
@@ -467,7 +483,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn other_session(&self, token: &[u8], part: Part) -> Result<(), CredentialRefusal> {
+    fn other_session(&self, token: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
         match self.registry.owner(token) {
             Some(owner) => Err(CredentialRefusal::ForeignSession { owner, part }),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Room: who asks. Live sessions, their phantoms, and which phantoms a request presents where.
+//! Who makes a request: live sessions, their phantoms, and the phantoms that a request presents.
 
 mod binding;
 mod live;
@@ -13,9 +13,10 @@ pub(crate) mod stage;
 pub use binding::{Binding, BindingMalformed, Bindings, Foreign, MAX_PLACES, When};
 pub(crate) use presented::Spot;
 pub use presented::{FormWatch, Lend, Presented};
-pub use refusal::{CredentialRefusal, Part};
+pub use refusal::{CredentialRefusal, RequestPart, SignatureFault};
 pub use signing::{
-    OwnEndpoint, Role, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, SigningPart, Unsignable,
+    Claimed, Found, HeldParts, KnownPart, PartTexts, Proven, Role, Signer, Signing, SigningContext,
+    SigningFailure, SigningPart,
 };
 
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};

@@ -7,8 +7,8 @@ use zeroize::Zeroizing;
 
 use super::binding::Bound;
 use super::phantom::{Phantom, Phantoms};
-use super::refusal::{CredentialRefusal, Part};
-use super::signing::{SigV4Request, Signing};
+use super::refusal::{CredentialRefusal, RequestPart};
+use super::signing::{Claimed, Signing};
 use crate::body::FormKind;
 use crate::message::{Place, folded_parameter};
 use crate::names::CredentialName;
@@ -66,7 +66,7 @@ impl FormWatch {
             Ok(())
         } else {
             Err(CredentialRefusal::Foreign {
-                part: Part::Content,
+                part: RequestPart::Content,
             })
         }
     }
@@ -94,10 +94,8 @@ pub(crate) enum Spot {
     Query(usize),
     /// It stands nowhere: the credential is always put in.
     Absent,
-    /// It is the access key of this signature, in its fields or in the query.
-    SigV4(Arc<SigV4Request>),
-    /// It is the key of a signature by a recipe.
-    Recipe,
+    /// It is the key of this signature.
+    Signature(Arc<dyn Claimed>),
 }
 
 impl Presented {
@@ -170,12 +168,18 @@ impl Lend {
         &self.spot
     }
 
-    /// What is asked for with it, by the names that pins have, where it signs as AWS does.
-    pub(crate) fn actions(&self) -> Vec<String> {
+    /// The signature that is made with it, where it signs.
+    pub(crate) fn claimed(&self) -> Option<&Arc<dyn Claimed>> {
         match &self.spot {
-            Spot::SigV4(request) => request.reading.names(),
-            _ => Vec::new(),
+            Spot::Signature(claimed) => Some(claimed),
+            _ => None,
         }
+    }
+
+    /// What is asked for with it, by the names that pins have, where it signs.
+    pub(crate) fn actions(&self) -> Vec<String> {
+        self.claimed()
+            .map_or_else(Vec::new, |claimed| claimed.actions())
     }
 
     /// How the request is signed with it, where it signs.

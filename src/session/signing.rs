@@ -1,19 +1,24 @@
-//! Signing credentials: secrets that are never sent, and for which requests one may be used.
+//! Ways of signing requests, as far as everything but their own files knows them.
+//!
+//! What signs is never sent, so it cannot be put where its phantom stood. A request is signed again
+//! in three steps, each of which gives what the next one takes: [`Signer::find`] reads the client's
+//! signature, [`Claimed::verify`] proves it with the session's phantoms, and [`Proven::sign`] signs
+//! with the secrets. The ways themselves are in `credential/signing`.
 
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
 
-use http::Method;
-use lru::LruCache;
+use http::HeaderName;
 
-use crate::message::{EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, Scheme};
+use super::phantom::{Minted, Phantom, Phantoms};
+use super::refusal::{RequestPart, SignatureFault};
+use crate::body::{Content, HoldBudget};
+use crate::message::{EncodedSlash, Origin, OriginPattern, RequestHead};
 use crate::names::{CredentialName, ReasonCode};
-use crate::session::phantom::Minted;
-use crate::signature::recipe::Recipe;
-use crate::signature::sigv4::{
-    Action, ActionFault, Asked, Claim, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope,
-    ScopeMismatch,
-};
+use crate::signature::recipe::Algorithm;
 
 /// What a binding is for.
 #[derive(Debug, Clone, Default)]
@@ -32,12 +37,12 @@ pub enum Role {
 #[derive(Debug)]
 pub struct Signing {
     /// How it signs, and what may be signed.
-    pub signer: Signer,
-    /// The parts beside the first.
+    pub signer: Arc<dyn Signer>,
+    /// Its parts. The first is the credential that is lent.
     pub parts: Vec<SigningPart>,
 }
 
-/// A part of a signing credential beside its first.
+/// A part of a signing credential.
 #[derive(Debug, Clone)]
 pub struct SigningPart {
     /// What it is to the way of signing.
@@ -48,80 +53,274 @@ pub struct SigningPart {
     pub optional: bool,
 }
 
-/// A way of signing.
-#[derive(Debug)]
-pub enum Signer {
-    /// AWS Signature Version 4 and its kin.
-    SigV4(Box<SigV4>),
-    /// As a recipe says.
-    Recipe(Arc<Recipe>),
+/// What a way of signing says of one of its parts.
+#[derive(Debug, Clone)]
+pub struct KnownPart {
+    /// Its name in configuration.
+    pub name: String,
+    /// The variable from which clients read it.
+    pub variable: Option<String>,
+    /// Whether a credential may be without it.
+    pub optional: bool,
+    /// The algorithm whose private key it is, if it is one.
+    pub private_key: Option<Algorithm>,
+    /// Its member in what a program prints that prints all parts, if there are such programs.
+    pub member: Option<&'static str>,
 }
 
-/// What a SigV4 credential may sign.
-#[derive(Debug)]
-pub struct SigV4 {
-    scope: Scope,
-    endpoints: Vec<OwnEndpoint>,
-    /// Origins of which requests may be made that are not signed.
-    unsigned: Vec<OriginPattern>,
-    /// What the origins are that were asked lately; to read a host costs more than a request may.
-    known: Mutex<LruCache<Origin, Option<Arc<Endpoint>>>>,
-}
+/// A way of signing, with what one credential may sign in it.
+pub trait Signer: fmt::Debug + Send + Sync {
+    /// Its name in configuration, and in the text form of its place.
+    fn name(&self) -> &str;
 
-/// An endpoint that speaks SigV4 and is not AWS's own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnEndpoint {
-    /// The origins. Of an object store, the names below a domain are its buckets.
-    pub origin: OriginPattern,
-    /// The service's signing name, such as `s3`.
-    pub service: String,
-    /// The region, such as `us-east-1`.
-    pub region: String,
-    /// Whether its paths are taken and signed as those of an object store are.
-    pub exact_paths: bool,
-}
+    /// The parts of a credential. The first is that by which signed requests are known.
+    fn parts(&self) -> Vec<KnownPart>;
 
-impl OwnEndpoint {
-    /// Whether it speaks as S3 does, by the name of its service.
-    #[must_use]
-    pub fn is_object_store(&self) -> bool {
-        self.service.starts_with("s3")
+    /// The origins of a credential for which `named` are written down.
+    fn origins(&self, named: &[OriginPattern]) -> Vec<OriginPattern>;
+
+    /// Whether the credential may be used at an origin that it is bound to.
+    fn holds(&self, _origin: &Origin) -> bool {
+        true
+    }
+
+    /// How the origin reads the path of a signed request, where that differs from other requests.
+    fn paths(&self, _origin: &Origin) -> Option<EncodedSlash> {
+        None
+    }
+
+    /// Whether no other way of signing reads what this one reads. Such ways are asked first, and a
+    /// strange signature of theirs is refused whatever the others would find.
+    fn is_unmistakable(&self) -> bool {
+        false
+    }
+
+    /// Reads the client's signature from a head.
+    ///
+    /// # Errors
+    /// [`SignatureFault`], where the credential may not sign what the request asks for.
+    fn find(&self, head: &RequestHead, held: &HeldParts<'_>) -> Result<Found, SignatureFault>;
+
+    /// Judges a request to a host for which the credential is bound, with the signature that was
+    /// found in it, if any, in whatever way it is made. `managed` says whether any credential is
+    /// bound to its origin.
+    ///
+    /// # Errors
+    /// [`SignatureFault`], where the request must be signed in this way, and is not.
+    fn permits_unsigned(
+        &self,
+        _origin: &Origin,
+        _signed: Option<&dyn Claimed>,
+        _managed: bool,
+    ) -> Result<(), SignatureFault> {
+        Ok(())
+    }
+
+    /// Whether the parts fit together, tried on a request to the origin.
+    ///
+    /// # Errors
+    /// [`SignatureFault`], where they do not.
+    fn try_parts(
+        &self,
+        _origin: &OriginPattern,
+        _parts: &PartTexts<'_>,
+        _now: SystemTime,
+    ) -> Result<(), SignatureFault> {
+        Ok(())
+    }
+
+    /// How far the credential reaches, in words, where a person would not expect it. `id` is the
+    /// text of its first part, if that is in the environment.
+    fn reach(&self, _id: Option<&str>) -> Option<String> {
+        None
     }
 }
 
-/// A signed request to an endpoint, whose place is within the credential's pins.
-#[derive(Debug)]
-pub struct SigV4Request {
-    /// The client's signature.
-    pub claim: Claim,
-    /// To whom it is.
-    pub endpoint: Arc<Endpoint>,
-    /// What it asks for, which may stand in its content.
-    pub reading: Reading,
+/// What a signer finds in a head.
+pub enum Found {
+    /// The request is not signed in this way.
+    Nothing,
+    /// It is signed with a key of this credential.
+    Ours {
+        /// The signature.
+        claimed: Arc<dyn Claimed>,
+        /// The phantom by which it is known.
+        phantom: Phantom,
+        /// Where the signature is.
+        part: RequestPart,
+    },
+    /// It is signed with a key of this credential, and another part beside it is a stranger's.
+    StrangePart {
+        /// The other part.
+        text: Vec<u8>,
+        /// Where it is.
+        part: RequestPart,
+    },
+    /// It is signed with another key, which may be another credential's.
+    StrangeKey {
+        /// The key's id.
+        id: Vec<u8>,
+        /// Where it is.
+        part: RequestPart,
+    },
+    /// It may be signed in this way, and cannot be read.
+    Unsound(SignatureFault),
+}
+
+/// A signature of the client's, with a key of the session's, that is not proven yet.
+pub trait Claimed: Any + Send + Sync {
+    /// Whether a field is a part of the signature, and was judged with it.
+    fn has_field(&self, name: &HeaderName) -> bool;
+
+    /// Whether a query parameter is.
+    fn has_parameter(&self, name: &str) -> bool;
+
+    /// Whether a field holds the signature without a part beside it: it is no foreign credential,
+    /// and has no phantom either.
+    fn is_signature_field(&self, _name: &HeaderName) -> bool {
+        false
+    }
+
+    /// Whether a query parameter does.
+    fn is_signature_parameter(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// Whether a field holds a credential that is bound to the key of the signature.
+    fn goes_with(&self, _name: &HeaderName, _value: &[u8]) -> bool {
+        false
+    }
+
+    /// What the request asks for, by the names that pins have.
+    fn actions(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The temporary credentials that it is signed with, if it is not signed with the credential
-    /// itself.
-    pub minted: Option<Arc<Minted>>,
+    /// itself, and the names of their parts.
+    fn temporary(&self) -> Option<(&Arc<Minted>, [&'static str; 3])> {
+        None
+    }
+
+    /// Judges the time that the head tells, before any content is waited for.
+    ///
+    /// # Errors
+    /// [`SigningFailure::Skewed`] and [`SigningFailure::Expired`].
+    fn judge_time(&self, _now: SystemTime) -> Result<(), SigningFailure> {
+        Ok(())
+    }
+
+    /// Whether the content must be held to verify it.
+    fn needs_content(&self, head: &RequestHead, content: &Content) -> bool;
+
+    /// Proves that the request was signed with the session's phantoms, and that it may be.
+    ///
+    /// # Errors
+    /// [`SigningFailure`] by cause.
+    fn verify(
+        self: Arc<Self>,
+        head: &RequestHead,
+        content: &Content,
+        phantoms: &PartTexts<'_>,
+        now: SystemTime,
+    ) -> Result<Box<dyn Proven>, SigningFailure>;
 }
 
-/// Why a signed request is outside of what its credential may sign.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unsignable {
-    /// It is outside of the pins, or for another service or region than its host's.
-    #[error(transparent)]
-    Scope(#[from] OutOfScope),
-    /// It asks for something in two ways.
-    #[error(transparent)]
-    Action(#[from] ActionFault),
+/// A signature that was proven. It is signed again once.
+pub trait Proven: Send + Sync {
+    /// Whether the answer holds temporary credentials that are to be kept.
+    fn mints(&self) -> bool {
+        false
+    }
+
+    /// Signs the request with the secrets, and has its content follow. Gives the signature as it is
+    /// written, in each way in which it could be.
+    ///
+    /// # Errors
+    /// [`SigningFailure`] by cause. The request must then be dropped, for it may be half changed.
+    fn sign(
+        self: Box<Self>,
+        head: &mut RequestHead,
+        content: &mut Content,
+        with: &SigningContext<'_>,
+    ) -> Result<Vec<Vec<u8>>, SigningFailure>;
 }
 
-impl Unsignable {
-    /// The reason code in refusals and audit.
+/// What a request is signed with.
+pub struct SigningContext<'a> {
+    /// The secrets.
+    pub parts: PartTexts<'a>,
+    /// The gateway's clock.
+    pub now: SystemTime,
+    /// The greatest number that was used once with the credential.
+    pub last: &'a AtomicU64,
+    /// What all held content of the session may take.
+    pub budget: &'a Arc<HoldBudget>,
+}
+
+/// The texts of a credential's parts, by their names. A part that it is without is not in it.
+#[derive(Default)]
+pub struct PartTexts<'a>(Vec<(&'a str, &'a [u8])>);
+
+impl<'a> PartTexts<'a> {
+    /// One part's text.
     #[must_use]
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Scope(why) => why.reason(),
-            Self::Action(why) => why.reason(),
+    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+        let mut parts = self.0.iter();
+        parts
+            .find(|(known, _)| *known == name)
+            .map(|(_, text)| *text)
+    }
+
+    /// Every part.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        self.0.iter().copied()
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a [u8])> for PartTexts<'a> {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a [u8])>>(parts: I) -> Self {
+        Self(parts.into_iter().collect())
+    }
+}
+
+/// The phantoms that a session holds of one signing credential.
+pub struct HeldParts<'a> {
+    phantoms: &'a Phantoms,
+    credential: &'a CredentialName,
+    signing: &'a Signing,
+}
+
+impl<'a> HeldParts<'a> {
+    pub(super) fn new(
+        phantoms: &'a Phantoms,
+        credential: &'a CredentialName,
+        signing: &'a Signing,
+    ) -> Self {
+        Self {
+            phantoms,
+            credential,
+            signing,
         }
+    }
+
+    /// The phantom by which the credential is known.
+    #[must_use]
+    pub fn first(&self) -> Option<&'a Phantom> {
+        self.phantoms.of(self.credential)
+    }
+
+    /// The phantom of a part.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Option<&'a Phantom> {
+        self.phantoms.of(self.signing.part(name)?)
+    }
+
+    /// The temporary credentials with this id that come from the credential.
+    #[must_use]
+    pub fn temporary(&self, id: &str) -> Option<Arc<Minted>> {
+        let minted = self.phantoms.minted(id)?;
+        (minted.parent() == self.credential).then_some(minted)
     }
 }
 
@@ -129,209 +328,58 @@ impl Signing {
     /// The binding that keeps a part.
     #[must_use]
     pub fn part(&self, name: &str) -> Option<&CredentialName> {
-        self.parts
-            .iter()
-            .find(|part| part.name == name)
-            .map(|part| &part.credential)
+        let mut parts = self.parts.iter();
+        Some(&parts.find(|part| part.name == name)?.credential)
     }
 
-    /// Whether the credential may be used at an origin at all.
-    pub(super) fn holds(&self, origin: &Origin) -> bool {
-        match &self.signer {
-            Signer::SigV4(sigv4) => sigv4.endpoint(origin).is_some(),
-            Signer::Recipe(_) => true,
-        }
-    }
-
-    /// How the path of a request that is signed in the manner of AWS is read; `None` where this
-    /// does not sign so.
-    pub(super) fn paths(&self, origin: &Origin) -> Option<EncodedSlash> {
-        match &self.signer {
-            Signer::SigV4(sigv4) => Some(match sigv4.endpoint(origin)?.takes_exact_paths() {
-                true => EncodedSlash::Key,
-                // ARNs in paths have their slashes encoded.
-                false => EncodedSlash::Keep,
-            }),
-            Signer::Recipe(_) => None,
-        }
+    /// The texts of its parts, as far as there are any.
+    pub fn texts<'a>(
+        &'a self,
+        text: impl Fn(&CredentialName) -> Option<&'a [u8]>,
+    ) -> PartTexts<'a> {
+        let of = |part: &'a SigningPart| Some((part.name.as_str(), text(&part.credential)?));
+        self.parts.iter().filter_map(of).collect()
     }
 }
 
-impl SigV4 {
-    /// A credential for AWS's own endpoints or the ones that are named, within pins; `unsigned` are
-    /// the origins of which requests without a signature may be made, too.
+/// Why a signed request is not signed again.
+#[derive(Debug, thiserror::Error)]
+pub enum SigningFailure {
+    /// The client's signature is not that of the session's phantom over this request.
+    #[error("the request's signature is refused: {0}")]
+    Signature(SignatureFault),
+    /// The credential may not sign what the request asks for.
+    #[error("the credential may not sign this request: {0}")]
+    Unsignable(SignatureFault),
+    /// The client's clock is too far off.
+    #[error("the client's clock is more than 15 minutes off the gateway's")]
+    Skewed,
+    /// A presigned request's time is over.
+    #[error("the presigned request, or what it is signed with, has expired")]
+    Expired,
+    /// The request could not be signed with the credential.
+    #[error("the request cannot be signed with the credential")]
+    Unsigned(#[source] SignatureFault),
+    /// The system gives no random bytes for a number that is used once.
+    #[error("the system gives no random bytes")]
+    NoRandomness,
+    /// A part that it needs is not there.
+    #[error("the credential is not configured")]
+    Incomplete,
+}
+
+impl SigningFailure {
+    /// The reason code in refusals and audit.
     #[must_use]
-    pub fn new(scope: Scope, endpoints: Vec<OwnEndpoint>, unsigned: Vec<OriginPattern>) -> Self {
-        Self {
-            scope,
-            endpoints,
-            unsigned,
-            known: Mutex::new(LruCache::new(MOST_KNOWN)),
-        }
-    }
-
-    /// Its pins.
-    #[must_use]
-    pub fn scope(&self) -> &Scope {
-        &self.scope
-    }
-
-    /// Whether it signs for buckets of the key's own account alone, at AWS: nothing says whose
-    /// buckets are meant.
-    #[must_use]
-    pub fn is_for_own_account(&self) -> bool {
-        self.endpoints.is_empty() && self.scope.is_for_own_account()
-    }
-
-    fn endpoint(&self, origin: &Origin) -> Option<Arc<Endpoint>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(origin) {
-            return found.clone();
-        }
-        let found = self.read(origin).map(Arc::new);
-        known.put(origin.clone(), found.clone());
-        found
-    }
-
-    fn read(&self, origin: &Origin) -> Option<Endpoint> {
-        let own = |endpoint: &&OwnEndpoint| endpoint.origin.matches(origin);
-        if let Some(endpoint) = self.endpoints.iter().find(own) {
-            let host = origin.authority.host.as_str();
-            let bucket = match &endpoint.origin.hosts {
-                HostPattern::Exact(_) => None,
-                HostPattern::Below(domain) => host
-                    .strip_suffix(domain.as_str())
-                    .and_then(|bucket| bucket.strip_suffix('.')),
-            };
-            let style = match bucket {
-                _ if !endpoint.is_object_store() && endpoint.exact_paths => OwnStyle::Exact,
-                _ if !endpoint.is_object_store() => OwnStyle::Service,
-                Some(bucket) => OwnStyle::VirtualHost(bucket),
-                None => OwnStyle::Path,
-            };
-            return Some(Endpoint::own(&endpoint.service, &endpoint.region, style));
-        }
-        // AWS answers over TLS on the usual port alone.
-        let usual =
-            origin.scheme == Scheme::Https && origin.authority.port == Scheme::Https.default_port();
-        usual
-            .then(|| Endpoint::of(&origin.authority.host).ok())
-            .flatten()
-    }
-
-    /// Reads what a claim asks for, if that is within the pins as far as the head tells.
-    ///
-    /// # Errors
-    /// [`Unsignable`] by cause.
-    pub(super) fn permits(
-        &self,
-        head: &RequestHead,
-        mut claim: Claim,
-        minted: Option<Arc<Minted>>,
-    ) -> Result<SigV4Request, Unsignable> {
-        let endpoint = self
-            .endpoint(&head.origin)
-            .ok_or(OutOfScope::Scope(ScopeMismatch::Service))?;
-        if endpoint.takes_exact_paths() {
-            claim.take_path_exactly();
-        }
-        let (regions, set): (Vec<&str>, bool) = match claim.regions() {
-            Regions::One(region) => (vec![region], false),
-            Regions::Set(set) => (set.iter().map(|region| &**region).collect(), true),
-            Regions::Any => (vec!["*"], true),
-        };
-        let asked = Asked {
-            service: claim.service(),
-            regions: &regions,
-            set,
-        };
-        self.scope.permits_place(&endpoint, &asked)?;
-        let reading = Action::read(&endpoint, head)?;
-        if let Reading::Known(action) = &reading {
-            self.scope.permits_action(&endpoint, head, action)?;
-        }
-        Ok(SigV4Request {
-            claim,
-            endpoint,
-            reading,
-            minted,
-        })
-    }
-
-    /// Refuses a request that no credential of the session signs, at a host for which this one
-    /// signs: no pin holds for it. Where resources are pinned, that goes for every host of AWS at
-    /// which nobody else's credential is used (`managed` says that), for its customers answer
-    /// there.
-    ///
-    /// # Errors
-    /// [`OutOfScope::NotSigned`].
-    pub(super) fn permits_unsigned_by_any(
-        &self,
-        origin: &Origin,
-        managed: bool,
-    ) -> Result<(), Unsignable> {
-        let named = self.unsigned.iter().any(|pattern| pattern.matches(origin));
-        let of_customers =
-            || self.endpoints.is_empty() && !managed && !self.scope.is_for_any_resource();
-        let held = self.endpoint(origin).is_some() || of_customers();
-        match held && !named {
-            true => Err(OutOfScope::NotSigned.into()),
-            false => Ok(()),
-        }
-    }
-
-    /// Refuses a request without a signature whose answer would be a credential.
-    ///
-    /// # Errors
-    /// [`Unsignable`] by cause.
-    pub(super) fn permits_unsigned(&self, head: &RequestHead) -> Result<(), Unsignable> {
-        let Some(endpoint) = self.endpoint(&head.origin) else {
-            return Ok(());
-        };
-        // Without a signature a store has nothing to give but at its root, where MinIO answers as
-        // STS.
-        if endpoint.is_object_store() && head.method != Method::POST {
-            return Ok(());
-        }
-        let reading = Action::read(&endpoint, head)?;
-        Ok(self.scope.permits_unsigned(&reading)?)
-    }
-
-    /// Whether the request's content must be looked at before it is signed.
-    #[must_use]
-    pub fn needs_content(&self, request: &SigV4Request, head: &RequestHead) -> bool {
-        matches!(request.reading, Reading::Form(_))
-            || self
-                .scope
-                .needs_content(&request.endpoint, head, &request.reading)
-    }
-
-    /// The action of a request, which is within the pins with its content.
-    ///
-    /// # Errors
-    /// [`Unsignable`] by cause.
-    pub fn judge(
-        &self,
-        request: &SigV4Request,
-        head: &RequestHead,
-        content: &[u8],
-    ) -> Result<Action, Unsignable> {
-        let action = match &request.reading {
-            Reading::Known(action) => action.clone(),
-            Reading::Form(form) => {
-                let action = form.clone().finish(content)?;
-                self.scope
-                    .permits_action(&request.endpoint, head, &action)?;
-                action
+    pub fn reason(&self) -> ReasonCode {
+        match self {
+            Self::Signature(fault) | Self::Unsignable(fault) | Self::Unsigned(fault) => {
+                fault.reason()
             }
-        };
-        self.scope
-            .permits_content(&request.endpoint, head, &action, content)?;
-        Ok(action)
+            Self::Skewed => ReasonCode::SignatureSkew,
+            Self::Expired => ReasonCode::SignatureExpired,
+            Self::NoRandomness => ReasonCode::NoRandomness,
+            Self::Incomplete => ReasonCode::CredentialUnknown,
+        }
     }
 }
-
-/// The names of a SigV4 credential's parts, the first of which is the access key id.
-pub const SIGV4_PARTS: [&str; 3] = ["access_key", "secret_key", "session_token"];
-/// Buckets in hosts make many origins.
-const MOST_KNOWN: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not zero");

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::attach::{Credentials, IssueFailure};
+use super::super::credentials::Credentials;
+use super::super::error::IssueFailure;
 use super::super::store::{MemoryStore, SecretRef, Stores};
 use super::super::stored::stored;
 use super::*;

@@ -9,10 +9,10 @@ use super::super::stage::{GITHUB, Stage, binding, field, head, stage, stage_of};
 use super::*;
 use crate::body::FormKind;
 use crate::credential::preset;
+use crate::credential::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
 use crate::message::Host;
 use crate::session::Role;
-use crate::session::signing::{OwnEndpoint, SigV4, Signer, Signing};
-use crate::signature::sigv4::Scope;
+use crate::session::signing::Signing;
 
 #[test]
 fn h01_h02_a_phantom_to_an_origin_to_which_it_is_not_bound_is_out_of_scope() {
@@ -849,11 +849,11 @@ fn j06_a_credential_in_a_place_is_no_signature() {
             .map(|origin| origin.parse().unwrap())
             .collect();
         let signing = Signing {
-            signer: Signer::SigV4(Box::new(SigV4::new(
-                Scope::default(),
-                vec![endpoint],
+            signer: Arc::new(SigV4::new(SigV4Settings {
+                endpoints: vec![endpoint],
                 unsigned,
-            ))),
+                ..SigV4Settings::default()
+            })),
             parts: Vec::new(),
         };
         let signer = Binding {
