@@ -6,7 +6,7 @@ use crate::credential::Stored;
 use crate::message::Place;
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
-use crate::session::{Binding, Bindings, Foreign, Role, Signing, SigningPart, When};
+use crate::session::{self, Binding, Foreign, Role, Signing, SigningPart, When};
 
 use super::credential::Credential;
 use super::mistake::Doubt;
@@ -143,7 +143,7 @@ pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Doubt)
             Err(doubt) => found.push((index, what(index), doubt)),
         }
     }
-    for (at, mistake) in Bindings::mistakes(&bindings) {
+    for (at, mistake) in session::mistakes(&bindings) {
         let doubt = Doubt::new(mistake.to_string(), mistake.remedy());
         found.push((owners[at], what(owners[at]), doubt));
     }

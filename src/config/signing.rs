@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-use crate::credential::sigv4::{NAME, SigV4, SigV4Settings};
-use crate::credential::{ByRecipe, SecretRef};
+use crate::credential::SecretRef;
+use crate::credential::signing::recipe::ByRecipe;
+use crate::credential::signing::sigv4::{NAME, SigV4, SigV4Settings};
 use crate::session::{KnownPart, Signer};
 use crate::signature::recipe::{self, Algorithm, Recipe};
 

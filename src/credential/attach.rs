@@ -18,7 +18,7 @@ use super::verify::Verified;
 use crate::body::{self, Share};
 use crate::intercept::Request;
 use crate::policy::Grant;
-use crate::session::{Lend, Proven, Session, SigningContext};
+use crate::session::{CredentialUse, Proven, Session, SigningContext};
 
 impl Credentials {
     /// Fetches each granted secret and puts it where its phantom stood, or signs with it. Nothing
@@ -102,7 +102,7 @@ impl Credentials {
         &self,
         request: &mut Request,
         session: &Arc<Session>,
-        lend: &Lend,
+        lend: &CredentialUse,
         proof: Box<dyn Proven>,
         fetched: &Fetched,
     ) -> Result<Vec<Vec<u8>>, Error> {

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::mint::Minting;
-use super::redactor::Lent;
+use super::redactor::Redactor;
 use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
 use crate::message::Origin;
@@ -23,7 +23,7 @@ pub struct Credentialed {
 /// answer.
 pub struct AnswerPlan {
     /// What is looked for in it.
-    pub(crate) lent: Option<Lent>,
+    pub(crate) lent: Option<Redactor>,
     /// The method that it answers.
     pub(crate) method: Method,
     /// What the client wants the connection to become.

@@ -10,15 +10,15 @@ use super::echo;
 use super::error::Error;
 use super::fetch::Fetched;
 use super::issue::is_optional;
-use super::redactor::Lent;
+use super::redactor::Redactor;
 use super::scrub::Guessed;
-use super::searched::{Exposable, ExposedSecret, MintedSecrets, Searched, Wanted, forms};
+use super::searched::{Exposable, ExposedSecret, Searched, TemporarySecrets, Wanted, forms};
 use super::secret::Secret;
 use super::store::StoreError;
 use crate::message::Origin;
 use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
-use crate::session::phantom::{Issue, Minted, Phantom};
+use crate::session::phantom::{Issue, Phantom, TemporaryPhantoms};
 
 /// The secrets that one session's origins could know. It lives and goes with the session.
 pub(super) struct ExposedSecrets {
@@ -49,7 +49,7 @@ impl ExposedSecrets {
     }
 
     /// The secrets behind temporary credentials.
-    pub(super) fn minted(&self, phantoms: &Arc<Minted>) -> Option<[Arc<Secret>; 3]> {
+    pub(super) fn minted(&self, phantoms: &Arc<TemporaryPhantoms>) -> Option<[Arc<Secret>; 3]> {
         let now = self.now.load();
         let mut minted = now.minted.iter();
         let found = minted.find(|one| Arc::ptr_eq(&one.phantoms, phantoms))?;
@@ -58,8 +58,13 @@ impl ExposedSecrets {
 
     /// Keeps temporary credentials, and searches answers for them from now on; `gone` are those
     /// that the session no longer holds.
-    pub(super) fn mint(&self, minted: MintedSecrets, gone: &[Arc<Minted>]) -> Result<(), Error> {
-        let is_gone = |one: &Arc<MintedSecrets>| gone.iter().any(|g| Arc::ptr_eq(g, &one.phantoms));
+    pub(super) fn mint(
+        &self,
+        minted: TemporarySecrets,
+        gone: &[Arc<TemporaryPhantoms>],
+    ) -> Result<(), Error> {
+        let is_gone =
+            |one: &Arc<TemporarySecrets>| gone.iter().any(|g| Arc::ptr_eq(g, &one.phantoms));
         let grown = self.grow(|now| {
             let mut all = now.minted.clone();
             all.retain(|one| !is_gone(one));
@@ -127,7 +132,7 @@ impl Credentials {
         &self,
         session: &Arc<Session>,
         wanted: &Wanted<'_>,
-    ) -> Result<Option<Lent>, Error> {
+    ) -> Result<Option<Redactor>, Error> {
         let exposed = self.exposed(session)?;
         let searched = exposed.now.load_full();
         if searched.guesses.are_spent() {
@@ -146,7 +151,7 @@ impl Credentials {
                 self.tell_others(session, wanted);
             }
         }
-        Ok(Some(Lent {
+        Ok(Some(Redactor {
             searched: exposed.now.clone(),
             failed: false,
             made: Vec::new(),

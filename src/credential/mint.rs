@@ -11,11 +11,11 @@ use zeroize::Zeroizing;
 
 use super::credentials::Credentials;
 use super::error::{Error, MintFailure};
-use super::searched::MintedSecrets;
+use super::searched::TemporarySecrets;
 use super::secret::Secret;
 use crate::names::CredentialName;
 use crate::session::Session;
-use crate::session::phantom::{Minted, PhantomKey};
+use crate::session::phantom::{PhantomKey, TemporaryPhantoms};
 use crate::signature::sigv4::{self, replaced};
 
 /// An exchange whose answer holds temporary credentials.
@@ -44,7 +44,7 @@ impl Credentials {
         let keys = [random()?, random()?, random()?];
         let shapes = [secrets[0].shape(), secrets[1].shape(), secrets[2].shape()];
         let taken = |at: usize, text: &[u8]| secrets[at].is(text);
-        let drawn = Minted::draw(&minting.parent, &keys, shapes, found.expires, taken);
+        let drawn = TemporaryPhantoms::draw(&minting.parent, &keys, shapes, found.expires, taken);
         let phantoms = Arc::new(drawn.map_err(MintFailure::from)?);
         let [our_id, our_key, our_token] = phantoms.parts();
         let pairs = [
@@ -55,7 +55,7 @@ impl Credentials {
         let content = replaced(content, pairs).map_err(MintFailure::from)?;
         let session = &minting.session;
         let exposed = self.exposed(session)?;
-        let minted = MintedSecrets::new(phantoms.clone(), secrets)?;
+        let minted = TemporarySecrets::new(phantoms.clone(), secrets)?;
         let gone = session.gain(&phantoms);
         exposed.mint(minted, &gone)?;
         Ok(content.into())

@@ -2,11 +2,11 @@
 //! stood.
 
 mod attach;
+mod check;
 mod credentialed;
 mod credentials;
 mod echo;
 mod error;
-mod examine;
 mod exposed;
 mod fetch;
 mod given;
@@ -23,25 +23,24 @@ pub mod scrub;
 mod searched;
 mod secret;
 mod signatures;
-mod signing;
+pub mod signing;
 mod store;
 mod stored;
 mod verify;
 
+pub use check::{CheckedCredential, CredentialProblem, unexpected_reach};
 pub use credentialed::{AnswerPlan, Credentialed};
 pub use credentials::Credentials;
 pub use error::{Error, IssueFailure, MintFailure};
-pub use examine::{Examined, Lack, unexpected_reach};
 pub use guesses::Guesses;
 pub use holding::Holding;
 pub use inject::AttachFailure;
 pub use mint::Minting;
-pub use redactor::Lent;
+pub use redactor::Redactor;
 pub use scrub::{
     Echoes, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
-pub use signing::{ByRecipe, sigv4};
 pub use store::{
     CachedSecret, DEFAULT_SERVICE, HttpAnswer, HttpClient, Lease, Login, LoginMethod, Malformed,
     Material, MemoryStore, SecretRef, SecretStore, Source, StoreAnswer, StoreError, Stores,

@@ -13,7 +13,7 @@ use super::signatures::Signature;
 
 /// What is looked for in the answer.
 #[derive(Clone)]
-pub struct Lent {
+pub struct Redactor {
     /// The session's search. What it has when the answer comes is looked for, and not only what it
     /// had when the request went out: a secret may have been renewed, and lent again, meanwhile.
     pub(super) searched: Arc<ArcSwap<Searched>>,
@@ -27,7 +27,7 @@ pub struct Lent {
     pub(super) signed: bool,
 }
 
-impl Lent {
+impl Redactor {
     /// Whether the origin may know a secret, from this exchange or another one, whoever's, so that
     /// an answer that cannot be searched is refused.
     #[must_use]
@@ -95,7 +95,7 @@ impl Lent {
     /// Replaces echoes in content that is there as a whole.
     ///
     /// # Errors
-    /// As [`Lent::scrub_fields`].
+    /// As [`Redactor::scrub_fields`].
     pub fn scrub_whole(&self, content: Bytes) -> Result<Bytes, Guessed> {
         let mut scrubber = Scrubber::new(self.echoes()).resizing();
         let settled = scrubber.push(content);

@@ -12,12 +12,12 @@ use super::secret::{Secret, mask};
 use super::signatures::{Signature, Signatures};
 use super::store::CachedSecret;
 use crate::names::{CredentialName, SessionId};
-use crate::session::phantom::{Minted, Phantom};
+use crate::session::phantom::{Phantom, TemporaryPhantoms};
 
 /// What is searched for at one time.
 pub(super) struct Searched {
     pub(super) known: Vec<ExposedSecret>,
-    pub(super) minted: Vec<Arc<MintedSecrets>>,
+    pub(super) minted: Vec<Arc<TemporarySecrets>>,
     /// Something was lent: the answers of all origins are searched, for the workload may have
     /// carried it on.
     pub(super) lent: bool,
@@ -38,8 +38,8 @@ pub(super) struct ExposedSecret {
 
 /// The secrets behind temporary credentials that the session was given, in the order of their
 /// phantoms.
-pub(super) struct MintedSecrets {
-    pub(super) phantoms: Arc<Minted>,
+pub(super) struct TemporarySecrets {
+    pub(super) phantoms: Arc<TemporaryPhantoms>,
     pub(super) secrets: [Arc<Secret>; 3],
     forms: [Arc<SecretForms>; 3],
 }
@@ -86,12 +86,15 @@ impl Wanted<'_> {
     }
 }
 
-impl MintedSecrets {
+impl TemporarySecrets {
     /// The secrets with their phantoms.
     ///
     /// # Errors
     /// [`Error::Unscrubbable`], where one could not be found in answers.
-    pub(super) fn new(phantoms: Arc<Minted>, secrets: [Arc<Secret>; 3]) -> Result<Self, Error> {
+    pub(super) fn new(
+        phantoms: Arc<TemporaryPhantoms>,
+        secrets: [Arc<Secret>; 3],
+    ) -> Result<Self, Error> {
         let forms = |at: usize| forms(&secrets[at], Some(&phantoms.parts()[at]));
         Ok(Self {
             forms: [forms(0)?, forms(1)?, forms(2)?],
@@ -138,7 +141,7 @@ impl Searched {
     pub(super) fn with(
         &self,
         known: Vec<ExposedSecret>,
-        minted: Vec<Arc<MintedSecrets>>,
+        minted: Vec<Arc<TemporarySecrets>>,
         lent: bool,
     ) -> Self {
         let bound = known.iter().map(|known| &known.forms);

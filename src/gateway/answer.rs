@@ -19,7 +19,7 @@ use super::guard::{Abort, ExchangeGuard};
 use super::refusal::Refusal;
 use crate::audit::{Length, Outcome, Trail};
 use crate::body::{Coding, DecodeBody, DecodeFault, Decoder, Share};
-use crate::credential::{self, Guessed, Lent, MintFailure, ScrubBody, ScrubFault};
+use crate::credential::{self, Guessed, MintFailure, Redactor, ScrubBody, ScrubFault};
 use crate::message::fields;
 use crate::names::ReasonCode;
 use crate::origin::{self, OriginBody};
@@ -282,7 +282,7 @@ impl Body for AnswerBody {
 pub fn clean(
     response: Response<OriginBody>,
     method: &Method,
-    lent: Option<&Lent>,
+    lent: Option<&Redactor>,
     decoding: Share,
 ) -> Result<Response<AnswerBody>, Refusal> {
     let (mut parts, body) = response.into_parts();
@@ -344,7 +344,7 @@ pub fn clean(
 /// [`credential::Error::Minted`] where it cannot be held or read; nothing of it is given on then.
 pub async fn minted(
     response: Response<OriginBody>,
-    lent: Option<&Lent>,
+    lent: Option<&Redactor>,
     keep: impl FnOnce(&str, &[u8]) -> Result<Bytes, credential::Error>,
 ) -> Result<Response<AnswerBody>, credential::Error> {
     let (mut parts, body) = response.into_parts();

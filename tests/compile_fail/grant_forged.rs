@@ -4,6 +4,6 @@ use gateway::message::Origin;
 use gateway::policy::Grant;
 use gateway::session::Lend;
 
-pub fn forged(lend: Lend, origin: Origin) -> Grant {
+pub fn forged(lend: CredentialUse, origin: Origin) -> Grant {
     Grant { lend, origin }
 }

@@ -11,7 +11,7 @@ use crate::cli::failure::{Code, Failure};
 use crate::cli::screen::{Paint, Screen, safe};
 use crate::cli::serving;
 use crate::config::Config;
-use crate::credential::Examined;
+use crate::credential::CheckedCredential;
 use crate::message::Place;
 use crate::names::SessionId;
 use crate::session::phantom::PhantomKey;
@@ -43,16 +43,16 @@ pub(super) fn run(file: &Path, screen: &Screen) -> Result<Code, Failure> {
     let key = PhantomKey::random().map_err(|error| {
         Failure::new("the system gives no random bytes").because(error.to_string())
     })?;
-    let examined = serving::runtime()?.block_on(async {
-        let examined = credentials.examine(&session, &key).await;
+    let checked = serving::runtime()?.block_on(async {
+        let checked = credentials.check(&session, &key).await;
         credentials.stores().close().await;
-        examined
+        checked
     });
     let findings: Vec<Finding> = credentials
         .bindings()
         .all()
-        .zip(&examined)
-        .map(|(binding, examined)| finding(binding, examined))
+        .zip(&checked)
+        .map(|(binding, checked)| finding(binding, checked))
         .collect();
     if screen.json() {
         screen.document(&findings);
@@ -63,7 +63,7 @@ pub(super) fn run(file: &Path, screen: &Screen) -> Result<Code, Failure> {
     Ok(if failed { Code::Failed } else { Code::Ok })
 }
 
-fn finding(binding: &Binding, examined: &Examined) -> Finding {
+fn finding(binding: &Binding, checked: &CheckedCredential) -> Finding {
     let way = match &binding.role {
         Role::Part(_) => String::from("signs"),
         Role::Place | Role::Signs(_) => {
@@ -72,11 +72,11 @@ fn finding(binding: &Binding, examined: &Examined) -> Finding {
         }
     };
     Finding {
-        credential: examined.credential.to_string(),
-        from: examined.reference.to_string(),
+        credential: checked.credential.to_string(),
+        from: checked.reference.to_string(),
         way,
         origins: binding.origins.iter().map(ToString::to_string).collect(),
-        lacks: examined.lack.as_ref().map(ToString::to_string),
+        lacks: checked.problem.as_ref().map(ToString::to_string),
     }
 }
 

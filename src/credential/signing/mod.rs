@@ -1,11 +1,9 @@
 //! The ways of signing requests, each in its own file.
 
-mod recipe;
+pub mod recipe;
 pub mod sigv4;
 
 use std::time::Duration;
-
-pub use recipe::ByRecipe;
 
 /// How far a client's clock may be off. AWS's services allow as much (Amazon S3,
 /// `RequestTimeTooSkewed`), and so do most others.

@@ -6,20 +6,20 @@ mod finder;
 mod issue;
 mod jwt;
 mod known;
-mod minted;
 mod phantoms;
 mod registry;
 mod shape;
 mod slots;
+mod temporary;
 mod text;
 
 pub use draw::PhantomKey;
 pub use finder::{Form, Sighting};
 pub use issue::{Issue, PhantomFailure};
-pub use minted::Minted;
 pub use phantoms::Phantoms;
 pub use registry::Registry;
 pub use shape::{Shape, ShapeMalformed};
+pub use temporary::TemporaryPhantoms;
 pub use text::Phantom;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::finder::{Finder, Form, Sighting};
 use super::issue::Issue;
-use super::minted::{MOST, Minted};
+use super::temporary::{MOST, TemporaryPhantoms};
 use super::text::Phantom;
 use crate::names::CredentialName;
 
@@ -22,7 +22,7 @@ impl Issue<'_> {
 pub struct Phantoms {
     issued: Arc<Issued>,
     /// Those of temporary credentials, the oldest first.
-    minted: Vec<Arc<Minted>>,
+    minted: Vec<Arc<TemporaryPhantoms>>,
     finder: Finder,
 }
 
@@ -75,15 +75,15 @@ impl Phantoms {
     /// The phantoms of temporary credentials with this access key id, if the session was given
     /// such.
     #[must_use]
-    pub fn minted(&self, access_key: &str) -> Option<Arc<Minted>> {
-        let has_key = |minted: &&Arc<Minted>| minted.parts()[0].reveal() == access_key;
+    pub fn minted(&self, access_key: &str) -> Option<Arc<TemporaryPhantoms>> {
+        let has_key = |minted: &&Arc<TemporaryPhantoms>| minted.parts()[0].reveal() == access_key;
         self.minted.iter().find(has_key).cloned()
     }
 
     /// These with those of temporary credentials, and without the sets that ended or have to go for
     /// it, which are given beside.
     #[must_use]
-    pub fn with(&self, minted: Arc<Minted>) -> (Self, Vec<Arc<Minted>>) {
+    pub fn with(&self, minted: Arc<TemporaryPhantoms>) -> (Self, Vec<Arc<TemporaryPhantoms>>) {
         let (mut gone, mut kept): (Vec<_>, Vec<_>) =
             self.minted.iter().cloned().partition(|set| set.is_over());
         let surplus = (kept.len() + 1).saturating_sub(MOST);

@@ -1,8 +1,10 @@
 //! Which bindings are refused, and where credentials may stand.
 
+use super::super::binding::{Foreign, MAX_PLACES, When};
+use super::super::signing::Signing;
 use super::*;
-use crate::credential::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
-use crate::message::Authority;
+use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
+use crate::message::{Authority, OriginPattern, Scheme};
 
 fn binding(name: &str, origin: &str, place: &str) -> Binding {
     Binding {

@@ -2,9 +2,10 @@
 
 use super::Search;
 use crate::names::CredentialName;
-use crate::session::presented::Spot;
+use crate::session::detected::Location;
+use crate::session::parts::HeldParts;
 use crate::session::refusal::{CredentialRefusal, RequestPart, SignatureFault};
-use crate::session::signing::{Found, HeldParts, Signer};
+use crate::session::signer::{Found, Signer};
 
 impl Search<'_> {
     /// Reads the signature of a request to an origin for which a credential signs (J01, J05, J11).
@@ -31,7 +32,7 @@ impl Search<'_> {
                 continue;
             };
             let credential = &bound.binding.credential;
-            let held = HeldParts::new(self.phantoms, credential, signing);
+            let held = HeldParts::new(self.phantoms, credential, &signing.parts);
             let found = signing.signer.find(self.head, &held);
             match found.map_err(|why| unsignable(credential, why))? {
                 Found::Nothing => {}
@@ -41,7 +42,7 @@ impl Search<'_> {
                     part,
                 } => {
                     self.signed = Some(claimed.clone());
-                    return self.lend(bound, 0, Spot::Signature(claimed), phantom, part);
+                    return self.lend(bound, 0, Location::Signature(claimed), phantom, part);
                 }
                 Found::StrangePart { text, part } => return self.strange(&text, part),
                 Found::StrangeKey { id, part } => strange = Some((id, part)),

@@ -3,10 +3,10 @@
 use gateway::session::Lend;
 use gateway::session::phantom::Phantom;
 
-pub fn forged(one: Lend, phantom: Phantom) -> Lend {
-    Lend { phantom, ..one }
+pub fn forged(one: CredentialUse, phantom: Phantom) -> CredentialUse {
+    CredentialUse { phantom, ..one }
 }
 
-pub fn moved(mut one: Lend) {
+pub fn moved(mut one: CredentialUse) {
     one.place = 1;
 }

@@ -15,18 +15,18 @@ use crate::session::{Binding, Role, SignatureFault, Signing, SigningPart};
 
 /// A credential, or a part of one that signs, and what it lacks.
 #[derive(Debug)]
-pub struct Examined {
+pub struct CheckedCredential {
     /// What policies call it; parts are `NAME.PART`.
     pub credential: CredentialName,
     /// Where it is kept.
     pub reference: SecretRef,
     /// Why it could not be lent.
-    pub lack: Option<Lack>,
+    pub problem: Option<CredentialProblem>,
 }
 
 /// What a credential lacks.
 #[derive(Debug, thiserror::Error)]
-pub enum Lack {
+pub enum CredentialProblem {
     /// Its secret cannot be had, or is not what the way of signing takes.
     #[error("{0}")]
     Unavailable(Unavailable),
@@ -46,33 +46,35 @@ pub enum Lack {
 impl Credentials {
     /// Fetches every secret and makes its phantom, as the start of a session does, and goes on
     /// where one fails.
-    pub async fn examine(&self, session: &SessionId, key: &PhantomKey) -> Vec<Examined> {
+    pub async fn check(&self, session: &SessionId, key: &PhantomKey) -> Vec<CheckedCredential> {
         let mut issue = Issue::new(key);
-        let mut examined = Vec::new();
+        let mut checked = Vec::new();
         for (at, binding) in self.bindings().all().enumerate() {
-            let lack = match self.issue_one(session, &mut issue, at, binding).await {
-                Err(IssueFailure::Unavailable { cause, .. }) => Some(Lack::Unavailable(cause)),
-                Err(other) => Some(Lack::Issue(other)),
+            let problem = match self.issue_one(session, &mut issue, at, binding).await {
+                Err(IssueFailure::Unavailable { cause, .. }) => {
+                    Some(CredentialProblem::Unavailable(cause))
+                }
+                Err(other) => Some(CredentialProblem::Issue(other)),
                 Ok(_) if binding.variables.is_empty() && !matches!(binding.role, Role::Place) => {
-                    Some(Lack::Unheld)
+                    Some(CredentialProblem::Unheld)
                 }
                 Ok(_) => None,
             };
-            examined.push(Examined {
+            checked.push(CheckedCredential {
                 credential: binding.credential.clone(),
                 reference: self.reference(at),
-                lack,
+                problem,
             });
         }
         for (at, binding) in self.bindings().all().enumerate() {
             if let Some(signing) = binding.signing()
-                && examined[at].lack.is_none()
+                && checked[at].problem.is_none()
             {
                 let fault = self.parts_fit(session, binding, signing).await;
-                examined[at].lack = fault.err().map(Lack::Signing);
+                checked[at].problem = fault.err().map(CredentialProblem::Signing);
             }
         }
-        examined
+        checked
     }
 
     /// Whether the parts of a credential fit together. What is not there was told before.

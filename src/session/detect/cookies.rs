@@ -6,9 +6,9 @@ use http::HeaderValue;
 
 use super::Search;
 use crate::message::{Place, TakenPart};
-use crate::session::binding::Bound;
+use crate::session::bindings::Bound;
+use crate::session::detected::Location;
 use crate::session::phantom::Phantom;
-use crate::session::presented::Spot;
 use crate::session::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
@@ -29,7 +29,7 @@ impl Search<'_> {
             let at = kept.len() + before.len() + equals + 1;
             let goes_on = match self.bound_cookie(name, content) {
                 Some((bound, place, Some(phantom))) => {
-                    let spot = Spot::Cookie(at..at + content.len());
+                    let spot = Location::Cookie(at..at + content.len());
                     self.lend(&bound, place, spot, phantom, RequestPart::Cookie)?;
                     true
                 }

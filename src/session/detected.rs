@@ -5,10 +5,11 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use zeroize::Zeroizing;
 
-use super::binding::Bound;
+use super::bindings::Bound;
 use super::phantom::{Phantom, Phantoms};
 use super::refusal::{CredentialRefusal, RequestPart};
-use super::signing::{Claimed, Signing};
+use super::signer::Claimed;
+use super::signing::Signing;
 use crate::body::FormKind;
 use crate::message::{Place, folded_parameter};
 use crate::names::CredentialName;
@@ -16,11 +17,11 @@ use crate::names::CredentialName;
 /// What a request asks to have lent, at most one of each credential, and what must be removed from
 /// it.
 ///
-/// Made by [`Bindings::locate`](super::Bindings::locate) alone. Nothing is fetched and nothing is
+/// Made by [`Bindings::detect`](super::Bindings::detect) alone. Nothing is fetched and nothing is
 /// changed yet: policy judges it first.
 #[derive(Debug, Default)]
-pub struct Presented {
-    pub(crate) lends: Vec<Lend>,
+pub struct DetectedCredentials {
+    pub(crate) lends: Vec<CredentialUse>,
     pub(super) strip: Vec<HeaderName>,
     /// The cookies that go on, where the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
@@ -74,16 +75,16 @@ impl FormWatch {
 
 /// One credential at one place of one request.
 #[derive(Clone)]
-pub struct Lend {
+pub struct CredentialUse {
     pub(super) bound: Arc<Bound>,
     pub(super) place: usize,
-    pub(super) spot: Spot,
+    pub(super) spot: Location,
     pub(super) phantom: Phantom,
 }
 
 /// Where exactly the phantom stands.
 #[derive(Clone)]
-pub(crate) enum Spot {
+pub(crate) enum Location {
     /// It is a field's whole value, after its scheme.
     Field,
     /// It is one half of Basic credentials; this is the other.
@@ -98,10 +99,10 @@ pub(crate) enum Spot {
     Signature(Arc<dyn Claimed>),
 }
 
-impl Presented {
+impl DetectedCredentials {
     /// The credentials that are to be lent, in the order in which they were found.
     #[must_use]
-    pub fn lends(&self) -> &[Lend] {
+    pub fn lends(&self) -> &[CredentialUse] {
         &self.lends
     }
 
@@ -118,7 +119,7 @@ impl Presented {
     }
 }
 
-impl Lend {
+impl CredentialUse {
     /// The credential.
     #[must_use]
     pub fn credential(&self) -> &CredentialName {
@@ -164,14 +165,14 @@ impl Lend {
     }
 
     /// Where exactly the phantom stands.
-    pub(crate) fn spot(&self) -> &Spot {
+    pub(crate) fn spot(&self) -> &Location {
         &self.spot
     }
 
     /// The signature that is made with it, where it signs.
     pub(crate) fn claimed(&self) -> Option<&Arc<dyn Claimed>> {
         match &self.spot {
-            Spot::Signature(claimed) => Some(claimed),
+            Location::Signature(claimed) => Some(claimed),
             _ => None,
         }
     }
@@ -188,8 +189,13 @@ impl Lend {
     }
 }
 
-impl std::fmt::Debug for Lend {
+impl std::fmt::Debug for CredentialUse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Lend({} at {})", self.credential(), self.place())
+        write!(
+            f,
+            "CredentialUse({} at {})",
+            self.credential(),
+            self.place()
+        )
     }
 }
