@@ -7,8 +7,8 @@ use toml::Spanned;
 use crate::credential::SecretRef;
 use crate::credential::signing::recipe::ByRecipe;
 use crate::credential::signing::sigv4::{NAME, SigV4, SigV4Settings};
+use crate::recipe::{self, Algorithm, Recipe};
 use crate::session::{KnownPart, Signer};
-use crate::signature::recipe::{self, Algorithm, Recipe};
 
 use super::keys;
 use super::mistake::Doubt;

@@ -3,7 +3,7 @@
 use toml::Spanned;
 
 use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
-use crate::signature::sigv4::{PinMistake, Pins, Scope};
+use crate::sigv4::{PinMistake, Pins, Scope};
 
 use super::mistake::Doubt;
 use super::network;

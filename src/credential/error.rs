@@ -8,7 +8,7 @@ use crate::body::HoldFault;
 use crate::names::{CredentialName, ReasonCode};
 use crate::session::phantom::PhantomFailure;
 use crate::session::{CredentialRefusal, SigningFailure};
-use crate::signature::sigv4::Illegible;
+use crate::sigv4::Illegible;
 
 /// Why a request did not get its credential. It is not sent then.
 #[derive(Debug, thiserror::Error)]

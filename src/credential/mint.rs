@@ -16,7 +16,7 @@ use super::secret::Secret;
 use crate::names::CredentialName;
 use crate::session::Session;
 use crate::session::phantom::{PhantomKey, TemporaryPhantoms};
-use crate::signature::sigv4::{self, replaced};
+use crate::sigv4::{self, replaced};
 
 /// An exchange whose answer holds temporary credentials.
 pub struct Minting {

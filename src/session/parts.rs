@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::phantom::{Phantom, Phantoms, TemporaryPhantoms};
 use crate::names::CredentialName;
-use crate::signature::recipe::Algorithm;
+use crate::recipe::Algorithm;
 
 /// A part of a signing credential.
 #[derive(Debug, Clone)]

@@ -13,11 +13,11 @@ use http::{HeaderName, HeaderValue};
 use super::MOST_SKEW;
 use crate::body::{Content, Held};
 use crate::message::{OriginPattern, RequestHead};
+use crate::recipe::{self, Needs, Nonce, NonceKind, Parts, Recipe, Role};
 use crate::session::{
     Claimed, Found, HeldParts, KnownPart, PartTexts, Proven, RequestPart, SignatureFault, Signer,
     SigningContext, SigningFailure,
 };
-use crate::signature::recipe::{self, Needs, Nonce, NonceKind, Parts, Recipe, Role};
 
 /// Signs by a recipe.
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 //! Group H of the threat catalogue, row by row: what is refused and by which code.
 //! `credential::inject` has what is lent.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::Method;
 
 use super::super::Binding;
@@ -10,7 +12,7 @@ use super::*;
 use crate::body::FormKind;
 use crate::credential::preset;
 use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
-use crate::message::Host;
+use crate::message::{Host, Place};
 use crate::session::Role;
 use crate::session::signing::Signing;
 

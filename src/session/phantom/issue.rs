@@ -6,7 +6,7 @@ use super::draw::PhantomKey;
 use super::shape::Shape;
 use super::text::Phantom;
 use crate::names::CredentialName;
-use crate::signature::recipe::KeyForm;
+use crate::recipe::KeyForm;
 
 /// Why no phantom is made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::names::CredentialName;
-use crate::signature::recipe::KeyForm;
+use crate::recipe::KeyForm;
 
 /// What a session holds in place of one secret. Debug names the credential and never prints the
 /// text.

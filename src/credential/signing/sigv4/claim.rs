@@ -12,7 +12,7 @@ use crate::body::{Content, Held, Share};
 use crate::message::RequestHead;
 use crate::session::phantom::TemporaryPhantoms;
 use crate::session::{Claimed, PartTexts, Proven, SignatureFault, SigningContext, SigningFailure};
-use crate::signature::sigv4::{self, Action, Claim, Location, Payload, With, account_of};
+use crate::sigv4::{self, Action, Claim, Location, Payload, With, account_of};
 
 /// A request to an endpoint that is signed with a phantom, and is within the pins as far as its
 /// head tells.

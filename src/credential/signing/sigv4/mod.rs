@@ -11,7 +11,7 @@ use self::claim::{PARTS, SigV4Claim};
 use self::reach::Reach;
 use crate::message::{EncodedSlash, Origin, OriginPattern, RequestHead};
 use crate::session::{Claimed, Found, HeldParts, KnownPart, RequestPart, SignatureFault, Signer};
-use crate::signature::sigv4::{Claim, Location, account_of};
+use crate::sigv4::{Claim, Location, account_of};
 
 pub use self::reach::{OwnEndpoint, SigV4Settings};
 

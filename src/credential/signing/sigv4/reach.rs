@@ -8,7 +8,7 @@ use lru::LruCache;
 
 use crate::message::{HostPattern, Origin, OriginPattern, RequestHead, Scheme};
 use crate::session::SignatureFault;
-use crate::signature::sigv4::{
+use crate::sigv4::{
     Action, ActionFault, Asked, Claim, Endpoint, OutOfScope, OwnStyle, Reading, Regions, Scope,
     ScopeMismatch, domains,
 };

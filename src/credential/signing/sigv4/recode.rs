@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 
 use crate::body::{HoldFault, Recode, RecodeFault, Share};
-use crate::signature::sigv4::{Events, Fault, Rechain};
+use crate::sigv4::{Events, Fault, Rechain};
 
 /// Content that must have a hash: its last piece goes on only where it has.
 pub(super) struct Checked {
