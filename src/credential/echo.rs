@@ -4,8 +4,8 @@
 //! Found: plain; hex; hex with what stands between bytes (space, colon, hyphen, `0x`); `\x41`;
 //! base64 and base64url at the three alignments; percent-encoded in the usual sets and in full;
 //! escaped in JSON and HTML, in the usual sets and in full; UTF-16. The Basic form is base64 at one
-//! of the alignments. Of secrets that have a [`DrawnPart`], pieces of each form are found, too, and so
-//! base64 with line breaks, and escapes that are mixed at will.
+//! of the alignments. Of secrets that have a [`DrawnPart`], pieces of each form are found, too, and
+//! so base64 with line breaks, and escapes that are mixed at will.
 //!
 //! Not found: a form of a form (base64 in hex), decimal numbers (which differ in length), base32,
 //! other charsets.

@@ -1,4 +1,5 @@
-//! Why bindings are refused at load: one that is too wide or open, and two that do not fit together.
+//! Why bindings are refused at load: one that is too wide or open, and two that do not fit
+//! together.
 
 use std::collections::HashSet;
 

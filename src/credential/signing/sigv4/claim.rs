@@ -7,7 +7,7 @@ use http::HeaderName;
 
 use super::super::MOST_SKEW;
 use super::reach::{Asking, Reach};
-use super::recode::{Checked, Chunks, LONGEST_CHUNK, Messages, sha256};
+use super::recode::{CheckedContent, LONGEST_CHUNK, SignedChunks, SignedMessages, sha256};
 use crate::body::{Content, Held, Share};
 use crate::message::RequestHead;
 use crate::session::phantom::TemporaryPhantoms;
@@ -169,18 +169,18 @@ fn follow(
     match payload {
         // What was held is known to have its hash.
         Payload::Hash(hash) if content.held().is_none() && !content.is_empty() => {
-            content.recode(Box::new(Checked::new(hash)));
+            content.recode(Box::new(CheckedContent::new(hash)));
         }
         Payload::Streaming(_) => {
             let chunks = signed.rechain(head, LONGEST_CHUNK);
             let chunks = chunks.map_err(|fault| SigningFailure::Signature(fault.into()))?;
             if let Some(chunks) = chunks {
-                content.recode(Box::new(Chunks(chunks, share())));
+                content.recode(Box::new(SignedChunks(chunks, share())));
             }
         }
         Payload::Events => {
             if let Some(events) = signed.events(LONGEST_CHUNK) {
-                content.recode(Box::new(Messages(events, share())));
+                content.recode(Box::new(SignedMessages(events, share())));
             }
         }
         Payload::Hash(_) | Payload::Unsigned | Payload::Absent => {}

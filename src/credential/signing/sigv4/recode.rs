@@ -10,19 +10,19 @@ use crate::body::{HoldFault, Recode, RecodeFault, Share};
 use crate::sigv4::{Events, Fault, Rechain};
 
 /// Content that must have a hash: its last piece goes on only where it has.
-pub(super) struct Checked {
+pub(super) struct CheckedContent {
     hasher: Option<Context>,
     expected: [u8; 32],
     last: Option<Bytes>,
 }
 
 /// Signed messages, signed again; what is held of one counts as held content.
-pub(super) struct Messages(pub(super) Events, pub(super) Share);
+pub(super) struct SignedMessages(pub(super) Events, pub(super) Share);
 
 /// aws-chunked content, signed again; what is held of a signed chunk counts as held content.
-pub(super) struct Chunks(pub(super) Rechain, pub(super) Share);
+pub(super) struct SignedChunks(pub(super) Rechain, pub(super) Share);
 
-impl Checked {
+impl CheckedContent {
     pub(super) fn new(expected: [u8; 32]) -> Self {
         Self {
             hasher: Some(Context::new(&SHA256)),
@@ -32,7 +32,7 @@ impl Checked {
     }
 }
 
-impl Recode for Checked {
+impl Recode for CheckedContent {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(&piece);
@@ -52,7 +52,7 @@ impl Recode for Checked {
     }
 }
 
-impl Recode for Chunks {
+impl Recode for SignedChunks {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
         self.0.push(piece, out).map_err(told)?;
         self.1.set(self.0.held()).map_err(|fault| busy(&fault))
@@ -63,7 +63,7 @@ impl Recode for Chunks {
     }
 }
 
-impl Recode for Messages {
+impl Recode for SignedMessages {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
         self.0.push(&piece, SystemTime::now(), out).map_err(told)?;
         self.1.set(self.0.held()).map_err(|fault| busy(&fault))
