@@ -2,7 +2,7 @@
 
 use gateway::message::Origin;
 use gateway::policy::Grant;
-use gateway::session::Lend;
+use gateway::session::CredentialUse;
 
 pub fn forged(lend: CredentialUse, origin: Origin) -> Grant {
     Grant { lend, origin }

@@ -1,6 +1,6 @@
 //! A credential use comes from the request, and cannot be changed to another phantom or place.
 
-use gateway::session::Lend;
+use gateway::session::CredentialUse;
 use gateway::session::phantom::Phantom;
 
 pub fn forged(one: CredentialUse, phantom: Phantom) -> CredentialUse {
