@@ -14,7 +14,7 @@ use super::fetch::{Fetched, leased};
 use super::inject::inject;
 use super::mint::Minting;
 use super::searched::Wanted;
-use super::verify::Verified;
+use super::verify::{SignedGrant, Verified};
 use crate::body::{self, Share};
 use crate::intercept::Request;
 use crate::policy::Grant;
@@ -31,7 +31,7 @@ impl Credentials {
         let (mut request, session, grants, identity) = authorized.into_parts();
         let head = &mut request.head;
         let fetched = self.fetch_granted(&head.origin, &session, &grants).await?;
-        let signs = proof.as_ref().map(|(grant, _)| *grant);
+        let signs = proof.as_ref().map(|signed| signed.grant);
         let all = || grants.iter().map(Grant::lend).enumerate();
         let put_in = || all().filter(|(at, _)| Some(*at) != signs);
         // An origin that was ever lent something may answer with it now: then the answer must be
@@ -64,7 +64,7 @@ impl Credentials {
             _ => {}
         }
         let mut minting = None;
-        if let Some((grant, proof)) = proof {
+        if let Some(SignedGrant { grant, proof }) = proof {
             let lend = grants.get(grant).ok_or(Error::Unknown)?.lend();
             minting = proof.mints().then(|| Minting {
                 session: session.clone(),

@@ -17,8 +17,14 @@ use crate::session::{Claimed, CredentialRefusal, PartTexts, Proven};
 /// session's phantom.
 pub struct Verified {
     authorized: Authorized,
-    /// Which grant signs it, and what was proven of its signature.
-    proof: Option<(usize, Box<dyn Proven>)>,
+    proof: Option<SignedGrant>,
+}
+
+/// What was proven of the signature that one of the grants is for.
+pub(super) struct SignedGrant {
+    /// Which grant.
+    pub(super) grant: usize,
+    pub(super) proof: Box<dyn Proven>,
 }
 
 impl Verified {
@@ -40,7 +46,7 @@ impl Verified {
         self.authorized.verdict().generation
     }
 
-    pub(super) fn into_parts(self) -> (Authorized, Option<(usize, Box<dyn Proven>)>) {
+    pub(super) fn into_parts(self) -> (Authorized, Option<SignedGrant>) {
         (self.authorized, self.proof)
     }
 }
@@ -120,7 +126,7 @@ impl Credentials {
             .verify(head, content, &parts, SystemTime::now())?;
         Ok(Verified {
             authorized,
-            proof: Some((grant, proof)),
+            proof: Some(SignedGrant { grant, proof }),
         })
     }
 
