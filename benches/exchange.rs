@@ -14,7 +14,9 @@ use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
 use gateway::audit::{Log, Sync};
 use gateway::credential::{Credentials, Stores};
-use gateway::gateway::{Door, Doorway, Ids, Limits, Shared, Tally, Worker};
+use gateway::gateway::{
+    Ids, Limits, ListenerMode, RefusalCounts, SessionListener, SharedState, Worker,
+};
 use gateway::intercept::{CaSettings, SessionCa};
 use gateway::message::Host;
 use gateway::names::SessionId;
@@ -59,7 +61,7 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
     let credentials = Credentials::new(Vec::new(), &Stores::new([])).unwrap();
     let bindings = credentials.bindings().clone();
     let session = SessionId::new("bench").unwrap();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedState {
         sessions: Sessions::default(),
         policies: Policies::load(
             &[Source::new(
@@ -74,7 +76,7 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
         limits: Limits::default(),
         origin_settings: Arc::new(OriginSettings::default().with_rules(vec![rule]).unwrap()),
         ids: Ids::new().unwrap(),
-        refused: Tally::default(),
+        refused: RefusalCounts::default(),
         open: Arc::default(),
     });
     let asks = Arc::new(Session::new(
@@ -88,13 +90,13 @@ async fn gateway(origin: SocketAddr) -> SocketAddr {
     let ca = SessionCa::new(&session, &CaSettings::default(), Arc::new(|_: &Host| true)).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let door = Door {
+    let served = SessionListener {
         session: asks,
         ca: Arc::new(ca),
-        way: Doorway::Proxy(None),
+        mode: ListenerMode::Proxy(None),
     };
     let worker = Worker::new(shared).unwrap();
-    tokio::spawn(worker.listen(listener, Arc::new(door)));
+    tokio::spawn(worker.listen(listener, Arc::new(served)));
     address
 }
 

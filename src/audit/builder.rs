@@ -69,9 +69,11 @@ impl RecordBuilder {
     }
 
     pub(super) fn policies(&mut self, policies: &[PolicyId]) {
-        let (shown, rest) = policies.split_at(policies.len().min(MOST_LISTED));
-        self.record.policies = shown.iter().map(PolicyId::to_string).collect();
-        self.record.policies_more = (!rest.is_empty()).then_some(rest.len() as u64);
+        (self.record.policies, self.record.policies_more) = listed(policies);
+    }
+
+    pub(super) fn facts(&mut self, names: &[String]) {
+        (self.record.facts, self.record.facts_more) = listed(names);
     }
 
     pub(super) fn lend(&mut self, credential: &CredentialName, place: &str) {
@@ -88,7 +90,8 @@ impl RecordBuilder {
     /// More bytes than this exchange's records will have, healing included, if little more becomes
     /// known.
     pub(super) fn most_bytes(&mut self) -> u64 {
-        let lists = self.record.policies.len() + 2 * self.record.lent.len();
+        let record = &self.record;
+        let lists = record.policies.len() + record.facts.len() + 2 * record.lent.len();
         let texts: usize = self
             .texts()
             .map(|(text, most)| text.len().min(most) * LONGEST_ESCAPE)
@@ -162,6 +165,13 @@ impl RecordBuilder {
             .chain(names)
             .chain(places.map(|place| (place, MOST_PLACE)))
     }
+}
+
+/// The first of a list, and how many more there are.
+fn listed(all: &[impl ToString]) -> (Vec<String>, Option<u64>) {
+    let (shown, rest) = all.split_at(all.len().min(MOST_LISTED));
+    let more = (!rest.is_empty()).then_some(rest.len() as u64);
+    (shown.iter().map(ToString::to_string).collect(), more)
 }
 
 /// A text, up to the length beyond which no part of it can be shown; what is not UTF-8 becomes

@@ -44,6 +44,9 @@ impl Formatter for Ascii {
         out: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
+        if fragment.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return out.write_all(fragment.as_bytes());
+        }
         for piece in fragment.split_inclusive(|letter| !(' '..='~').contains(&letter)) {
             let plain = piece.trim_end_matches(|letter| !(' '..='~').contains(&letter));
             out.write_all(plain.as_bytes())?;

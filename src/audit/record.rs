@@ -59,6 +59,10 @@ pub struct Record {
     pub policies: Vec<String>,
     /// How many policies are not shown.
     pub policies_more: Option<u64>,
+    /// Facts of content that the decision read, by name.
+    pub facts: Vec<String>,
+    /// How many facts are not shown.
+    pub facts_more: Option<u64>,
     /// Generation of the policy set.
     pub generation: Option<u64>,
     /// Credentials lent.

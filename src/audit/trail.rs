@@ -131,6 +131,11 @@ impl Trail {
         self.builder.policies(policies);
     }
 
+    /// Notes the names of the facts of content that were read to decide, never a value.
+    pub fn facts(&mut self, names: &[String]) {
+        self.builder.facts(names);
+    }
+
     /// Notes that a credential was put in a place.
     pub fn lend(&mut self, credential: &CredentialName, place: &str) {
         self.builder.lend(credential, place);

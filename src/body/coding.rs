@@ -7,7 +7,7 @@ use http::{
     header::{ACCEPT_ENCODING, CONTENT_ENCODING},
 };
 
-use super::Error;
+use super::Limit;
 
 /// A content coding that can be decoded while it streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,6 +79,32 @@ impl fmt::Display for Coding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Why content could not be decoded to its identity form.
+///
+/// No variant contains bytes of the message: a label may itself be a reflected secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// `Content-Encoding` names a coding that cannot be decoded here, or is not a list of tokens.
+    #[error("content coding is not one of gzip, deflate, br, zstd")]
+    UnknownCoding,
+    /// More codings are stacked than are decoded ([`Coding::MOST`]).
+    #[error("more than {} content codings are stacked", Coding::MOST)]
+    TooManyCodings,
+    /// The content does not match its label, is damaged, or needs a window above the coding's
+    /// bound.
+    #[error("content is not valid {0}")]
+    Corrupt(Coding),
+    /// The content ended inside the coded form.
+    #[error("content ended inside its {0} form")]
+    Truncated(Coding),
+    /// Bytes follow the end of the coded form.
+    #[error("bytes follow the end of the {0} form")]
+    Trailing(Coding),
+    /// The identity form is longer than the limit.
+    #[error("content is longer than {0}")]
+    TooLong(Limit),
 }
 
 /// The codings that the client accepts and we can decode, with the client's weights.

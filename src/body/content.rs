@@ -12,7 +12,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{ContentFault, Held, HoldBudget, HoldFault, Limit, Recode, RecodeFault};
+use super::{BodyTransform, ContentFault, Held, HoldBudget, HoldFault, Limit, TransformFault};
 
 /// How many bytes of content moved in one exchange; shared between the two directions and the
 /// watchdog.
@@ -106,7 +106,7 @@ pub struct Content {
     meter: Arc<Meter>,
     gate: Option<Arc<Gate>>,
     trailers: TrailerFilter,
-    recoding: Option<Box<Recoding>>,
+    transforming: Option<Box<Transforming>>,
 }
 
 enum Source {
@@ -117,8 +117,8 @@ enum Source {
 }
 
 /// What transforms or checks the content, and the output that is ready.
-struct Recoding {
-    recode: Box<dyn Recode>,
+struct Transforming {
+    transform: Box<dyn BodyTransform>,
     ready: Vec<Bytes>,
     given: usize,
     trailers: Option<HeaderMap>,
@@ -136,7 +136,7 @@ impl Content {
             meter,
             gate: None,
             trailers,
-            recoding: None,
+            transforming: None,
         }
     }
 
@@ -204,10 +204,10 @@ impl Content {
         }
     }
 
-    /// Passes every piece through `recode`, which does not change the length.
-    pub fn recode(&mut self, recode: Box<dyn Recode>) {
-        self.recoding = Some(Box::new(Recoding {
-            recode,
+    /// Passes every piece through `transform`, which does not change the length.
+    pub fn transform(&mut self, transform: Box<dyn BodyTransform>) {
+        self.transforming = Some(Box::new(Transforming {
+            transform,
             ready: Vec::new(),
             given: 0,
             trailers: None,
@@ -241,31 +241,31 @@ impl Content {
         }
     }
 
-    fn poll_recoded(
+    fn poll_transformed(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ContentFault>>> {
         loop {
-            let Some(recoding) = &mut self.recoding else {
+            let Some(transforming) = &mut self.transforming else {
                 return self.poll_source(cx);
             };
-            if let Some(piece) = recoding.take() {
+            if let Some(piece) = transforming.take() {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
-            if recoding.over {
-                let trailers = recoding.trailers.take();
+            if transforming.over {
+                let trailers = transforming.trailers.take();
                 return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
             }
             let frame = std::task::ready!(self.poll_source(cx)).transpose()?;
-            let Some(recoding) = &mut self.recoding else {
+            let Some(transforming) = &mut self.transforming else {
                 return Poll::Ready(None);
             };
-            recoding.step(frame)?;
+            transforming.step(frame)?;
         }
     }
 }
 
-impl Recoding {
+impl Transforming {
     fn take(&mut self) -> Option<Bytes> {
         let piece = self.ready.get_mut(self.given).map(std::mem::take);
         match piece {
@@ -281,13 +281,13 @@ impl Recoding {
         }
     }
 
-    fn step(&mut self, frame: Option<Frame<Bytes>>) -> Result<(), RecodeFault> {
+    fn step(&mut self, frame: Option<Frame<Bytes>>) -> Result<(), TransformFault> {
         self.begun = true;
         match frame.map(Frame::into_data) {
-            Some(Ok(data)) => self.recode.piece(data, &mut self.ready)?,
+            Some(Ok(data)) => self.transform.piece(data, &mut self.ready)?,
             Some(Err(frame)) => self.trailers = frame.into_trailers().ok(),
             None => {
-                self.recode.end(&mut self.ready)?;
+                self.transform.end(&mut self.ready)?;
                 self.over = true;
             }
         }
@@ -309,9 +309,9 @@ impl Body for Content {
             std::task::ready!(gate.poll_open(cx));
             self.gate = None;
         }
-        let frame = match &self.recoding {
+        let frame = match &self.transforming {
             None => std::task::ready!(self.poll_source(cx)),
-            Some(_) => std::task::ready!(self.poll_recoded(cx)),
+            Some(_) => std::task::ready!(self.poll_transformed(cx)),
         };
         match frame {
             None => {
@@ -329,12 +329,12 @@ impl Body for Content {
     }
 
     fn is_end_stream(&self) -> bool {
-        match (&self.recoding, &self.source) {
+        match (&self.transforming, &self.source) {
             // The content is over only once the transformation has accepted the end.
-            (Some(recoding), _) => {
-                recoding.over
-                    && recoding.given == recoding.ready.len()
-                    && recoding.trailers.is_none()
+            (Some(transforming), _) => {
+                transforming.over
+                    && transforming.given == transforming.ready.len()
+                    && transforming.trailers.is_none()
             }
             (None, Source::Client(inner)) => inner.is_end_stream(),
             (None, Source::Held(held)) => held.pieces.is_empty() && held.trailers.is_none(),
@@ -346,9 +346,9 @@ impl Body for Content {
             // Bytes that a transformation withholds were already subtracted by the layer below.
             Source::Client(_)
                 if self
-                    .recoding
+                    .transforming
                     .as_ref()
-                    .is_some_and(|recoding| recoding.begun) =>
+                    .is_some_and(|transforming| transforming.begun) =>
             {
                 SizeHint::new()
             }

@@ -19,7 +19,7 @@ pub struct DecodeBody<B> {
     body: B,
     decoder: Decoder,
     trailers: Option<HeaderMap>,
-    stage: Stage,
+    state: State,
 }
 
 /// Why a decoded body ended early.
@@ -34,7 +34,7 @@ pub enum DecodeFault<E> {
 }
 
 #[derive(PartialEq, Eq)]
-enum Stage {
+enum State {
     Reading,
     /// The wire has ended, the decoder has not.
     Draining,
@@ -48,13 +48,13 @@ impl<B> DecodeBody<B> {
             body,
             decoder,
             trailers: None,
-            stage: Stage::Reading,
+            state: State::Reading,
         }
     }
 
     fn drain(&mut self, trailers: Option<HeaderMap>) {
         self.trailers = trailers;
-        self.stage = Stage::Draining;
+        self.state = State::Draining;
         self.decoder.end();
     }
 }
@@ -68,7 +68,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
-        while this.stage != Stage::Done {
+        while this.state != State::Done {
             match this.decoder.step() {
                 Ok(Step::Piece(piece)) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
                 Ok(Step::Busy) => {
@@ -76,7 +76,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
                     return Poll::Pending;
                 }
                 Ok(Step::End) => {
-                    this.stage = Stage::Done;
+                    this.state = State::Done;
                     return Poll::Ready(
                         this.trailers
                             .take()
@@ -84,7 +84,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
                     );
                 }
                 Err(error) => {
-                    this.stage = Stage::Done;
+                    this.state = State::Done;
                     return Poll::Ready(Some(Err(error.into())));
                 }
                 Ok(Step::Starved) => {}
@@ -93,7 +93,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => this.drain(None),
                 Poll::Ready(Some(Err(error))) => {
-                    this.stage = Stage::Done;
+                    this.state = State::Done;
                     return Poll::Ready(Some(Err(DecodeFault::Body(error))));
                 }
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
@@ -107,7 +107,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for DecodeBody<B> {
 
     fn is_end_stream(&self) -> bool {
         // Not before the coded form was checked, even if the wire has ended.
-        self.stage == Stage::Done
+        self.state == State::Done
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -121,7 +121,7 @@ mod tests {
     use http_body_util::{BodyExt, Full};
 
     use super::*;
-    use crate::{Coding, Script};
+    use crate::{Coding, MockBody};
 
     /// `hello` as gzip.
     const HELLO: &[u8] = &[
@@ -145,7 +145,7 @@ mod tests {
             .chunks(1)
             .map(data)
             .chain([Ok(Frame::trailers(fields.clone()))]);
-        let read = gunzip(Script(frames.collect()))
+        let read = gunzip(MockBody(frames.collect()))
             .collect()
             .await
             .expect("it is valid");
@@ -171,7 +171,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failing_body_fails_decoded() {
-        let script = Script([data(&HELLO[..12]), Err("cut")].into());
+        let script = MockBody([data(&HELLO[..12]), Err("cut")].into());
         assert!(matches!(
             gunzip(script).collect().await,
             Err(DecodeFault::Body("cut"))

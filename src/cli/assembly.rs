@@ -10,7 +10,7 @@ use super::failure::Failure;
 use crate::audit::{self, Log};
 use crate::config::{self, Config};
 use crate::credential::{Credentials, Stored, Stores, Vault, VaultSettings};
-use crate::gateway::{Ids, Shared, Tally, chain};
+use crate::gateway::{Ids, RefusalCounts, SharedState, chain};
 use crate::intercept::{CaSettings, SessionCa};
 use crate::message::{Host, HostPattern};
 use crate::names::SessionId;
@@ -22,7 +22,7 @@ use crate::session::{Binding, Bindings, Role, Session, Sessions};
 /// Everything but listeners and threads, ready to serve.
 pub struct Assembly {
     /// What every thread shares.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedState>,
     /// The settings that it was made by.
     pub config: Config,
     /// The policies that flags and presets stand for.
@@ -52,7 +52,7 @@ impl Assembly {
         } = expanded;
         let credentials = credentials(&config, stored)?.with_holding(config.limits.holding());
         let flags = flag_policies(&config, &allowed, credentials.bindings());
-        let shared = Shared {
+        let shared = SharedState {
             sessions: Sessions::default(),
             policies: Policies::load(&sources(&config, &flags)?, config.facts.clone())
                 .map_err(|problems| refused("the policies", problems))?,
@@ -60,7 +60,7 @@ impl Assembly {
             log: log(&config)?,
             limits: config.limits.clone(),
             origin_settings: Arc::new(origins(&config, rules)?),
-            refused: Tally::default(),
+            refused: RefusalCounts::default(),
             open: Arc::default(),
             ids: Ids::new().map_err(no_randomness)?,
         };

@@ -24,7 +24,7 @@ use crate::body::Limit;
 use crate::config::{Config, state};
 use crate::credential::Stored;
 use crate::credential::preset;
-use crate::gateway::{Door, Doorway, chain};
+use crate::gateway::{ListenerMode, SessionListener, chain};
 use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::{self, Watch};
 use crate::launch::bounds::Bounds;
@@ -387,12 +387,16 @@ async fn sandbox(
     let unusable = |error: std::io::Error| {
         Failure::new("a socket of the sandbox cannot be used").because(error.to_string())
     };
-    let door = Door {
+    let listener = SessionListener {
         session: session.clone(),
         ca: ca.clone(),
-        way: Doorway::Transparent(responder.clone()),
+        mode: ListenerMode::Transparent(responder.clone()),
     };
-    serving::serve(&worker, nonblocking(tcp).map_err(unusable)?, Arc::new(door))?;
+    serving::serve(
+        &worker,
+        nonblocking(tcp).map_err(unusable)?,
+        Arc::new(listener),
+    )?;
     let names = nonblocking(dns_tcp)
         .and_then(tokio::net::TcpListener::from_std)
         .map_err(unusable)?;

@@ -17,7 +17,7 @@ use super::screen::Screen;
 use super::serving;
 use crate::config::ListenerKind;
 use crate::credential::{Stores, unexpected_reach};
-use crate::gateway::{Door, Doorway, Worker};
+use crate::gateway::{ListenerMode, SessionListener, Worker};
 use crate::intercept::explicit::Authentication;
 use crate::session::Session;
 
@@ -32,7 +32,7 @@ impl Serve {
     /// Serves until it is told to end.
     ///
     /// # Errors
-    /// A [`Failure`] where something cannot be set up; nothing is served then.
+    /// A [`Failure`] where something cannot be set up; nothing is listeners then.
     pub fn run(self, screen: &mut Screen) -> Result<Code, Failure> {
         journal::start(tracing::Level::WARN);
         let config = self.run.config(&super::presets::known_variable)?;
@@ -65,13 +65,13 @@ impl Serve {
 }
 
 async fn serve(assembly: &Arc<Assembly>, screen: &Screen, quiet: bool) -> Result<Code, Failure> {
-    let doors = doors(assembly).await?;
+    let listeners = listeners(assembly).await?;
     let threads = assembly.config.runtime.threads.get();
     let mut sockets = Vec::new();
     for _ in 0..threads {
         let mut one = Vec::new();
-        for (address, door) in &doors {
-            one.push((serving::bind(*address, threads > 1)?, door.clone()));
+        for (address, listener) in &listeners {
+            one.push((serving::bind(*address, threads > 1)?, listener.clone()));
         }
         sockets.push(one);
     }
@@ -81,16 +81,16 @@ async fn serve(assembly: &Arc<Assembly>, screen: &Screen, quiet: bool) -> Result
         others.push(thread(assembly, theirs)?);
     }
     let worker = serving::worker(&assembly.shared)?;
-    let sessions = doors.iter().map(|(_, door)| door.session.clone());
+    let sessions = listeners.iter().map(|(_, known)| known.session.clone());
     serving::tend(&assembly.shared, sessions.collect());
-    for (socket, door) in mine {
-        serving::serve(&worker, socket, door)?;
+    for (socket, listener) in mine {
+        serving::serve(&worker, socket, listener)?;
     }
     if !quiet {
-        for (address, door) in &doors {
+        for (address, listener) in &listeners {
             screen.note(format!(
                 "gateway: session `{}` on {address}",
-                door.session.id()
+                listener.session.id()
             ));
         }
     }
@@ -130,7 +130,7 @@ async fn wait(
 /// Starts a thread with a runtime, a worker and sockets of its own.
 fn thread(
     assembly: &Arc<Assembly>,
-    sockets: Vec<(std::net::TcpListener, Arc<Door>)>,
+    sockets: Vec<(std::net::TcpListener, Arc<SessionListener>)>,
 ) -> Result<Arc<Worker>, Failure> {
     let (tell, told) = std::sync::mpsc::channel();
     let shared = assembly.shared.clone();
@@ -143,7 +143,7 @@ fn thread(
             let started = serving::worker(&shared).and_then(|worker| {
                 sockets
                     .into_iter()
-                    .try_for_each(|(socket, door)| serving::serve(&worker, socket, door))?;
+                    .try_for_each(|(socket, listener)| serving::serve(&worker, socket, listener))?;
                 Ok(worker)
             });
             let serves = started.is_ok();
@@ -160,33 +160,38 @@ fn thread(
     told.recv().map_err(|error| unusable(error.to_string()))?
 }
 
-/// A door for each listener; listeners of one session share its phantoms and its CA.
-async fn doors(assembly: &Assembly) -> Result<Vec<(std::net::SocketAddr, Arc<Door>)>, Failure> {
-    let mut doors: Vec<(std::net::SocketAddr, Arc<Door>)> = Vec::new();
+/// The listeners of the configuration. Those of one session share its phantoms and its CA.
+async fn listeners(
+    assembly: &Assembly,
+) -> Result<Vec<(std::net::SocketAddr, Arc<SessionListener>)>, Failure> {
+    let mut listeners: Vec<(std::net::SocketAddr, Arc<SessionListener>)> = Vec::new();
     for listener in &assembly.config.listeners {
-        let known = doors
+        let known = listeners
             .iter()
-            .find(|(_, door)| *door.session.id() == listener.session);
+            .find(|(_, known)| *known.session.id() == listener.session);
         let (session, ca) = match known {
-            Some((_, door)) => (door.session.clone(), door.ca.clone()),
+            Some((_, known)) => (known.session.clone(), known.ca.clone()),
             None => {
                 let (session, ca) = assembly.open(&listener.session, &listener.groups).await?;
                 publish(assembly, &session, &ca.certificate_pem())?;
                 (session, ca)
             }
         };
-        let way = match &listener.kind {
-            ListenerKind::Tls { port } => Doorway::Tls { port: *port },
+        let mode = match &listener.kind {
+            ListenerKind::Tls { port } => ListenerMode::Tls { port: *port },
             ListenerKind::Proxy {
                 authentication: None,
-            } => Doorway::Proxy(None),
+            } => ListenerMode::Proxy(None),
             ListenerKind::Proxy {
                 authentication: Some(asked),
-            } => Doorway::Proxy(Some(Arc::new(authentication(asked).await?))),
+            } => ListenerMode::Proxy(Some(Arc::new(authentication(asked).await?))),
         };
-        doors.push((listener.address, Arc::new(Door { session, ca, way })));
+        listeners.push((
+            listener.address,
+            Arc::new(SessionListener { session, ca, mode }),
+        ));
     }
-    Ok(doors)
+    Ok(listeners)
 }
 
 async fn authentication(asked: &crate::config::Authentication) -> Result<Authentication, Failure> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use super::failure::Failure;
-use crate::gateway::{Door, Shared, Worker, chain};
+use crate::gateway::{SessionListener, SharedState, Worker, chain};
 use crate::session::Session;
 
 /// A runtime for one thread: the exchanges of a connection never leave it (performance.md: 15 to 20
@@ -26,7 +26,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 ///
 /// # Errors
 /// A [`Failure`] where names cannot be resolved on this system.
-pub fn worker(shared: &Arc<Shared>) -> Result<Arc<Worker>, Failure> {
+pub fn worker(shared: &Arc<SharedState>) -> Result<Arc<Worker>, Failure> {
     let worker = Worker::new(shared.clone()).map_err(|error| {
         Failure::new("names cannot be resolved")
             .because(chain(&error))
@@ -65,24 +65,24 @@ pub fn bind(address: SocketAddr, shared: bool) -> Result<std::net::TcpListener, 
     })
 }
 
-/// Serves a door on a bound socket, on the current runtime.
+/// Serves a listener on a bound socket, on the current runtime.
 ///
 /// # Errors
 /// A [`Failure`] where the runtime does not take the socket.
 pub fn serve(
     worker: &Arc<Worker>,
-    listener: std::net::TcpListener,
-    door: Arc<Door>,
+    socket: std::net::TcpListener,
+    listener: Arc<SessionListener>,
 ) -> Result<(), Failure> {
-    let listener = TcpListener::from_std(listener).map_err(|error| {
+    let socket = TcpListener::from_std(socket).map_err(|error| {
         Failure::new("a listening socket cannot be used").because(error.to_string())
     })?;
-    tokio::spawn(worker.clone().listen(listener, door));
+    tokio::spawn(worker.clone().listen(socket, listener));
     Ok(())
 }
 
 /// Renews what stores issue as long as its sessions live, and ends it with them.
-pub fn tend(shared: &Arc<Shared>, mut sessions: Vec<Arc<Session>>) {
+pub fn tend(shared: &Arc<SharedState>, mut sessions: Vec<Arc<Session>>) {
     let shared = shared.clone();
     if !shared.credentials.stores().must_be_tended() {
         return;
@@ -99,7 +99,7 @@ pub fn tend(shared: &Arc<Shared>, mut sessions: Vec<Arc<Session>>) {
 }
 
 /// Ends what stores issued, and the gateway's logins there, before the process ends.
-pub async fn close(shared: &Shared) {
+pub async fn close(shared: &SharedState) {
     let closed = tokio::time::timeout(CLOSED_WITHIN, shared.credentials.stores().close());
     if closed.await.is_err() {
         tracing::warn!("what the stores issued was not all revoked in time; it ends by itself");

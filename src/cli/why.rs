@@ -143,6 +143,10 @@ fn print(screen: &Screen, found: &Found) {
         let policies: Vec<_> = record.policies.iter().map(|policy| safe(policy)).collect();
         screen.line(format!("  decided by {}", policies.join(", ")));
     }
+    if !record.facts.is_empty() {
+        let facts: Vec<_> = record.facts.iter().map(|fact| safe(fact)).collect();
+        screen.line(format!("  read {} of the content", facts.join(", ")));
+    }
     for lent in &record.lent {
         screen.line(format!(
             "  lent {} in {}",

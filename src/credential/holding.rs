@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::body::{HoldBudget, Limit};
-use crate::policy::Room;
+use crate::policy::ContentBudget;
 
 /// How much content is held for signatures that cover it and do not tell its hash, and how much
 /// decoders take.
@@ -38,8 +38,8 @@ impl Default for Holding {
 
 impl Holding {
     /// The same for policies that read content.
-    pub(crate) fn room(&self) -> Room<'_> {
-        Room {
+    pub(crate) fn content_budget(&self) -> ContentBudget<'_> {
+        ContentBudget {
             limit: self.limit,
             held: &self.budget,
             decoding: &self.decoding,

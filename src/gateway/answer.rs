@@ -1,8 +1,5 @@
-//! The answer on its way to the client: cleaned, scrubbed, guarded, and recorded when it ends.
+//! An origin's answer, cleaned for the client.
 
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,17 +8,14 @@ use http::header::{
     HeaderName, HeaderValue,
 };
 use http::{Method, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Limited};
-use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::guard::{Abort, ExchangeGuard};
+use super::answer_body::{AnswerBody, AnswerSource};
 use super::refusal::Refusal;
-use crate::audit::{Length, Outcome, Trail};
-use crate::body::{Coding, DecodeBody, DecodeFault, Decoder, Share};
-use crate::credential::{self, Guessed, MintFailure, Redactor, ScrubBody, ScrubFault};
+use crate::body::{Coding, DecodeBody, Decoder, Share};
+use crate::credential::{self, MintFailure, Redactor};
 use crate::message::fields;
-use crate::names::ReasonCode;
 use crate::origin::{self, OriginBody};
 
 /// RFC 9530: digests of content that is changed by scrubbing or decoding.
@@ -36,241 +30,6 @@ const DIGESTS: [HeaderName; 4] = [
 /// token has some 2 KiB.
 const LONGEST_MINTED: usize = 64 * 1024;
 const MINTED_WITHIN: Duration = Duration::from_secs(30);
-
-/// Why an answer's content ended before its end.
-#[derive(Debug, thiserror::Error)]
-pub enum Broken {
-    /// The origin's connection failed, or what came was not HTTP.
-    #[error("the origin's content broke off")]
-    Origin(#[source] hyper::Error),
-    /// The origin's content coding is malformed.
-    #[error("the origin's content coding is malformed")]
-    Coding,
-    /// The session may be shown nothing more of it.
-    #[error(transparent)]
-    Guessed(#[from] Guessed),
-    /// It was aborted while it streamed.
-    #[error(transparent)]
-    Aborted(#[from] Abort),
-}
-
-impl Broken {
-    fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Origin(_) => ReasonCode::BadResponse,
-            Self::Coding => ReasonCode::Encoding,
-            Self::Guessed(guessed) => guessed.reason(),
-            Self::Aborted(why) => why.reason(),
-        }
-    }
-}
-
-/// The content of an answer.
-pub struct AnswerBody {
-    source: Source,
-    /// What ends with the content; `None` for the gateway's own answers.
-    tail: Option<Tail>,
-}
-
-enum Source {
-    /// The gateway's own, or none.
-    Own(Option<Bytes>),
-    /// None: the connection, or the stream of HTTP/2, carries a WebSocket now.
-    Switched,
-    /// The origin's as it is: nothing was lent.
-    Origin(OriginBody),
-    /// With echoes of what was lent replaced.
-    Scrubbed(Box<ScrubBody<OriginBody>>),
-    /// The same behind a content coding, which is undone.
-    Decoded(Box<ScrubBody<DecodeBody<OriginBody>>>),
-}
-
-/// What is settled when the content ends. The trail is with the guard, so that the content stays
-/// small.
-struct Tail {
-    guard: Arc<ExchangeGuard>,
-    /// Waited for only once the content itself is waited for.
-    aborted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    ended: Option<(Outcome, Option<ReasonCode>)>,
-}
-
-impl Tail {
-    fn poll_aborted(&mut self, cx: &mut Context<'_>) -> Poll<Abort> {
-        let guard = &self.guard;
-        let aborted = self
-            .aborted
-            .get_or_insert_with(|| Box::pin(guard.wait_for_abort()));
-        ready!(aborted.as_mut().poll(cx));
-        // The cause is set before the token is cancelled.
-        Poll::Ready(guard.abort_reason().unwrap_or(Abort::Revoked))
-    }
-}
-
-impl Drop for AnswerBody {
-    fn drop(&mut self) {
-        let Some(tail) = &self.tail else { return };
-        // A client that takes nothing is cut with its connection, and never asks for the content
-        // that would say so.
-        let aborted = tail.guard.abort_reason();
-        let unasked = aborted.map(|why| (Outcome::Cut, Some(why.reason())));
-        let left = (Outcome::Aborted, Some(ReasonCode::ClientLeft));
-        let (outcome, reason) = tail.ended.or(unasked).unwrap_or(left);
-        let scrubbed = match &self.source {
-            Source::Scrubbed(body) => body.replaced(),
-            Source::Decoded(body) => body.replaced(),
-            Source::Own(_) | Source::Switched | Source::Origin(_) => 0,
-        };
-        tail.guard.end(outcome, reason, scrubbed);
-    }
-}
-
-impl AnswerBody {
-    /// Content of the gateway's own.
-    #[must_use]
-    pub fn own(content: Bytes) -> Self {
-        Self {
-            source: Source::Own((!content.is_empty()).then_some(content)),
-            tail: None,
-        }
-    }
-
-    /// What stands in place of content where the protocol is switched.
-    pub(super) fn switched() -> Self {
-        Self {
-            source: Source::Switched,
-            tail: None,
-        }
-    }
-
-    /// Ties the end of the content to the exchange's trail and guard.
-    pub(super) fn settle(&mut self, trail: Trail, guard: Arc<ExchangeGuard>) {
-        // Content that is over before it begins is never polled.
-        let ended = self.is_end_stream().then_some((Outcome::Whole, None));
-        guard.ends_with_it(trail);
-        self.tail = Some(Tail {
-            guard,
-            aborted: None,
-            ended,
-        });
-    }
-
-    /// What the head announces of the content's length.
-    #[must_use]
-    pub fn length(&self) -> Length {
-        match self.source {
-            Source::Switched => Length::Switched,
-            _ => self.size_hint().exact().map_or(Length::Open, Length::Known),
-        }
-    }
-
-    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        match &mut self.source {
-            Source::Own(content) => {
-                Poll::Ready(content.take().map(|content| Ok(Frame::data(content))))
-            }
-            Source::Switched => Poll::Ready(None),
-            Source::Origin(body) => {
-                let frame = ready!(Pin::new(body).poll_frame(cx));
-                Poll::Ready(frame.map(|frame| frame.map_err(Broken::Origin)))
-            }
-            Source::Scrubbed(body) => {
-                let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
-                Poll::Ready(
-                    frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, Broken::Origin))),
-                )
-            }
-            Source::Decoded(body) => {
-                let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
-                Poll::Ready(
-                    frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, decode_fault))),
-                )
-            }
-        }
-    }
-}
-
-fn scrub_fault<E>(fault: ScrubFault<E>, broken: impl FnOnce(E) -> Broken) -> Broken {
-    match fault {
-        ScrubFault::Body(fault) => broken(fault),
-        ScrubFault::Guessed(guessed) => Broken::Guessed(guessed),
-    }
-}
-
-fn decode_fault(fault: DecodeFault<hyper::Error>) -> Broken {
-    match fault {
-        DecodeFault::Body(error) => Broken::Origin(error),
-        DecodeFault::Coding(_) => Broken::Coding,
-    }
-}
-
-impl Body for AnswerBody {
-    type Data = Bytes;
-    type Error = Broken;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let this = &mut *self;
-        let polled = match this.poll_source(cx) {
-            Poll::Ready(frame) => Poll::Ready(frame),
-            Poll::Pending => match &mut this.tail {
-                Some(tail) => tail
-                    .poll_aborted(cx)
-                    .map(|why| Some(Err(Broken::Aborted(why)))),
-                None => Poll::Pending,
-            },
-        };
-        let mut frame = ready!(polled);
-        let Some(tail) = &mut this.tail else {
-            return Poll::Ready(frame);
-        };
-        if let (Some(Ok(_)), Some(why)) = (&frame, tail.guard.abort_reason()) {
-            // A stream that always has more never waits; it is cut all the same.
-            frame = Some(Err(Broken::Aborted(why)));
-        }
-        match &mut frame {
-            None => tail.ended = Some((Outcome::Whole, None)),
-            Some(Err(broken)) => tail.ended = Some((Outcome::Cut, Some(broken.reason()))),
-            Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref() {
-                    tail.guard.meter.add_down(data.len());
-                } else if let Some(trailers) = frame.trailers_mut() {
-                    fields::filter_response_trailers(trailers);
-                }
-            }
-        }
-        if matches!(frame, Some(Ok(_)))
-            && this.is_end_stream()
-            && let Some(tail) = &mut this.tail
-        {
-            tail.ended = Some((Outcome::Whole, None));
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.source {
-            Source::Own(content) => content.is_none(),
-            Source::Switched => true,
-            Source::Origin(body) => body.is_end_stream(),
-            Source::Scrubbed(body) => body.is_end_stream(),
-            Source::Decoded(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.source {
-            Source::Own(content) => {
-                SizeHint::with_exact(content.as_ref().map_or(0, |content| content.len() as u64))
-            }
-            Source::Switched => SizeHint::with_exact(0),
-            Source::Origin(body) => body.size_hint(),
-            Source::Scrubbed(body) => body.size_hint(),
-            Source::Decoded(body) => body.size_hint(),
-        }
-    }
-}
 
 /// Cleans an origin's answer: what ends at this hop goes, and every echo of what was lent is
 /// replaced, in the fields now and in the content as it streams.
@@ -290,13 +49,8 @@ pub fn clean(
     parts.extensions.clear();
     fields::strip_response(&mut parts.headers);
     let Some(lent) = lent else {
-        return Ok(Response::from_parts(
-            parts,
-            AnswerBody {
-                source: Source::Origin(body),
-                tail: None,
-            },
-        ));
+        let body = AnswerBody::new(AnswerSource::Origin(body));
+        return Ok(Response::from_parts(parts, body));
     };
     let echoes = lent
         .scrub_fields(&mut parts.headers)
@@ -317,7 +71,7 @@ pub fn clean(
     let source = if codings.is_empty() || bare || (partial && !lent.is_strict()) {
         let mut body = lent.scrub(body, &mut parts.headers);
         body.add_replaced(echoes);
-        Source::Scrubbed(Box::new(body))
+        AnswerSource::Scrubbed(Box::new(body))
     } else {
         // A part of an encoded representation cannot be decoded by itself.
         if partial {
@@ -330,12 +84,9 @@ pub fn clean(
         as_identity(&mut parts.headers);
         let mut body = lent.scrub(DecodeBody::new(body, decoder), &mut parts.headers);
         body.add_replaced(echoes);
-        Source::Decoded(Box::new(body))
+        AnswerSource::Decoded(Box::new(body))
     };
-    Ok(Response::from_parts(
-        parts,
-        AnswerBody { source, tail: None },
-    ))
+    Ok(Response::from_parts(parts, AnswerBody::new(source)))
 }
 
 /// Holds an answer with temporary credentials, and gives it with what `keep` makes of its content.

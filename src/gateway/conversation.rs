@@ -10,16 +10,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::Worker;
-use super::answer::AnswerBody;
+use super::answer_body::AnswerBody;
 use super::exchange::Exchange;
 use super::guard::ConnectionGuard;
 use super::lingering::Lingering;
+use super::listener::{ListenerMode, SessionListener};
 use super::refusal::Refusal;
-use super::serve::{Door, Doorway};
+use super::worker::Worker;
 use crate::intercept::explicit::Authentication;
 use crate::intercept::paced::{Flooded, Paced};
-use crate::intercept::strict::{Strict, Violations};
+use crate::intercept::strict::{Strict, ViolationHandle};
 use crate::intercept::{ConnectionContext, Entry, Rejected};
 use crate::names::ReasonCode;
 
@@ -40,12 +40,12 @@ impl Worker {
     /// The exchanges of a connection, every one judged by itself (threats E06, E07, L06).
     pub(super) fn conversation(
         self: Arc<Self>,
-        door: &Door,
+        listener: &SessionListener,
         connection: ConnectionContext,
     ) -> Conversation {
         // Inside a tunnel the client has shown who it is; in absolute-form each request does.
-        let authentication = match &door.way {
-            Doorway::Proxy(known) if connection.entry == Entry::Forward => known.clone(),
+        let authentication = match &listener.mode {
+            ListenerMode::Proxy(known) if connection.entry == Entry::Forward => known.clone(),
             _ => None,
         };
         Conversation {
@@ -64,7 +64,7 @@ pub(super) struct Conversation {
     connection: Arc<ConnectionContext>,
     authentication: Option<Arc<Authentication>>,
     guard: Arc<ConnectionGuard>,
-    violations: Option<Violations>,
+    violations: Option<ViolationHandle>,
 }
 
 impl Conversation {
@@ -91,7 +91,7 @@ impl Conversation {
     }
 
     /// Serves HTTP/2.
-    pub(super) async fn http2<IO>(self, io: IO, door: &Door)
+    pub(super) async fn http2<IO>(self, io: IO, listener: &SessionListener)
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -119,7 +119,7 @@ impl Conversation {
         tokio::select! { ended = serving => log(ended), () = guard.closed() => {} }
         if flooded.is_so() {
             let (entry, named) = (connection.entry, connection.named.as_ref());
-            worker.record_opening(door, entry, named, ReasonCode::Http2Flood);
+            worker.record_opening(listener, entry, named, ReasonCode::Http2Flood);
         }
     }
 
@@ -149,7 +149,7 @@ impl Conversation {
 
     /// Why the request is refused before it is read; to be asked once for each, in their order.
     fn refusal(&self, request: &Request<Incoming>) -> Option<Refusal> {
-        if let Some(Err(malformed)) = self.violations.as_ref().map(Violations::begin) {
+        if let Some(Err(malformed)) = self.violations.as_ref().map(ViolationHandle::begin) {
             return Some(Rejected::Wire(malformed).into());
         }
         let known = self.authentication.as_ref()?;
@@ -187,15 +187,15 @@ mod tests {
     #[test]
     fn a_connection_and_an_exchange_are_small() {
         let connection = size(
-            |worker: Arc<Worker>, stream: TcpStream, door: &'static Door| {
-                worker.connection(stream, door)
+            |worker: Arc<Worker>, stream: TcpStream, listener: &'static SessionListener| {
+                worker.connection(stream, listener)
             },
         );
         let conversation = size(
             |worker: Arc<Worker>,
              stream: Tls,
-             (door, context): (&'static Door, ConnectionContext)| {
-                worker.conversation(door, context).http1(stream)
+             (listener, context): (&'static SessionListener, ConnectionContext)| {
+                worker.conversation(listener, context).http1(stream)
             },
         );
         let exchange = size(|exchange: Exchange, connection, request| {

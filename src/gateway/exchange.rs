@@ -6,15 +6,17 @@ use std::time::SystemTime;
 use http::Response;
 use hyper::body::Incoming;
 
-use super::answer::{self, AnswerBody};
+use super::answer;
+use super::answer_body::AnswerBody;
 use super::error_format::ErrorFormat;
 use super::guard::ExchangeGuard;
 use super::refusal::Refusal;
-use super::{Shared, Worker, clock, upgrade};
+use super::worker::{SharedState, Worker};
+use super::{clock, upgrade};
 use crate::audit::{self, Phase, Trail};
 use crate::body::HoldFault;
 use crate::credential::{Credentialed, Redactor, Verified};
-use crate::intercept::strict::Violations;
+use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{Accepted, Addressed, ConnectionContext, Rejected};
 use crate::message::{EncodedSlash, Reading};
 use crate::origin::{self, Channel, Forwarded, OriginBody};
@@ -28,7 +30,7 @@ pub(super) struct Exchange {
     pub(super) guard: Arc<ExchangeGuard>,
     pub(super) trail: Trail,
     /// What was wrong with the request on the wire, over HTTP/1.
-    pub(super) violations: Option<Violations>,
+    pub(super) violations: Option<ViolationHandle>,
     /// How its client is told of an error.
     pub(super) error_format: ErrorFormat,
 }
@@ -52,7 +54,7 @@ impl Exchange {
         self.answer(forwarded).await
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &SharedState {
         &self.worker.shared
     }
 
@@ -103,19 +105,24 @@ impl Exchange {
 
     async fn gather(&self, identified: Identified) -> Result<Gathered, HoldFault> {
         let shared = self.shared();
-        let room = shared.credentials.holding().room();
-        shared.policies.gather(identified, room).await
+        let budget = shared.credentials.holding().content_budget();
+        shared.policies.gather(identified, budget).await
     }
 
     fn decide(&mut self, gathered: Gathered) -> Result<Authorized, Refusal> {
         let decision = self.shared().policies.decide(gathered);
         self.trail.reach(Phase::Authorize);
-        let (word, verdict) = match &decision {
-            Decision::Allow(authorized) => (audit::Decision::Allow, authorized.verdict()),
-            Decision::Deny(denied) => (audit::Decision::Deny, &denied.verdict),
+        let (word, verdict, facts) = match &decision {
+            Decision::Allow(authorized) => (
+                audit::Decision::Allow,
+                authorized.verdict(),
+                authorized.facts_read(),
+            ),
+            Decision::Deny(denied) => (audit::Decision::Deny, &denied.verdict, &*denied.facts_read),
         };
         self.trail
             .decide(word, &verdict.policies, verdict.generation);
+        self.trail.facts(facts);
         match decision {
             Decision::Allow(authorized) => {
                 let generation = authorized.verdict().generation;

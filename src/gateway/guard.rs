@@ -7,7 +7,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::audit::{End, Outcome, Trail};
 use crate::body::Meter;
-use crate::intercept::strict::Violations;
+use crate::intercept::strict::ViolationHandle;
 use crate::names::ReasonCode;
 use crate::policy::{Generation, JudgedRequest};
 use crate::session::Underway;
@@ -46,13 +46,13 @@ pub(super) struct ConnectionGuard {
     quiet_sweeps: AtomicU32,
     /// Sweeps for which one head has not come to its end.
     head_sweeps: AtomicU32,
-    violations: OnceLock<Violations>,
+    violations: OnceLock<ViolationHandle>,
     closed: CancellationToken,
 }
 
 impl ConnectionGuard {
     /// Watches the heads of an HTTP/1 connection, too.
-    pub(super) fn watch_heads(&self, violations: Violations) {
+    pub(super) fn watch_heads(&self, violations: ViolationHandle) {
         // Set once, by the task that serves the connection.
         let _ = self.violations.set(violations);
     }
@@ -69,7 +69,11 @@ impl ConnectionGuard {
     /// Whether the connection has been without an exchange, or within one head, for more sweeps
     /// than these; to be asked once a sweep.
     pub(super) fn is_idle(&self, idle_limit: u32, head_limit: u32) -> bool {
-        if self.violations.get().is_some_and(Violations::is_mid_head) {
+        if self
+            .violations
+            .get()
+            .is_some_and(ViolationHandle::is_mid_head)
+        {
             if self.head_sweeps.fetch_add(1, Ordering::Relaxed) >= head_limit {
                 return true;
             }

@@ -8,10 +8,10 @@ use http::Version;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use super::Worker;
 use super::error_format::ErrorFormat;
+use super::listener::SessionListener;
 use super::refusal::Refusal;
-use super::serve::Door;
+use super::worker::Worker;
 use crate::audit::Trail;
 use crate::intercept::prefixed::Prefixed;
 use crate::intercept::{Entry, dns, explicit};
@@ -24,11 +24,11 @@ impl Worker {
     pub(super) async fn answer_opening(
         &self,
         io: &mut Prefixed<TcpStream>,
-        door: &Door,
+        listener: &SessionListener,
         to: Option<&Authority>,
         refusal: Refusal,
     ) -> io::Result<()> {
-        let id = self.record_opening(door, Entry::Connect, to, refusal.reason());
+        let id = self.record_opening(listener, Entry::Connect, to, refusal.reason());
         let (status, fields, content) = refusal.answer(id, Version::HTTP_11, ErrorFormat::Gateway);
         let mut message = format!("HTTP/1.1 {} Refused\r\n", status.as_u16()).into_bytes();
         for (name, value) in &fields {
@@ -44,18 +44,18 @@ impl Worker {
     pub(super) async fn refuse_opening(
         &self,
         mut io: Prefixed<TcpStream>,
-        door: &Door,
-        refused: explicit::Refused,
+        listener: &SessionListener,
+        refused: explicit::OpeningRefused,
     ) {
         match refused {
-            explicit::Refused::Io(_) => {}
-            explicit::Refused::Socks(why) => {
-                self.record_opening(door, Entry::Socks, None, why.reason());
+            explicit::OpeningRefused::Io(_) => {}
+            explicit::OpeningRefused::Socks(why) => {
+                self.record_opening(listener, Entry::Socks, None, why.reason());
             }
             other => {
                 // The client may be gone; the refusal is recorded either way.
                 let _ = self
-                    .answer_opening(&mut io, door, None, Refusal::Opening(other))
+                    .answer_opening(&mut io, listener, None, Refusal::Opening(other))
                     .await;
             }
         }
@@ -63,13 +63,13 @@ impl Worker {
 
     pub(super) fn record_opening(
         &self,
-        door: &Door,
+        listener: &SessionListener,
         entry: Entry,
         to: Option<&Authority>,
         reason: ReasonCode,
     ) -> ExchangeId {
         let mut trail = Trail::begin(&self.shared.log, self.shared.ids.next(), entry.as_str());
-        trail.session(door.session.id(), door.session.clone());
+        trail.session(listener.session.id(), listener.session.clone());
         // It is refused in either case; over the session's share it is counted, and has no record.
         let _ = trail.admit();
         trail.method("CONNECT");
@@ -97,7 +97,7 @@ impl Worker {
             let Some(host) = answer
                 .host
                 .as_ref()
-                .filter(|_| answer.verdict == dns::Verdict::NameRefused)
+                .filter(|_| answer.verdict == dns::DnsVerdict::NameRefused)
             else {
                 return;
             };

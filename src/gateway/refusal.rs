@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use super::error_format::{ErrorDetails, ErrorFormat};
 use super::guard::Abort;
 use crate::audit;
-use crate::body::{HoldFault, RecodeFault};
+use crate::body::{HoldFault, TransformFault};
 use crate::intercept::{Rejected, explicit};
 use crate::message::Host;
 use crate::names::{ExchangeId, PolicyId, ReasonCode};
@@ -20,7 +20,7 @@ const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// The exchange's id, for `gateway why`.
 pub const EXCHANGE_ID: HeaderName = HeaderName::from_static("gateway-exchange");
 
-/// Why an exchange is refused, by the room that refuses.
+/// Why an exchange is refused, by the module that refuses.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The request could not be accepted.
@@ -46,7 +46,7 @@ pub enum Refusal {
     Audit(#[from] audit::Error),
     /// The content is not what was signed; the origin has not got all of it.
     #[error(transparent)]
-    Content(RecodeFault),
+    Content(TransformFault),
     /// The exchange was aborted before its answer.
     #[error(transparent)]
     Aborted(#[from] Abort),
@@ -55,7 +55,7 @@ pub enum Refusal {
     Busy,
     /// The opening of a tunnel is malformed.
     #[error(transparent)]
-    Opening(explicit::Refused),
+    Opening(explicit::OpeningRefused),
     /// No policy could allow any request to the host.
     #[error("no policy lets this session reach `{host}`")]
     Unreachable {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
 
-use super::Worker;
-use super::answer::AnswerBody;
+use super::answer_body::AnswerBody;
 use super::error_format::ErrorFormat;
 use super::exchange::Exchange;
 use super::guard::ConnectionGuard;
 use super::refusal::Refusal;
+use super::worker::Worker;
 use crate::audit::{End, Length, Outcome, Trail};
-use crate::body::RecodeFault;
-use crate::intercept::strict::Violations;
+use crate::body::TransformFault;
+use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{ConnectionContext, Rejected};
 
 impl Exchange {
@@ -23,7 +23,7 @@ impl Exchange {
         worker: &Arc<Worker>,
         connection: &ConnectionContext,
         guard: &Arc<ConnectionGuard>,
-        violations: Option<Violations>,
+        violations: Option<ViolationHandle>,
     ) -> Self {
         let (log, id) = (&worker.shared.log, worker.shared.ids.next());
         Self {
@@ -100,13 +100,17 @@ impl Exchange {
         if !refusal.is_broken_off() {
             return refusal;
         }
-        if let Some(malformed) = self.violations.as_ref().and_then(Violations::in_content) {
+        if let Some(malformed) = self
+            .violations
+            .as_ref()
+            .and_then(ViolationHandle::in_content)
+        {
             return Rejected::Wire(malformed).into();
         }
         let Refusal::Origin(error) = &refusal else {
             return refusal;
         };
-        match RecodeFault::behind(error) {
+        match TransformFault::behind(error) {
             Some(fault) => Refusal::Content(fault.clone()),
             None => refusal,
         }

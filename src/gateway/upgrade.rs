@@ -9,7 +9,7 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::answer::AnswerBody;
+use super::answer_body::AnswerBody;
 use super::guard::ExchangeGuard;
 use super::refusal::Refusal;
 use crate::body::Meter;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::Limits;
 use super::guard::{ConnectionGuard, ExchangeGuard};
+use super::limits::Limits;
 use crate::policy::Policies;
 
 /// How often everything is looked at.

@@ -49,7 +49,7 @@ pub enum Rejected {
     Disagreement(#[from] Disagreement),
     /// The head was malformed on the wire.
     #[error(transparent)]
-    Wire(#[from] super::strict::Malformed),
+    Wire(#[from] super::strict::WireMalformed),
     /// An upgrade to something else than WebSocket (RFC 9110 §7.8).
     #[error("only an upgrade to `websocket` is possible")]
     Upgrade,
@@ -98,7 +98,7 @@ impl Addressed {
         method::check(request.method())?;
         fields::check(request.headers(), request.version())?;
         let origin = message::agree(
-            &connection.leg(),
+            &connection.claims(),
             request.version(),
             request.method(),
             request.uri(),

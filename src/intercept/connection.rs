@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::message::{Authority, Host, Leg, Scheme};
+use crate::message::{Authority, ConnectionClaims, Host, Scheme};
 use crate::names::SessionId;
 
 /// The kind of listener through which a connection came, and how it said where it goes.
@@ -62,8 +62,8 @@ impl ConnectionContext {
         named.map_or("", |host| host.as_str())
     }
 
-    pub(super) fn leg(&self) -> Leg<'_> {
-        Leg {
+    pub(super) fn claims(&self) -> ConnectionClaims<'_> {
+        ConnectionClaims {
             scheme: self.scheme,
             sni: self.sni.as_ref(),
             tunnel: self.named.as_ref(),

@@ -26,14 +26,14 @@ pub struct Answer {
     /// The message to send back; `None` to send nothing.
     pub reply: Option<Vec<u8>>,
     /// Why this is the outcome.
-    pub verdict: Verdict,
+    pub verdict: DnsVerdict,
     /// The queried name, if it is a host name.
     pub host: Option<Host>,
 }
 
 /// Why a query was answered as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum DnsVerdict {
     /// An allowed name: its synthetic address.
     Synthetic,
     /// A name of the machine or of the gateway itself.
@@ -66,7 +66,7 @@ pub fn answer(
     let Some(header) = Header::read(query) else {
         return Answer {
             reply: None,
-            verdict: Verdict::Malformed,
+            verdict: DnsVerdict::Malformed,
             host: None,
         };
     };
@@ -74,12 +74,12 @@ pub fn answer(
         // Never answer an answer (RFC 5452 §3), or two servers could talk for ever.
         return Answer {
             reply: None,
-            verdict: Verdict::Malformed,
+            verdict: DnsVerdict::Malformed,
             host: None,
         };
     }
     if header.op_code != OpCode::Query {
-        return bare(&header, ResponseCode::NotImp, Verdict::Refused);
+        return bare(&header, ResponseCode::NotImp, DnsVerdict::Refused);
     }
     let bound = match transport {
         Transport::Udp => UDP_QUESTION_MAX,
@@ -89,14 +89,14 @@ pub fn answer(
     // before decoding, so that the counts cannot demand work.
     let usual = header.counts[0] == 1 && header.counts[1..3] == [0, 0] && header.counts[3] <= 2;
     if !usual || query.len() > bound {
-        return bare(&header, ResponseCode::FormErr, Verdict::Malformed);
+        return bare(&header, ResponseCode::FormErr, DnsVerdict::Malformed);
     }
     let mut decoder = BinDecoder::new(query);
     match Message::read(&mut decoder) {
         Ok(message) if decoder.is_empty() && message.queries.len() == 1 => {
             judge(&message, allowed, pool)
         }
-        _ => bare(&header, ResponseCode::FormErr, Verdict::Malformed),
+        _ => bare(&header, ResponseCode::FormErr, DnsVerdict::Malformed),
     }
 }
 
@@ -105,45 +105,69 @@ fn judge(message: &Message, allowed: &dyn Fn(&Host) -> bool, pool: &mut Syntheti
     let kind = question.query_type();
     if message.edns.as_ref().is_some_and(|edns| edns.version() > 0) {
         // RFC 6891 §6.1.3.
-        return full(message, ResponseCode::BADVERS, Verdict::Refused, None, None);
+        return full(
+            message,
+            ResponseCode::BADVERS,
+            DnsVerdict::Refused,
+            None,
+            None,
+        );
     }
     if question.query_class() != DNSClass::IN || matches!(kind, RecordType::AXFR | RecordType::IXFR)
     {
-        return full(message, ResponseCode::Refused, Verdict::Refused, None, None);
+        return full(
+            message,
+            ResponseCode::Refused,
+            DnsVerdict::Refused,
+            None,
+            None,
+        );
     }
     // RFC 8482: nobody needs ANY, and amplification attacks use it most.
     if kind == RecordType::ANY || matches!(u16::from(kind), 128..=255) {
-        return full(message, ResponseCode::NotImp, Verdict::Refused, None, None);
+        return full(
+            message,
+            ResponseCode::NotImp,
+            DnsVerdict::Refused,
+            None,
+            None,
+        );
     }
     if question.name().is_root() {
         // NXDOMAIN for the root would say that no name exists at all (RFC 8020).
-        return full(message, ResponseCode::Refused, Verdict::Refused, None, None);
+        return full(
+            message,
+            ResponseCode::Refused,
+            DnsVerdict::Refused,
+            None,
+            None,
+        );
     }
     let Some(host) = host(question.name()) else {
         return full(
             message,
             ResponseCode::NXDomain,
-            Verdict::NameRefused,
+            DnsVerdict::NameRefused,
             None,
             None,
         );
     };
     if let Some(addresses) = local(&host) {
-        return addressed(message, addresses, Verdict::Local, host);
+        return addressed(message, addresses, DnsVerdict::Local, host);
     }
     let (code, verdict) = if host.ip().is_some() || host.as_str() == CANARY || !allowed(&host) {
-        (ResponseCode::NXDomain, Verdict::NameRefused)
+        (ResponseCode::NXDomain, DnsVerdict::NameRefused)
     } else if !matches!(kind, RecordType::A | RecordType::AAAA) {
-        (ResponseCode::NoError, Verdict::NoData)
+        (ResponseCode::NoError, DnsVerdict::NoData)
     } else if let Some(addresses) = pool.addresses(&host) {
-        return addressed(message, addresses, Verdict::Synthetic, host);
+        return addressed(message, addresses, DnsVerdict::Synthetic, host);
     } else {
-        (ResponseCode::ServFail, Verdict::Full)
+        (ResponseCode::ServFail, DnsVerdict::Full)
     };
     full(message, code, verdict, Some(host), None)
 }
 
-fn addressed(message: &Message, addresses: Addresses, verdict: Verdict, host: Host) -> Answer {
+fn addressed(message: &Message, addresses: Addresses, verdict: DnsVerdict, host: Host) -> Answer {
     let data = match message.queries[0].query_type() {
         RecordType::A => RData::A(A(addresses.v4)),
         RecordType::AAAA => RData::AAAA(AAAA(addresses.v6)),
@@ -151,7 +175,7 @@ fn addressed(message: &Message, addresses: Addresses, verdict: Verdict, host: Ho
             return full(
                 message,
                 ResponseCode::NoError,
-                Verdict::NoData,
+                DnsVerdict::NoData,
                 Some(host),
                 None,
             );
@@ -203,7 +227,7 @@ fn local(host: &Host) -> Option<Addresses> {
 fn full(
     message: &Message,
     code: ResponseCode,
-    verdict: Verdict,
+    verdict: DnsVerdict,
     host: Option<Host>,
     data: Option<RData>,
 ) -> Answer {
@@ -246,7 +270,7 @@ fn full(
         },
         Err(_) => Answer {
             reply: None,
-            verdict: Verdict::Malformed,
+            verdict: DnsVerdict::Malformed,
             host,
         },
     }
@@ -259,7 +283,7 @@ fn negative() -> SOA {
 }
 
 /// A reply to a message that was not decoded: only a header.
-fn bare(header: &Header, code: ResponseCode, verdict: Verdict) -> Answer {
+fn bare(header: &Header, code: ResponseCode, verdict: DnsVerdict) -> Answer {
     let mut reply = Message::new(header.id, MessageType::Response, header.op_code);
     reply.metadata.recursion_desired = header.recursion_desired;
     reply.metadata.response_code = code;

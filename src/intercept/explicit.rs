@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
 
 use super::prefixed::Prefixed;
-use super::socks::{self, Target};
-use super::strict::{Malformed, Status, parse_head};
+use super::socks::{self, SocksTarget};
+use super::strict::{Status, WireMalformed, parse_head};
 use crate::message::{Authority, AuthorityMalformed};
 use crate::names::ReasonCode;
 
@@ -75,14 +75,14 @@ pub enum Asked {
     /// A CONNECT tunnel, without the user and password that the port requires.
     ConnectUnauthenticated,
     /// A SOCKS5 tunnel; not answered yet.
-    Socks(Target),
+    Socks(SocksTarget),
     /// Requests in absolute-form, not consumed yet.
     Requests,
 }
 
 /// Why the client of the proxy port is not served.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum OpeningRefused {
     /// The stream failed or ended.
     #[error("the client's connection ended")]
     Io(#[from] io::Error),
@@ -91,7 +91,7 @@ pub enum Refused {
     Socks(#[from] socks::Error),
     /// The CONNECT request is malformed.
     #[error(transparent)]
-    Head(#[from] Malformed),
+    Head(#[from] WireMalformed),
     /// The CONNECT target is not an authority.
     #[error(transparent)]
     Target(#[from] AuthorityMalformed),
@@ -100,7 +100,7 @@ pub enum Refused {
     HostMismatch,
 }
 
-impl Refused {
+impl OpeningRefused {
     /// The reason code in the audit log.
     #[must_use]
     pub fn reason(&self) -> ReasonCode {
@@ -117,11 +117,11 @@ impl Refused {
 /// Reads what the client wants. Bytes that follow a CONNECT stay in the stream (threats A15).
 ///
 /// # Errors
-/// [`Refused`] by cause. The caller must set a time limit.
+/// [`OpeningRefused`] by cause. The caller must set a time limit.
 pub async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
     authentication: Option<&Authentication>,
-) -> Result<Asked, Refused> {
+) -> Result<Asked, OpeningRefused> {
     if !io.ensure(1).await? {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
@@ -144,7 +144,7 @@ pub async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
 async fn connect<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
     authentication: Option<&Authentication>,
-) -> Result<Asked, Refused> {
+) -> Result<Asked, OpeningRefused> {
     loop {
         if let Status::Complete(head) = parse_head(io.ahead())? {
             if head.method != b"CONNECT" {
@@ -156,7 +156,7 @@ async fn connect<IO: AsyncRead + AsyncWrite + Unpin>(
                 if name.eq_ignore_ascii_case(b"host")
                     && Authority::parse(value, Some(target.port))? != target
                 {
-                    return Err(Refused::HostMismatch);
+                    return Err(OpeningRefused::HostMismatch);
                 }
                 if name.eq_ignore_ascii_case(b"proxy-authorization") {
                     known |= authentication

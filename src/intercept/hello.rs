@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use rustls::ServerConfig;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
@@ -15,7 +15,8 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::StartHandshake;
 use tokio_rustls::server::TlsStream;
 
-use super::ca::{MintRefused, SessionCa};
+use super::ca::SessionCa;
+use super::mint::MintRefused;
 use crate::message::{Host, HostMalformed};
 use crate::names::ReasonCode;
 
@@ -43,9 +44,9 @@ pub struct Terminated<IO> {
     pub http2: bool,
 }
 
-/// Why a client's TLS connection was cut.
+/// Why a client's TLS handshake failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Cut {
+pub enum HandshakeError {
     /// The first byte does not start a TLS handshake record.
     #[error("the client does not speak TLS")]
     NotTls,
@@ -81,7 +82,7 @@ pub enum Cut {
     Io(#[source] io::Error),
 }
 
-impl Cut {
+impl HandshakeError {
     /// The short code for audit.
     #[must_use]
     pub fn reason(&self) -> ReasonCode {
@@ -100,7 +101,8 @@ impl Cut {
         }
     }
 
-    /// The alert for the client, if we have to write it; for [`Cut::Tls`], rustls wrote its own.
+    /// The alert for the client, if we have to write it; for [`HandshakeError::Tls`], rustls wrote
+    /// its own.
     fn alert(&self) -> Option<Alert> {
         match self {
             Self::NoSni | Self::SniMalformed(_) | Self::SniMismatch => {
@@ -127,7 +129,7 @@ impl Cut {
 /// certificate.
 ///
 /// # Errors
-/// [`Cut`]: the connection is over. The deadline covers the whole handshake.
+/// [`HandshakeError`]: the connection is over. The deadline covers the whole handshake.
 ///
 /// Not cancel safe: dropping the future loses the connection.
 pub async fn terminate<IO>(
@@ -135,20 +137,20 @@ pub async fn terminate<IO>(
     ca: &SessionCa,
     destination: Destination<'_>,
     deadline: Instant,
-) -> Result<Terminated<IO>, Cut>
+) -> Result<Terminated<IO>, HandshakeError>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     timeout_at(deadline, handshake(io, ca, destination))
         .await
-        .unwrap_or(Err(Cut::Timeout))
+        .unwrap_or(Err(HandshakeError::Timeout))
 }
 
 async fn handshake<IO>(
     mut io: IO,
     ca: &SessionCa,
     destination: Destination<'_>,
-) -> Result<Terminated<IO>, Cut>
+) -> Result<Terminated<IO>, HandshakeError>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
@@ -156,16 +158,16 @@ where
         Ok(accepted) => {
             choose(&accepted.client_hello(), ca, destination).map(|chosen| (accepted, chosen))
         }
-        Err(cut) => Err(cut),
+        Err(error) => Err(error),
     };
     let (accepted, chosen) = match chosen {
         Ok(chosen) => chosen,
-        Err(cut) => {
-            if let Some(alert) = cut.alert() {
+        Err(error) => {
+            if let Some(alert) = error.alert() {
                 // The verdict stands whether or not the client still reads.
                 let _ = send(&mut io, &alert.record()).await;
             }
-            return Err(cut);
+            return Err(error);
         }
     };
     let stream = StartHandshake::from_parts(accepted, io)
@@ -192,25 +194,25 @@ fn choose(
     hello: &ClientHello<'_>,
     ca: &SessionCa,
     destination: Destination<'_>,
-) -> Result<Chosen, Cut> {
+) -> Result<Chosen, HandshakeError> {
     if let Some(mut offered) = hello.alpn()
         && !offered.any(|protocol| protocol == b"h2" || protocol == b"http/1.1")
     {
-        return Err(Cut::Alpn);
+        return Err(HandshakeError::Alpn);
     }
     // rustls returns no name for an SNI that is an IP literal, which RFC 6066 §3 forbids.
     let sni = hello
         .server_name()
         .map(|name| Host::parse(name.as_bytes()))
         .transpose()
-        .map_err(Cut::SniMalformed)?;
+        .map_err(HandshakeError::SniMalformed)?;
     match (sni, destination) {
-        (Some(sni), Destination::Named(host)) if sni != *host => Err(Cut::SniMismatch),
+        (Some(sni), Destination::Named(host)) if sni != *host => Err(HandshakeError::SniMismatch),
         (Some(sni), _) => {
             if sni.ip().is_some() {
-                return Err(Cut::NoSni);
+                return Err(HandshakeError::NoSni);
             }
-            ca.leaf(&sni).map_err(Cut::Mint)?;
+            ca.leaf(&sni).map_err(HandshakeError::Mint)?;
             Ok(Chosen {
                 host: sni,
                 named_by_sni: true,
@@ -218,18 +220,20 @@ fn choose(
             })
         }
         (None, Destination::Named(host)) if host.ip().is_some() => unnamed(host.clone(), ca),
-        (None, Destination::Named(_)) => Err(Cut::NoSni),
+        (None, Destination::Named(_)) => Err(HandshakeError::NoSni),
         (None, Destination::Address(ip)) => unnamed(Host::from_ip(ip), ca),
     }
 }
 
 /// A leaf for an address, for a client that sends no name.
-fn unnamed(host: Host, ca: &SessionCa) -> Result<Chosen, Cut> {
+fn unnamed(host: Host, ca: &SessionCa) -> Result<Chosen, HandshakeError> {
     let leaf = ca.leaf(&host).map_err(|refused| match refused {
-        MintRefused::NotPermitted | MintRefused::OutsideConstraints => Cut::NoSni,
-        other => Cut::Mint(other),
+        MintRefused::NotPermitted | MintRefused::OutsideConstraints => HandshakeError::NoSni,
+        other => HandshakeError::Mint(other),
     })?;
-    let config = ca.server_config_without_sni(leaf).map_err(Cut::Tls)?;
+    let config = ca
+        .server_config_without_sni(leaf)
+        .map_err(HandshakeError::Tls)?;
     Ok(Chosen {
         host,
         named_by_sni: false,
@@ -238,7 +242,7 @@ fn unnamed(host: Host, ca: &SessionCa) -> Result<Chosen, Cut> {
 }
 
 /// Reads the whole client hello, in any number of segments and records.
-async fn read_hello<IO>(io: &mut IO) -> Result<Accepted, Cut>
+async fn read_hello<IO>(io: &mut IO) -> Result<Accepted, HandshakeError>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
@@ -262,26 +266,26 @@ where
         // No socket returns this kind: rustls does when its buffer for one message is full.
         .map_err(|error| {
             if error.kind() == io::ErrorKind::InvalidData {
-                Cut::TooLong
+                HandshakeError::TooLong
             } else {
-                Cut::Io(error)
+                HandshakeError::Io(error)
             }
         })?;
         if read == 0 {
-            return Err(Cut::Left);
+            return Err(HandshakeError::Left);
         }
         if taken == 0 && first != Some(HANDSHAKE_RECORD) {
-            return Err(Cut::NotTls);
+            return Err(HandshakeError::NotTls);
         }
         taken += read;
         match acceptor.accept() {
             Ok(Some(accepted)) => return Ok(accepted),
-            Ok(None) if taken > HELLO_MAX => return Err(Cut::TooLong),
+            Ok(None) if taken > HELLO_MAX => return Err(HandshakeError::TooLong),
             Ok(None) => {}
             Err((error, alert)) => {
                 // The verdict stands whether or not the client still reads.
                 let _ = send(io, &plain(alert)).await;
-                return Err(Cut::Tls(error));
+                return Err(HandshakeError::Tls(error));
             }
         }
     }
@@ -324,14 +328,14 @@ fn plain(mut alert: AcceptedAlert) -> Vec<u8> {
 }
 
 /// The cause of a failed handshake.
-fn cause(error: io::Error) -> Cut {
+fn cause(error: io::Error) -> HandshakeError {
     if error.kind() == io::ErrorKind::UnexpectedEof {
-        return Cut::Left;
+        return HandshakeError::Left;
     }
     match error.downcast::<rustls::Error>() {
-        Ok(rustls::Error::NoApplicationProtocol) => Cut::Alpn,
-        Ok(error) => Cut::Tls(error),
-        Err(error) => Cut::Io(error),
+        Ok(rustls::Error::NoApplicationProtocol) => HandshakeError::Alpn,
+        Ok(error) => HandshakeError::Tls(error),
+        Err(error) => HandshakeError::Io(error),
     }
 }
 
@@ -348,36 +352,6 @@ impl Alert {
     /// A fatal alert in a plain-text record, for the time before the server's hello.
     fn record(self) -> [u8; 7] {
         [21, 3, 3, 0, 2, 2, self as u8]
-    }
-}
-
-/// How a connection captured on any port starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opening {
-    /// A TLS handshake record.
-    Tls,
-    /// Anything else: HTTP/1 or HTTP/2 in clear text, or a protocol that we refuse.
-    ClearText,
-}
-
-/// Peeks at the first byte of a connection.
-///
-/// # Errors
-/// [`Cut::Timeout`], [`Cut::Left`] or [`Cut::Io`]. A protocol in which the server speaks first ends
-/// in a timeout.
-pub async fn opening(stream: &tokio::net::TcpStream, deadline: Instant) -> Result<Opening, Cut> {
-    let mut first = [0];
-    let peeked = poll_fn(|cx| {
-        let mut buffer = ReadBuf::new(&mut first);
-        let count = ready!(stream.poll_peek(cx, &mut buffer));
-        Poll::Ready(count)
-    });
-    match timeout_at(deadline, peeked).await {
-        Err(_elapsed) => Err(Cut::Timeout),
-        Ok(Err(error)) => Err(Cut::Io(error)),
-        Ok(Ok(0)) => Err(Cut::Left),
-        Ok(Ok(_)) if first[0] == HANDSHAKE_RECORD => Ok(Opening::Tls),
-        Ok(Ok(_)) => Ok(Opening::ClearText),
     }
 }
 

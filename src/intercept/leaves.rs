@@ -15,7 +15,7 @@ use rustls::{ServerConfig, version};
 use time::OffsetDateTime;
 
 use super::budget::Budget;
-use super::ca::{CaSettings, Mint, MintRefused};
+use super::mint::{CaSettings, Mint, MintRefused};
 use crate::message::Host;
 
 /// Decides whether a leaf may be minted for a host: whether any policy could permit a request to
@@ -28,10 +28,10 @@ pub(super) struct Leaves {
     may_mint: MayMint,
     // Minting takes about 20 µs, so it happens under the lock: one mint per name, and no second
     // path.
-    kept: Mutex<Kept>,
+    cache: Mutex<LeafCache>,
 }
 
-struct Kept {
+struct LeafCache {
     leaves: LruCache<Host, Leaf>,
     budget: Budget,
     minted: u64,
@@ -50,7 +50,7 @@ impl Leaves {
             settings.mint_per_second,
             Instant::now(),
         );
-        let kept = Kept {
+        let cache = LeafCache {
             leaves: LruCache::new(capacity),
             budget,
             minted: 0,
@@ -58,7 +58,7 @@ impl Leaves {
         Self {
             mint,
             may_mint,
-            kept: Mutex::new(kept),
+            cache: Mutex::new(cache),
         }
     }
 
@@ -79,17 +79,18 @@ impl Leaves {
         if !self.mint.covers(host) {
             return Err(MintRefused::OutsideConstraints);
         }
-        let mut kept = self.kept();
-        if let Some(leaf) = kept.leaves.get(host).filter(|leaf| now < leaf.renew_at) {
+        let mut cache = self.cache();
+        if let Some(leaf) = cache.leaves.get(host).filter(|leaf| now < leaf.renew_at) {
             return Ok(Arc::clone(&leaf.key));
         }
-        kept.budget
+        cache
+            .budget
             .take(tick)
             .map_err(|_wait| MintRefused::Throttled)?;
         let (key, renew_at) = self.mint.leaf(host, now)?;
         let key = Arc::new(key);
-        kept.minted += 1;
-        kept.leaves.put(
+        cache.minted += 1;
+        cache.leaves.put(
             host.clone(),
             Leaf {
                 key: Arc::clone(&key),
@@ -100,13 +101,13 @@ impl Leaves {
     }
 
     pub(super) fn counted(&self) -> (usize, u64) {
-        let kept = self.kept();
-        (kept.leaves.len(), kept.minted)
+        let cache = self.cache();
+        (cache.leaves.len(), cache.minted)
     }
 
     /// After a panic under the lock, the cache lacks at most one leaf, so it stays in use.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, LeafCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

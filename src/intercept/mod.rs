@@ -3,14 +3,15 @@
 
 mod accepted;
 mod budget;
-pub mod ca;
+mod ca;
 mod connection;
-pub mod destination;
+mod destination;
 pub mod dns;
 pub mod explicit;
-pub mod hello;
+mod hello;
 mod key;
-pub mod leaves;
+mod leaves;
+mod mint;
 pub mod paced;
 pub mod prefixed;
 mod request;
@@ -21,11 +22,11 @@ pub mod synthetic;
 pub mod websocket;
 
 pub use accepted::{Accepted, Addressed, Rejected};
-pub use ca::{CaError, CaSettings, MintRefused, SessionCa};
+pub use ca::SessionCa;
 pub use connection::{ConnectionContext, Entry};
 pub use destination::original_destination;
-pub use hello::{Cut, Destination, Opening, Terminated, opening, terminate};
-pub use leaves::MayMint;
+pub use hello::{Destination, terminate};
+pub use mint::CaSettings;
 pub use request::{Request, Upgrade};
 pub use responder::{Responder, serve_tcp, serve_udp};
 pub use synthetic::Synthetic;

@@ -37,16 +37,6 @@ impl<IO> Prefixed<IO> {
             self.prefix = BytesMut::new();
         }
     }
-
-    /// The stream below.
-    pub fn get_ref(&self) -> &IO {
-        &self.io
-    }
-
-    /// The stream below, for writing.
-    pub fn get_mut(&mut self) -> &mut IO {
-        &mut self.io
-    }
 }
 
 impl<IO: AsyncRead + Unpin> Prefixed<IO> {

@@ -30,7 +30,7 @@ pub enum Reply {
 
 /// Where the client wants to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum SocksTarget {
     /// A name: the gateway resolves it after authorization.
     Named(Authority),
     /// An address that the client resolved itself. It is never dialled; the TLS handshake or the
@@ -39,7 +39,7 @@ pub enum Target {
 }
 
 /// Checks a user and a password.
-pub type Judge<'a> = dyn Fn(&[u8], &[u8]) -> bool + Sync + 'a;
+pub type Accepts<'a> = dyn Fn(&[u8], &[u8]) -> bool + Sync + 'a;
 
 /// Why the negotiation ended before a tunnel.
 #[derive(Debug, thiserror::Error)]
@@ -83,8 +83,8 @@ impl Error {
 /// [`Error`] by cause; the client has been told by then.
 pub async fn negotiate<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
-    accepts: Option<&Judge<'_>>,
-) -> Result<Target, Error> {
+    accepts: Option<&Accepts<'_>>,
+) -> Result<SocksTarget, Error> {
     greet(io, accepts).await?;
     need(io, 4).await?;
     let [version, command, _, kind] = *io.ahead().first_chunk::<4>().ok_or(Error::Malformed)?;
@@ -123,7 +123,7 @@ async fn need<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>, count: usize) -> Res
 
 async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
-    accepts: Option<&Judge<'_>>,
+    accepts: Option<&Accepts<'_>>,
 ) -> Result<(), Error> {
     need(io, 2).await?;
     let (version, count) = (io.ahead()[0], usize::from(io.ahead()[1]));
@@ -152,7 +152,7 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
 /// RFC 1929 §2.
 async fn authenticate<IO: AsyncRead + AsyncWrite + Unpin>(
     io: &mut Prefixed<IO>,
-    accepts: &Judge<'_>,
+    accepts: &Accepts<'_>,
 ) -> Result<(), Error> {
     need(io, 2).await?;
     if io.ahead()[0] != 1 {
@@ -178,7 +178,7 @@ async fn authenticate<IO: AsyncRead + AsyncWrite + Unpin>(
 
 async fn address<const N: usize, IO: AsyncRead + Unpin>(
     io: &mut Prefixed<IO>,
-) -> Result<Option<Target>, Error>
+) -> Result<Option<SocksTarget>, Error>
 where
     [u8; N]: Into<IpAddr>,
 {
@@ -188,10 +188,10 @@ where
         .map_err(|_| Error::Malformed)?;
     let port = u16::from_be_bytes([io.ahead()[4 + N], io.ahead()[5 + N]]);
     io.consume(4 + N + 2);
-    Ok((port != 0).then(|| Target::Address(SocketAddr::new(bytes.into(), port))))
+    Ok((port != 0).then(|| SocksTarget::Address(SocketAddr::new(bytes.into(), port))))
 }
 
-async fn named<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>) -> Result<Option<Target>, Error> {
+async fn named<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>) -> Result<Option<SocksTarget>, Error> {
     need(io, 5).await?;
     let length = usize::from(io.ahead()[4]);
     need(io, 5 + length + 2).await?;
@@ -200,7 +200,7 @@ async fn named<IO: AsyncRead + Unpin>(io: &mut Prefixed<IO>) -> Result<Option<Ta
     io.consume(5 + length + 2);
     Ok(host
         .filter(|_| port != 0)
-        .map(|host| Target::Named(Authority { host, port })))
+        .map(|host| SocksTarget::Named(Authority { host, port })))
 }
 
 /// Answers the request. Reports no bound address, because nothing was bound.
@@ -218,7 +218,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     /// Runs a negotiation with known client bytes; returns the outcome and what the client read.
-    fn run(sent: &[u8], password: Option<&'static [u8]>) -> (Result<Target, Error>, Vec<u8>) {
+    fn run(sent: &[u8], password: Option<&'static [u8]>) -> (Result<SocksTarget, Error>, Vec<u8>) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
@@ -228,7 +228,7 @@ mod tests {
             client.shutdown().await.unwrap();
             let mut io = Prefixed::new(server);
             let accepts = |user: &[u8], given: &[u8]| user == b"agent" && Some(given) == password;
-            let accepts: Option<&Judge<'_>> = if password.is_some() {
+            let accepts: Option<&Accepts<'_>> = if password.is_some() {
                 Some(&accepts)
             } else {
                 None
@@ -255,7 +255,7 @@ mod tests {
             host: Host::parse(b"good.example").unwrap(),
             port: 443,
         };
-        assert_eq!(target.unwrap(), Target::Named(expected));
+        assert_eq!(target.unwrap(), SocksTarget::Named(expected));
         assert_eq!(seen, [5, 0]);
     }
 
@@ -279,7 +279,7 @@ mod tests {
         let (target, _) = run(&[5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 1, 187], None);
         assert_eq!(
             target.unwrap(),
-            Target::Address("192.0.2.1:443".parse().unwrap())
+            SocksTarget::Address("192.0.2.1:443".parse().unwrap())
         );
     }
 

@@ -65,18 +65,6 @@ impl Synthetic {
         let slot = slot(address.to_canonical())?;
         self.names.get(slot.checked_sub(RESERVED)? as usize)
     }
-
-    /// How many names have addresses.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Whether no name has an address yet.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
 }
 
 impl Default for Synthetic {

@@ -10,7 +10,7 @@ use gateway_names::ReasonCode;
 
 /// What the connection said before its first request.
 #[derive(Debug, Clone, Copy)]
-pub struct Leg<'a> {
+pub struct ConnectionClaims<'a> {
     /// [`Scheme::Https`] exactly if the gateway terminated TLS on this connection.
     pub scheme: Scheme,
     /// The name in the ClientHello.
@@ -84,18 +84,18 @@ impl Disagreement {
 /// # Errors
 /// By cause, see [`Disagreement`].
 pub fn agree(
-    leg: &Leg<'_>,
+    connection: &ConnectionClaims<'_>,
     version: Version,
     method: &Method,
     uri: &Uri,
     fields: &HeaderMap,
 ) -> Result<Origin, Disagreement> {
-    check_form(leg, method, uri)?;
-    agree_tls(leg.sni, leg.tunnel)?;
-    let authority = claimed(leg, version, uri, fields)?;
-    check_leg(leg, &authority)?;
+    check_form(connection, method, uri)?;
+    agree_tls(connection.sni, connection.tunnel)?;
+    let authority = claimed(connection, version, uri, fields)?;
+    check_connection(connection, &authority)?;
     Ok(Origin {
-        scheme: leg.scheme,
+        scheme: connection.scheme,
         authority,
     })
 }
@@ -116,7 +116,11 @@ pub fn agree_tls(sni: Option<&Host>, tunnel: Option<&Authority>) -> Result<(), D
 }
 
 /// Checks the form of the target (RFC 9112 §3.2).
-fn check_form(leg: &Leg<'_>, method: &Method, uri: &Uri) -> Result<(), Disagreement> {
+fn check_form(
+    connection: &ConnectionClaims<'_>,
+    method: &Method,
+    uri: &Uri,
+) -> Result<(), Disagreement> {
     if method == Method::CONNECT {
         return Err(Disagreement::Nested);
     }
@@ -125,22 +129,22 @@ fn check_form(leg: &Leg<'_>, method: &Method, uri: &Uri) -> Result<(), Disagreem
     let form_fits =
         uri.scheme().is_some() == uri.authority().is_some() && uri.path().starts_with('/');
     // On a proxy port outside a tunnel, only absolute-form names a destination.
-    let placed = leg.sni.is_some()
-        || leg.tunnel.is_some()
-        || leg.port.is_some()
+    let placed = connection.sni.is_some()
+        || connection.tunnel.is_some()
+        || connection.port.is_some()
         || uri.authority().is_some();
     if !form_fits || !placed {
         return Err(Disagreement::TargetForm);
     }
     match uri.scheme_str() {
-        Some(scheme) if scheme != leg.scheme.as_str() => Err(Disagreement::Scheme),
+        Some(scheme) if scheme != connection.scheme.as_str() => Err(Disagreement::Scheme),
         _ => Ok(()),
     }
 }
 
 /// What the request itself claims: its target's authority and its `Host`, which must be the same.
 fn claimed(
-    leg: &Leg<'_>,
+    connection: &ConnectionClaims<'_>,
     version: Version,
     uri: &Uri,
     fields: &HeaderMap,
@@ -155,18 +159,18 @@ fn claimed(
         .map(|authority| authority.as_str().as_bytes());
     let is_http2 = version >= Version::HTTP_2;
     match (target, host) {
-        (None, Some(host)) => read(leg, host),
+        (None, Some(host)) => read(connection, host),
         // RFC 9112 §3.2: a request without Host is refused, absolute-form or not.
         (_, None) if !is_http2 => Err(Disagreement::HostCount),
-        (Some(target), None) => read(leg, target),
+        (Some(target), None) => read(connection, target),
         (Some(target), Some(host)) => {
-            let target = read(leg, target)?;
+            let target = read(connection, target)?;
             let mismatch = if is_http2 {
                 Disagreement::AuthorityHostConflict
             } else {
                 Disagreement::HostMismatch
             };
-            if target == read(leg, host)? {
+            if target == read(connection, host)? {
                 Ok(target)
             } else {
                 Err(mismatch)
@@ -178,9 +182,9 @@ fn claimed(
 
 /// Parses a host. Most requests spell it exactly as the ClientHello did; then the parsed host is
 /// shared.
-fn read(leg: &Leg<'_>, bytes: &[u8]) -> Result<Authority, Disagreement> {
-    let port = leg.scheme.default_port();
-    match leg.sni {
+fn read(connection: &ConnectionClaims<'_>, bytes: &[u8]) -> Result<Authority, Disagreement> {
+    let port = connection.scheme.default_port();
+    match connection.sni {
         Some(sni) if sni.ip().is_none() && sni.as_str().as_bytes() == bytes => Ok(Authority {
             host: sni.clone(),
             port,
@@ -189,20 +193,23 @@ fn read(leg: &Leg<'_>, bytes: &[u8]) -> Result<Authority, Disagreement> {
     }
 }
 
-fn check_leg(leg: &Leg<'_>, authority: &Authority) -> Result<(), Disagreement> {
-    let sni_fits = match (leg.scheme, leg.sni) {
+fn check_connection(
+    connection: &ConnectionClaims<'_>,
+    authority: &Authority,
+) -> Result<(), Disagreement> {
+    let sni_fits = match (connection.scheme, connection.sni) {
         (_, Some(sni)) => *sni == authority.host,
         // An address is never in the ClientHello (RFC 6066 §3), so for an address a missing SNI
         // claims nothing.
         (Scheme::Https, None) if authority.host.ip().is_none() => return Err(Disagreement::NoSni),
         (_, None) => true,
     };
-    let tunnel_fits = leg.tunnel.is_none_or(|tunnel| {
+    let tunnel_fits = connection.tunnel.is_none_or(|tunnel| {
         let host_fits = tunnel.host == authority.host
             || (tunnel.host.ip().is_some() && authority.host.ip().is_none());
         host_fits && tunnel.port == authority.port
     });
-    let port_fits = leg.port.is_none_or(|port| port == authority.port);
+    let port_fits = connection.port.is_none_or(|port| port == authority.port);
     if sni_fits && tunnel_fits && port_fits {
         Ok(())
     } else {
@@ -267,7 +274,7 @@ mod tests {
                 host(self.sni),
                 Authority::parse(self.tunnel.as_bytes(), None).ok(),
             );
-            let leg = Leg {
+            let connection = ConnectionClaims {
                 scheme: self.scheme,
                 sni: sni.as_ref(),
                 tunnel: tunnel.as_ref(),
@@ -280,7 +287,7 @@ mod tests {
                 .collect();
             let method = Method::from_bytes(self.method.as_bytes()).unwrap();
             match agree(
-                &leg,
+                &connection,
                 self.version,
                 &method,
                 &self.uri.parse().unwrap(),

@@ -1,6 +1,6 @@
 //! Makes a target canonical: one decoding pass, then dot segments.
 
-use super::target::{EncodedSlash, TargetMalformed};
+use super::target_form::{EncodedSlash, TargetMalformed};
 
 /// Whether the bytes are certainly canonical, so that the slow path is not needed: no escape, no
 /// segment that starts with a dot, nothing to escape and no `;`.

@@ -21,22 +21,24 @@ pub mod route;
 mod suffix;
 mod taken;
 mod target;
+mod target_form;
 
-pub use agree::{Disagreement, Leg, agree};
+pub use agree::{ConnectionClaims, Disagreement, agree};
 pub use authority::{Authority, AuthorityMalformed};
 pub use batch::is_batch;
 pub use fields::FieldsMalformed;
 pub use host::{Host, HostMalformed};
 pub use method::MethodRefused;
 pub use pattern::{HostPattern, OriginPattern, PatternMalformed};
-pub use place::{Place, PlaceMalformed};
-pub use route::{Route, RouteMalformed};
+pub use place::Place;
+pub use route::Route;
 pub use suffix::{Shared, shared};
 pub use taken::{
     Taken, TakenMalformed, TakenPart, credential_protocol, folded_parameter,
     is_credential_parameter, sounds_like_credential,
 };
-pub use target::{EncodedSlash, RequestTarget, TargetMalformed};
+pub use target::RequestTarget;
+pub use target_form::{EncodedSlash, TargetMalformed};
 
 use std::fmt;
 

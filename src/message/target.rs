@@ -8,30 +8,15 @@ use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::canonical::{canonical, is_plain, may_stand_in_query};
-use gateway_names::ReasonCode;
-
-/// What an encoded slash in a path means for an origin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum EncodedSlash {
-    /// `%2f` is refused, and so is a twice-encoded dot, slash or backslash: an origin that decodes
-    /// once more than we do would see another path than the one judged.
-    #[default]
-    Refuse,
-    /// `%2f` stays, as data within one segment; for origins known to read it that way (npm,
-    /// GitLab).
-    Keep,
-    /// The path is an object key (S3). Nothing is resolved, because `.` and `..` are names there.
-    /// `%2f` becomes a slash, because the origin reads both as one key.
-    Key,
-}
+use super::target_form::{EncodedSlash, TargetMalformed};
 
 /// A canonical origin-form target: an absolute path and an optional query.
 ///
 /// In canonical form, dot segments are resolved (RFC 3986 §5.2.4), unreserved characters decoded
 /// once, other escapes in upper case, and characters that no URI may contain escaped. Doubled
-/// slashes stay, because object keys may contain them: they are judged and forwarded as they are,
-/// and [`RequestTarget::has_empty_segment`] reports them. In a query, a bare `;` becomes `%3B`, so
-/// an origin that treats it as a separator cannot see a parameter that was not judged.
+/// slashes stay, because object keys may contain them: they are judged and forwarded as they are.
+/// In a query, a bare `;` becomes `%3B`, so an origin that treats it as a separator cannot see a
+/// parameter that was not judged.
 ///
 /// Two targets are equal if their canonical forms are.
 #[derive(Clone)]
@@ -52,54 +37,6 @@ impl Eq for RequestTarget {}
 impl std::hash::Hash for RequestTarget {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.canonical.hash(state);
-    }
-}
-
-/// Why bytes are not a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TargetMalformed {
-    /// Not origin-form: no leading slash, `*`, or a bare authority.
-    #[error("the request target is not an absolute path")]
-    Form,
-    /// More than 8 KiB, before or after canonicalisation.
-    #[error("the request target is longer than 8 KiB")]
-    TooLong,
-    /// More than 1,000 query parameters.
-    #[error("the query has more than 1,000 parameters")]
-    TooManyParameters,
-    /// An unescaped control, space, backslash, `#` or non-ASCII byte, or an encoded control or
-    /// backslash in the path.
-    #[error("the request target holds a character that it may not hold")]
-    Character,
-    /// A `%` without two hexadecimal digits, or escapes that are not UTF-8 (including overlong
-    /// forms).
-    #[error("the request target holds a broken escape")]
-    Escape,
-    /// An encoded slash, or a dot, slash or backslash that is encoded twice.
-    #[error("the path holds an encoded slash or a doubly encoded separator")]
-    EncodedSlash,
-    /// Dot segments that leave the root, or that have parameters (`..;x`).
-    #[error("the path leaves its root or hides a dot segment")]
-    DotSegment,
-    /// No query parameter or segment has this index.
-    #[error("the request target has no such part")]
-    NoSuchPart,
-}
-
-impl TargetMalformed {
-    /// The short code for refusals and audit records.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            TargetMalformed::Form => ReasonCode::TargetForm,
-            TargetMalformed::TooLong | TargetMalformed::TooManyParameters => {
-                ReasonCode::TargetLength
-            }
-            TargetMalformed::Character
-            | TargetMalformed::Escape
-            | TargetMalformed::EncodedSlash
-            | TargetMalformed::DotSegment
-            | TargetMalformed::NoSuchPart => ReasonCode::Path,
-        }
     }
 }
 
@@ -201,11 +138,6 @@ impl RequestTarget {
         self.path()[1..].split('/')
     }
 
-    /// Whether it has two adjacent slashes, which some origins read as one.
-    pub fn has_empty_segment(&self) -> bool {
-        self.path().contains("//")
-    }
-
     /// Whether the query asks the origin to treat the request as another method (`_method`,
     /// `$httpMethod` and the like).
     pub fn overrides_method(&self) -> bool {
@@ -230,50 +162,22 @@ impl RequestTarget {
     /// checked like a target from a client.
     ///
     /// # Errors
-    /// [`TargetMalformed::NoSuchPart`] if there is no such parameter, [`TargetMalformed::TooLong`]
+    /// [`TargetMalformed::NoSuchParameter`] if there is none, [`TargetMalformed::TooLong`]
     /// if the result is too long.
     pub fn with_query_value(
         &self,
         index: usize,
         value: &str,
     ) -> Result<RequestTarget, TargetMalformed> {
-        let query = self.query().ok_or(TargetMalformed::NoSuchPart)?;
-        let start = part(query, b'&', index).ok_or(TargetMalformed::NoSuchPart)?;
-        let pair = &query[start.clone()];
+        let query = self.query().ok_or(TargetMalformed::NoSuchParameter)?;
+        let range = parameter(query, index).ok_or(TargetMalformed::NoSuchParameter)?;
+        let pair = &query[range.clone()];
         let name = pair.split_once('=').map_or(pair, |(name, _)| name);
         let value = utf8_percent_encode(value, VALUE);
-        let (before, after) = (&query[..start.start], &query[start.end..]);
-        self.again(format!("{}?{before}{name}={value}{after}", self.path()))
-    }
-
-    /// The same target with a new path segment at `index` (as [`RequestTarget::segments`] counts).
-    ///
-    /// # Errors
-    /// As [`RequestTarget::with_query_value`], and [`TargetMalformed::DotSegment`] or
-    /// [`TargetMalformed::EncodedSlash`] if the value would change the structure of the path.
-    pub fn with_segment(
-        &self,
-        index: usize,
-        value: &str,
-    ) -> Result<RequestTarget, TargetMalformed> {
-        if value.contains(['/', '\\']) {
-            return Err(TargetMalformed::EncodedSlash);
-        }
-        if value.is_empty() || value.split(';').any(|piece| matches!(piece, "." | "..")) {
-            return Err(TargetMalformed::DotSegment);
-        }
-        let path = &self.path()[1..];
-        let range = part(path, b'/', index).ok_or(TargetMalformed::NoSuchPart)?;
-        let query = self
-            .query()
-            .map(|query| format!("?{query}"))
-            .unwrap_or_default();
-        let value = utf8_percent_encode(value, SEGMENT);
-        self.again(format!(
-            "/{}{value}{}{query}",
-            &path[..range.start],
-            &path[range.end..]
-        ))
+        let (before, after) = (&query[..range.start], &query[range.end..]);
+        let text = format!("{}?{before}{name}={value}{after}", self.path());
+        // Its encoded slashes were allowed when it was first parsed.
+        RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep)
     }
 
     /// The same path, byte for byte, with another query, which must already be escaped.
@@ -288,11 +192,6 @@ impl RequestTarget {
             return Err(TargetMalformed::Character);
         }
         RequestTarget::from_canonical(text.into_bytes())
-    }
-
-    /// Its encoded slashes were allowed when it was first parsed.
-    fn again(&self, text: String) -> Result<RequestTarget, TargetMalformed> {
-        RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep)
     }
 
     fn from_canonical(canonical: Vec<u8>) -> Result<RequestTarget, TargetMalformed> {
@@ -342,10 +241,10 @@ fn check_shape(bytes: &[u8]) -> Result<(), TargetMalformed> {
     Ok(())
 }
 
-/// The range of the piece at `index` between separators.
-fn part(text: &str, separator: u8, index: usize) -> Option<std::ops::Range<usize>> {
+/// The range of the parameter at `index`.
+fn parameter(query: &str, index: usize) -> Option<std::ops::Range<usize>> {
     let mut start = 0;
-    for (at, piece) in text.split(char::from(separator)).enumerate() {
+    for (at, piece) in query.split('&').enumerate() {
         if at == index {
             return Some(start..start + piece.len());
         }
@@ -383,9 +282,6 @@ const VALUE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
-/// As in a value, but `:` stands bare in a path (`/bot123:abc/`).
-const SEGMENT: &AsciiSet = &VALUE.remove(b':').remove(b'@').remove(b'=');
-
 #[cfg(test)]
 #[path = "target_tests.rs"]
 mod tests;

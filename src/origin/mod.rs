@@ -2,10 +2,14 @@
 
 mod channel;
 mod dial;
-mod patient;
+mod dialer;
+mod ignore_write_errors;
+mod origin_body;
 mod pool;
+mod request;
 pub mod resolve;
 pub mod rule;
+mod sender;
 mod stores;
 mod tls;
 pub mod vet;
@@ -13,9 +17,10 @@ pub mod vet;
 use std::io;
 
 use crate::names::ReasonCode;
-pub use channel::{Channel, Forwarded, OriginBody, Origins};
-pub use rule::{ClientIdentity, KeyUnreadable, OriginProtocol, OriginRule, OriginSettings};
-pub use stores::{StoreClient, StoreClientUnusable};
+pub use channel::{Channel, Forwarded, Origins};
+pub use origin_body::OriginBody;
+pub use rule::{ClientIdentity, OriginProtocol, OriginRule, OriginSettings};
+pub use stores::StoreClient;
 pub use tls::warm_roots;
 
 /// Why nothing was sent, or no response came. Contains no text from the origin.

@@ -15,7 +15,7 @@ use crate::names::{Identity, Map};
 
 /// What two exchanges must have in common to use one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct PoolKey {
     pub(super) identity: Identity,
     pub(super) origin: Origin,
     /// The policy generation: a connection does not outlive what was decided (threats C09).
@@ -24,7 +24,7 @@ pub(super) struct Key {
 }
 
 /// Hashes what differs most between connections; the rest is only compared.
-impl Hash for Key {
+impl Hash for PoolKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.identity.session, &self.origin.authority.host).hash(state);
     }
@@ -56,29 +56,29 @@ impl Idle {
 }
 
 /// An HTTP/2 connection: any number of exchanges use it at once.
-struct Shared {
+struct SharedConnection {
     sender: http2::SendRequest<Content>,
     remote: SocketAddr,
     /// When an exchange last took it.
     since: Instant,
     /// Each exchange that uses it has a clone.
-    places: Place,
+    streams: StreamSlot,
 }
 
-/// A place among the exchanges of an HTTP/2 connection.
-pub(super) type Place = Arc<()>;
+/// A stream of an HTTP/2 connection, taken by one exchange.
+pub(super) type StreamSlot = Arc<()>;
 
 /// How many exchanges share a connection. RFC 9113 §6.5.2 recommends that an origin accepts at
 /// least this many; one more would wait, perhaps for ever, until another ends.
 const MOST_SHARING: usize = 100;
 
 #[derive(Default)]
-struct Shelf {
+struct HostPool {
     idle: Vec<Idle>,
-    shared: Vec<Shared>,
+    shared: Vec<SharedConnection>,
 }
 
-impl Shelf {
+impl HostPool {
     fn len(&self) -> usize {
         self.idle.len() + self.shared.len()
     }
@@ -94,7 +94,7 @@ impl Shelf {
 
 /// The pool of one runtime thread.
 pub(super) struct Pool {
-    shelves: Mutex<Map<Key, Shelf>>,
+    pools: Mutex<Map<PoolKey, HostPool>>,
     most_idle: usize,
     idle_timeout: Duration,
 }
@@ -102,21 +102,21 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new(most_idle: usize, idle_timeout: Duration) -> Self {
         Self {
-            shelves: Mutex::default(),
+            pools: Mutex::default(),
             most_idle,
             idle_timeout,
         }
     }
 
-    fn shelves(&self) -> std::sync::MutexGuard<'_, Map<Key, Shelf>> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pools(&self) -> std::sync::MutexGuard<'_, Map<PoolKey, HostPool>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes an open HTTP/1.1 connection, the most recently used first. It may not be ready yet.
-    pub(super) fn take(&self, key: &Key) -> Option<Idle> {
-        let mut shelves = self.shelves();
-        let shelf = shelves.get_mut(key)?;
-        while let Some(idle) = shelf.idle.pop() {
+    pub(super) fn take(&self, key: &PoolKey) -> Option<Idle> {
+        let mut pools = self.pools();
+        let pool = pools.get_mut(key)?;
+        while let Some(idle) = pool.idle.pop() {
             if !idle.sender.is_closed() && idle.since.elapsed() < self.idle_timeout {
                 return Some(idle);
             }
@@ -125,85 +125,85 @@ impl Pool {
     }
 
     /// Keeps a connection whose last exchange ended properly.
-    pub(super) fn give(&self, key: Key, idle: Idle) {
+    pub(super) fn give(&self, key: PoolKey, idle: Idle) {
         if idle.sender.is_closed() {
             return;
         }
-        let mut shelves = self.shelves();
-        // Most often there is a shelf, and then the key need not be moved.
-        if let Some(shelf) = shelves.get_mut(&key) {
-            if shelf.idle.len() < self.most_idle {
-                shelf.idle.push(idle);
+        let mut pools = self.pools();
+        // Most often there is a pool, and then the key need not be moved.
+        if let Some(pool) = pools.get_mut(&key) {
+            if pool.idle.len() < self.most_idle {
+                pool.idle.push(idle);
             }
-        } else if self.most_idle > 0 && has_room(&shelves, &key) {
-            shelves.entry(key).or_default().idle.push(idle);
+        } else if self.most_idle > 0 && has_room(&pools, &key) {
+            pools.entry(key).or_default().idle.push(idle);
         }
     }
 
     /// An HTTP/2 connection that accepts one more stream.
     pub(super) fn share(
         &self,
-        key: &Key,
-    ) -> Option<(http2::SendRequest<Content>, Place, SocketAddr)> {
-        let mut shelves = self.shelves();
-        let shelf = shelves.get_mut(key)?;
-        shelf.shared.retain(|shared| !shared.sender.is_closed());
-        let shared = shelf.shared.iter_mut().find(|shared| {
-            shared.sender.is_ready() && Arc::strong_count(&shared.places) <= MOST_SHARING
+        key: &PoolKey,
+    ) -> Option<(http2::SendRequest<Content>, StreamSlot, SocketAddr)> {
+        let mut pools = self.pools();
+        let pool = pools.get_mut(key)?;
+        pool.shared.retain(|shared| !shared.sender.is_closed());
+        let shared = pool.shared.iter_mut().find(|shared| {
+            shared.sender.is_ready() && Arc::strong_count(&shared.streams) <= MOST_SHARING
         })?;
         shared.since = Instant::now();
-        Some((shared.sender.clone(), shared.places.clone(), shared.remote))
+        Some((shared.sender.clone(), shared.streams.clone(), shared.remote))
     }
 
-    /// Registers an HTTP/2 connection, and returns the first place on it.
+    /// Registers an HTTP/2 connection, and returns the first of its streams.
     pub(super) fn add(
         &self,
-        key: Key,
+        key: PoolKey,
         sender: http2::SendRequest<Content>,
         remote: SocketAddr,
-    ) -> Place {
-        let place = Place::default();
-        let mut shelves = self.shelves();
-        if has_room(&shelves, &key) {
-            shelves.entry(key).or_default().shared.push(Shared {
+    ) -> StreamSlot {
+        let slot = StreamSlot::default();
+        let mut pools = self.pools();
+        if has_room(&pools, &key) {
+            pools.entry(key).or_default().shared.push(SharedConnection {
                 sender,
                 remote,
                 since: Instant::now(),
-                places: place.clone(),
+                streams: slot.clone(),
             });
         }
-        place
+        slot
     }
 
     /// Drops what is closed or has been idle too long.
     pub(super) fn sweep(&self) {
-        sweep(&mut self.shelves(), self.idle_timeout);
+        sweep(&mut self.pools(), self.idle_timeout);
     }
 }
 
 /// Whether a connection may be kept under this key. A client invents names below a domain that it
 /// may reach, and descriptors are finite (threats P04).
-fn has_room(shelves: &Map<Key, Shelf>, key: &Key) -> bool {
+fn has_room(pools: &Map<PoolKey, HostPool>, key: &PoolKey) -> bool {
     let session = &key.identity.session;
     // The keys are counted only for a new one.
-    shelves.contains_key(key)
-        || shelves
+    pools.contains_key(key)
+        || pools
             .keys()
             .filter(|known| known.identity.session == *session)
             .count()
-            < MOST_SHELVES
+            < MOST_HOST_POOLS
 }
 
-fn sweep(shelves: &mut Map<Key, Shelf>, idle_timeout: Duration) {
-    shelves.retain(|_, shelf| {
-        shelf.retain_fresh(idle_timeout);
-        shelf.len() > 0
+fn sweep(pools: &mut Map<PoolKey, HostPool>, idle_timeout: Duration) {
+    pools.retain(|_, pool| {
+        pool.retain_fresh(idle_timeout);
+        pool.len() > 0
     });
 }
 
 /// How many keys of one session may have idle connections, `most_idle` each; they are swept once a
 /// second.
-const MOST_SHELVES: usize = 64;
+const MOST_HOST_POOLS: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -211,8 +211,8 @@ mod tests {
     use crate::message::{Authority, Host, Scheme};
     use crate::names::{Identity, SessionId};
 
-    fn key(session: &str, host: &str) -> Key {
-        Key {
+    fn key(session: &str, host: &str) -> PoolKey {
+        PoolKey {
             identity: Identity {
                 session: SessionId::new(session).unwrap(),
                 credentials: Vec::new().into(),
@@ -231,15 +231,15 @@ mod tests {
 
     #[test]
     fn names_that_a_session_makes_up_fill_its_own_part_of_the_pool_alone() {
-        let mut shelves = Map::default();
+        let mut pools = Map::default();
         for host in 0..1000 {
             let key = key("flood", &format!("h{host}.wild.test"));
-            if has_room(&shelves, &key) {
-                shelves.insert(key, Shelf::default());
+            if has_room(&pools, &key) {
+                pools.insert(key, HostPool::default());
             }
         }
-        assert_eq!(shelves.len(), MOST_SHELVES);
-        assert!(has_room(&shelves, &key("flood", "h0.wild.test")));
-        assert!(has_room(&shelves, &key("other", "good.test")));
+        assert_eq!(pools.len(), MOST_HOST_POOLS);
+        assert!(has_room(&pools, &key("flood", "h0.wild.test")));
+        assert!(has_room(&pools, &key("other", "good.test")));
     }
 }

@@ -136,7 +136,7 @@ async fn exchange(
     server: &Origin,
     request: Request<Zeroizing<Vec<u8>>>,
 ) -> Result<HttpAnswer, StoreError> {
-    let host = super::channel::host_field(server).map_err(|error| refused(&error))?;
+    let host = super::sender::host_field(server).map_err(|error| refused(&error))?;
     let shaken = http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = shaken.map_err(|error| not_connected(&error))?;
     let (mut parts, content) = request.into_parts();

@@ -16,11 +16,11 @@ use crate::names::{Identity, SYSTEM_BUNDLES};
 /// The configurations in use, one per identity and rule, so that no identity resumes another's TLS
 /// session (RFC 8446 §2.2: a resumed session inherits what was authenticated).
 pub(super) struct Configurations {
-    known: Mutex<HashMap<Key, Arc<ClientConfig>>>,
+    known: Mutex<HashMap<TlsKey, Arc<ClientConfig>>>,
 }
 
 #[derive(PartialEq, Eq, Hash, Clone)]
-struct Key {
+struct TlsKey {
     identity: Identity,
     rule: Option<usize>,
     offer: Offer,
@@ -73,7 +73,7 @@ impl Configurations {
         rule: Option<usize>,
         offer: Offer,
     ) -> Result<Arc<ClientConfig>, Error> {
-        let key = Key {
+        let key = TlsKey {
             identity: identity.clone(),
             rule,
             offer,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use cedar_policy::{Expression, RestrictedExpression};
 use http::HeaderMap;
 
-use super::fact::{text, texts};
+use super::value::{text, texts};
 use crate::body::fact::{FactType, FactValue, Location, Plain, read};
 use crate::message::{Host, Origin, OriginPattern};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cedar_policy::{Context, RestrictedExpression as Value};
 
 use super::fact::{Fact, Reader};
-use super::question::Fault;
+use super::fault::Fault;
 
 /// Facts that policies read.
 pub(super) type Reads = BTreeSet<Fact>;

@@ -39,7 +39,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::content::{ContentFacts, Declared};
-use super::generation::Policies;
+use super::policies::Policies;
 use super::question::{Loan, OwnedFacts};
 use super::verdict::Verdict;
 use crate::body::fact::Plain;
@@ -100,7 +100,7 @@ pub fn run(policies: &Policies, text: &str) -> Result<Report, Malformed> {
         for (key, value) in &file.request {
             decision.entry(key).or_insert_with(|| value.clone());
         }
-        let decision: Decision = decision.try_into()?;
+        let decision: WrittenDecision = decision.try_into()?;
         let name = decision.name.clone();
         Case::new(decision, policies.declared())
             .map_err(|reason| Malformed::Decision { name, reason })
@@ -129,7 +129,7 @@ struct File {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Decision {
+struct WrittenDecision {
     name: String,
     url: String,
     expect: Expect,
@@ -182,7 +182,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(decision: Decision, declared: &Declared) -> Result<Self, String> {
+    fn new(decision: WrittenDecision, declared: &Declared) -> Result<Self, String> {
         let loan = match (&decision.lend, &decision.place) {
             (Some(lend), Some(place)) => {
                 let place: Place = place.parse().map_err(|error| format!("`place`: {error}"))?;
@@ -249,7 +249,7 @@ impl Case {
 }
 
 /// The request that a decision describes, canonical as the gateway makes it.
-fn request(decision: &Decision, declared: &Declared) -> Result<OwnedFacts, String> {
+fn request(decision: &WrittenDecision, declared: &Declared) -> Result<OwnedFacts, String> {
     let uri: Uri = decision
         .url
         .parse()

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::fault::Fault;
 use super::generate;
 use super::generation::Generation;
 use super::index::Target;
-use super::question::{Facts, Fault, Loan};
+use super::question::{Facts, Loan};
 use super::rule::Rule;
 use super::schema::{Action, Actions};
 use super::verdict::{Outcome, Verdict};

@@ -1,14 +1,17 @@
 //! The table of facts: everything that a policy can read of a request, one row each. The enum, the
-//! schema, the context and the table of docs/policy.md are made from it.
+//! schema, the context, the keys of the decision cache and the table of docs/policy.md are made from
+//! it.
 
 use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;
 
 use cedar_policy::{EntityUid, RestrictedExpression as Value};
 
+use super::fault::Fault;
 use super::multimap::{Fields, Query, content_type};
 use super::path::{prefixes, segments};
-use super::question::{Facts, Fault, Loan};
+use super::question::{Facts, Loan};
+use super::value::{text, texts};
 use crate::body::fact::FactType;
 use crate::message::Scheme;
 
@@ -47,6 +50,27 @@ pub(super) enum Scope {
     Loan,
 }
 
+/// What a fact is made from, for the keys of the decision cache.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Input {
+    /// Whom, what and where the question is about: every key has it.
+    Question,
+    Entry,
+    Clock,
+    Scheme,
+    Port,
+    Method,
+    Path,
+    Query,
+    Fields,
+    ContentType,
+    ContentLength,
+    Content,
+    Upgrade,
+    Credentials,
+    Actions,
+}
+
 /// A fact's row.
 pub(super) struct Row {
     pub fact: Fact,
@@ -54,13 +78,14 @@ pub(super) struct Row {
     pub name: &'static str,
     pub kind: Kind,
     pub scope: Scope,
+    pub input: Input,
     /// What it is, for docs/policy.md.
     pub about: &'static str,
     value: fn(&Reader<'_>) -> Result<Value, Fault>,
 }
 
 macro_rules! facts {
-    ($($fact:ident $name:literal $kind:ident $scope:ident $about:literal $value:expr;)*) => {
+    ($($fact:ident $name:literal $kind:ident $scope:ident $input:ident $about:literal $value:expr;)*) => {
         /// One fact that a policy can read.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub(super) enum Fact { $($fact),* }
@@ -71,6 +96,7 @@ macro_rules! facts {
             name: $name,
             kind: Kind::$kind,
             scope: Scope::$scope,
+            input: Input::$input,
             about: $about,
             value: $value,
         }),*];
@@ -78,89 +104,89 @@ macro_rules! facts {
 }
 
 facts! {
-    Session "session" String Any
+    Session "session" String Any Question
         "the session's id"
         |of| Ok(text(of.facts.session.as_str()));
-    Groups "groups" Strings Any
+    Groups "groups" Strings Any Question
         "the names of its groups; `principal in Gateway::Group::\"…\"` is usually better"
         |of| Ok(texts(of.facts.groups));
-    Entry "entry" String Any
+    Entry "entry" String Any Entry
         "how it came in: `exec`, `proxy`, …"
         |of| Ok(text(of.facts.entry));
-    Now "now" Datetime Any
+    Now "now" Datetime Any Clock
         "when it is judged, UTC: `context.now < datetime(\"2026-12-31\")`, `context.now.toTime() >= duration(\"6h\")`"
         now;
-    Scheme "scheme" String Any
+    Scheme "scheme" String Any Scheme
         "`http` or `https`"
         |of| Ok(text(of.facts.scheme.as_str()));
-    Secure "secure" Bool Any
+    Secure "secure" Bool Any Scheme
         "the origin is reached over TLS"
         |of| Ok(Value::new_bool(of.facts.scheme == Scheme::Https));
-    Host "host" String Any
+    Host "host" String Any Question
         "the host's name, for `like`; `resource in Gateway::Domain::\"…\"` is usually better"
         |of| Ok(text(of.facts.host.as_str()));
-    Port "port" Long Any
+    Port "port" Long Any Port
         "the origin's port. A host is permitted on every port unless a policy says otherwise"
         |of| Ok(Value::new_long(of.facts.port.into()));
-    Method "method" String One
+    Method "method" String One Method
         "as sent"
         |of| Ok(text(of.facts.method));
-    Path "path" String One
+    Path "path" String One Path
         "canonical and percent-encoded, without the query"
         |of| Ok(text(of.facts.target.path()));
-    Prefixes "prefixes" Strings One
+    Prefixes "prefixes" Strings One Path
         "every part of the path that ends with a whole segment: of `/repos/o/r`, `/`, `/repos`, `/repos/o`, `/repos/o/r`"
         |of| Ok(texts(prefixes(of.facts.target.path())?));
-    Segments "segments" Strings One
+    Segments "segments" Strings One Path
         "the path's segments with their places: `0:repos`, `1:o`, `2:r`"
         |of| Ok(texts(segments(of.facts.target.path())?.enumerate().map(|(place, segment)| format!("{place}:{segment}"))));
-    Depth "depth" Long One
+    Depth "depth" Long One Path
         "how many segments there are; a slash at the end begins none"
         |of| Ok(Value::new_long(i64::try_from(segments(of.facts.target.path())?.count()).map_err(|_| Fault::TooManySegments)?));
-    QueryAny "query.any" Strings One
+    QueryAny "query.any" Strings One Query
         "`name=value` in **any reading** (below)"
         |of| Ok(texts(&of.query()?.any));
-    QueryUnique "query.unique" Strings One
+    QueryUnique "query.unique" Strings One Query
         "`name=value` for names that occur **once** and read one way"
         |of| Ok(texts(&of.query()?.unique));
-    QueryNames "query.names" Strings One
+    QueryNames "query.names" Strings One Query
         "the names, in any reading"
         |of| Ok(texts(&of.query()?.names));
-    FieldsAny "fields.any" Strings One
+    FieldsAny "fields.any" Strings One Fields
         "`name: value`, the name in lower case: each whole line, and each member of a comma-separated one; a name with `_` or `.` also with `-` in their place"
         |of| Ok(texts(&of.fields()?.any));
-    FieldsUnique "fields.unique" Strings One
+    FieldsUnique "fields.unique" Strings One Fields
         "`name: value` for names with one line"
         |of| Ok(texts(&of.fields()?.unique));
-    FieldsNames "fields.names" Strings One
+    FieldsNames "fields.names" Strings One Fields
         "the names, in lower case, in both readings"
         |of| Ok(texts(&of.fields()?.names));
-    ContentType "contentType" String Any
+    ContentType "contentType" String Any ContentType
         "the media type in lower case without parameters, or empty. Two content types are not judged"
         |of| Ok(Value::new_string(content_type(of.facts.fields)?));
-    ContentLength "contentLength" Long Any
+    ContentLength "contentLength" Long Any ContentLength
         "in bytes; 0 without content; -1 where it is not known in advance"
         // Beyond what Cedar counts is as large as it can count.
         |of| Ok(Value::new_long(of.facts.content_length.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX))));
-    Content "content" Content One
+    Content "content" Content One Content
         "what `[[fact]]` declares of the content (below)"
         |of| of.content();
-    Upgrade "upgrade" String Any
+    Upgrade "upgrade" String Any Upgrade
         "empty, or the protocol to change to: `websocket`"
         |of| Ok(text(of.facts.upgrade));
-    Credentials "credentials" Strings Any
+    Credentials "credentials" Strings Any Credentials
         "the names of the credentials whose phantoms the request carries"
         |of| Ok(texts(of.facts.credentials.iter().map(|name| name.as_str())));
-    Actions "actions" Strings One
+    Actions "actions" Strings One Actions
         "what a request that is signed for AWS asks for: `s3:PutObject`, and beside it `s3:PutObjectAcl` where a field asks for that (docs/config.md, `actions`); `sts:?` where a form says it, `s3:?` where no table knows it; empty without a signature"
         |of| Ok(texts(of.facts.actions));
-    Credential "credential" String Loan
+    Credential "credential" String Loan Question
         "its name"
         |of| Ok(text(of.loan()?.0.credential.as_str()));
-    Origin "origin" Host Loan
+    Origin "origin" Host Loan Question
         "the host that would receive it"
         |of| Ok(Value::new_entity_uid(of.loan()?.1.clone()));
-    Place "place" String Loan
+    Place "place" String Loan Question
         "where it would stand: `header:authorization:Bearer`, `header:x-api-key`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`"
         |of| Ok(text(of.loan()?.0.place));
 }
@@ -241,16 +267,6 @@ impl<'a> Reader<'a> {
     fn loan(&self) -> Result<&(Loan<'a>, &'a EntityUid), Fault> {
         self.loan.as_ref().ok_or(Fault::Context)
     }
-}
-
-/// A text, as Cedar takes it.
-pub(super) fn text(text: &str) -> Value {
-    Value::new_string(text.to_owned())
-}
-
-/// A set of texts, as Cedar takes it.
-pub(super) fn texts(all: impl IntoIterator<Item = impl AsRef<str>>) -> Value {
-    Value::new_set(all.into_iter().map(|one| text(one.as_ref())))
 }
 
 fn now(of: &Reader<'_>) -> Result<Value, Fault> {

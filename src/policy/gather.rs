@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::content::{ContentFacts, Declared};
-use super::generation::{Generation, Policies};
+use super::generation::Generation;
 use super::judged::JudgedRequest;
+use super::policies::Policies;
 use crate::body::fact::{Plain, plain};
 use crate::body::{HoldBudget, HoldFault, Limit, Share};
 use crate::intercept::Request;
@@ -13,7 +14,7 @@ use arc_swap::Guard;
 
 /// What reading content may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Room<'a> {
+pub struct ContentBudget<'a> {
     /// The longest content of one request, with its coding and without.
     pub limit: Limit,
     /// For the content of all requests.
@@ -41,7 +42,7 @@ impl Policies {
     pub async fn gather(
         &self,
         identified: Identified,
-        room: Room<'_>,
+        budget: ContentBudget<'_>,
     ) -> Result<Gathered, HoldFault> {
         let (mut request, session, presented) = identified.into_parts();
         let mut judged = JudgedRequest::new(&request, session, &presented);
@@ -49,7 +50,7 @@ impl Policies {
         if generation.needs_content(&judged, &request.head.fields) {
             drop(generation);
             // Large, and not for every request.
-            let (held, content) = Box::pin(self.read(request, &judged, room)).await?;
+            let (held, content) = Box::pin(self.read(request, &judged, budget)).await?;
             request = held;
             judged.keep_content(content);
             generation = self.look();
@@ -67,15 +68,15 @@ impl Policies {
         &self,
         request: Box<Request>,
         judged: &JudgedRequest,
-        room: Room<'_>,
+        budget: ContentBudget<'_>,
     ) -> Result<(Box<Request>, ContentFacts), HoldFault> {
-        let budget = judged.session().part_of(room.held);
-        let request = request.hold(room.limit, budget).await?;
-        let mut share = Share::of(budget.clone());
-        let decoding = Share::of(judged.session().decoding_of(room.decoding).clone());
+        let held = judged.session().part_of(budget.held);
+        let request = request.hold(budget.limit, held).await?;
+        let mut share = Share::of(held.clone());
+        let decoding = Share::of(judged.session().decoding_of(budget.decoding).clone());
         let fields = &request.head.fields;
         let plain = match request.content.held() {
-            Some(held) => plain(fields, held, room.limit, &mut share, decoding).await?,
+            Some(held) => plain(fields, held, budget.limit, &mut share, decoding).await?,
             None => None,
         };
         let content = match plain {

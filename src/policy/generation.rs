@@ -1,17 +1,18 @@
-//! One generation of policies, which judges; and the holder that swaps generations whole.
+//! One generation of policies, which judges.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
-use arc_swap::{ArcSwap, Guard};
 use cedar_policy::{AuthorizationError, Authorizer, Decision, Request, Response};
 
 use super::content::Declared;
 use super::context::{Reads, context};
+use super::decision_cache::DecisionCache;
 use super::fact::{Fact, Reader};
+use super::fault::Fault;
 use super::index::Index;
 use super::load::load;
-use super::question::{Facts, Fault, Loan};
+use super::question::{Facts, Loan};
 use super::rule::{Rule, What};
 use super::rule_set::{Head, Part, Question, RuleSet, RuleSets};
 use super::schema::Actions;
@@ -19,66 +20,6 @@ use super::source::{Lint, Problems, Source};
 use super::verdict::{Outcome, Verdict};
 use crate::message::Host;
 use crate::names::{CredentialName, PolicyId, SessionId};
-
-/// The policies in force, replaced whole or not at all.
-#[derive(Debug)]
-pub struct Policies {
-    current: ArcSwap<Generation>,
-    declared: Arc<Declared>,
-    /// Held while a set is replaced, so that numbers rise in the order of the swaps.
-    replacing: Mutex<()>,
-}
-
-impl Policies {
-    /// Loads the first generation, number 1, which may read what is declared of content. No source
-    /// at all permits nothing.
-    ///
-    /// # Errors
-    /// Every problem of the sources.
-    pub fn load(sources: &[Source], declared: Declared) -> Result<Self, Problems> {
-        Ok(Self {
-            current: ArcSwap::from_pointee(Generation::load(1, sources, &declared)?),
-            declared: Arc::new(declared),
-            replacing: Mutex::new(()),
-        })
-    }
-
-    /// The generation in force. Judge one request by one of these, from its first question to its
-    /// last.
-    #[must_use]
-    pub fn current(&self) -> Arc<Generation> {
-        self.current.load_full()
-    }
-
-    /// The same for one look, without a count that every thread would write to.
-    pub(super) fn look(&self) -> Guard<Arc<Generation>> {
-        self.current.load()
-    }
-
-    /// What is declared of content.
-    #[must_use]
-    pub fn declared(&self) -> &Arc<Declared> {
-        &self.declared
-    }
-
-    /// Replaces the policies by those of the sources, and gives the new generation.
-    ///
-    /// # Errors
-    /// Every problem of the sources; the old generation then stays in force, under its old number.
-    pub fn replace(&self, sources: &[Source]) -> Result<Arc<Generation>, Problems> {
-        let _one_at_a_time = self
-            .replacing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let next = Arc::new(Generation::load(
-            self.current.load().number + 1,
-            sources,
-            &self.declared,
-        )?);
-        self.current.store(Arc::clone(&next));
-        Ok(next)
-    }
-}
 
 /// One loaded set of policies: immutable, so what it said once it says always.
 #[derive(Debug)]
@@ -93,6 +34,7 @@ pub struct Generation {
     alone: Vec<Arc<[PolicyId]>>,
     nobody: Arc<[PolicyId]>,
     pub(super) sets: RuleSets,
+    pub(super) decisions: DecisionCache,
 }
 
 /// A host, or a domain and everything under it, that some permit reaches.
@@ -105,7 +47,11 @@ pub enum HostScope {
 }
 
 impl Generation {
-    fn load(number: u64, sources: &[Source], declared: &Declared) -> Result<Self, Problems> {
+    pub(super) fn load(
+        number: u64,
+        sources: &[Source],
+        declared: &Declared,
+    ) -> Result<Self, Problems> {
         let (rules, lints) = load(sources, declared)?;
         Ok(Self {
             number,
@@ -123,6 +69,7 @@ impl Generation {
             nobody: Arc::from([]),
             rules,
             sets: RuleSets::new(),
+            decisions: DecisionCache::new(),
         })
     }
 
@@ -249,10 +196,10 @@ impl Generation {
                 .clone();
         }
         let judge = |part: &Part| self.evaluate(part, facts, loan);
-        match &set.head {
+        self.decisions.get(&set, facts, loan, || match &set.head {
             Some(head) if facts.content.is_none() => self.judge_head(head, judge),
             _ => judge(&set.whole),
-        }
+        })
     }
 
     /// Judges without the content: only where no policy's verdict could depend on it.
@@ -286,27 +233,30 @@ impl Generation {
     }
 
     fn evaluate(&self, part: &Part, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Verdict {
-        static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
-        let question = Question::new(facts, loan);
-        let origin = question.origin();
-        let reader = Reader::new(facts, loan.map(|loan| (loan, &origin)));
-        let context = match context(&part.reads, &reader) {
-            Ok(context) => context,
-            Err(fault) => return self.nobodys(Outcome::Unjudged(fault)),
+        match ask_cedar(part, facts, loan) {
+            Ok(response) => self.read(&response),
+            Err(fault) => self.nobodys(Outcome::Unjudged(fault)),
+        }
+    }
+
+    /// The names of the facts of content on which the answer to a question rests: those that the
+    /// rules read whose conditions on the head hold.
+    pub(super) fn content_read(&self, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Vec<&str> {
+        // A batch is not judged by content.
+        if !self.reads.contains(&Fact::Content) || facts.content.is_none() || facts.batch {
+            return Vec::new();
+        }
+        let set = self.set(&Question::new(facts, loan));
+        let Some(head) = set.as_ref().and_then(|set| set.head.as_ref()) else {
+            return Vec::new();
         };
-        let request = Request::new(
-            question.principal(),
-            question.action().uid().clone(),
-            question.resource(),
-            context,
-            // Checked by construction: a property test holds every context against the schema.
-            None,
-        );
-        let Ok(request) = request else {
-            return self.nobodys(Outcome::Unjudged(Fault::Context));
+        let Ok(response) = ask_cedar(&head.guards, facts, loan) else {
+            return Vec::new();
         };
-        let entities = question.entities(part.hierarchy);
-        self.read(&AUTHORIZER.is_authorized(&request, &part.set, &entities))
+        let hold = response.diagnostics().reason().filter_map(number_of);
+        hold.flat_map(|nth| &self.rules[nth as usize].reads.content)
+            .map(String::as_str)
+            .collect()
     }
 
     /// Reads Cedar's answer: an error is a denial, whatever the decision.
@@ -358,6 +308,25 @@ impl Generation {
     }
 }
 
+/// Cedar's answer to a question, by these policies.
+fn ask_cedar(part: &Part, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Result<Response, Fault> {
+    static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
+    let question = Question::new(facts, loan);
+    let origin = question.origin();
+    let reader = Reader::new(facts, loan.map(|loan| (loan, &origin)));
+    let request = Request::new(
+        question.principal(),
+        question.action().uid().clone(),
+        question.resource(),
+        context(&part.reads, &reader)?,
+        // Checked by construction: a property test holds every context against the schema.
+        None,
+    );
+    let request = request.map_err(|_| Fault::Context)?;
+    let entities = question.entities(part.hierarchy);
+    Ok(AUTHORIZER.is_authorized(&request, &part.set, &entities))
+}
+
 /// One for each action that a request can be.
 const METHODS: [&str; 8] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "OTHER",
@@ -369,5 +338,4 @@ fn number_of(id: &cedar_policy::PolicyId) -> Option<u32> {
 }
 
 #[cfg(test)]
-#[path = "generation_tests.rs"]
 pub(super) mod tests;

@@ -1,5 +1,6 @@
 //! What a request was judged by, kept while it is under way, so that new policies judge it again.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
 
@@ -7,8 +8,9 @@ use http::{HeaderMap, Method};
 
 use super::content::ContentFacts;
 use super::fact::{Fact, OF_FIELDS};
+use super::fault::Fault;
 use super::generation::Generation;
-use super::question::{Facts, Fault, Loan};
+use super::question::{Facts, Loan};
 use super::verdict::{Outcome, Verdict};
 use crate::intercept::{ConnectionContext, Request};
 use crate::message::{Origin, RequestTarget};
@@ -156,6 +158,28 @@ impl Generation {
             && self
                 .judge_request(judged, fields)
                 .is_err_and(|refused| unread(&refused))
+    }
+
+    /// The names of the facts of content that were read to judge a request, up to its refusal if it
+    /// is refused.
+    pub(super) fn facts_read(
+        &self,
+        judged: &JudgedRequest,
+        fields: &HeaderMap,
+        refused: Option<&Refused>,
+    ) -> Vec<String> {
+        let facts = judged.facts(fields);
+        let loans = judged.loans();
+        let loans = loans.map(|(credential, place)| Some(Loan { credential, place }));
+        let asked = match refused.map(|refused| refused.credential) {
+            None => usize::MAX,
+            Some(None) => 1,
+            Some(Some(nth)) => nth + 2,
+        };
+        let questions = std::iter::once(None).chain(loans).take(asked);
+        let names = questions.flat_map(|loan| self.content_read(&facts, loan));
+        let names: BTreeSet<&str> = names.collect();
+        names.into_iter().map(str::to_owned).collect()
     }
 
     /// Asks whether the request may be made, and whether each of its credentials may be lent to it.

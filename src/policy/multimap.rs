@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use http::header::{CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName};
 
-use super::question::Fault;
+use super::fault::Fault;
 use crate::message::fields::folded_name;
 use crate::message::pairs::{as_text, decoded};
 

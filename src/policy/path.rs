@@ -1,6 +1,6 @@
 //! A path taken apart: its segments, and the prefixes that end with one.
 
-use super::question::Fault;
+use super::fault::Fault;
 
 /// The path's segments; those of `/` are none, and a slash at the end begins none.
 pub(super) fn segments(path: &str) -> Result<impl Iterator<Item = &str>, Fault> {

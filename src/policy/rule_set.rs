@@ -1,15 +1,17 @@
 //! The rules that can apply to a question, made ready for Cedar, and the one cache of them.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use cedar_policy::{Entities, Entity, EntityUid, PolicySet};
 use foldhash::fast::RandomState;
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::context::Reads;
-use super::fact::Scope;
+use super::fact::{Input, Scope};
 use super::index::Target;
 use super::question::{Facts, Loan};
 use super::reads::{Hierarchy, Read};
@@ -20,7 +22,11 @@ use super::verdict::Verdict;
 /// Rules that are judged together.
 #[derive(Debug)]
 pub(super) struct RuleSet {
+    /// No other set of the generation ever has it.
+    pub number: u64,
     pub rules: Vec<u32>,
+    /// What the facts are made from that any of them reads.
+    pub inputs: BTreeSet<Input>,
     /// All of them.
     pub whole: Part,
     /// What can be judged before content is read, where some of them read it.
@@ -52,7 +58,7 @@ pub(super) struct Part {
 }
 
 impl RuleSet {
-    fn new(numbers: &[u32], all: &[Rule]) -> Self {
+    fn new(number: u64, numbers: &[u32], all: &[Rule]) -> Self {
         let rules = || numbers.iter().map(|nth| &all[*nth as usize]);
         let whole = Part::of(rules().map(|rule| (&rule.judged, &rule.reads)));
         let head = rules().any(Rule::reads_content).then(|| Head {
@@ -67,7 +73,10 @@ impl RuleSet {
                     .map(|guard| (&guard.judged, &guard.reads)),
             ),
         });
+        let read = whole.reads.iter().map(|fact| fact.row().input);
         Self {
+            number,
+            inputs: read.collect(),
             tells_apart: whole
                 .reads
                 .iter()
@@ -100,7 +109,11 @@ impl Part {
 /// there are only as many sets as policies make. Still their sum is bounded, by the rules that they
 /// refer to.
 #[derive(Debug)]
-pub(super) struct RuleSets(Mutex<Kept>);
+pub(super) struct RuleSets {
+    kept: Mutex<Kept>,
+    /// How many were made.
+    made: AtomicU64,
+}
 
 #[derive(Debug)]
 struct Kept {
@@ -111,10 +124,13 @@ struct Kept {
 impl RuleSets {
     /// None yet.
     pub fn new() -> Self {
-        Self(Mutex::new(Kept {
-            sets: LruCache::unbounded_with_hasher(RandomState::default()),
-            weight: 0,
-        }))
+        Self {
+            kept: Mutex::new(Kept {
+                sets: LruCache::unbounded_with_hasher(RandomState::default()),
+                weight: 0,
+            }),
+            made: AtomicU64::new(0),
+        }
     }
 
     /// The set of these rules, made if it is not there.
@@ -123,13 +139,14 @@ impl RuleSets {
             return Arc::clone(set);
         }
         // Made outside the lock: other questions need not wait for it.
-        let set = Arc::new(RuleSet::new(numbers, all));
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let set = Arc::new(RuleSet::new(number, numbers, all));
         self.kept().keep(Arc::clone(&set));
         set
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock()
     }
 }
 

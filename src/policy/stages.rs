@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::explain::Explanation;
 use super::gather::Gathered;
-use super::generation::{Generation, Policies};
+use super::generation::Generation;
 use super::judged::{JudgedRequest, Refused};
+use super::policies::Policies;
 use super::verdict::Verdict;
 use crate::body::{Content, HoldBudget, HoldFault, Limit};
 use crate::intercept::Request;
@@ -56,6 +57,7 @@ pub struct Authorized {
     watch: Option<FormWatch>,
     identity: Identity,
     verdict: Verdict,
+    facts_read: Vec<String>,
 }
 
 /// A request that policy refuses.
@@ -66,6 +68,8 @@ pub struct Denied {
     pub verdict: Verdict,
     /// The credential that it may not have; `None` where the request itself is refused.
     pub credential: Option<CredentialName>,
+    /// The names of the facts of content that were read to decide it.
+    pub facts_read: Vec<String>,
     /// Why, and what would allow it: for the client and the operator, without any value of the
     /// request's fields.
     pub explanation: Explanation,
@@ -89,6 +93,7 @@ impl Policies {
                 return Decision::Deny(Box::new(denied(&generation, &judged, &request, refused)));
             }
         };
+        let facts_read = generation.facts_read(&judged, fields, None);
         judged.keep_fields(&generation, fields);
         let identity = Identity {
             session: judged.session().id().clone(),
@@ -103,6 +108,7 @@ impl Policies {
             watch: presented.watch,
             identity,
             verdict,
+            facts_read,
             judged: Arc::new(judged),
             request,
         })
@@ -115,11 +121,13 @@ fn denied(
     request: &Request,
     refused: Refused,
 ) -> Denied {
+    let fields = &request.head.fields;
+    let facts_read = generation.facts_read(judged, fields, Some(&refused));
     let Refused {
         verdict,
         credential,
     } = refused;
-    let facts = judged.facts(&request.head.fields);
+    let facts = judged.facts(fields);
     let loan = credential.and_then(|nth| judged.loans().nth(nth));
     let explanation = match loan {
         Some((credential, place)) => generation.explain_loan(&facts, credential, place, &verdict),
@@ -127,6 +135,7 @@ fn denied(
     };
     Denied {
         verdict,
+        facts_read,
         credential: loan.map(|(credential, _)| credential.clone()),
         explanation,
     }
@@ -160,6 +169,12 @@ impl Authorized {
     /// The decision, with the policies that took it.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
+    }
+
+    /// The names of the facts of content that were read to decide.
+    #[must_use]
+    pub fn facts_read(&self) -> &[String] {
+        &self.facts_read
     }
 
     /// What will be lent.

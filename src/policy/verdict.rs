@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::question::Fault;
+use super::fault::Fault;
 use crate::names::{PolicyId, ReasonCode};
 
 /// The answer to one question.

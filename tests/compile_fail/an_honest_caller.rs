@@ -4,7 +4,7 @@
 use gateway::credential::Credentials;
 use gateway::intercept::Accepted;
 use gateway::origin::{Forwarded, Origins};
-use gateway::policy::{Decision, Policies, Room};
+use gateway::policy::{Decision, Policies, ContentBudget};
 use gateway::session::Sessions;
 
 pub async fn exchange(
@@ -13,10 +13,10 @@ pub async fn exchange(
     origins: &Origins,
     credentials: &Credentials,
     accepted: Accepted,
-    room: Room<'_>,
+    budget: ContentBudget<'_>,
 ) -> Option<Forwarded> {
     let identified = sessions.identify(accepted).ok()?;
-    let gathered = policies.gather(identified, room).await.ok()?;
+    let gathered = policies.gather(identified, budget).await.ok()?;
     let Decision::Allow(authorized) = policies.decide(gathered) else {
         return None;
     };

@@ -1,6 +1,8 @@
 //! Policies over content: what was judged is what is sent, and what does not read in one way is
 //! denied.
 
+use serde_json::{Value, json};
+
 use crate::echoes::coded_pieces;
 use crate::rig::frames::{DATA, END_STREAM};
 use crate::rig::origin::ok;
@@ -17,6 +19,7 @@ rows![
     what_was_judged_is_what_is_sent,
     only_content_that_a_verdict_depends_on_is_held,
     a_credential_is_lent_by_what_the_content_says,
+    the_record_names_the_facts_that_were_read_and_no_value,
 ];
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -46,8 +49,8 @@ impl<'a> Post<'a> {
         self
     }
 
-    /// Sends it, and gives the reason of the refusal, or nothing.
-    fn send(&self, rig: &Rig, way: Way, http2: bool) -> String {
+    /// Sends it, and gives the audit record.
+    fn record(&self, rig: &Rig, way: Way, http2: bool) -> Value {
         if http2 {
             let mut frames = rig.frames(way, self.host);
             let mut fields = vec![
@@ -76,7 +79,12 @@ impl<'a> Post<'a> {
             let mut wire = rig.open(way, self.host);
             wire.ask(&[head.as_bytes(), self.content].concat());
         }
-        let record = rig.record(way);
+        rig.record(way)
+    }
+
+    /// Sends it, and gives the reason of the refusal, or nothing.
+    fn send(&self, rig: &Rig, way: Way, http2: bool) -> String {
+        let record = self.record(rig, way, http2);
         record["reason"].as_str().unwrap_or_default().to_owned()
     }
 
@@ -421,5 +429,37 @@ fn a_credential_is_lent_by_what_the_content_says(rig: &Rig) {
         let post = Post::new(GOOD, "/pay", JSON, b"{\"amount\":6000}");
         assert_eq!(post.send(rig, way, false), "");
         rig.seen();
+    }
+}
+
+fn the_record_names_the_facts_that_were_read_and_no_value(rig: &Rig) {
+    let model = |name: &str| format!(r#"{{"model":"{name}","max_tokens":1}}"#);
+    let (known, unknown) = (model("gpt-4o-mini"), model("unheard-of"));
+    for way in Way::SECURE {
+        let bearer = format!("Bearer {}", rig.phantom(way, "bearer"));
+        let pay = || Post::new(GOOD, "/pay", JSON, b"{\"amount\":5}");
+        for (post, facts) in [
+            (chat(&known), json!(["max_tokens", "model"])),
+            (chat(&unknown), json!(["max_tokens", "model"])),
+            (refund("charge=ch_3Nx"), json!(["amount"])),
+            (refund(""), json!(["amount"])),
+            (pay().with("authorization", &bearer), json!(["amount"])),
+            // The head alone decides these.
+            (pay(), Value::Null),
+            (
+                Post::new(MONEY, "/v1/charges", FORM, b"amount=1"),
+                Value::Null,
+            ),
+            (Post::new(MONEY, "/v1/charges", FORM, b""), Value::Null),
+        ] {
+            let record = post.record(rig, way, false);
+            assert_eq!(record["facts"], facts, "{way:?} {record}");
+            let shown = record.to_string();
+            assert!(
+                !shown.contains("unheard-of") && !shown.contains("ch_3Nx"),
+                "{shown}"
+            );
+            rig.seen();
+        }
     }
 }

@@ -1,55 +1,9 @@
 //! Facts of a form (`application/x-www-form-urlencoded`).
 
-use std::str::FromStr;
-
-use super::plain::of_text;
-use super::{FactType, FactValue, Location};
+use super::location::{FormName, Location, parts};
+use super::value::{FactType, FactValue, of_text};
 use crate::form::{Pair, begins_as_json, split_pairs};
-use gateway_message::folded_parameter;
 use gateway_message::pairs::decoded;
-
-/// The name of a value in a form, such as `amount` or `card[number]`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FormName {
-    text: String,
-    /// `card` and `number`, each folded.
-    parts: Vec<String>,
-}
-
-/// Why a text is no name of a value in a form.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "a name in a form has letters, digits and `_`, `-`, `.`, and parts in brackets: `card[number]`"
-)]
-pub struct FormNameMalformed(());
-
-impl FromStr for FormName {
-    type Err = FormNameMalformed;
-
-    fn from_str(text: &str) -> Result<Self, FormNameMalformed> {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.[]".contains(&b);
-        let parts = parts(text);
-        let brackets = text.matches('[').count();
-        let is_closed = text.matches(']').count() == brackets
-            && (brackets == 0 || text.ends_with(']') && text.matches("][").count() + 1 == brackets);
-        if !text.bytes().all(plain) || !is_closed || parts.iter().any(String::is_empty) {
-            return Err(FormNameMalformed(()));
-        }
-        Ok(Self {
-            text: text.to_owned(),
-            parts,
-        })
-    }
-}
-
-/// The parts of a name in the reading in which most spellings are one.
-fn parts(name: &str) -> Vec<String> {
-    // What no name holds, and some reader may drop; it reads up to NUL.
-    let name: String = name.chars().filter(|c| c.is_ascii()).collect();
-    let name = name.split('\0').next().unwrap_or_default();
-    let parts = name.split('[').map(|part| part.trim_end_matches(']'));
-    parts.map(folded_parameter).collect()
-}
 
 /// Reads the wanted values of one form.
 pub(super) struct FormReader<'w> {

@@ -2,56 +2,20 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::str::FromStr;
 
 use serde::Deserialize as _;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::form::is_named;
-use super::plain::{of_number, of_string};
-use super::{FactType, FactValue, Location};
+use super::location::{Location, Pointer};
+use super::value::{FactType, FactValue, of_number, of_string};
 use crate::form::begins_as_json;
 use gateway_message::folded_parameter;
-
-/// A JSON Pointer: the member names and list places that lead to a value.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pointer(Vec<String>);
-
-/// Why a text is no pointer to a value inside a document.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "a JSON Pointer begins with `/`, as `/messages/0/role`; in a name `~` is `~0` and `/` is `~1`"
-)]
-pub struct PointerMalformed(());
-
-impl FromStr for Pointer {
-    type Err = PointerMalformed;
-
-    fn from_str(text: &str) -> Result<Self, PointerMalformed> {
-        let rest = text.strip_prefix('/').ok_or(PointerMalformed(()))?;
-        let tokens = rest.split('/').map(|token| {
-            let escapes = token.matches("~0").count() + token.matches("~1").count();
-            let whole = token.matches('~').count() == escapes;
-            whole.then(|| token.replace("~1", "/").replace("~0", "~"))
-        });
-        let tokens: Option<Vec<String>> = tokens.collect();
-        tokens.map(Self).ok_or(PointerMalformed(()))
-    }
-}
-
-impl Pointer {
-    /// Whether a query says something under this name: Rails, for one, takes that before what the
-    /// document says.
-    pub(super) fn is_in_query(&self, query: &str) -> bool {
-        let name: Vec<String> = self.0.iter().map(|part| folded_parameter(part)).collect();
-        is_named(query, &name)
-    }
-}
 
 /// Reads the wanted values of one document.
 pub(super) struct JsonReader {
     root: Node,
-    found: Found,
+    reading: Reading,
 }
 
 /// What is wanted at one place of the document, and below it.
@@ -62,7 +26,7 @@ struct Node {
     below: Vec<(String, Node)>,
 }
 
-struct Found {
+struct Reading {
     values: Vec<Option<FactValue>>,
     /// Names in the objects that are open now.
     open_names: usize,
@@ -73,16 +37,16 @@ impl JsonReader {
         let mut root = Node::default();
         for (nth, (location, kind)) in wanted.iter().enumerate() {
             if let Location::Json(pointer) = location
-                && !pointer.is_in_query(query)
+                && !is_in_query(pointer, query)
             {
-                root.at(&pointer.0).wanted.push((nth, *kind));
+                root.at(pointer.tokens()).wanted.push((nth, *kind));
             }
         }
-        let found = Found {
+        let reading = Reading {
             values: vec![None; wanted.len()],
             open_names: 0,
         };
-        Self { root, found }
+        Self { root, reading }
     }
 
     /// The values, or nothing where the document is not exactly one that all readers read alike.
@@ -91,12 +55,20 @@ impl JsonReader {
         let walk = Walk {
             node: Some(&self.root),
             list: None,
-            found: &mut self.found,
+            reading: &mut self.reading,
         };
         walk.deserialize(&mut reader).ok()?;
         reader.end().ok()?;
-        Some(self.found.values)
+        Some(self.reading.values)
     }
+}
+
+/// Whether a query says something under the pointer's name: Rails, for one, takes that before what
+/// the document says.
+fn is_in_query(pointer: &Pointer, query: &str) -> bool {
+    let tokens = pointer.tokens().iter();
+    let name: Vec<String> = tokens.map(|part| folded_parameter(part)).collect();
+    is_named(query, &name)
 }
 
 /// Whether some reader takes the content for a document, and what may follow for another one.
@@ -124,12 +96,12 @@ impl Node {
     }
 
     /// Forgets what was read here and below.
-    fn clear(&self, found: &mut Found) {
+    fn clear(&self, reading: &mut Reading) {
         for (nth, _) in &self.wanted {
-            found.values[*nth] = None;
+            reading.values[*nth] = None;
         }
         for (_, node) in &self.below {
-            node.clear(found);
+            node.clear(reading);
         }
     }
 }
@@ -140,7 +112,7 @@ struct Walk<'a> {
     node: Option<&'a Node>,
     /// The texts of the list that it is in, where those are wanted; `None` once one is no text.
     list: Option<&'a mut Option<Vec<String>>>,
-    found: &'a mut Found,
+    reading: &'a mut Reading,
 }
 
 impl Walk<'_> {
@@ -156,7 +128,7 @@ impl Walk<'_> {
             };
         }
         for (nth, kind) in self.node.iter().flat_map(|node| &node.wanted) {
-            self.found.values[*nth] = value(*kind);
+            self.reading.values[*nth] = value(*kind);
         }
     }
 
@@ -224,7 +196,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             let walk = Walk {
                 node: self.node.and_then(|node| node.below(&place.to_string())),
                 list: Some(&mut texts),
-                found: &mut *self.found,
+                reading: &mut *self.reading,
             };
             if list.next_element_seed(walk)?.is_none() {
                 break;
@@ -240,24 +212,24 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut names = HashSet::new();
         while let Some(name) = map.next_key::<String>()? {
-            if self.found.open_names == MOST_OPEN_NAMES {
+            if self.reading.open_names == MOST_OPEN_NAMES {
                 return Err(A::Error::custom("too many names"));
             }
             map.next_value_seed(Walk {
                 node: self.node.and_then(|node| node.below(&name)),
                 list: None,
-                found: &mut *self.found,
+                reading: &mut *self.reading,
             })?;
             if !names.insert(name) {
                 return Err(A::Error::custom("a name stands twice"));
             }
-            self.found.open_names += 1;
+            self.reading.open_names += 1;
         }
-        self.found.open_names -= names.len();
+        self.reading.open_names -= names.len();
         for (wanted, node) in self.node.iter().flat_map(|node| &node.below) {
             let wanted = folded(wanted);
             if names.iter().filter(|name| folded(name) == wanted).count() > 1 {
-                node.clear(self.found);
+                node.clear(self.reading);
             }
         }
         self.keep(|_| None);

@@ -7,92 +7,19 @@
 mod form;
 mod json;
 mod kind;
+mod location;
 mod plain;
-
-use std::fmt;
-use std::str::FromStr;
+mod value;
 
 use http::HeaderMap;
 
-pub use form::{FormName, FormNameMalformed};
-pub use json::{Pointer, PointerMalformed};
+pub use location::{FormName, FormNameMalformed, Location, Pointer, PointerMalformed};
 pub use plain::{Plain, plain};
+pub use value::{FactType, FactTypeUnknown, FactValue};
 
 use form::FormReader;
 use json::JsonReader;
 use kind::ContentKind;
-
-/// Where a value stands in content.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Location {
-    /// At this place of a JSON document.
-    Json(Pointer),
-    /// Under this name in a form (`application/x-www-form-urlencoded`).
-    Form(FormName),
-}
-
-/// The type that a value must have to be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FactType {
-    /// A whole number below 2^53. In JSON a number without fraction and exponent, in a form the
-    /// same digits.
-    Long,
-    /// A text without NUL.
-    String,
-    /// `true` or `false`.
-    Bool,
-    /// A JSON list of texts.
-    Strings,
-}
-
-/// A value that was read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum FactValue {
-    /// A whole number.
-    Long(i64),
-    /// A text.
-    String(String),
-    /// A truth value.
-    Bool(bool),
-    /// The texts of a list.
-    Strings(Vec<String>),
-}
-
-/// Text that names no [`FactType`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a type is `Long`, `String`, `Bool` or `Set<String>`")]
-pub struct FactTypeUnknown(());
-
-impl FactType {
-    const ALL: [Self; 4] = [Self::Long, Self::String, Self::Bool, Self::Strings];
-
-    /// The type's name in Cedar.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Long => "Long",
-            Self::String => "String",
-            Self::Bool => "Bool",
-            Self::Strings => "Set<String>",
-        }
-    }
-}
-
-impl FromStr for FactType {
-    type Err = FactTypeUnknown;
-
-    fn from_str(text: &str) -> Result<Self, FactTypeUnknown> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|kind| kind.name() == text)
-            .ok_or(FactTypeUnknown(()))
-    }
-}
-
-impl fmt::Display for FactType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// Reads the wanted values from the content of a request.
 ///

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 
+use super::super::mint::serial;
 use super::*;
 
 fn session() -> SessionId {
@@ -184,7 +185,7 @@ fn openssl_refuses_what_the_name_constraints_do_not_permit() {
             ..CaSettings::default()
         };
         let mint = Mint::new(&session(), &settings, OffsetDateTime::now_utc()).unwrap();
-        let root = mint.root.clone();
+        let root = mint.root().clone();
         for name in refused {
             let (leaf, _) = mint.leaf(&host(name), OffsetDateTime::now_utc()).unwrap();
             let folder = tempfile::tempdir().unwrap();
@@ -230,7 +231,7 @@ fn the_closed_list_is_asked_before_a_leaf_is_minted() {
 #[test]
 fn the_ca_signs_leaves_only_and_lives_as_long_as_the_session() {
     let ca = ca(Some(&["api.github.com"]));
-    let text = text(ca.certificate_der(), &ca);
+    let text = text(ca.certificate.der(), &ca);
     for line in [
         "Subject: CN = gateway session s-0123456789abcdef",
         "X509v3 Basic Constraints: critical\n                CA:TRUE, pathlen:0",
@@ -250,7 +251,7 @@ fn a_leaf_has_one_name_an_empty_subject_and_its_issuers_key_identifier() {
     let ca = ca(None);
     let leaf = ca.leaf(&host("api.github.com")).unwrap();
     let leaf = text(&leaf.cert[0], &ca);
-    let root = text(ca.certificate_der(), &ca);
+    let root = text(ca.certificate.der(), &ca);
     let after = |text: &str, title: &str| {
         text.split_once(title)
             .unwrap_or_else(|| panic!("{title} not in {text}"))
@@ -325,7 +326,7 @@ fn a_leaf_lives_at_most_seven_days_and_never_longer_than_its_ca() {
         };
         let ca = SessionCa::new(&session(), &settings, Arc::new(|_| true)).unwrap();
         let now = OffsetDateTime::now_utc();
-        let (root_from, root_to) = validity(ca.certificate_der(), &ca);
+        let (root_from, root_to) = validity(ca.certificate.der(), &ca);
         let (from, to) = validity(&ca.leaf(&host("a.test")).unwrap().cert[0], &ca);
         assert!(from >= root_from && to <= root_to, "{lifetime}");
         assert!(to - from <= time::Duration::days(7), "{lifetime}");
@@ -414,7 +415,7 @@ fn two_sessions_share_no_key_and_trust_no_leaf_of_the_other() {
     let leaf = one.leaf(&host("a.test")).unwrap();
     let output = verify(&two, &leaf.cert[0], "a.test");
     assert!(!output.status.success());
-    assert_ne!(one.certificate_der(), two.certificate_der());
+    assert_ne!(one.certificate_pem(), two.certificate_pem());
 }
 
 #[test]

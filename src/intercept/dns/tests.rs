@@ -62,7 +62,7 @@ fn an_allowed_name_gets_its_synthetic_addresses() {
         let answer = answer(&query, Transport::Udp, &allowed, &mut pool);
         assert_eq!(
             (answer.verdict, answer.host),
-            (Verdict::Synthetic, Some(host_of("api.good.test")))
+            (DnsVerdict::Synthetic, Some(host_of("api.good.test")))
         );
         let reply = Message::from_vec(&answer.reply.unwrap()).unwrap();
         assert_eq!(reply.metadata.id, 0x1234);
@@ -104,7 +104,7 @@ fn a_name_out_of_policy_does_not_exist_for_any_type() {
             RecordType::MX,
         ] {
             let (reply, answer) = asked(name, kind);
-            assert_eq!(answer.verdict, Verdict::NameRefused, "{name} {kind}");
+            assert_eq!(answer.verdict, DnsVerdict::NameRefused, "{name} {kind}");
             assert_eq!(
                 reply.metadata.response_code,
                 ResponseCode::NXDomain,
@@ -137,7 +137,7 @@ fn other_types_of_an_allowed_name_have_no_data() {
         RecordType::SOA,
     ] {
         let (reply, answer) = asked("good.test.", kind);
-        assert_eq!(answer.verdict, Verdict::NoData, "{kind}");
+        assert_eq!(answer.verdict, DnsVerdict::NoData, "{kind}");
         assert_eq!(
             reply.metadata.response_code,
             ResponseCode::NoError,
@@ -169,13 +169,13 @@ fn localhost_and_the_gateway_are_known_to_all() {
         );
         assert_eq!(
             asked(name, RecordType::HTTPS).1.verdict,
-            Verdict::NoData,
+            DnsVerdict::NoData,
             "{name}"
         );
     }
     assert_eq!(
         asked("notlocalhost.", RecordType::A).1.verdict,
-        Verdict::NameRefused
+        DnsVerdict::NameRefused
     );
 }
 
@@ -184,7 +184,7 @@ fn an_address_spelt_as_a_name_does_not_exist() {
     for name in ["192.0.2.1.", "127.1.", "0x7f.1.", "2130706433."] {
         assert_eq!(
             asked(name, RecordType::A).1.verdict,
-            Verdict::NameRefused,
+            DnsVerdict::NameRefused,
             "{name}"
         );
     }
@@ -201,7 +201,7 @@ fn a_dot_inside_a_label_is_no_border() {
         let answer = ask(&raw(0x0100, [1, 0, 0, 0], question));
         assert_eq!(
             (answer.verdict, code(&answer)),
-            (Verdict::NameRefused, 3),
+            (DnsVerdict::NameRefused, 3),
             "{question:?}"
         );
         assert_eq!(answer.host, None);
@@ -222,7 +222,7 @@ fn transfers_any_other_classes_and_other_operations_are_refused() {
         let answer = ask(&raw(0x0100, [1, 0, 0, 0], &question));
         assert_eq!(
             (answer.verdict, code(&answer)),
-            (Verdict::Refused, expected),
+            (DnsVerdict::Refused, expected),
             "{kind}"
         );
     }
@@ -231,7 +231,7 @@ fn transfers_any_other_classes_and_other_operations_are_refused() {
         let answer = ask(&raw(0x0100, [1, 0, 0, 0], &question));
         assert_eq!(
             (answer.verdict, code(&answer)),
-            (Verdict::Refused, 5),
+            (DnsVerdict::Refused, 5),
             "{class}"
         );
     }
@@ -239,7 +239,7 @@ fn transfers_any_other_classes_and_other_operations_are_refused() {
         let answer = ask(&raw(operation << 11, [1, 0, 0, 0], GOOD));
         assert_eq!(
             (answer.verdict, code(&answer)),
-            (Verdict::Refused, 4),
+            (DnsVerdict::Refused, 4),
             "{operation}"
         );
         let reply = answer.reply.unwrap();
@@ -251,7 +251,7 @@ fn transfers_any_other_classes_and_other_operations_are_refused() {
     let answer = ask(&raw(0x0100, [1, 0, 0, 0], b"\0\0\x02\0\x01"));
     assert_eq!(
         (answer.verdict, code(&answer)),
-        (Verdict::Refused, 5),
+        (DnsVerdict::Refused, 5),
         "the root"
     );
 }
@@ -294,7 +294,7 @@ fn what_is_no_question_is_malformed_or_dropped() {
         let answer = ask(&raw(0x0100, *counts, rest));
         assert_eq!(
             (answer.verdict, code(&answer)),
-            (Verdict::Malformed, 1),
+            (DnsVerdict::Malformed, 1),
             "{what}"
         );
         assert_eq!(answer.reply.unwrap().len(), 12, "{what}: no amplification");
@@ -305,7 +305,7 @@ fn what_is_no_question_is_malformed_or_dropped() {
     let answer = ask(&raw(0x8180, [1, 0, 0, 0], GOOD));
     assert_eq!(
         (answer.reply, answer.verdict),
-        (None, Verdict::Malformed),
+        (None, DnsVerdict::Malformed),
         "an answer is not answered"
     );
 }
@@ -349,16 +349,16 @@ fn an_over_long_question_is_malformed_by_transport() {
     let pool = &mut Synthetic::default();
     assert_eq!(
         answer(&query, Transport::Udp, &allowed, pool).verdict,
-        Verdict::Malformed
+        DnsVerdict::Malformed
     );
     assert_eq!(
         answer(&query, Transport::Tcp, &allowed, pool).verdict,
-        Verdict::Synthetic
+        DnsVerdict::Synthetic
     );
     let over = [query, vec![0; 3000]].concat();
     assert_eq!(
         answer(&over, Transport::Tcp, &allowed, pool).verdict,
-        Verdict::Malformed
+        DnsVerdict::Malformed
     );
 }
 
@@ -373,10 +373,10 @@ fn a_full_pool_fails_for_new_names_only() {
             &mut pool,
         )
     };
-    assert_eq!(ask("a.good.test.").verdict, Verdict::Synthetic);
+    assert_eq!(ask("a.good.test.").verdict, DnsVerdict::Synthetic);
     let full = ask("b.good.test.");
-    assert_eq!((full.verdict, code(&full)), (Verdict::Full, 2));
-    assert_eq!(ask("a.good.test.").verdict, Verdict::Synthetic);
+    assert_eq!((full.verdict, code(&full)), (DnsVerdict::Full, 2));
+    assert_eq!(ask("a.good.test.").verdict, DnsVerdict::Synthetic);
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn policy_is_asked_once_and_for_the_canonical_host_alone() {
     let query = message("GOOD.test.", RecordType::A).to_vec().unwrap();
     assert_eq!(
         answer(&query, Transport::Udp, &allowed, &mut Synthetic::default()).verdict,
-        Verdict::Synthetic
+        DnsVerdict::Synthetic
     );
     assert_eq!(times.get(), 1);
 }
@@ -411,7 +411,7 @@ fn the_longest_answers_fit_into_512_bytes() {
         let mut query = message(&name, kind);
         query.set_edns(Edns::new());
         let answer = ask(&query.to_vec().unwrap());
-        assert_ne!(answer.verdict, Verdict::Malformed, "{kind}");
+        assert_ne!(answer.verdict, DnsVerdict::Malformed, "{kind}");
         assert!(answer.reply.unwrap().len() <= 512, "{kind}");
     }
 }

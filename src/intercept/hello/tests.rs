@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustls::client::Resumption;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, HandshakeKind, RootCertStore};
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 use tokio::net::TcpListener;
@@ -29,9 +30,13 @@ fn ca() -> SessionCa {
     ca_for(|_| true)
 }
 
+fn root(ca: &SessionCa) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(ca.certificate_pem().as_bytes()).unwrap()
+}
+
 fn client(ca: &SessionCa, alpn: &[&str]) -> ClientConfig {
     let mut roots = RootCertStore::empty();
-    roots.add(ca.certificate_der().clone()).unwrap();
+    roots.add(root(ca)).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -53,7 +58,7 @@ async fn meet(
     config: Arc<ClientConfig>,
     name: &str,
 ) -> (
-    Result<Terminated<DuplexStream>, Cut>,
+    Result<Terminated<DuplexStream>, HandshakeError>,
     io::Result<tokio_rustls::client::TlsStream<DuplexStream>>,
 ) {
     let (near, far) = duplex(16 * 1024);
@@ -109,7 +114,7 @@ async fn raw(
     destination: Destination<'_>,
     bytes: &[u8],
     segment: usize,
-) -> (Option<Cut>, Vec<u8>) {
+) -> (Option<HandshakeError>, Vec<u8>) {
     let (mut near, far) = duplex(1 << 20);
     let server = terminate(
         far,
@@ -174,7 +179,10 @@ async fn an_sni_other_than_the_connect_target_is_cut() {
             4096,
         )
         .await;
-        assert!(matches!(verdict, Some(Cut::SniMismatch)), "{verdict:?}");
+        assert!(
+            matches!(verdict, Some(HandshakeError::SniMismatch)),
+            "{verdict:?}"
+        );
         assert_eq!(answer, alert(112));
     }
     let (server, _) = meet(
@@ -200,7 +208,7 @@ async fn a_hello_without_a_name_is_cut_unless_its_address_is_permitted() {
     ] {
         let (verdict, answer) = raw(&ca, destination, &hello(sni, 4096), 4096).await;
         assert!(
-            matches!(verdict, Some(Cut::NoSni)),
+            matches!(verdict, Some(HandshakeError::NoSni)),
             "{destination:?} {verdict:?}"
         );
         assert_eq!(answer, alert(112));
@@ -235,14 +243,17 @@ async fn a_hello_decides_the_same_however_it_is_cut() {
             let (verdict, answer) = raw(&ca, ANY, &bytes, segment).await;
             if refused {
                 assert!(
-                    matches!(verdict, Some(Cut::Mint(MintRefused::NotPermitted))),
+                    matches!(
+                        verdict,
+                        Some(HandshakeError::Mint(MintRefused::NotPermitted))
+                    ),
                     "{record} {segment}: {verdict:?}"
                 );
                 assert_eq!(answer, alert(112), "{record} {segment}");
             } else {
                 // The server answers with its hello and then waits for the client in vain.
                 assert!(
-                    matches!(verdict, Some(Cut::Timeout)),
+                    matches!(verdict, Some(HandshakeError::Timeout)),
                     "{record} {segment}: {verdict:?}"
                 );
                 assert_eq!(answer[0], 22, "{record} {segment}");
@@ -290,7 +301,7 @@ async fn hostile_names_are_cut_and_the_next_good_one_works() {
     for sni in corpus {
         let (verdict, answer) = raw(&ca, ANY, &hello(Some(sni), 4096), 4096).await;
         let verdict = verdict.unwrap_or_else(|| panic!("{sni:?} was accepted"));
-        assert!(!matches!(verdict, Cut::Timeout), "{sni:?}");
+        assert!(!matches!(verdict, HandshakeError::Timeout), "{sni:?}");
         assert_eq!(answer.first(), Some(&21), "{sni:?}: {verdict:?}");
         assert_eq!(answer.get(5), Some(&2), "{sni:?}: the alert is fatal");
     }
@@ -328,14 +339,17 @@ async fn what_is_not_tls_or_never_ends_is_cut() {
     ] {
         let (verdict, answer) = raw(&ca, ANY, opening.as_bytes(), 4096).await;
         assert!(
-            matches!(verdict, Some(Cut::NotTls)),
+            matches!(verdict, Some(HandshakeError::NotTls)),
             "{opening:?} {verdict:?}"
         );
         assert!(answer.is_empty(), "{opening:?}");
     }
     let whole = hello(Some(b"good.test"), 4096);
     let (verdict, _) = raw(&ca, ANY, &whole[..whole.len() - 1], 4096).await;
-    assert!(matches!(verdict, Some(Cut::Timeout)), "{verdict:?}");
+    assert!(
+        matches!(verdict, Some(HandshakeError::Timeout)),
+        "{verdict:?}"
+    );
 }
 
 #[tokio::test]
@@ -352,7 +366,10 @@ async fn a_hello_without_an_end_is_cut_at_its_bound() {
         }
         let (verdict, answer) = raw(&ca, ANY, &bytes, 8192).await;
         assert!(
-            matches!(verdict, Some(Cut::TooLong | Cut::Tls(_))),
+            matches!(
+                verdict,
+                Some(HandshakeError::TooLong | HandshakeError::Tls(_))
+            ),
             "{verdict:?}"
         );
         assert_eq!(answer.first(), Some(&21));
@@ -360,7 +377,10 @@ async fn a_hello_without_an_end_is_cut_at_its_bound() {
     // Empty records, for ever.
     let (verdict, _) = raw(&ca, ANY, &[22, 3, 1, 0, 0].repeat(40_000), 8192).await;
     assert!(
-        matches!(verdict, Some(Cut::TooLong | Cut::Tls(_))),
+        matches!(
+            verdict,
+            Some(HandshakeError::TooLong | HandshakeError::Tls(_))
+        ),
         "{verdict:?}"
     );
 }
@@ -375,7 +395,7 @@ async fn a_foreign_application_protocol_is_cut() {
         &["H2"],
     ] {
         let (server, client) = meet(&ca, ANY, Arc::new(client(&ca, alpn)), "good.test").await;
-        assert!(matches!(server, Err(Cut::Alpn)), "{alpn:?}");
+        assert!(matches!(server, Err(HandshakeError::Alpn)), "{alpn:?}");
         let error = client.unwrap_err().to_string();
         assert!(error.contains("NoApplicationProtocol"), "{error}");
     }
@@ -440,7 +460,7 @@ fn careless(
 ) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for ca in ca {
-        roots.add(ca.certificate_der().clone()).unwrap();
+        roots.add(root(ca)).unwrap();
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -483,7 +503,10 @@ async fn a_resumed_connection_is_judged_again() {
         .unwrap();
     permitted.store(false, Ordering::SeqCst);
     let (server, client) = meet(&ca, ANY, config, "a.test").await;
-    assert!(matches!(server, Err(Cut::Mint(MintRefused::NotPermitted))));
+    assert!(matches!(
+        server,
+        Err(HandshakeError::Mint(MintRefused::NotPermitted))
+    ));
     assert!(client.is_err());
 }
 
@@ -500,29 +523,6 @@ async fn a_connection_to_an_address_gets_no_ticket() {
         )
         .await;
         assert_eq!(kind(&client), HandshakeKind::Full, "{ip}");
-    }
-}
-
-#[tokio::test]
-async fn opening_tells_tls_from_clear_text_and_takes_nothing() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    for (bytes, expected) in [
-        (&[22, 3, 1][..], Opening::Tls),
-        (b"GET / HTTP/1.1\r\n", Opening::ClearText),
-    ] {
-        let mut near = tokio::net::TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
-        let (mut far, _) = listener.accept().await.unwrap();
-        near.write_all(bytes).await.unwrap();
-        assert_eq!(opening(&far, soon()).await.unwrap(), expected);
-        let mut read = vec![0; bytes.len()];
-        far.read_exact(&mut read).await.unwrap();
-        assert_eq!(read, bytes);
-        let silent = opening(&far, Instant::now() + Duration::from_millis(30)).await;
-        assert!(matches!(silent, Err(Cut::Timeout)));
-        drop(near);
-        assert!(matches!(opening(&far, soon()).await, Err(Cut::Left)));
     }
 }
 

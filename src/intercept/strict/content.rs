@@ -1,6 +1,7 @@
 //! Chunked content of HTTP/1, followed byte by byte under the strictest reading of RFC 9112 §7.1.
 
-use super::head::{Lines, Malformed, has_control, split_field};
+use super::lines::{Lines, has_control, split_field};
+use super::malformed::WireMalformed;
 use crate::message::fields::is_forbidden_trailer;
 
 /// The position within chunked content.
@@ -34,7 +35,7 @@ impl Chunked {
     ///
     /// Framing and data are passed on as they arrive. A trailer section is passed on whole or not
     /// at all, so bytes that are not counted as good must be shown again with more after them.
-    pub(super) fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), Malformed>) {
+    pub(super) fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), WireMalformed>) {
         let mut at = 0;
         while at < bytes.len() {
             let step = match self {
@@ -65,18 +66,18 @@ impl Chunked {
 
     /// No extension, white space, sign or prefix: no honest client sends them, and parsers differ
     /// on all of them.
-    fn framing_byte(&mut self, byte: u8) -> Result<usize, Malformed> {
+    fn framing_byte(&mut self, byte: u8) -> Result<usize, WireMalformed> {
         *self = match (&*self, byte) {
             (Chunked::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
                 if *digits < MOST_DIGITS =>
             {
-                let digit = char::from(byte).to_digit(16).ok_or(Malformed::Chunk)?;
-                let size = size.checked_mul(16).ok_or(Malformed::Chunk)? + u64::from(digit);
+                let digit = char::from(byte).to_digit(16).ok_or(WireMalformed::Chunk)?;
+                let size = size.checked_mul(16).ok_or(WireMalformed::Chunk)? + u64::from(digit);
                 Chunked::Size {
                     digits: digits + 1,
                     size: Some(size)
                         .filter(|s| *s <= LARGEST)
-                        .ok_or(Malformed::Chunk)?,
+                        .ok_or(WireMalformed::Chunk)?,
                 }
             }
             (Chunked::Size { digits: 1.., size }, b'\r') => Chunked::SizeFeed { size: *size },
@@ -87,7 +88,7 @@ impl Chunked {
             (Chunked::SizeFeed { size }, b'\n') => Chunked::Data { left: *size },
             (Chunked::DataReturn, b'\r') => Chunked::DataFeed,
             (Chunked::DataFeed, b'\n') => Chunked::default(),
-            _ => return Err(Malformed::Chunk),
+            _ => return Err(WireMalformed::Chunk),
         };
         Ok(1)
     }
@@ -104,26 +105,26 @@ fn trailers(
     lines: &mut Lines,
     fields: &mut usize,
     bytes: &[u8],
-) -> Result<Option<usize>, Malformed> {
-    while let Some(line) = lines.next(bytes).map_err(|_| Malformed::Trailer)? {
+) -> Result<Option<usize>, WireMalformed> {
+    while let Some(line) = lines.next(bytes).map_err(|_| WireMalformed::Trailer)? {
         if lines.start > LONGEST_TRAILERS {
-            return Err(Malformed::Trailer);
+            return Err(WireMalformed::Trailer);
         }
         if line.is_empty() {
             return Ok(Some(lines.start));
         }
         *fields += 1;
-        let (name, value) = split_field(line).map_err(|_| Malformed::Trailer)?;
+        let (name, value) = split_field(line).map_err(|_| WireMalformed::Trailer)?;
         // A token is ASCII.
         let name = str::from_utf8(name)
-            .map_err(|_| Malformed::Trailer)?
+            .map_err(|_| WireMalformed::Trailer)?
             .to_ascii_lowercase();
         if *fields > MOST_TRAILERS || has_control(value) || is_forbidden_trailer(&name) {
-            return Err(Malformed::Trailer);
+            return Err(WireMalformed::Trailer);
         }
     }
     if bytes.len() > LONGEST_TRAILERS {
-        Err(Malformed::Trailer)
+        Err(WireMalformed::Trailer)
     } else {
         Ok(None)
     }

@@ -1,89 +1,16 @@
 //! Request heads of HTTP/1, read line by line under the strictest reading of RFC 9112.
 
-use http::{Uri, Version};
+use http::Uri;
 
-use crate::message::{Authority, AuthorityMalformed};
-use crate::names::ReasonCode;
-
-/// Why a request is not well-formed HTTP/1.1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// A line that does not end in CRLF, or a carriage return elsewhere (RFC 9112 §2.2).
-    #[error("a line does not end in CRLF")]
-    LineEnd,
-    /// Not `METHOD SP target SP version`, or an empty line before it.
-    #[error("the request line is not a method, a target and a version with one space between")]
-    RequestLine,
-    /// The method is not a token, or is longer than 32 bytes.
-    #[error("the method is not a token of at most 32 bytes")]
-    Method,
-    /// A version other than HTTP/1.0 or HTTP/1.1, or none.
-    #[error("the version is neither HTTP/1.0 nor HTTP/1.1")]
-    Version,
-    /// A target with a byte that no target may contain.
-    #[error("the request target holds a character that it may not hold")]
-    Target,
-    /// A target whose form does not fit the method (RFC 9112 §3.2).
-    #[error("the request target has a form that does not fit the method")]
-    TargetForm,
-    /// An absolute target of a scheme that is not `http` or `https`.
-    #[error("the request target has a scheme that the gateway does not speak")]
-    Scheme,
-    /// The target of CONNECT is not a host and a port.
-    #[error("the target of CONNECT is not a host and a port")]
-    Authority(#[from] AuthorityMalformed),
-    /// The target is longer than 8 KiB.
-    #[error("the request target is longer than 8 KiB")]
-    TargetTooLong,
-    /// A field line without a colon, with a name that is not a token, folded, or with a control in
-    /// its value.
-    #[error("a field line is not a name, a colon and a value")]
-    Field,
-    /// More than 100 fields, or more than 32 KiB of them.
-    #[error("the fields are more than 100 or longer than 32 KiB")]
-    FieldsTooLarge,
-    /// Not exactly one non-empty `Host`.
-    #[error("there is not exactly one host")]
-    HostCount,
-    /// `Content-Length` or `Transfer-Encoding` is doubled, mixed, or not exactly as in RFC 9112 §6.
-    #[error("the length of the content is not told in exactly one way")]
-    Framing,
-    /// An expectation other than one `100-continue` (RFC 9110 §10.1.1).
-    #[error("the expectation is not `100-continue`")]
-    Expectation,
-    /// Chunked coding that is not size, CRLF, data, CRLF; extensions are refused.
-    #[error("the content is not in chunks")]
-    Chunk,
-    /// A trailer section that is malformed, too long, or contains a field that no trailer may
-    /// contain.
-    #[error("the trailers are malformed or hold a field that no trailer may hold")]
-    Trailer,
-}
-
-impl Malformed {
-    /// The short code for refusals and audit records.
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Malformed::LineEnd | Malformed::RequestLine | Malformed::Field => ReasonCode::Syntax,
-            Malformed::Method => ReasonCode::Method,
-            Malformed::Version => ReasonCode::Version,
-            Malformed::Target => ReasonCode::Path,
-            Malformed::TargetForm => ReasonCode::TargetForm,
-            Malformed::Scheme => ReasonCode::Scheme,
-            Malformed::Authority(authority) => authority.reason(),
-            Malformed::TargetTooLong => ReasonCode::TargetLength,
-            Malformed::FieldsTooLarge => ReasonCode::FieldsTooLarge,
-            Malformed::HostCount => ReasonCode::HostCount,
-            Malformed::Framing | Malformed::Chunk => ReasonCode::Framing,
-            Malformed::Expectation => ReasonCode::Expectation,
-            Malformed::Trailer => ReasonCode::Trailer,
-        }
-    }
-}
+use super::lines::{
+    Lines, has_control, is_plain_target_byte, is_token_byte, spaces_trimmed, split_field, trimmed,
+};
+use super::malformed::WireMalformed;
+use crate::message::Authority;
 
 /// What marks the end of a request's content (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Framing {
+pub(super) enum Framing {
     /// There is no content.
     #[default]
     None,
@@ -104,25 +31,17 @@ pub enum Status<T> {
 
 /// A well-formed request head, borrowed from the bytes it was parsed from.
 #[derive(Clone, Copy)]
-pub struct Head<'b> {
+pub struct ParsedHead<'b> {
     /// The method token.
     pub method: &'b [u8],
     /// The target, in any of its forms.
     pub target: &'b [u8],
-    /// HTTP/1.0 or HTTP/1.1.
-    pub version: Version,
-    /// How its content ends.
-    pub framing: Framing,
-    /// The client waits for 100 before it sends content.
-    pub expects_continue: bool,
-    /// Another protocol may follow: CONNECT, or `Upgrade` to anything but `h2c` without content.
-    pub switches: bool,
     /// The length of the head in bytes, including the empty line that ends it.
     pub length: usize,
     lines: &'b [u8],
 }
 
-impl<'b> Head<'b> {
+impl<'b> ParsedHead<'b> {
     /// The fields in order: names as written, values without white space around them.
     pub fn fields(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
         // Every line was parsed before, so it ends in CRLF and has a colon.
@@ -141,9 +60,9 @@ impl<'b> Head<'b> {
 /// one `Transfer-Encoding: chunked`.
 ///
 /// # Errors
-/// By cause, see [`Malformed`]; as soon as the faulty line is complete.
-pub fn parse_head(bytes: &[u8]) -> Result<Status<Head<'_>>, Malformed> {
-    let mut reader = Reader::default();
+/// By cause, see [`WireMalformed`]; as soon as the faulty line is complete.
+pub fn parse_head(bytes: &[u8]) -> Result<Status<ParsedHead<'_>>, WireMalformed> {
+    let mut reader = HeadReader::default();
     Ok(match reader.read(bytes)? {
         Some(length) => Status::Complete(reader.head(bytes, length)),
         None => Status::Partial,
@@ -153,7 +72,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Status<Head<'_>>, Malformed> {
 /// An incremental head parser: takes ever longer prefixes of the same bytes, and looks at each byte
 /// once.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reader {
+pub(super) struct HeadReader {
     lines: Lines,
     /// The bytes before this offset contain no control.
     clean: usize,
@@ -171,20 +90,20 @@ pub(super) struct Reader {
     connect: bool,
 }
 
-impl Reader {
+impl HeadReader {
     /// The head's length once it is complete.
-    pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireMalformed> {
         let outcome = self.read_lines(bytes);
         // Complete lines only, and before any other fault in them, so that the cause does not
         // depend on how reads were cut.
         if self.fields_start > 0 && has_control(&bytes[self.clean..self.lines.start]) {
-            return Err(Malformed::Field);
+            return Err(WireMalformed::Field);
         }
         self.clean = self.lines.start;
         outcome
     }
 
-    fn read_lines(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    fn read_lines(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireMalformed> {
         while let Some(line) = self.lines.next(bytes)? {
             if self.fields_start == 0 {
                 self.request_line(line)?;
@@ -201,6 +120,7 @@ impl Reader {
         Ok(None)
     }
 
+    /// How the content ends.
     pub(super) fn framing(&self) -> Framing {
         match self.length {
             _ if self.chunked => Framing::Chunked,
@@ -210,52 +130,46 @@ impl Reader {
         }
     }
 
+    /// Whether another protocol may follow: CONNECT, or `Upgrade` to anything but `h2c` without
+    /// content.
     pub(super) fn switches(&self) -> bool {
         self.connect || (self.upgrade && !self.http10 && self.framing() == Framing::None)
     }
 
-    fn head<'b>(&self, bytes: &'b [u8], length: usize) -> Head<'b> {
-        Head {
+    fn head<'b>(&self, bytes: &'b [u8], length: usize) -> ParsedHead<'b> {
+        ParsedHead {
             method: &bytes[..self.method_end],
             target: &bytes[self.method_end + 1..self.target_end],
-            version: if self.http10 {
-                Version::HTTP_10
-            } else {
-                Version::HTTP_11
-            },
-            framing: self.framing(),
-            expects_continue: self.expects_continue,
-            switches: self.switches(),
             length,
             lines: &bytes[self.fields_start..length - 2],
         }
     }
 
     /// RFC 9112 §3.
-    fn request_line(&mut self, line: &[u8]) -> Result<(), Malformed> {
+    fn request_line(&mut self, line: &[u8]) -> Result<(), WireMalformed> {
         if line.is_empty() {
-            return Err(Malformed::RequestLine);
+            return Err(WireMalformed::RequestLine);
         }
         let method_end = line
             .iter()
             .position(|b| !is_token_byte(*b))
-            .ok_or(Malformed::Version)?;
+            .ok_or(WireMalformed::Version)?;
         if method_end == 0 || line[method_end] != b' ' {
-            return Err(Malformed::Method);
+            return Err(WireMalformed::Method);
         }
         let rest = &line[method_end + 1..];
         let Some(target_length) = memchr::memchr(b' ', rest) else {
             return Err(if rest.len() > LONGEST_TARGET {
-                Malformed::TargetTooLong
+                WireMalformed::TargetTooLong
             } else {
-                Malformed::Version
+                WireMalformed::Version
             });
         };
         if method_end > LONGEST_METHOD {
-            return Err(Malformed::Method);
+            return Err(WireMalformed::Method);
         }
         if target_length > LONGEST_TARGET {
-            return Err(Malformed::TargetTooLong);
+            return Err(WireMalformed::TargetTooLong);
         }
         self.http10 = match &rest[target_length + 1..] {
             b"HTTP/1.1" => false,
@@ -263,9 +177,9 @@ impl Reader {
             [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
                 if major.is_ascii_digit() && minor.is_ascii_digit() =>
             {
-                return Err(Malformed::Version);
+                return Err(WireMalformed::Version);
             }
-            _ => return Err(Malformed::RequestLine),
+            _ => return Err(WireMalformed::RequestLine),
         };
         self.method_end = method_end;
         self.target_end = method_end + 1 + target_length;
@@ -273,7 +187,7 @@ impl Reader {
         check_target(&line[..method_end], &rest[..target_length])
     }
 
-    fn field(&mut self, line: &[u8]) -> Result<(), Malformed> {
+    fn field(&mut self, line: &[u8]) -> Result<(), WireMalformed> {
         self.fields += 1;
         let (name, value) = split_field(line)?;
         match name.len() {
@@ -287,17 +201,17 @@ impl Reader {
     }
 
     /// RFC 9112 §3.2.
-    fn host(&mut self, value: &[u8]) -> Result<(), Malformed> {
+    fn host(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         if self.host || trimmed(value).is_empty() {
-            return Err(Malformed::HostCount);
+            return Err(WireMalformed::HostCount);
         }
         self.host = true;
         Ok(())
     }
 
-    fn expect(&mut self, value: &[u8]) -> Result<(), Malformed> {
+    fn expect(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         if self.expects_continue || !trimmed(value).eq_ignore_ascii_case(b"100-continue") {
-            return Err(Malformed::Expectation);
+            return Err(WireMalformed::Expectation);
         }
         self.expects_continue = true;
         Ok(())
@@ -305,7 +219,7 @@ impl Reader {
 
     /// The gateway ignores an upgrade to `h2c`, as RFC 9113 §3.1 allows: the request stays
     /// HTTP/1.1.
-    fn upgrade(&mut self, value: &[u8]) -> Result<(), Malformed> {
+    fn upgrade(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         self.upgrade |= value
             .split(|b| *b == b',')
             .any(|protocol| !trimmed(protocol).eq_ignore_ascii_case(b"h2c"));
@@ -313,118 +227,74 @@ impl Reader {
     }
 
     /// RFC 9112 §6.2: once, plain digits without a leading zero, not a list.
-    fn content_length(&mut self, value: &[u8]) -> Result<(), Malformed> {
+    fn content_length(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         let digits = spaces_trimmed(value);
         let plain = matches!(digits, [b'0'] | [b'1'..=b'9', ..]) && digits.len() <= 19;
         if self.length.is_some() || !plain || !digits.iter().all(u8::is_ascii_digit) {
-            return Err(Malformed::Framing);
+            return Err(WireMalformed::Framing);
         }
         // 19 digits are below 2^64.
         let length = digits
             .iter()
             .fold(0_u64, |length, digit| length * 10 + u64::from(digit - b'0'));
         if length > LONGEST_CONTENT {
-            return Err(Malformed::Framing);
+            return Err(WireMalformed::Framing);
         }
         self.length = Some(length);
         Ok(())
     }
 
     /// RFC 9112 §6.1: once, and only `chunked`.
-    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Malformed> {
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         if self.chunked || !spaces_trimmed(value).eq_ignore_ascii_case(b"chunked") {
-            return Err(Malformed::Framing);
+            return Err(WireMalformed::Framing);
         }
         self.chunked = true;
         Ok(())
     }
 
     /// Checks that need the whole head.
-    fn check(&self) -> Result<(), Malformed> {
+    fn check(&self) -> Result<(), WireMalformed> {
         // Python's http.client before 3.12, and with it requests and boto3, sends CONNECT as
         // HTTP/1.0, which has no Host (RFC 9112 §3.2); the target names the authority.
         let may_lack = self.connect && self.http10;
         if !self.host && !may_lack {
-            return Err(Malformed::HostCount);
+            return Err(WireMalformed::HostCount);
         }
         // RFC 9112 §6.1 and §6.3: both at once is an attack; HTTP/1.0 has no chunks; CONNECT has no
         // content (RFC 9110 §9.3.6).
         let both = self.chunked && self.length.is_some();
         let framed = self.chunked || self.length.is_some();
         if both || (self.chunked && self.http10) || (self.connect && framed) {
-            return Err(Malformed::Framing);
+            return Err(WireMalformed::Framing);
         }
         Ok(())
     }
 
-    fn check_size(&self, read: usize) -> Result<(), Malformed> {
+    fn check_size(&self, read: usize) -> Result<(), WireMalformed> {
         if self.fields_start == 0 {
             return if read > LONGEST_REQUEST_LINE {
-                Err(Malformed::TargetTooLong)
+                Err(WireMalformed::TargetTooLong)
             } else {
                 Ok(())
             };
         }
         if self.fields > MOST_FIELDS || read - self.fields_start > LONGEST_FIELDS {
-            return Err(Malformed::FieldsTooLarge);
+            return Err(WireMalformed::FieldsTooLarge);
         }
         Ok(())
     }
 }
 
-/// Finds lines that end in CRLF in a growing prefix.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Lines {
-    /// Where the next line starts.
-    pub(super) start: usize,
-    looked: usize,
-}
-
-impl Lines {
-    /// The next line without its CRLF, once it is complete.
-    pub(super) fn next<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, Malformed> {
-        let Some(found) = memchr::memchr2(b'\r', b'\n', &bytes[self.looked..]) else {
-            self.looked = bytes.len();
-            return Ok(None);
-        };
-        self.looked += found;
-        match &bytes[self.looked..] {
-            [b'\r', b'\n', ..] => {}
-            [b'\r'] => return Ok(None),
-            _ => return Err(Malformed::LineEnd),
-        }
-        let line = &bytes[self.start..self.looked];
-        self.looked += 2;
-        self.start = self.looked;
-        Ok(Some(line))
-    }
-}
-
-/// RFC 9112 §5: name, colon, value; no white space before the colon and no folding. [`has_control`]
-/// checks for controls.
-pub(super) fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
-    match line.iter().position(|b| !is_token_byte(*b)) {
-        Some(colon @ 1..) if line[colon] == b':' => Ok((&line[..colon], &line[colon + 1..])),
-        _ => Err(Malformed::Field),
-    }
-}
-
-/// Finds a control other than tab, CR and LF. No early exit: this form processes many bytes at
-/// once.
-pub(super) fn has_control(bytes: &[u8]) -> bool {
-    let control = |b: u8| ((b < 0x20) & (b != b'\t') & (b != b'\r') & (b != b'\n')) | (b == 0x7f);
-    bytes.iter().fold(false, |found, &b| found | control(b))
-}
-
 /// Checks the form of the target; `message::agree` and `message::RequestTarget` interpret it.
-fn check_target(method: &[u8], target: &[u8]) -> Result<(), Malformed> {
+fn check_target(method: &[u8], target: &[u8]) -> Result<(), WireMalformed> {
     if target.is_empty() {
-        return Err(Malformed::RequestLine);
+        return Err(WireMalformed::RequestLine);
     }
     if !target.iter().fold(true, |good, &b| {
         good & (b > 0x20) & (b < 0x7f) & (b != b'#')
     }) {
-        return Err(Malformed::Target);
+        return Err(WireMalformed::Target);
     }
     if method == b"CONNECT" {
         Authority::parse(target, None)?;
@@ -436,68 +306,13 @@ fn check_target(method: &[u8], target: &[u8]) -> Result<(), Malformed> {
         _ => {}
     }
     // hyper would refuse on its own, without a record, what `http` does not accept.
-    let uri = Uri::try_from(target).map_err(|_| Malformed::Target)?;
+    let uri = Uri::try_from(target).map_err(|_| WireMalformed::Target)?;
     match uri.scheme_str() {
         _ if target[0] == b'/' => Ok(()),
-        None => Err(Malformed::TargetForm),
+        None => Err(WireMalformed::TargetForm),
         Some("http" | "https") => Ok(()),
-        Some(_) => Err(Malformed::Scheme),
+        Some(_) => Err(WireMalformed::Scheme),
     }
-}
-
-fn trimmed(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
-    }
-    value
-}
-
-/// Only spaces may surround a framing field's value: parsers differ on tabs there.
-fn spaces_trimmed(mut value: &[u8]) -> &[u8] {
-    while let [b' ', rest @ ..] | [rest @ .., b' '] = value {
-        value = rest;
-    }
-    value
-}
-
-fn is_token_byte(byte: u8) -> bool {
-    BYTES[usize::from(byte)] & TOKEN != 0
-}
-
-fn is_plain_target_byte(byte: u8) -> bool {
-    BYTES[usize::from(byte)] & PLAIN != 0
-}
-
-const TOKEN: u8 = 1;
-const PLAIN: u8 = 2;
-
-/// RFC 9110 §5.6.2 tokens, and the bytes of RFC 3986 paths and queries.
-static BYTES: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut at = 0;
-    while at < 128 {
-        let byte = at as u8;
-        let alphanumeric = byte.is_ascii_alphanumeric();
-        if alphanumeric || is_one_of(byte, b"!#$%&'*+-.^_`|~") {
-            table[at] |= TOKEN;
-        }
-        if alphanumeric || is_one_of(byte, b"-._~%!$&'()*+,;=:@/?") {
-            table[at] |= PLAIN;
-        }
-        at += 1;
-    }
-    table
-};
-
-const fn is_one_of(byte: u8, set: &[u8]) -> bool {
-    let mut at = 0;
-    while at < set.len() {
-        if set[at] == byte {
-            return true;
-        }
-        at += 1;
-    }
-    false
 }
 
 const LONGEST_METHOD: usize = 32;

@@ -7,31 +7,37 @@
 
 mod content;
 mod head;
+mod lines;
+mod malformed;
+mod progress;
+mod violations;
 
-pub use head::{Framing, Head, Malformed, Status, parse_head};
+pub use head::{ParsedHead, Status, parse_head};
+pub use malformed::WireMalformed;
+pub use violations::ViolationHandle;
 
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use content::Chunked;
-use head::Reader;
+use progress::{PLACEHOLDER, Phase, Progress};
+use violations::ViolationState;
 
 /// A connection whose read side yields only well-formed HTTP/1 requests.
 ///
-/// When a *head* is malformed, hyper reads [a well-formed request](Violations::begin) in its place,
+/// When a *head* is malformed, hyper reads [a well-formed request](ViolationHandle::begin) in its place,
 /// so that the refusal takes the same path as every other: through the service, to the audit
 /// record, to the client. When *content* is malformed, reading fails, so the content never ends
 /// cleanly. Either way, nothing further is read from the connection as HTTP.
 ///
 /// After CONNECT, and after a request for an upgrade, bytes are withheld until the service
-/// [says](Violations::upgraded) that the protocol was switched, or until a response that does not
+/// [says](ViolationHandle::upgraded) that the protocol was switched, or until a response that does not
 /// switch is written. After such a response they are HTTP again.
 #[derive(Debug)]
 pub struct Strict<IO> {
@@ -40,69 +46,9 @@ pub struct Strict<IO> {
     held: BytesMut,
     /// How many of these bytes are good.
     good: usize,
-    course: Course,
-    shared: Arc<Shared>,
+    progress: Progress,
+    shared: Arc<ViolationState>,
     waiting: Option<Waker>,
-}
-
-/// The state that the service and the connection share.
-#[derive(Debug, Clone)]
-pub struct Violations(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    begun: AtomicU64,
-    upgraded: AtomicBool,
-    mid_head: AtomicBool,
-    violation: OnceLock<Violation>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Violation {
-    /// Counts the connection's requests from zero.
-    request: u64,
-    malformed: Malformed,
-    in_content: bool,
-}
-
-impl Violations {
-    /// Starts a request: the service calls this once for each request that hyper passes to it, in
-    /// order.
-    ///
-    /// # Errors
-    /// What was wrong with the request, if the one at hand (`GET /` on `malformed.invalid`, with
-    /// `Connection: close`) stands in for it. The service answers with its [`Malformed::reason`]
-    /// and does nothing else.
-    pub fn begin(&self) -> Result<(), Malformed> {
-        let request = self.0.begun.fetch_add(1, Ordering::AcqRel);
-        match self.0.violation.get() {
-            Some(violation) if !violation.in_content && violation.request == request => {
-                Err(violation.malformed)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// What was wrong with the content of the last request on the connection, if that made reading
-    /// fail.
-    pub fn in_content(&self) -> Option<Malformed> {
-        self.0
-            .violation
-            .get()
-            .filter(|violation| violation.in_content)
-            .map(|violation| violation.malformed)
-    }
-
-    /// Whether a head has started and not ended, so that its deadline runs.
-    pub fn is_mid_head(&self) -> bool {
-        self.0.mid_head.load(Ordering::Relaxed)
-    }
-
-    /// Passes everything that follows unchanged; the service calls this before it returns 101, or
-    /// 2xx to CONNECT.
-    pub fn upgraded(&self) {
-        self.0.upgraded.store(true, Ordering::Release);
-    }
 }
 
 impl<IO> Strict<IO> {
@@ -112,20 +58,15 @@ impl<IO> Strict<IO> {
             io,
             held: BytesMut::new(),
             good: 0,
-            course: Course::default(),
+            progress: Progress::default(),
             shared: Arc::default(),
             waiting: None,
         }
     }
 
     /// The handle with which the service learns of violations and reports upgrades.
-    pub fn violations(&self) -> Violations {
-        Violations(Arc::clone(&self.shared))
-    }
-
-    /// The connection inside.
-    pub fn get_ref(&self) -> &IO {
-        &self.io
+    pub fn violations(&self) -> ViolationHandle {
+        ViolationHandle::new(Arc::clone(&self.shared))
     }
 
     /// Passes on buffered bytes, of which the first `good` may go.
@@ -143,11 +84,11 @@ impl<IO> Strict<IO> {
     /// request are HTTP.
     fn answered(&mut self) {
         let begun = self.shared.begun.load(Ordering::Acquire);
-        if begun < self.course.heads || self.shared.upgraded.load(Ordering::Acquire) {
+        if begun < self.progress.heads || self.shared.upgraded.load(Ordering::Acquire) {
             return;
         }
-        self.course.phase = Phase::default();
-        self.good = self.course.follow(&self.held, &self.shared);
+        self.progress.phase = Phase::default();
+        self.good = self.progress.follow(&self.held, &self.shared);
         if let Some(waiting) = self.waiting.take() {
             waiting.wake();
         }
@@ -162,7 +103,10 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
     ) -> Poll<io::Result<()>> {
         // The placeholder for a malformed request must never be taken for the other protocol's
         // bytes.
-        if matches!(self.course.phase, Phase::StandIn { .. } | Phase::Failed) {
+        if matches!(
+            self.progress.phase,
+            Phase::Placeholder { .. } | Phase::Failed
+        ) {
             return Poll::Ready(Err(self.failure()));
         }
         if self.held.is_empty() {
@@ -186,7 +130,7 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
         if fresh.is_empty() {
             return Poll::Ready(Ok(true));
         }
-        let good = self.course.follow(fresh, &self.shared);
+        let good = self.progress.follow(fresh, &self.shared);
         self.held.extend_from_slice(&fresh[good..]);
         buf.set_filled(before + good);
         Poll::Ready(Ok(good > 0))
@@ -198,12 +142,12 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
         self.held.reserve(READ);
         // `read_buf` has no state between polls, so creating it anew each time loses nothing.
         let Poll::Ready(read) = pin!(self.io.read_buf(&mut self.held)).poll(cx) else {
-            let mid_head = matches!(self.course.phase, Phase::Head(_));
+            let mid_head = matches!(self.progress.phase, Phase::Head(_));
             self.shared.mid_head.store(mid_head, Ordering::Relaxed);
             return Poll::Pending;
         };
         let read = read?;
-        self.good = self.course.follow(&self.held, &self.shared);
+        self.good = self.progress.follow(&self.held, &self.shared);
         if self.good > 0 {
             self.shared.mid_head.store(false, Ordering::Relaxed);
         }
@@ -215,17 +159,17 @@ impl<IO: AsyncRead + Unpin> Strict<IO> {
     ///
     /// Reads and drops what the client still sends, up to a bound, so that the client's system does
     /// not discard our response.
-    fn poll_stand_in(
+    fn poll_placeholder(
         &mut self,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Phase::StandIn { sent, drained } = &mut self.course.phase else {
+        let Phase::Placeholder { sent, drained } = &mut self.progress.phase else {
             return Poll::Pending;
         };
-        if *sent < STAND_IN.len() {
-            let length = buf.remaining().min(STAND_IN.len() - *sent);
-            buf.put_slice(&STAND_IN[*sent..*sent + length]);
+        if *sent < PLACEHOLDER.len() {
+            let length = buf.remaining().min(PLACEHOLDER.len() - *sent);
+            buf.put_slice(&PLACEHOLDER[*sent..*sent + length]);
             *sent += length;
             return Poll::Ready(Ok(()));
         }
@@ -266,8 +210,8 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Strict<IO> {
                 this.release(this.good, buf);
                 return Poll::Ready(Ok(()));
             }
-            match this.course.phase {
-                Phase::StandIn { .. } => return this.poll_stand_in(cx, buf),
+            match this.progress.phase {
+                Phase::Placeholder { .. } => return this.poll_placeholder(cx, buf),
                 Phase::Failed => return Poll::Ready(Err(this.failure())),
                 Phase::Switching => {
                     this.waiting = Some(cx.waker().clone());
@@ -294,7 +238,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Strict<IO> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if matches!(self.course.phase, Phase::Switching) {
+        if matches!(self.progress.phase, Phase::Switching) {
             self.answered();
         }
         Pin::new(&mut self.io).poll_write(cx, buf)
@@ -313,7 +257,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Strict<IO> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if matches!(self.course.phase, Phase::Switching) {
+        if matches!(self.progress.phase, Phase::Switching) {
             self.answered();
         }
         Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
@@ -324,115 +268,6 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Strict<IO> {
     }
 }
 
-/// The position in the connection's bytes.
-#[derive(Debug, Default)]
-struct Course {
-    phase: Phase,
-    /// How many heads were passed on.
-    heads: u64,
-}
-
-#[derive(Debug)]
-enum Phase {
-    Head(Reader),
-    Length(u64),
-    Chunked(Chunked),
-    Switching,
-    /// A head was malformed: this much of the placeholder was read, this many bytes were dropped
-    /// after it.
-    StandIn {
-        sent: usize,
-        drained: usize,
-    },
-    /// Content was malformed.
-    Failed,
-}
-
-impl Default for Phase {
-    fn default() -> Phase {
-        Phase::Head(Reader::default())
-    }
-}
-
-impl Course {
-    /// How many of the bytes may be passed on; the others must be shown again with more after them.
-    fn follow(&mut self, bytes: &[u8], shared: &Shared) -> usize {
-        let mut at = 0;
-        loop {
-            let rest = &bytes[at..];
-            match &mut self.phase {
-                Phase::Head(reader) => match reader.read(rest) {
-                    Ok(None) => return at,
-                    Ok(Some(length)) => {
-                        at += length;
-                        self.phase = behind(reader);
-                        self.heads += 1;
-                    }
-                    Err(malformed) => {
-                        self.violated(shared, malformed, false);
-                        return at;
-                    }
-                },
-                Phase::Length(left) => {
-                    let length = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
-                    at += length;
-                    *left -= length as u64;
-                    if *left > 0 {
-                        return at;
-                    }
-                    self.phase = Phase::default();
-                }
-                Phase::Chunked(chunked) => {
-                    let (length, outcome) = chunked.follow(rest);
-                    at += length;
-                    match (outcome, chunked) {
-                        (Err(malformed), _) => {
-                            self.violated(shared, malformed, true);
-                            return at;
-                        }
-                        (Ok(()), Chunked::End) => self.phase = Phase::default(),
-                        (Ok(()), _) => return at,
-                    }
-                }
-                Phase::Switching | Phase::StandIn { .. } | Phase::Failed => return at,
-            }
-        }
-    }
-
-    fn violated(&mut self, shared: &Shared, malformed: Malformed, in_content: bool) {
-        let request = if in_content {
-            self.heads - 1
-        } else {
-            self.heads
-        };
-        // Nothing is followed after the first violation, so the cell is empty here.
-        let _ = shared.violation.set(Violation {
-            request,
-            malformed,
-            in_content,
-        });
-        self.phase = if in_content {
-            Phase::Failed
-        } else {
-            Phase::StandIn {
-                sent: 0,
-                drained: 0,
-            }
-        };
-    }
-}
-
-/// What follows a head.
-fn behind(reader: &Reader) -> Phase {
-    match reader.framing() {
-        _ if reader.switches() => Phase::Switching,
-        Framing::None => Phase::default(),
-        Framing::Length(length) => Phase::Length(length),
-        Framing::Chunked => Phase::Chunked(Chunked::default()),
-    }
-}
-
-const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nhost: malformed.invalid\r\nconnection: close\r\n\r\n";
 const READ: usize = 8 * 1024;
 const MOST_DRAINED: usize = 256 * 1024;
 

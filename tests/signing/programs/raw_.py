@@ -1,6 +1,6 @@
 """Signed chunks, trailers, wrong bytes and random requests: by bytes, signed by botocore."""
 
-import hashlib, json, os, random
+import hashlib, json, os, random, re
 
 from common import BUCKET, S3, content, key, run, same
 from wire import EMPTY, Request, chunked, crc32
@@ -121,6 +121,14 @@ def random_text(source, letters, most):
     return "".join(source.choice(letters) for _ in range(source.randrange(1, most)))
 
 
+def random_name(source, letters, most):
+    """A name of a path. The gateway refuses one that, decoded once more, has a separator, a dot or a control character."""
+    while True:
+        name = random_text(source, letters, most)
+        if not re.search("%(?i:0[0-9a-f]|1[0-9a-f]|25|2[ef]|5c|7f|[0-9a-f]?%)", name):
+            return name
+
+
 def encoded(text, kept=UNRESERVED):
     return "".join(character if character in kept else "".join(f"%{byte:02X}" for byte in character.encode()) for character in text)
 
@@ -128,10 +136,10 @@ def encoded(text, kept=UNRESERVED):
 def random_request(source, base, service, asymmetric):
     letters = UNRESERVED + " +/=&?%;,:@!$'()*[]{}|\"<>^`\\ü日😀"
     if service == "s3":
-        path = f"/{BUCKET}/" + "/".join(encoded(random_text(source, letters.replace("/", ""), 12)) if source.random() < 0.9 else "" for _ in range(source.randrange(1, 6)))
+        path = f"/{BUCKET}/" + "/".join(encoded(random_name(source, letters.replace("/", ""), 12)) if source.random() < 0.9 else "" for _ in range(source.randrange(1, 6)))
     else:
         # What a path means to these is its normal form, which the gateway sends; it takes no backslash there, and no dot segment behind a semicolon.
-        path = "/" + "/".join(encoded("p" + random_text(source, letters.replace("/", "").replace("\\", "").replace(";", ""), 12)) for _ in range(source.randrange(1, 5)))
+        path = "/" + "/".join(encoded("p" + random_name(source, letters.replace("/", "").replace("\\", "").replace(";", ""), 12)) for _ in range(source.randrange(1, 5)))
     pairs = [(encoded(random_text(source, letters, 8)), encoded(random_text(source, letters, 12)) if source.random() < 0.8 else "") for _ in range(source.randrange(0, 6))]
     if pairs and source.random() < 0.3:
         pairs.append((pairs[0][0], "again"))

@@ -11,7 +11,7 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full};
 
 use super::*;
-use crate::body::Script;
+use crate::body::MockBody;
 
 fn data(text: &'static str) -> Result<Frame<Bytes>, &'static str> {
     Ok(Frame::data(Bytes::from_static(text.as_bytes())))
@@ -27,7 +27,7 @@ async fn a_body_is_scrubbed_in_data_and_trailers_and_counted() {
         Ok(Frame::trailers(fields)),
     ];
     let scrubber = Scrubber::new(github());
-    let mut body = ScrubBody::new(Script(frames.into()), &HeaderMap::new(), scrubber);
+    let mut body = ScrubBody::new(MockBody(frames.into()), &HeaderMap::new(), scrubber);
     let read = (&mut body).collect().await.expect("it ends well");
     assert_eq!(
         read.trailers().map(|fields| &fields[http::header::ETAG]),
@@ -148,7 +148,7 @@ async fn a_body_of_known_length_keeps_it_and_ends_after_what_was_held() {
 async fn a_failing_body_fails_scrubbed_and_what_was_held_stays_back() {
     let frames = [data("abc ghp_A1b2C3d4"), Err("cut")];
     let mut body = ScrubBody::new(
-        Script(frames.into()),
+        MockBody(frames.into()),
         &HeaderMap::new(),
         Scrubber::new(github()),
     );

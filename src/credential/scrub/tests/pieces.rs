@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::body::{Coding, DecodeBody, Decoder, Script};
+use crate::body::{Coding, DecodeBody, Decoder, MockBody};
 use crate::credential::guesses::Guesses;
 use crate::credential::part::LEAST_DIGITS;
 use bytes::Bytes;
@@ -237,7 +237,7 @@ fn through(
     if breaks {
         frames.push(Err("reset"));
     }
-    let (script, scrubber) = (Script(frames.into()), Scrubber::new(echoes.clone()));
+    let (script, scrubber) = (MockBody(frames.into()), Scrubber::new(echoes.clone()));
     let codings = Coding::parse_list(&fields).unwrap();
     if codings.is_empty() {
         return read(&mut ScrubBody::new(script, &fields, scrubber));
@@ -450,7 +450,7 @@ fn the_third_different_piece_ends_what_the_session_is_shown() {
         assert!(show(&SECRET[..30]).1 && show(SECRET).1);
     }
     let mut under_way = ScrubBody::new(
-        Script([Ok(Frame::data("tail\n".into()))].into()),
+        MockBody([Ok(Frame::data("tail\n".into()))].into()),
         &HeaderMap::new(),
         Scrubber::new(echoes.clone()),
     );

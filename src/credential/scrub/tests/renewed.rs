@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::pieces::{coded, cut, read, render, secret, seen, spell, written};
 use super::*;
-use crate::body::{DecodeBody, Decoder, Script};
+use crate::body::{DecodeBody, Decoder, MockBody};
 use crate::credential::guesses::Guesses;
 use crate::credential::secret::mask;
 
@@ -153,7 +153,7 @@ proptest! {
         fields.insert("content-encoding", HeaderValue::from_str(coding).unwrap());
         let codings = crate::body::Coding::parse_list(&fields).unwrap();
         let scrubber = Scrubber::new(renewed(&pairs));
-        let script = Script(frames.into());
+        let script = MockBody(frames.into());
         let (out, _) = match codings.is_empty() {
             true => read(&mut ScrubBody::resizing(script, &mut fields, scrubber)),
             false => {

@@ -169,18 +169,18 @@ fn follow(
     match payload {
         // What was held is known to have its hash.
         Payload::Hash(hash) if content.held().is_none() && !content.is_empty() => {
-            content.recode(Box::new(CheckedContent::new(hash)));
+            content.transform(Box::new(CheckedContent::new(hash)));
         }
         Payload::Streaming(_) => {
             let chunks = signed.rechain(head, LONGEST_CHUNK);
             let chunks = chunks.map_err(|fault| SigningFailure::Signature(fault.into()))?;
             if let Some(chunks) = chunks {
-                content.recode(Box::new(SignedChunks(chunks, share())));
+                content.transform(Box::new(SignedChunks(chunks, share())));
             }
         }
         Payload::Events => {
             if let Some(events) = signed.events(LONGEST_CHUNK) {
-                content.recode(Box::new(SignedMessages(events, share())));
+                content.transform(Box::new(SignedMessages(events, share())));
             }
         }
         Payload::Hash(_) | Payload::Unsigned | Payload::Absent => {}

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 
-use crate::body::{HoldFault, Recode, RecodeFault, Share};
+use crate::body::{BodyTransform, HoldFault, Share, TransformFault};
 use crate::sigv4::{Events, Fault, Rechain};
 
 /// Content that must have a hash: its last piece goes on only where it has.
@@ -32,8 +32,8 @@ impl CheckedContent {
     }
 }
 
-impl Recode for CheckedContent {
-    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+impl BodyTransform for CheckedContent {
+    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(&piece);
         }
@@ -41,7 +41,7 @@ impl Recode for CheckedContent {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+    fn end(&mut self, out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
         match self.hasher.take().map(Context::finish) {
             Some(hash) if hash.as_ref() == self.expected => {
                 out.extend(self.last.take());
@@ -52,24 +52,24 @@ impl Recode for CheckedContent {
     }
 }
 
-impl Recode for SignedChunks {
-    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+impl BodyTransform for SignedChunks {
+    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
         self.0.push(piece, out).map_err(told)?;
         self.1.set(self.0.held()).map_err(|fault| busy(&fault))
     }
 
-    fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+    fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
         self.0.finish().map_err(told)
     }
 }
 
-impl Recode for SignedMessages {
-    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+impl BodyTransform for SignedMessages {
+    fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
         self.0.push(&piece, SystemTime::now(), out).map_err(told)?;
         self.1.set(self.0.held()).map_err(|fault| busy(&fault))
     }
 
-    fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), RecodeFault> {
+    fn end(&mut self, _out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
         self.0.finish().map_err(told)
     }
 }
@@ -85,15 +85,15 @@ pub(super) fn sha256<'b>(pieces: impl IntoIterator<Item = &'b Bytes>) -> [u8; 32
     hash
 }
 
-fn busy(fault: &HoldFault) -> RecodeFault {
-    RecodeFault {
+fn busy(fault: &HoldFault) -> TransformFault {
+    TransformFault {
         reason: fault.reason(),
         text: fault.to_string(),
     }
 }
 
-fn told(fault: Fault) -> RecodeFault {
-    RecodeFault {
+fn told(fault: Fault) -> TransformFault {
+    TransformFault {
         reason: fault.reason(),
         text: fault.to_string(),
     }

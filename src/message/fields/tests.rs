@@ -1,5 +1,7 @@
 //! Tests of fields: which end at this hop, which steer, which are single-valued.
 
+use http::Version;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 
 use super::*;

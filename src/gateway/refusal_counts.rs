@@ -11,18 +11,18 @@ const MOST: usize = 256;
 
 /// Refusals by host and reason.
 #[derive(Default)]
-pub struct Tally(Mutex<BTreeMap<(String, ReasonCode), Counted>>);
+pub struct RefusalCounts(Mutex<BTreeMap<(String, ReasonCode), RefusalCount>>);
 
 /// How often something was refused, and an exchange to ask about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
+pub struct RefusalCount {
     /// How often.
     pub count: u64,
     /// The first of them, for `gateway why`.
     pub first: ExchangeId,
 }
 
-impl Tally {
+impl RefusalCounts {
     /// Counts a refusal.
     pub fn count(&self, host: &str, reason: ReasonCode, id: ExchangeId) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,7 +30,7 @@ impl Tally {
         if all.len() >= MOST && !all.contains_key(&kind) {
             kind.0 = "…".to_owned();
         }
-        let counted = all.entry(kind).or_insert(Counted {
+        let counted = all.entry(kind).or_insert(RefusalCount {
             count: 0,
             first: id,
         });
@@ -39,7 +39,7 @@ impl Tally {
 
     /// Everything that was refused, by host and reason.
     #[must_use]
-    pub fn all(&self) -> Vec<(String, ReasonCode, Counted)> {
+    pub fn all(&self) -> Vec<(String, ReasonCode, RefusalCount)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter()
             .map(|((host, reason), counted)| (host.clone(), *reason, *counted))
@@ -53,18 +53,18 @@ mod tests {
 
     #[test]
     fn a_flood_of_hosts_is_counted_in_bounded_memory() {
-        let tally = Tally::default();
+        let counts = RefusalCounts::default();
         let id = ExchangeId::from_bytes([1; 10]);
         for host in 0..10_000 {
-            tally.count(&format!("h{host}.test"), ReasonCode::DnsName, id);
+            counts.count(&format!("h{host}.test"), ReasonCode::DnsName, id);
         }
-        let all = tally.all();
+        let all = counts.all();
         assert!(all.len() <= MOST + 1);
         // What is known already is counted as itself.
-        tally.count("h0.test", ReasonCode::DnsName, id);
-        let first = |(host, ..): &(String, ReasonCode, Counted)| host == "h0.test";
+        counts.count("h0.test", ReasonCode::DnsName, id);
+        let first = |(host, ..): &(String, ReasonCode, RefusalCount)| host == "h0.test";
         assert_eq!(
-            tally.all().iter().find(|one| first(one)).unwrap().2.count,
+            counts.all().iter().find(|one| first(one)).unwrap().2.count,
             2
         );
         assert_eq!(

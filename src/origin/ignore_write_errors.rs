@@ -13,12 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// as success, and reading returns the response, or an error if there is none. Nothing incomplete
 /// can look complete.
 #[derive(Debug)]
-pub(super) struct Patient<IO> {
+pub(super) struct IgnoreWriteErrors<IO> {
     io: IO,
     broken: bool,
 }
 
-impl<IO> Patient<IO> {
+impl<IO> IgnoreWriteErrors<IO> {
     pub(super) fn new(io: IO) -> Self {
         Self { io, broken: false }
     }
@@ -35,7 +35,7 @@ impl<IO> Patient<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Patient<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for IgnoreWriteErrors<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -45,7 +45,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Patient<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Patient<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for IgnoreWriteErrors<IO> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -102,7 +102,7 @@ mod tests {
             .await
             .unwrap();
         let (mut theirs, _) = listener.accept().await.unwrap();
-        let mut ours = Patient::new(ours);
+        let mut ours = IgnoreWriteErrors::new(ours);
         ours.write_all(b"unread").await.unwrap();
         theirs.readable().await.unwrap();
         theirs.write_all(b"too long").await.unwrap();

@@ -350,5 +350,5 @@ fn reset(codec: &mut impl DecodeV2, coding: Coding) -> Result<(), Error> {
 const REFILLS: u32 = 8;
 
 #[cfg(test)]
-#[path = "undo_tests.rs"]
+#[path = "decompress_tests.rs"]
 mod tests;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 
 /// A body of unknown length from a script; `Err` ends it.
-pub struct Script(pub VecDeque<Result<Frame<Bytes>, &'static str>>);
+pub struct MockBody(pub VecDeque<Result<Frame<Bytes>, &'static str>>);
 
-impl Body for Script {
+impl Body for MockBody {
     type Data = Bytes;
     type Error = &'static str;
 

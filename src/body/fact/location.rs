@@ -1,0 +1,90 @@
+//! Where a fact stands: a JSON Pointer, or the name of a value in a form.
+
+use std::str::FromStr;
+
+use gateway_message::folded_parameter;
+
+/// Where a value stands in content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Location {
+    /// At this place of a JSON document.
+    Json(Pointer),
+    /// Under this name in a form (`application/x-www-form-urlencoded`).
+    Form(FormName),
+}
+
+/// A JSON Pointer: the member names and list places that lead to a value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pointer(Vec<String>);
+
+/// Why a text is no pointer to a value inside a document.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "a JSON Pointer begins with `/`, as `/messages/0/role`; in a name `~` is `~0` and `/` is `~1`"
+)]
+pub struct PointerMalformed(());
+
+impl Pointer {
+    /// The member names and list places, unescaped.
+    pub(super) fn tokens(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl FromStr for Pointer {
+    type Err = PointerMalformed;
+
+    fn from_str(text: &str) -> Result<Self, PointerMalformed> {
+        let rest = text.strip_prefix('/').ok_or(PointerMalformed(()))?;
+        let tokens = rest.split('/').map(|token| {
+            let escapes = token.matches("~0").count() + token.matches("~1").count();
+            let whole = token.matches('~').count() == escapes;
+            whole.then(|| token.replace("~1", "/").replace("~0", "~"))
+        });
+        let tokens: Option<Vec<String>> = tokens.collect();
+        tokens.map(Self).ok_or(PointerMalformed(()))
+    }
+}
+
+/// The name of a value in a form, such as `amount` or `card[number]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FormName {
+    pub(super) text: String,
+    /// `card` and `number`, each folded.
+    pub(super) parts: Vec<String>,
+}
+
+/// Why a text is no name of a value in a form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "a name in a form has letters, digits and `_`, `-`, `.`, and parts in brackets: `card[number]`"
+)]
+pub struct FormNameMalformed(());
+
+impl FromStr for FormName {
+    type Err = FormNameMalformed;
+
+    fn from_str(text: &str) -> Result<Self, FormNameMalformed> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.[]".contains(&b);
+        let parts = parts(text);
+        let brackets = text.matches('[').count();
+        let is_closed = text.matches(']').count() == brackets
+            && (brackets == 0 || text.ends_with(']') && text.matches("][").count() + 1 == brackets);
+        if !text.bytes().all(plain) || !is_closed || parts.iter().any(String::is_empty) {
+            return Err(FormNameMalformed(()));
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            parts,
+        })
+    }
+}
+
+/// The parts of a name in the reading in which most spellings are one.
+pub(super) fn parts(name: &str) -> Vec<String> {
+    // What no name holds, and some reader may drop; it reads up to NUL.
+    let name: String = name.chars().filter(|c| c.is_ascii()).collect();
+    let name = name.split('\0').next().unwrap_or_default();
+    let parts = name.split('[').map(|part| part.trim_end_matches(']'));
+    parts.map(folded_parameter).collect()
+}

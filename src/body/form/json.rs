@@ -1,0 +1,142 @@
+//! Forms in JSON: an object, a list of them, or several documents in a row.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::search::{FormFault, MemberSearch};
+
+/// Whether a reader that tells the format by the content would take it for JSON, in whatever
+/// charset.
+pub(crate) fn begins_as_json(content: &[u8]) -> bool {
+    let skipped = |b: &&u8| !(b.is_ascii_control() || b" \xef\xbb\xbf\xfe\xff".contains(b));
+    matches!(content.iter().find(skipped), Some(b'{' | b'['))
+}
+
+/// Finds the members of one document, or of several in a row.
+pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
+    let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
+    // Where each document ends is found first: to ask the reader behind each whether it was the
+    // last takes it over all before.
+    let mut documents = serde_json::Deserializer::from_slice(content).into_iter::<IgnoredAny>();
+    let mut from = 0;
+    while let Some(document) = documents.next() {
+        document.map_err(|_| FormFault::Json)?;
+        let to = documents.byte_offset();
+        let members = Members {
+            found,
+            lists: 1,
+            asked: false,
+        };
+        let mut reader = serde_json::Deserializer::from_slice(&content[from..to]);
+        members
+            .deserialize(&mut reader)
+            .map_err(|_| FormFault::Json)?;
+        from = to;
+    }
+    Ok(())
+}
+
+/// The members of an object, or of those in a list.
+struct Members<'f, 'a> {
+    found: &'f mut MemberSearch<'a>,
+    /// How many lists deep objects are looked for.
+    lists: u8,
+    /// Whether it is the value of a member that is asked for.
+    asked: bool,
+}
+
+impl Members<'_, '_> {
+    /// A value that is no object and no list.
+    fn plain(self, value: Option<&str>) {
+        if self.asked {
+            self.found.value(value.map(str::to_owned));
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Members<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Members<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        if self.asked {
+            self.found.value(None);
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            return Ok(());
+        }
+        while let Some(name) = map.next_key::<String>()? {
+            if !(self.found.is_asked)(&name) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            map.next_value_seed(Members {
+                found: &mut *self.found,
+                lists: 0,
+                asked: true,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        if self.asked {
+            self.found.value(None);
+        }
+        if self.lists == 0 {
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(());
+        }
+        loop {
+            let inner = Members {
+                found: &mut *self.found,
+                lists: self.lists - 1,
+                asked: false,
+            };
+            if list.next_element_seed(inner)?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        self.plain(None);
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        self.plain(None);
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        self.plain(None);
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        self.plain(None);
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.plain(Some(text));
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.plain(Some(""));
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Forms: the members of content that an origin reads by name, whatever its format.
+
+mod json;
+mod multipart;
+mod pairs;
+mod search;
+
+use http::{HeaderMap, HeaderValue, header};
+
+pub(crate) use json::begins_as_json;
+pub(crate) use pairs::{Pair, split_pairs};
+pub use search::FormFault;
+
+use search::MemberSearch;
+
+/// How content that an origin may read as a form is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FormKind {
+    /// `application/x-www-form-urlencoded`, and every type that no other kind is for, or none:
+    /// services take forms by them, and JSON that begins as such (Slack takes `text/plain`).
+    Pairs,
+    /// `multipart/*` (RFC 7578).
+    Parts,
+    /// A JSON object, a list of them, or several in a row.
+    Json,
+}
+
+impl FormKind {
+    /// The format of the content that these fields announce; `None` for what is declared to be none
+    /// that holds members.
+    ///
+    /// # Errors
+    /// [`FormFault::Coded`] and [`FormFault::Charset`].
+    pub fn of(fields: &HeaderMap) -> Result<Option<Self>, FormFault> {
+        let value = fields
+            .get(header::CONTENT_TYPE)
+            .map_or(&b""[..], HeaderValue::as_bytes);
+        let text = String::from_utf8_lossy(value).to_ascii_lowercase();
+        let (kind, parameters) = text.split_once(';').unwrap_or((&text, ""));
+        let kind = match kind.trim() {
+            kind if kind.contains("form-urlencoded") => Self::Pairs,
+            kind if kind.starts_with("multipart/") => Self::Parts,
+            kind if kind.contains("json") => Self::Json,
+            kind if is_binary(kind) => return Ok(None),
+            _ => Self::Pairs,
+        };
+        let coded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+        if fields.get_all(header::CONTENT_ENCODING).iter().any(coded) {
+            return Err(FormFault::Coded);
+        }
+        let mut charsets = parameters
+            .split(';')
+            .filter_map(|parameter| parameter.trim().strip_prefix("charset"))
+            .filter_map(|rest| rest.trim_start().strip_prefix('='))
+            .map(|charset| charset.trim().trim_matches('"'));
+        if charsets.all(|charset| CHARSETS.contains(&charset)) {
+            Ok(Some(kind))
+        } else {
+            Err(FormFault::Charset)
+        }
+    }
+
+    /// The values of the members that are asked for by name; `None` for one that is no text, or is
+    /// not read.
+    ///
+    /// Closed on doubt: a member that some reader may see is one, even if others do not see it.
+    ///
+    /// # Errors
+    /// [`FormFault::Json`] and [`FormFault::Name`].
+    pub fn values(
+        self,
+        content: &[u8],
+        is_asked: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Option<String>>, FormFault> {
+        let mut found = MemberSearch {
+            is_asked: &is_asked,
+            values: Vec::new(),
+        };
+        match self {
+            Self::Pairs if begins_as_json(content) => {
+                json::find(content, &mut found)?;
+                pairs::find(content, &mut found);
+            }
+            Self::Pairs => pairs::find(content, &mut found),
+            Self::Parts => multipart::find(content, &mut found)?,
+            Self::Json => json::find(content, &mut found)?,
+        }
+        Ok(found.values)
+    }
+}
+
+/// Whether a type declares bytes in which no service looks for members.
+fn is_binary(kind: &str) -> bool {
+    // What one reader takes for a name another may take for two types.
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.+-_".contains(&b);
+    let (top, sub) = kind.split_once('/').unwrap_or((kind, ""));
+    let listed = match top {
+        "image" | "audio" | "video" | "font" => true,
+        "application" => {
+            BINARY.contains(&sub)
+                || BINARY_BEGINNINGS
+                    .iter()
+                    .any(|beginning| sub.starts_with(beginning))
+        }
+        _ => false,
+    };
+    listed && kind.bytes().all(plain)
+}
+
+const CHARSETS: [&str; 5] = ["utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1"];
+/// Types of files, packages and messages that are read by no name of a member.
+const BINARY: [&str; 23] = [
+    "octet-stream",
+    "cbor",
+    "gzip",
+    "java-archive",
+    "msgpack",
+    "ogg",
+    "pdf",
+    "protobuf",
+    "vnd.debian.binary-package",
+    "vnd.google.protobuf",
+    "vnd.rar",
+    "wasm",
+    "x-7z-compressed",
+    "x-bzip2",
+    "x-compressed",
+    "x-gzip",
+    "x-msgpack",
+    "x-protobuf",
+    "x-rpm",
+    "x-tar",
+    "x-xz",
+    "zip",
+    "zstd",
+];
+/// The same, of families: gRPC streams, and what git sends.
+const BINARY_BEGINNINGS: [&str; 2] = ["grpc", "x-git-"];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Forms of parts: `multipart/*` (RFC 7578).
+
+use percent_encoding::percent_decode;
+
+use super::search::{FormFault, MemberSearch};
+
+/// Every line that may be the head of a part, wherever the borders are: readers disagree about
+/// those.
+pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
+    let lines = content.split(|b| matches!(b, b'\r' | b'\n'));
+    let mut lines = lines.filter(|line| !line.is_empty()).peekable();
+    while let Some(line) = lines.next() {
+        let Some(colon) = memchr::memchr(b':', &line[..line.len().min(LONGEST_NAME)]) else {
+            continue;
+        };
+        let name = line[..colon].trim_ascii();
+        let disposition = name.eq_ignore_ascii_case(b"content-disposition");
+        // Some readers call a part by this where it has no name.
+        if !disposition && !name.eq_ignore_ascii_case(b"content-id") {
+            continue;
+        }
+        let mut value = line[colon + 1..].to_vec();
+        // RFC 5322 §2.2.3.
+        while let Some(folded) = lines.next_if(|next| matches!(next[0], b' ' | b'\t')) {
+            value.extend_from_slice(folded);
+        }
+        let value = String::from_utf8_lossy(&value);
+        if disposition {
+            parameters(&value, found)?;
+        } else {
+            found.part(value.trim().trim_matches(['<', '>']));
+        }
+    }
+    Ok(())
+}
+
+/// Each `name` and `filename` of a disposition: some readers take the second where the first is
+/// missing.
+fn parameters(value: &str, found: &mut MemberSearch<'_>) -> Result<(), FormFault> {
+    let lower = value.to_ascii_lowercase();
+    for (at, word) in lower.match_indices("name") {
+        let rest = value[at + word.len()..].trim_start();
+        let (extended, rest) = match rest.strip_prefix('*') {
+            Some(rest) => (true, rest.trim_start()),
+            None => (false, rest),
+        };
+        let Some(rest) = rest.strip_prefix('=').map(str::trim_start) else {
+            // RFC 2231 §3: `name*0=`.
+            if extended && rest.starts_with(|c: char| c.is_ascii_digit()) {
+                return Err(FormFault::Name);
+            }
+            continue;
+        };
+        let (bare, unescaped) = written(rest)?;
+        // RFC 2047 §2.
+        if bare.starts_with("=?") {
+            return Err(FormFault::Name);
+        }
+        // RFC 8187 §3.2.1: `UTF-8'en'name`.
+        let tail = bare.rsplit('\'').next().unwrap_or_default();
+        let percent = |text: &str| {
+            percent_decode(text.as_bytes())
+                .decode_utf8_lossy()
+                .into_owned()
+        };
+        for reading in [&percent(&bare), &percent(tail), &unescaped, &bare] {
+            found.part(reading);
+        }
+    }
+    Ok(())
+}
+
+/// A parameter's value as it stands, and with its escapes undone.
+///
+/// No two values are read over the same text, so that all of a line take time in proportion to it:
+/// what is quoted ends at the next value's quotation mark, and what is not quoted at its `=`, which
+/// a token cannot hold (RFC 2045 §5.1).
+fn written(text: &str) -> Result<(String, String), FormFault> {
+    let Some(inner) = text.strip_prefix('"') else {
+        let end = text.find([';', ' ', '\t', ',', '=']).unwrap_or(text.len());
+        let token = &text[..end];
+        return match text[end..].starts_with('=') {
+            true => Err(FormFault::Name),
+            false => Ok((token.to_owned(), token.to_owned())),
+        };
+    };
+    let (mut bare, mut unescaped, mut escaped) = (String::new(), String::new(), false);
+    for c in inner.chars() {
+        if c == '"' && !escaped {
+            break;
+        }
+        bare.push(c);
+        escaped = c == '\\' && !escaped;
+        if !escaped {
+            unescaped.push(c);
+        }
+    }
+    Ok((bare, unescaped))
+}
+
+/// `Content-Disposition` and white space.
+const LONGEST_NAME: usize = 32;

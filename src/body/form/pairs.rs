@@ -1,0 +1,40 @@
+//! Forms of pairs: `application/x-www-form-urlencoded`.
+
+use super::search::MemberSearch;
+use gateway_message::pairs::decoded;
+
+/// Finds the members of pairs.
+pub(super) fn find(content: &[u8], found: &mut MemberSearch<'_>) {
+    for pair in split_pairs(content) {
+        if (found.is_asked)(&decoded(pair.name, b' ').text) {
+            let value = pair.value.unwrap_or_default();
+            found.value(Some(decoded(value, b' ').text));
+        }
+    }
+}
+
+/// One pair of a form, as it stands there.
+pub(crate) struct Pair<'a> {
+    pub name: &'a [u8],
+    /// What follows `=`.
+    pub value: Option<&'a [u8]>,
+    /// Whether all readers see this pair here: between two `&`, where some also end one at `;` or
+    /// at the end of a line.
+    pub agreed: bool,
+}
+
+/// The pairs of a form, by the readers that see most of them.
+pub(crate) fn split_pairs(content: &[u8]) -> impl Iterator<Item = Pair<'_>> {
+    let inner = |b: &u8| matches!(b, b';' | b'\r' | b'\n');
+    content.split(|b| *b == b'&').flat_map(move |whole| {
+        let agreed = !whole.iter().any(inner);
+        whole.split(inner).map(move |pair| {
+            let equals = memchr::memchr(b'=', pair);
+            Pair {
+                name: &pair[..equals.unwrap_or(pair.len())],
+                value: equals.map(|at| &pair[at + 1..]),
+                agreed,
+            }
+        })
+    })
+}

@@ -1,0 +1,252 @@
+//! Members of forms in every spelling.
+
+use super::search::MOST_VALUES;
+use super::*;
+
+fn found(kind: FormKind, content: &str) -> usize {
+    let is_token = |name: &str| name == "token";
+    kind.values(content.as_bytes(), is_token).unwrap().len()
+}
+
+fn kind(content_type: &str, coding: Option<&str>) -> Result<Option<FormKind>, FormFault> {
+    let mut fields = HeaderMap::new();
+    if !content_type.is_empty() {
+        fields.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
+    }
+    if let Some(coding) = coding {
+        fields.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
+    }
+    FormKind::of(&fields)
+}
+
+#[test]
+fn the_format_is_told_by_the_type_and_what_cannot_be_read_is_refused() {
+    for (text, expected) in [
+        ("", Some(FormKind::Pairs)),
+        (
+            "application/x-www-form-urlencoded; charset=UTF-8",
+            Some(FormKind::Pairs),
+        ),
+        ("Multipart/Form-Data; boundary=x", Some(FormKind::Parts)),
+        ("multipart/mixed", Some(FormKind::Parts)),
+        ("application/vnd.api+json", Some(FormKind::Json)),
+        ("application/octet-stream", None),
+        ("Application/Octet-Stream; x=y", None),
+        ("image/png", None),
+        ("application/grpc+proto", None),
+        ("text/plain", Some(FormKind::Pairs)),
+        ("text/html;charset=UTF-8", Some(FormKind::Pairs)),
+        ("application/graphql", Some(FormKind::Pairs)),
+        ("x", Some(FormKind::Pairs)),
+        (
+            "application/octet-stream, text/plain",
+            Some(FormKind::Pairs),
+        ),
+        ("image/png, application/json", Some(FormKind::Json)),
+        ("application/octet-streams", Some(FormKind::Pairs)),
+    ] {
+        assert_eq!(kind(text, None), Ok(expected), "{text}");
+    }
+    assert_eq!(
+        kind("application/json", Some("gzip")),
+        Err(FormFault::Coded)
+    );
+    assert_eq!(kind("application/octet-stream", Some("gzip")), Ok(None));
+    assert_eq!(
+        kind("application/json;charset=utf-16", None),
+        Err(FormFault::Charset)
+    );
+    assert_eq!(
+        kind("text/x; charset=utf-16", None),
+        Err(FormFault::Charset)
+    );
+    assert_eq!(kind("", Some("gzip")), Err(FormFault::Coded));
+}
+
+#[test]
+fn a_member_of_pairs_is_found_in_every_spelling() {
+    for text in [
+        "token=x",
+        "a=b&token=x",
+        "t%6Fken=x",
+        "a=b;token=x",
+        "a\r\ntoken=x",
+        "token",
+        "%74oken=&a",
+        r#"{"token":"x"}"#,
+        " \r\n[{\"token\":1}]",
+        "\u{feff}{\"token\":1}",
+        "{\"a\":\"&token=x\"}",
+    ] {
+        assert_eq!(found(FormKind::Pairs, text), 1, "{text}");
+    }
+    for text in [
+        "",
+        "a=token",
+        "tokens=x",
+        "a=%26token=x",
+        r#"{"a":1}"#,
+        "PK\u{3}{",
+    ] {
+        assert_eq!(found(FormKind::Pairs, text), 0, "{text}");
+    }
+    for text in [
+        &b"{token:1}"[..],
+        b"{\0\"\0t\0",
+        b"\xff\xfe{\0\"\0t\0",
+        b"\0\0\0{",
+    ] {
+        let refused = FormKind::Pairs.values(text, |_| false);
+        assert_eq!(refused, Err(FormFault::Json), "{text:?}");
+    }
+}
+
+#[test]
+fn a_part_is_found_by_its_name_in_every_spelling() {
+    for name in [
+        "name=\"token\"",
+        "name=token",
+        "NAME = \"token\"",
+        "filename=\"token\"",
+        "name*=UTF-8''t%6Fken",
+        "name=\"t\\oken\"",
+        "x=y;\r\n name=\"token\"",
+        "name=\"a\"; name=\"token\"",
+        "name=\"%74oken\"",
+    ] {
+        let text = format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\nx\r\n--b--\r\n");
+        assert!(found(FormKind::Parts, &text) > 0, "{name}");
+    }
+    assert!(
+        found(
+            FormKind::Parts,
+            "--b\ncontent-disposition : form-data; name=token\n\nx"
+        ) > 0
+    );
+    assert!(found(FormKind::Parts, "--b\r\nContent-ID: <token>\r\n\r\nx") > 0);
+    let is_token = |name: &str| name == "token";
+    for name in ["name*0=to; name*1=ken", "name=\"=?utf-8?B?dG9rZW4=?=\""] {
+        let text = format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\nx");
+        let refused = FormKind::Parts.values(text.as_bytes(), is_token);
+        assert_eq!(refused, Err(FormFault::Name), "{name}");
+    }
+    // The text of a file is none.
+    let file = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n<input name=\"token\">\r\n--b--";
+    assert_eq!(found(FormKind::Parts, file), 0);
+}
+
+#[test]
+fn a_value_that_readers_end_in_different_places_is_refused() {
+    for name in ["name=a=b", "name=name=token", "name==?utf-8?B?dG9rZW4=?="] {
+        let text = format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\nx");
+        let refused = FormKind::Parts.values(text.as_bytes(), |_| false);
+        assert_eq!(refused, Err(FormFault::Name), "{name}");
+    }
+}
+
+#[test]
+fn content_is_looked_through_in_time_that_grows_as_it_does() {
+    let begun = std::time::Instant::now();
+    let is_token = |name: &str| name == "token";
+    let line = |piece: &str| {
+        let pieces = piece.repeat((1 << 20) / piece.len());
+        format!("--b\r\nContent-Disposition: form-data; {pieces}\r\n\r\nx\r\n--b--\r\n")
+    };
+    for piece in [
+        "name=",
+        "name= ",
+        "name=x",
+        "name=x;",
+        "name=\"",
+        "name=\"\\\"",
+        "name=\\\"",
+        "name =\t",
+        "name *",
+        "name*='",
+        "name",
+        "name ",
+        " ",
+        "\\",
+        "\"",
+        "x\r\n ",
+        "x\r\nContent-Disposition: name=",
+        "x\r\nContent-ID: <",
+    ] {
+        let _either = FormKind::Parts.values(line(piece).as_bytes(), is_token);
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "{piece:?} {:?}",
+            begun.elapsed()
+        );
+    }
+    for piece in [
+        "{}",
+        "1 ",
+        "[] ",
+        "[[",
+        "{\"a\":",
+        "{\"token\":1}\n",
+        "{\"token\":[",
+        "\"x\"",
+        "\n",
+    ] {
+        let content = piece.repeat((1 << 20) / piece.len());
+        let _either = FormKind::Json.values(content.as_bytes(), is_token);
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "{piece:?} {:?}",
+            begun.elapsed()
+        );
+    }
+    for piece in ["token=x&", "token", "=", "&", "%", "+", "token[", "$"] {
+        let content = piece.repeat((1 << 20) / piece.len());
+        let _either = FormKind::Pairs.values(content.as_bytes(), is_token);
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "{piece:?} {:?}",
+            begun.elapsed()
+        );
+    }
+}
+
+#[test]
+fn a_member_that_stands_there_very_often_is_kept_a_few_times() {
+    let often = FormKind::Pairs.values("token=x&".repeat(1 << 16).as_bytes(), |name| {
+        name == "token"
+    });
+    let values = often.unwrap();
+    assert_eq!(values.len(), MOST_VALUES + 1);
+    assert_eq!(values.last(), Some(&None));
+    let list = format!("{{\"token\":[{}1]}}", "1,".repeat(1 << 16));
+    let values = FormKind::Json.values(list.as_bytes(), |name| name == "token");
+    assert_eq!(values.unwrap(), [None]);
+}
+
+#[test]
+fn a_member_of_json_is_found_at_the_top_and_in_a_list() {
+    for text in [
+        r#"{"token":"x"}"#,
+        r#"{"a":{"b":[1]},"t\u006fken":"x"}"#,
+        r#"[1,{"token":"x"}]"#,
+        r#"{"a":1} {"token":"x"}"#,
+        "\u{feff}{\"token\":7}",
+        r#"{"token":null}"#,
+    ] {
+        assert_eq!(found(FormKind::Json, text), 1, "{text}");
+    }
+    assert_eq!(found(FormKind::Json, r#"{"token":"x","token":"y"}"#), 2);
+    for text in [
+        "",
+        " ",
+        "7",
+        r#""token""#,
+        r#"{"a":{"token":"x"}}"#,
+        r#"[[{"token":1}]]"#,
+    ] {
+        assert_eq!(found(FormKind::Json, text), 0, "{text}");
+    }
+    for text in ["{", "{'token':'x'}", "{}x", "// c\n{\"token\":1}"] {
+        let refused = FormKind::Json.values(text.as_bytes(), |_| true);
+        assert_eq!(refused, Err(FormFault::Json), "{text}");
+    }
+}

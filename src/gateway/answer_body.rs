@@ -1,0 +1,251 @@
+//! The content of an answer on its way to the client: scrubbed, guarded, and recorded when it ends.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use super::guard::{Abort, ExchangeGuard};
+use crate::audit::{Length, Outcome, Trail};
+use crate::body::{DecodeBody, DecodeFault};
+use crate::credential::{Guessed, ScrubBody, ScrubFault};
+use crate::message::fields;
+use crate::names::ReasonCode;
+use crate::origin::OriginBody;
+
+/// Why an answer's content ended before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    /// The origin's connection failed, or what came was not HTTP.
+    #[error("the origin's content broke off")]
+    Origin(#[source] hyper::Error),
+    /// The origin's content coding is malformed.
+    #[error("the origin's content coding is malformed")]
+    Coding,
+    /// The session may be shown nothing more of it.
+    #[error(transparent)]
+    Guessed(#[from] Guessed),
+    /// It was aborted while it streamed.
+    #[error(transparent)]
+    Aborted(#[from] Abort),
+}
+
+impl Broken {
+    fn reason(&self) -> ReasonCode {
+        match self {
+            Self::Origin(_) => ReasonCode::BadResponse,
+            Self::Coding => ReasonCode::Encoding,
+            Self::Guessed(guessed) => guessed.reason(),
+            Self::Aborted(why) => why.reason(),
+        }
+    }
+}
+
+/// The content of an answer.
+pub struct AnswerBody {
+    source: AnswerSource,
+    /// What ends with the content; `None` for the gateway's own answers.
+    end: Option<AnswerEnd>,
+}
+
+pub(super) enum AnswerSource {
+    /// The gateway's own, or none.
+    Own(Option<Bytes>),
+    /// None: the connection, or the stream of HTTP/2, carries a WebSocket now.
+    Switched,
+    /// The origin's as it is: nothing was lent.
+    Origin(OriginBody),
+    /// With echoes of what was lent replaced.
+    Scrubbed(Box<ScrubBody<OriginBody>>),
+    /// The same behind a content coding, which is undone.
+    Decoded(Box<ScrubBody<DecodeBody<OriginBody>>>),
+}
+
+/// What is settled when the content ends. The trail is with the guard, so that the content stays
+/// small.
+struct AnswerEnd {
+    guard: Arc<ExchangeGuard>,
+    /// Waited for only once the content itself is waited for.
+    aborted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    ended: Option<(Outcome, Option<ReasonCode>)>,
+}
+
+impl AnswerEnd {
+    fn poll_aborted(&mut self, cx: &mut Context<'_>) -> Poll<Abort> {
+        let guard = &self.guard;
+        let aborted = self
+            .aborted
+            .get_or_insert_with(|| Box::pin(guard.wait_for_abort()));
+        ready!(aborted.as_mut().poll(cx));
+        // The cause is set before the token is cancelled.
+        Poll::Ready(guard.abort_reason().unwrap_or(Abort::Revoked))
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        let Some(end) = &self.end else { return };
+        // A client that takes nothing is cut with its connection, and never asks for the content
+        // that would say so.
+        let aborted = end.guard.abort_reason();
+        let unasked = aborted.map(|why| (Outcome::Cut, Some(why.reason())));
+        let left = (Outcome::Aborted, Some(ReasonCode::ClientLeft));
+        let (outcome, reason) = end.ended.or(unasked).unwrap_or(left);
+        let scrubbed = match &self.source {
+            AnswerSource::Scrubbed(body) => body.replaced(),
+            AnswerSource::Decoded(body) => body.replaced(),
+            AnswerSource::Own(_) | AnswerSource::Switched | AnswerSource::Origin(_) => 0,
+        };
+        end.guard.end(outcome, reason, scrubbed);
+    }
+}
+
+impl AnswerBody {
+    /// Content from this source, whose end settles nothing yet.
+    pub(super) fn new(source: AnswerSource) -> Self {
+        Self { source, end: None }
+    }
+
+    /// Content of the gateway's own.
+    #[must_use]
+    pub fn own(content: Bytes) -> Self {
+        Self::new(AnswerSource::Own((!content.is_empty()).then_some(content)))
+    }
+
+    /// What stands in place of content where the protocol is switched.
+    pub(super) fn switched() -> Self {
+        Self::new(AnswerSource::Switched)
+    }
+
+    /// Ties the end of the content to the exchange's trail and guard.
+    pub(super) fn settle(&mut self, trail: Trail, guard: Arc<ExchangeGuard>) {
+        // Content that is over before it begins is never polled.
+        let ended = self.is_end_stream().then_some((Outcome::Whole, None));
+        guard.ends_with_it(trail);
+        self.end = Some(AnswerEnd {
+            guard,
+            aborted: None,
+            ended,
+        });
+    }
+
+    /// What the head announces of the content's length.
+    #[must_use]
+    pub fn length(&self) -> Length {
+        match self.source {
+            AnswerSource::Switched => Length::Switched,
+            _ => self.size_hint().exact().map_or(Length::Open, Length::Known),
+        }
+    }
+
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match &mut self.source {
+            AnswerSource::Own(content) => {
+                Poll::Ready(content.take().map(|content| Ok(Frame::data(content))))
+            }
+            AnswerSource::Switched => Poll::Ready(None),
+            AnswerSource::Origin(body) => {
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(Broken::Origin)))
+            }
+            AnswerSource::Scrubbed(body) => {
+                let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
+                Poll::Ready(
+                    frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, Broken::Origin))),
+                )
+            }
+            AnswerSource::Decoded(body) => {
+                let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
+                Poll::Ready(
+                    frame.map(|frame| frame.map_err(|fault| scrub_fault(fault, decode_fault))),
+                )
+            }
+        }
+    }
+}
+
+fn scrub_fault<E>(fault: ScrubFault<E>, broken: impl FnOnce(E) -> Broken) -> Broken {
+    match fault {
+        ScrubFault::Body(fault) => broken(fault),
+        ScrubFault::Guessed(guessed) => Broken::Guessed(guessed),
+    }
+}
+
+fn decode_fault(fault: DecodeFault<hyper::Error>) -> Broken {
+    match fault {
+        DecodeFault::Body(error) => Broken::Origin(error),
+        DecodeFault::Coding(_) => Broken::Coding,
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = &mut *self;
+        let polled = match this.poll_source(cx) {
+            Poll::Ready(frame) => Poll::Ready(frame),
+            Poll::Pending => match &mut this.end {
+                Some(end) => end
+                    .poll_aborted(cx)
+                    .map(|why| Some(Err(Broken::Aborted(why)))),
+                None => Poll::Pending,
+            },
+        };
+        let mut frame = ready!(polled);
+        let Some(end) = &mut this.end else {
+            return Poll::Ready(frame);
+        };
+        if let (Some(Ok(_)), Some(why)) = (&frame, end.guard.abort_reason()) {
+            // A stream that always has more never waits; it is cut all the same.
+            frame = Some(Err(Broken::Aborted(why)));
+        }
+        match &mut frame {
+            None => end.ended = Some((Outcome::Whole, None)),
+            Some(Err(broken)) => end.ended = Some((Outcome::Cut, Some(broken.reason()))),
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    end.guard.meter.add_down(data.len());
+                } else if let Some(trailers) = frame.trailers_mut() {
+                    fields::filter_response_trailers(trailers);
+                }
+            }
+        }
+        if matches!(frame, Some(Ok(_)))
+            && this.is_end_stream()
+            && let Some(end) = &mut this.end
+        {
+            end.ended = Some((Outcome::Whole, None));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            AnswerSource::Own(content) => content.is_none(),
+            AnswerSource::Switched => true,
+            AnswerSource::Origin(body) => body.is_end_stream(),
+            AnswerSource::Scrubbed(body) => body.is_end_stream(),
+            AnswerSource::Decoded(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            AnswerSource::Own(content) => {
+                SizeHint::with_exact(content.as_ref().map_or(0, |content| content.len() as u64))
+            }
+            AnswerSource::Switched => SizeHint::with_exact(0),
+            AnswerSource::Origin(body) => body.size_hint(),
+            AnswerSource::Scrubbed(body) => body.size_hint(),
+            AnswerSource::Decoded(body) => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The proxy port: CONNECT, SOCKS5, and requests in absolute form.
+
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+use super::listener::SessionListener;
+use super::refusal::Refusal;
+use super::tunnel::TunnelTarget;
+use super::worker::Worker;
+use crate::intercept::explicit::{self, Asked, Authentication};
+use crate::intercept::prefixed::Prefixed;
+use crate::intercept::socks::{self, SocksTarget};
+use crate::intercept::{ConnectionContext, Entry};
+use crate::message::{Authority, Host, Scheme};
+use crate::names::ReasonCode;
+
+impl Worker {
+    /// Serves a connection to the proxy port.
+    pub(super) async fn proxied(
+        self: Arc<Self>,
+        stream: TcpStream,
+        listener: &SessionListener,
+        authentication: Option<&Authentication>,
+        deadline: Instant,
+    ) {
+        let mut io = Prefixed::new(stream);
+        // A client may answer a 407 on the connection that it came on (clients.md: Java does only
+        // that).
+        for _ in 0..3 {
+            let asking = Box::pin(explicit::ask(&mut io, authentication));
+            let asked = match timeout_at(deadline, asking).await {
+                Ok(Ok(asked)) => asked,
+                Ok(Err(why)) => return Box::pin(self.refuse_opening(io, listener, why)).await,
+                Err(_) => return,
+            };
+            let target = match asked {
+                Asked::Requests => {
+                    let context = absolute_form(listener);
+                    return Box::pin(self.conversation(listener, context).http1(io)).await;
+                }
+                Asked::ConnectUnauthenticated => {
+                    let refusal = Refusal::ProxyAuthentication;
+                    let answered = self.answer_opening(&mut io, listener, None, refusal);
+                    match answered.await {
+                        Ok(()) => continue,
+                        Err(_) => return,
+                    }
+                }
+                Asked::Connect(authority) => self.connect(&mut io, listener, authority).await,
+                Asked::Socks(target) => self.socks(&mut io, listener, target).await,
+            };
+            if let Some(target) = target {
+                self.tunnel(io, listener, target, deadline).await;
+            }
+            return;
+        }
+    }
+
+    async fn connect(
+        &self,
+        io: &mut Prefixed<TcpStream>,
+        listener: &SessionListener,
+        authority: Authority,
+    ) -> Option<TunnelTarget> {
+        if !self.may_reach(listener, &authority.host) {
+            let refusal = Refusal::Unreachable {
+                host: authority.host.clone(),
+                port: authority.port,
+            };
+            // What follows could be a tunnel's bytes: the connection ends here.
+            let _ = self
+                .answer_opening(io, listener, Some(&authority), refusal)
+                .await;
+            return None;
+        }
+        io.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.ok()?;
+        Some(TunnelTarget {
+            entry: Entry::Connect,
+            named: Some(authority),
+            destination: None,
+        })
+    }
+
+    async fn socks(
+        &self,
+        io: &mut Prefixed<TcpStream>,
+        listener: &SessionListener,
+        target: SocksTarget,
+    ) -> Option<TunnelTarget> {
+        let (named, destination) = match target {
+            SocksTarget::Named(authority) => (Some(authority), None),
+            SocksTarget::Address(address) => (None, Some(address)),
+        };
+        if let Some(authority) = &named
+            && !self.may_reach(listener, &authority.host)
+        {
+            let reason = ReasonCode::PolicyDefaultDeny;
+            self.record_opening(listener, Entry::Socks, Some(authority), reason);
+            let _ = socks::reply(io, socks::Reply::NotAllowed).await;
+            return None;
+        }
+        socks::reply(io, socks::Reply::Succeeded).await.ok()?;
+        Some(TunnelTarget {
+            entry: Entry::Socks,
+            named,
+            destination,
+        })
+    }
+
+    fn may_reach(&self, listener: &SessionListener, host: &Host) -> bool {
+        let session = &listener.session;
+        let policies = self.shared.policies.current();
+        policies.may_resolve(session.id(), session.groups(), host)
+    }
+}
+
+/// The context of requests in absolute form, each of which names its own destination.
+fn absolute_form(listener: &SessionListener) -> ConnectionContext {
+    ConnectionContext {
+        session: listener.session.id().clone(),
+        entry: Entry::Forward,
+        scheme: Scheme::Http,
+        named: None,
+        sni: None,
+        destination: None,
+    }
+}

@@ -1,0 +1,67 @@
+//! Dials origins: resolves, vets, connects, and verifies TLS; and keeps what is idle.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::ignore_write_errors::IgnoreWriteErrors;
+use super::pool::{Pool, PoolKey};
+use super::resolve::Resolve;
+use super::rule::OriginSettings;
+use super::sender::{Sender, http1_over, http2_over};
+use super::tls::{Configurations, Offer};
+use super::{Error, dial};
+use crate::message::Scheme;
+
+/// What dials for one runtime thread.
+pub(super) struct Dialer {
+    pub(super) settings: Arc<OriginSettings>,
+    pub(super) resolver: Box<dyn Resolve>,
+    pub(super) configurations: Configurations,
+    pub(super) pool: Pool,
+}
+
+impl Dialer {
+    /// Opens a new connection, and returns the address that was dialled.
+    pub(super) async fn dial(&self, key: &PoolKey) -> Result<(Sender, SocketAddr), Error> {
+        let index = self.settings.index(&key.origin);
+        let rule = index.map(|index| self.settings.at(index).0);
+        let addresses = dial::addresses(&key.origin, rule, self.resolver.as_ref()).await?;
+        let stream = dial::connect(addresses, &self.settings).await?;
+        let remote = stream
+            .peer_addr()
+            .map_err(|error| Error::Unreachable(Some(error)))?;
+        let sender = match key.origin.scheme {
+            Scheme::Http => http1_over(IgnoreWriteErrors::new(stream), &key.origin).await?,
+            Scheme::Https => self.secure(stream, remote, key, index).await?,
+        };
+        Ok((sender, remote))
+    }
+
+    async fn secure(
+        &self,
+        stream: tokio::net::TcpStream,
+        remote: SocketAddr,
+        key: &PoolKey,
+        rule: Option<usize>,
+    ) -> Result<Sender, Error> {
+        let protocol = rule.map(|index| self.settings.at(index).0.protocol);
+        let offer = Offer::choose(protocol.unwrap_or_default(), key.needs_http2);
+        let config = self
+            .configurations
+            .of(&self.settings, &key.identity, rule, offer)?;
+        let stream = IgnoreWriteErrors::new(stream);
+        let stream =
+            dial::handshake(stream, &key.origin.authority.host, config, &self.settings).await?;
+        match (stream.get_ref().1.alpn_protocol(), offer) {
+            (Some(b"h2"), Offer::Http2 | Offer::Both) => {
+                let sender = http2_over(stream).await?;
+                let place = self.pool.add(key.clone(), sender.clone(), remote);
+                Ok(Sender::Http2(sender, place))
+            }
+            (Some(b"http/1.1") | None, Offer::Http1 | Offer::Both) => {
+                http1_over(stream, &key.origin).await
+            }
+            _ => Err(Error::Protocol),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The content of a response, whose connection returns to the pool when it has ended.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderValue;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+
+use super::dialer::Dialer;
+use super::pool::{Idle, PoolKey, StreamSlot};
+use crate::body::{Content, Meter};
+
+/// What returns a connection of HTTP/1.1 to the pool.
+pub(super) struct Return {
+    pub(super) sender: http1::SendRequest<Content>,
+    pub(super) host: HeaderValue,
+    pub(super) remote: SocketAddr,
+    pub(super) key: PoolKey,
+    pub(super) dialer: Arc<Dialer>,
+    pub(super) meter: Arc<Meter>,
+    pub(super) had_content: bool,
+}
+
+/// The content of a response. Its connection returns to the pool when both directions have ended
+/// properly.
+pub struct OriginBody {
+    inner: Incoming,
+    ended: bool,
+    back: Option<Box<Return>>,
+    /// Kept for as long as the stream is in use.
+    _stream: Option<StreamSlot>,
+}
+
+impl OriginBody {
+    pub(super) fn new(inner: Incoming, back: Option<Return>, stream: Option<StreamSlot>) -> Self {
+        Self {
+            inner,
+            ended: false,
+            back: back.map(Box::new),
+            _stream: stream,
+        }
+    }
+}
+
+impl Body for OriginBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.inner).poll_frame(cx);
+        if matches!(frame, Poll::Ready(None)) {
+            self.ended = true;
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Drop for OriginBody {
+    fn drop(&mut self) {
+        let ended = self.ended || self.inner.is_end_stream();
+        if let Some(back) = self.back.take()
+            && ended
+            && (!back.had_content || back.meter.up_ended())
+        {
+            let idle = Idle::new(back.sender, back.host, back.remote);
+            back.dialer.pool.give(back.key, idle);
+        }
+    }
+}

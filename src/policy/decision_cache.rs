@@ -1,0 +1,293 @@
+//! Verdicts given lately, each by everything that it depends on.
+//!
+//! Cedar's answer depends on the rules, the entities and the context, and on nothing else. A key is
+//! made of the rule set's number and of what the entities and the context are made from, so two
+//! questions with one key have one answer. One bounded cache serves a generation and goes with it.
+//! What rarely comes twice is not kept: verdicts that depend on the clock, on the fields as a whole
+//! or on the content.
+
+use std::num::NonZeroUsize;
+
+use http::header::CONTENT_TYPE;
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use super::fact::Input;
+use super::question::{Facts, Loan};
+use super::rule_set::RuleSet;
+use super::schema::Action;
+use super::verdict::Verdict;
+
+/// The verdicts of one generation, those that were used longest ago dropped first.
+///
+/// The standard library's hash is slower than others, and what a workload makes up (paths) cannot
+/// make its keys collide.
+pub(super) struct DecisionCache(Mutex<LruCache<Box<[u8]>, Verdict, std::hash::RandomState>>);
+
+impl std::fmt::Debug for DecisionCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DecisionCache").finish_non_exhaustive()
+    }
+}
+
+impl DecisionCache {
+    /// None yet.
+    pub fn new() -> Self {
+        let most = NonZeroUsize::new(MOST_VERDICTS).expect("it is not 0");
+        Self(Mutex::new(LruCache::with_hasher(
+            most,
+            std::hash::RandomState::new(),
+        )))
+    }
+
+    /// The verdict of a question on a set of rules, judged only if it is not known.
+    pub fn get(
+        &self,
+        set: &RuleSet,
+        facts: &Facts<'_>,
+        loan: Option<Loan<'_>>,
+        judge: impl FnOnce() -> Verdict,
+    ) -> Verdict {
+        let Some(key) = key(set, facts, loan) else {
+            return judge();
+        };
+        if let Some(known) = self.0.lock().get(&*key) {
+            return known.clone();
+        }
+        // Judged outside the lock: other questions need not wait for it.
+        let verdict = judge();
+        self.0.lock().put(key.into(), verdict.clone());
+        verdict
+    }
+}
+
+/// Everything that the verdict depends on; `None` where it is not kept.
+fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u8>> {
+    let mut key = Key(Vec::with_capacity(USUAL_BYTES));
+    key.number(set.number);
+    key.text(facts.session.as_str());
+    key.texts(facts.groups.iter().map(|group| &**group));
+    key.text(facts.host.as_str());
+    match loan {
+        Some(loan) => {
+            key.number(1);
+            key.text(loan.credential.as_str());
+            key.text(loan.place);
+        }
+        None => {
+            key.number(0);
+            key.text(Action::of_method(facts.method).name());
+        }
+    }
+    for input in set.inputs.iter() {
+        key.input(*input, facts)?;
+    }
+    (key.0.len() <= MOST_BYTES).then_some(key.0)
+}
+
+/// A key under way. Each text stands behind its length, so that no two sequences are written alike.
+struct Key(Vec<u8>);
+
+impl Key {
+    fn input(&mut self, input: Input, facts: &Facts<'_>) -> Option<()> {
+        match input {
+            // They stand in every key.
+            Input::Question => {}
+            Input::Entry => self.text(facts.entry),
+            Input::Scheme => self.text(facts.scheme.as_str()),
+            Input::Port => self.number(facts.port.into()),
+            Input::Method => self.text(facts.method),
+            Input::Path => self.text(facts.target.path()),
+            Input::Query => self.text(facts.target.query().unwrap_or_default()),
+            Input::ContentType => {
+                let lines = facts.fields.get_all(CONTENT_TYPE).iter();
+                lines.for_each(|line| self.bytes(line.as_bytes()));
+                // No text is so long: this is the end.
+                self.number(u64::MAX);
+            }
+            Input::ContentLength => {
+                self.number(facts.content_length.is_some().into());
+                self.number(facts.content_length.unwrap_or_default());
+            }
+            Input::Upgrade => self.text(facts.upgrade),
+            Input::Credentials => self.texts(facts.credentials.iter().map(|name| name.as_str())),
+            Input::Actions => self.texts(facts.actions.iter().map(String::as_str)),
+            // Without content a set is judged by its head, which does not read it.
+            Input::Content if facts.content.is_none() => {}
+            Input::Clock | Input::Fields | Input::Content => return None,
+        }
+        Some(())
+    }
+
+    fn number(&mut self, number: u64) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn texts<'a>(&mut self, texts: impl ExactSizeIterator<Item = &'a str>) {
+        self.number(texts.len() as u64);
+        texts.for_each(|text| self.text(text));
+    }
+}
+
+/// With [`MOST_BYTES`], all keys together take less than 8 MiB.
+const MOST_VERDICTS: usize = 4096;
+const MOST_BYTES: usize = 1024;
+/// What a usual key needs, so that the buffer does not grow.
+const USUAL_BYTES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{EncodedSlash, RequestTarget, Scheme};
+    use crate::names::{CredentialName, SessionId};
+    use crate::policy::fact::{FACTS, Scope};
+    use crate::policy::generation::tests::{BEARER, owned, policies};
+    use crate::policy::question::OwnedFacts;
+
+    /// Whether a request is allowed, and whether it is after another one was judged.
+    fn allowed(condition: &str, request: &OwnedFacts, before: &OwnedFacts) -> [bool; 2] {
+        let text = format!("permit(principal, action, resource) when {{ {condition} }};");
+        [None, Some(before)].map(|before| {
+            let generation = policies(&text).current();
+            if let Some(before) = before {
+                assert!(generation.ask(&before.facts()).allowed(), "{condition}");
+            }
+            generation.ask(&request.facts()).allowed()
+        })
+    }
+
+    #[test]
+    fn a_verdict_is_not_given_to_another_request() {
+        let (first, mut other) = (owned(), owned());
+        other.session = SessionId::new("s2").unwrap();
+        other.groups = vec!["g".into()];
+        other.entry = "proxy".into();
+        other.now += std::time::Duration::from_secs(1 << 32);
+        other.scheme = Scheme::Http;
+        other.host = "b.example".parse().unwrap();
+        other.port = 8443;
+        other.method = "PROPFIND".into();
+        other.target = RequestTarget::parse(b"/a?b=c", EncodedSlash::Refuse).unwrap();
+        let kind = http::HeaderValue::from_static("text/plain");
+        other.fields.append(CONTENT_TYPE, kind);
+        other.content_length = Some(1);
+        other.upgrade = "websocket".into();
+        other.credentials = vec![CredentialName::new("c").unwrap()];
+        other.actions = vec!["s3:GetObject".into()];
+        for condition in [
+            r#"context.session == "s1""#,
+            "context.groups.isEmpty()",
+            r#"!(principal in Gateway::Group::"g")"#,
+            r#"context.entry == "exec""#,
+            r#"context.now < datetime("2100-01-01")"#,
+            r#"context.scheme == "https""#,
+            "context.secure",
+            r#"context.host == "api.github.com""#,
+            r#"resource in Gateway::Domain::"github.com""#,
+            "context.port == 443",
+            r#"context.method == "GET""#,
+            r#"action == Gateway::Action::"GET""#,
+            r#"context.path == "/repos/o/r""#,
+            r#"context.prefixes.contains("/repos")"#,
+            r#"context.segments.contains("0:repos")"#,
+            "context.depth == 3",
+            "context.query.any.isEmpty()",
+            "context.query.unique.isEmpty()",
+            "context.query.names.isEmpty()",
+            "context.fields.any.isEmpty()",
+            "context.fields.unique.isEmpty()",
+            "context.fields.names.isEmpty()",
+            r#"context.contentType == """#,
+            "context.contentLength == 0",
+            r#"context.upgrade == """#,
+            "context.credentials.isEmpty()",
+            "context.actions.isEmpty()",
+        ] {
+            assert_eq!(
+                allowed(condition, &other, &first),
+                [false; 2],
+                "{condition}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_fact_of_a_request_is_tried_there() {
+        let tried = include_str!("decision_cache.rs");
+        for row in FACTS.iter().filter(|row| row.scope != Scope::Loan) {
+            let is_tried = tried.contains(&format!("context.{}", row.name));
+            assert!(is_tried || row.name == "content", "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_loan_is_known_by_its_credential_and_its_place() {
+        let text = format!(
+            "permit(principal, action == Gateway::Action::\"lend\", resource) when \
+             {{ context.place == \"{BEARER}\" && context.credential == \"github\" }};"
+        );
+        let generation = policies(&text).current();
+        let [github, other] = ["github", "other"].map(|name| CredentialName::new(name).unwrap());
+        for _ in 0..2 {
+            let request = owned();
+            assert!(generation.lend(&request.facts(), &github, BEARER).allowed());
+            let elsewhere = generation.lend(&request.facts(), &github, "basic:user");
+            assert!(!elsewhere.allowed());
+            assert!(!generation.lend(&request.facts(), &other, BEARER).allowed());
+        }
+    }
+
+    #[test]
+    fn where_one_text_ends_and_the_next_begins_is_in_the_key() {
+        let generation = policies(
+            "permit(principal, action, resource) when { context.upgrade == \"\" && context.entry == \"exec\" };",
+        )
+        .current();
+        let set = generation.sets.get(&[0], &generation.rules);
+        let key = |entry: &str, upgrade: &str| {
+            let mut request = owned();
+            request.entry = entry.into();
+            request.upgrade = upgrade.into();
+            key(&set, &request.facts(), None).unwrap()
+        };
+        assert_ne!(key("AB", "C"), key("A", "BC"));
+    }
+
+    #[test]
+    fn what_depends_on_the_clock_is_not_kept_and_the_rest_is() {
+        let kept = |condition: &str| {
+            let text = format!("permit(principal, action, resource) when {{ {condition} }};");
+            let generation = policies(&text).current();
+            let _ = generation.ask(&owned().facts());
+            generation.decisions.0.lock().len()
+        };
+        assert_eq!(kept("context.port == 443"), 1);
+        assert_eq!(kept(r#"context.now < datetime("2100-01-01")"#), 0);
+    }
+
+    #[test]
+    fn made_up_paths_do_not_grow_the_cache_beyond_its_bound() {
+        let text = "permit(principal, action, resource) when { context.path like \"/*\" };";
+        let generation = policies(text).current();
+        let mut request = owned();
+        for nth in 0..MOST_VERDICTS + 100 {
+            let path = format!("/{nth}");
+            request.target = RequestTarget::parse(path.as_bytes(), EncodedSlash::Refuse).unwrap();
+            assert!(generation.ask(&request.facts()).allowed());
+        }
+        assert_eq!(generation.decisions.0.lock().len(), MOST_VERDICTS);
+        let long = format!("/{}", "a".repeat(MOST_BYTES));
+        request.target = RequestTarget::parse(long.as_bytes(), EncodedSlash::Refuse).unwrap();
+        let set = generation.sets.get(&[0], &generation.rules);
+        assert_eq!(key(&set, &request.facts(), None), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! Tests of judging, and the requests and policies that other tests of policy use.
+
+mod against_cedar;
+mod content;
+mod judging;
+mod reachable;
+mod reloads;
+
+use std::time::{Duration, SystemTime};
+
+use cedar_policy::{Entities, Entity, PolicySet};
+use http::HeaderMap;
+use proptest::prelude::*;
+
+use super::*;
+use crate::body::fact::{FactType, Location, Plain};
+use crate::message::{Authority, EncodedSlash, Origin, RequestTarget, Scheme};
+use crate::names::SessionId;
+use crate::policy::content::{ContentFact, ContentFacts};
+use crate::policy::fact::{FACTS, Scope};
+use crate::policy::policies::Policies;
+use crate::policy::question::OwnedFacts;
+use crate::policy::schema::{CREDENTIAL, DOMAIN, GROUP, HOST, SESSION, domains, schema, uid};
+
+/// A `GET` of one repository.
+pub(in crate::policy) fn owned() -> OwnedFacts {
+    let session = SessionId::new("s1").unwrap();
+    let host = "api.github.com".parse().unwrap();
+    let mut request = OwnedFacts::new(session, Scheme::Https, host, target("/repos/o/r"));
+    request.now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_790_000_000_123);
+    request
+}
+
+/// `amount` and `model` of JSON, at every host of `b.example`, and of GitHub's API.
+pub(in crate::policy) fn declared() -> Declared {
+    let mut declared = Declared::default();
+    for (name, kind) in [
+        ("amount", FactType::Long),
+        ("model", FactType::String),
+        ("stream", FactType::Bool),
+        ("tools", FactType::Strings),
+    ] {
+        let origins = [
+            "https://api.github.com",
+            "https://*.b.example",
+            "https://b.example",
+        ];
+        let fact = ContentFact {
+            name: name.parse().unwrap(),
+            kind,
+            origins: origins.map(|origin| origin.parse().unwrap()).into(),
+            location: Location::Json(format!("/{name}").parse().unwrap()),
+        };
+        declared.add(fact).unwrap();
+    }
+    declared
+}
+
+/// A `POST` of JSON content.
+fn post(content: &str) -> OwnedFacts {
+    let mut request = owned();
+    request.method = "POST".into();
+    request.content_length = Some(content.len() as u64);
+    request.content = Some(read(&request, content));
+    request
+}
+
+fn read(request: &OwnedFacts, content: &str) -> ContentFacts {
+    let json = http::HeaderValue::from_static("application/json");
+    let fields = HeaderMap::from_iter([(http::header::CONTENT_TYPE, json)]);
+    let origin = Origin {
+        scheme: request.scheme,
+        authority: Authority {
+            host: request.host.clone(),
+            port: request.port,
+        },
+    };
+    let content = Plain {
+        bytes: content.to_owned().into(),
+        ..Plain::default()
+    };
+    declared().read(&origin, &fields, "", &content)
+}
+
+/// The place of a bearer token.
+pub(in crate::policy) const BEARER: &str = "header:authorization:Bearer";
+
+fn target(text: &str) -> RequestTarget {
+    RequestTarget::parse(text.as_bytes(), EncodedSlash::Refuse).unwrap()
+}
+
+pub(in crate::policy) fn policies(text: &str) -> Policies {
+    Policies::load(&[Source::new("test.cedar", text)], declared())
+        .unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn outcome(text: &str, request: &OwnedFacts) -> Outcome {
+    policies(text).current().ask(&request.facts()).outcome
+}
+
+fn named(verdict: &Verdict) -> Vec<&str> {
+    verdict.policies.iter().map(PolicyId::as_str).collect()
+}
+
+/// A request without its content, as it is judged first.
+fn unread(request: &OwnedFacts) -> OwnedFacts {
+    OwnedFacts {
+        content: None,
+        ..request.clone()
+    }
+}

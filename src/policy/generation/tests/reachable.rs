@@ -1,0 +1,58 @@
+//! The hosts that policies can reach.
+
+use super::*;
+
+#[test]
+fn the_reachable_hosts_are_a_closed_list_or_none() {
+    let closed = r#"
+        permit(principal, action, resource == Gateway::Host::"a.example.com");
+        permit(principal, action == Gateway::Action::"GET", resource in Gateway::Domain::"b.example");
+        permit(principal, action == Gateway::Action::"lend", resource);
+        forbid(principal, action, resource);"#;
+    let scopes = policies(closed).current().hosts().unwrap();
+    assert_eq!(
+        scopes,
+        [
+            HostScope::Host("a.example.com".into()),
+            HostScope::Domain("b.example".into())
+        ]
+    );
+    assert_eq!(
+        policies("permit(principal, action, resource);")
+            .current()
+            .hosts(),
+        None
+    );
+}
+
+#[test]
+fn an_unconditional_forbid_takes_a_name_back() {
+    let text = r#"
+        permit(principal in Gateway::Group::"ci", action, resource in Gateway::Domain::"b.example");
+        forbid(principal, action, resource == Gateway::Host::"x.b.example");
+        forbid(principal, action, resource) when { context.port == 22 };"#;
+    let generation = policies(text).current();
+    let ci = [Arc::from("ci")];
+    let session = SessionId::new("s").unwrap();
+    assert!(generation.may_resolve(&session, &ci, &"a.b.example".parse().unwrap()));
+    assert!(!generation.may_resolve(&session, &[], &"a.b.example".parse().unwrap()));
+    assert!(!generation.may_resolve(&session, &ci, &"x.b.example".parse().unwrap()));
+}
+
+#[test]
+fn a_change_of_groups_is_another_slice() {
+    let generation = policies(
+        r#"permit(principal in Gateway::Group::"ci", action, resource) when { context.secure };"#,
+    )
+    .current();
+    let inside = OwnedFacts {
+        groups: vec!["ci".into(), "ci".into()],
+        ..owned()
+    };
+    for _ in 0..2 {
+        assert!(generation.ask(&inside.facts()).allowed());
+        assert!(!generation.ask(&owned().facts()).allowed());
+    }
+}
+
+// ── Against Cedar with the whole set ──

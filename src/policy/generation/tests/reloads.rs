@@ -1,0 +1,65 @@
+//! Generations replace one another whole.
+
+use super::*;
+
+#[test]
+fn a_failed_reload_keeps_the_generation() {
+    let policies = policies("permit(principal, action, resource);");
+    let request = owned();
+    for bad in [
+        "permit(principal, action, resource)",
+        "forbid(principal, action, resource) when { context.nothing };",
+    ] {
+        assert!(
+            policies
+                .replace(&[Source::new("good", ""), Source::new("bad", bad)])
+                .is_err()
+        );
+        assert_eq!(policies.current().number(), 1);
+        assert!(policies.current().ask(&request.facts()).allowed());
+    }
+    let next = policies.replace(&[]).unwrap();
+    assert_eq!(next.number(), 2);
+    let verdict = policies.current().ask(&request.facts());
+    assert_eq!(
+        (verdict.outcome, verdict.generation),
+        (Outcome::Unpermitted, 2)
+    );
+}
+
+#[test]
+fn a_thousand_reloads_never_mix_two_sets() {
+    // Each set names its own policy by its generation's number, so a verdict of a mixture would
+    // show.
+    let text = |n: u64| {
+        format!("@id(\"g{n}\") permit(principal, action, resource) when {{ context.port == 443 }};")
+    };
+    let policies = Arc::new(policies(&text(1)));
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (policies, stop) = (Arc::clone(&policies), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                let (request, mut judged) = (owned(), 0_u64);
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) || judged == 0 {
+                    let verdict = policies.current().ask(&request.facts());
+                    assert_eq!(named(&verdict), [format!("g{}", verdict.generation)]);
+                    judged += 1;
+                }
+            })
+        })
+        .collect();
+    for number in 2..=1000 {
+        assert_eq!(
+            policies
+                .replace(&[Source::new("f", text(number))])
+                .unwrap()
+                .number(),
+            number
+        );
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    readers
+        .into_iter()
+        .for_each(|reader| reader.join().unwrap());
+}
