@@ -127,7 +127,7 @@ fn locate(c: &mut Criterion) {
                 b.iter(|| {
                     stage
                         .bindings
-                        .locate(black_box(&head), &stage.phantoms, &stage.registry)
+                        .detect(black_box(&head), &stage.phantoms, &stage.registry)
                         .unwrap()
                 });
             });

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
-use gateway::signature::sigv4::{ChunkResigner, ClientSignature, SigningParams, sign};
+use gateway::sigv4::{ChunkResigner, ClientSignature, SigningParams, sign};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use sha2::{Digest as _, Sha256};
 

@@ -13,9 +13,10 @@ pub use gateway_body as body;
 pub use gateway_launch as launch;
 pub use gateway_message as message;
 pub use gateway_names as names;
+pub use gateway_recipe as recipe;
+pub use gateway_sigv4 as sigv4;
 
 pub mod files;
-pub mod signature;
 
 // The path of one request.
 pub mod credential;

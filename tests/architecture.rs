@@ -21,20 +21,12 @@ const LEAVES: [(&str, &[&str]); 7] = [
 ];
 
 /// The modules of the program, each with what it may use: of its modules, and of the crates.
-const MODULES: [(&str, &[&str]); 11] = [
+const MODULES: [(&str, &[&str]); 10] = [
     ("files", &[]),
-    ("signature", &["names"]),
     ("intercept", &["names", "message", "body", "audit"]),
     (
         "session",
-        &[
-            "names",
-            "signature",
-            "message",
-            "body",
-            "audit",
-            "intercept",
-        ],
+        &["names", "recipe", "message", "body", "audit", "intercept"],
     ),
     (
         "policy",
@@ -53,7 +45,8 @@ const MODULES: [(&str, &[&str]); 11] = [
         &[
             "names",
             "files",
-            "signature",
+            "recipe",
+            "sigv4",
             "message",
             "body",
             "audit",
@@ -78,7 +71,6 @@ const MODULES: [(&str, &[&str]); 11] = [
         "gateway",
         &[
             "names",
-            "signature",
             "message",
             "body",
             "audit",
@@ -94,7 +86,8 @@ const MODULES: [(&str, &[&str]); 11] = [
         &[
             "names",
             "files",
-            "signature",
+            "recipe",
+            "sigv4",
             "message",
             "body",
             "audit",

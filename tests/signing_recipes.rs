@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use gateway::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
-use gateway::signature::recipe::{self, KeyForm, Needs, Nonce, Parts};
+use gateway::recipe::{self, KeyForm, Needs, Nonce, Parts};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use serde::{Deserialize, Serialize};
 

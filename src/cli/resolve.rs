@@ -5,12 +5,10 @@ use std::collections::HashSet;
 
 use super::failure::Failure;
 use crate::config::{self, Allowed, Config};
-use crate::credential;
 use crate::credential::preset::{self, Preset, UserConfig};
 use crate::credential::{SecretRef, Stored};
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
-use crate::session::Signer;
 
 /// The credentials and hosts that a configuration means, presets and known variables included.
 #[derive(Default)]
@@ -140,25 +138,4 @@ fn allowed(origin: &OriginPattern) -> Allowed {
         host: origin.hosts.clone(),
         port: origin.port,
     }
-}
-
-/// Which buckets of S3 a credential reaches that names none; `None` where it names some, or does
-/// not sign for AWS.
-pub fn unnamed_buckets(stored: &Stored) -> Option<String> {
-    let Signer::SigV4(signer) = &stored.binding.signing()?.signer else {
-        return None;
-    };
-    if !signer.is_for_own_account() {
-        return None;
-    }
-    Some(match credential::account_in_environment(&stored.from) {
-        Some(Some(account)) => format!("buckets of S3 in account {account} alone"),
-        Some(None) => String::from(
-            "EVERY bucket of S3, also a stranger's, because its key does not tell its account: name buckets with `--bucket NAME` or \
-             `buckets`",
-        ),
-        None => String::from(
-            "buckets of S3 in its key's account alone, if the key tells it, else EVERY one: `--bucket NAME` or `buckets` names them",
-        ),
-    })
 }

@@ -12,11 +12,11 @@ use super::app::App;
 use super::failure::{Code, Failure};
 use super::flags::RunFlags;
 use super::logging;
-use super::resolve::{ResolvedConfig, unnamed_buckets};
+use super::resolve::ResolvedConfig;
 use super::serving;
 use super::terminal::Terminal;
 use crate::config::ListenerKind;
-use crate::credential::Stores;
+use crate::credential::{Stores, unexpected_reach};
 use crate::gateway::{ListenerMode, SessionListener, Worker};
 use crate::intercept::explicit::Authentication;
 use crate::session::Session;
@@ -44,7 +44,7 @@ impl Serve {
         }
         let resolved = ResolvedConfig::of(&config, false)?;
         for stored in &resolved.stored {
-            if let Some(which) = unnamed_buckets(stored) {
+            if let Some(which) = unexpected_reach(stored) {
                 terminal.note(format!(
                     "gateway: `{}` signs for {which}",
                     stored.binding.credential

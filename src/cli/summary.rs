@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::app::App;
 use super::logs;
-use super::resolve::{ResolvedConfig, unnamed_buckets};
+use super::resolve::ResolvedConfig;
 use super::terminal::{Paint, Terminal, safe};
-use crate::credential::Stored;
+use crate::credential::{Stored, unexpected_reach};
 use crate::launch;
 use crate::launch::after::{Aftermath, Found};
 use crate::session::Role;
@@ -87,9 +87,9 @@ fn lent_one(stored: &Stored) -> String {
         }
         Role::Place => format!("{} (phantom) to {hosts}", binding.variables.join(", ")),
         _ => {
-            let buckets = unnamed_buckets(stored).map(|which| format!(", {which}"));
+            let reach = unexpected_reach(stored).map(|which| format!(", {which}"));
             let name = &binding.credential;
-            format!("{name} (signs) for {hosts}{}", buckets.unwrap_or_default())
+            format!("{name} (signs) for {hosts}{}", reach.unwrap_or_default())
         }
     }
 }

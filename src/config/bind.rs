@@ -6,11 +6,11 @@ use crate::credential::Stored;
 use crate::message::Place;
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
-use crate::session::{Binding, Bindings, Foreign, Role, SigV4, Signer, Signing, SigningPart, When};
+use crate::session::{self, Binding, Foreign, Role, Signing, SigningPart, When};
 
 use super::credential::Credential;
 use super::mistake::Doubt;
-use super::signing;
+use super::signing::{PartSource, SigningCredential};
 
 impl Credential {
     /// What it binds and where that is kept, what it leaves out filled in by its preset. One that
@@ -55,55 +55,54 @@ impl Credential {
         })
     }
 
-    fn signing_bindings(&self, signing: &signing::Signing) -> Result<Vec<Stored>, Doubt> {
-        let name = |part: &str| {
-            CredentialName::new(&format!("{}.{part}", self.name))
-                .map_err(|error| Doubt::new(error.to_string(), "give it a shorter name"))
-        };
-        let others = signing.parts.iter().skip(1).map(|part| {
-            Ok(SigningPart {
+    fn signing_bindings(&self, signing: &SigningCredential) -> Result<Vec<Stored>, Doubt> {
+        let mut parts = Vec::new();
+        for (at, part) in signing.parts.iter().enumerate() {
+            parts.push(SigningPart {
                 name: part.name.clone(),
-                credential: name(&part.name)?,
+                credential: match at {
+                    0 => self.name.clone(),
+                    _ => self.name_of(part)?,
+                },
                 optional: part.optional,
-            })
-        });
+            });
+        }
         let signs = Arc::new(Signing {
-            signer: match &signing.way {
-                signing::Way::SigV4 => Signer::SigV4(Box::new(SigV4::new(
-                    signing.scope.clone(),
-                    signing.endpoints.clone(),
-                    signing.unsigned.clone(),
-                ))),
-                signing::Way::Recipe(recipe) => Signer::Recipe(recipe.clone()),
-            },
-            parts: others.collect::<Result<_, Doubt>>()?,
+            signer: signing.signer.clone(),
+            parts,
         });
-        let bind = |(at, part): (usize, &signing::Part)| {
-            let kept = part.from.clone().allowing_short(self.allow_short);
-            let (credential, places, role) = match at {
+        let bind = |(at, part): (usize, &PartSource)| {
+            let (places, role) = match at {
                 0 => (
-                    self.name.clone(),
-                    vec![Place::Signature(signing.way.name().to_owned())],
+                    vec![Place::Signature(signing.signer.name().to_owned())],
                     Role::Signs(signs.clone()),
                 ),
-                _ => (name(&part.name)?, Vec::new(), Role::Part(signs.clone())),
+                _ => (Vec::new(), Role::Part(signs.clone())),
             };
-            let from = match signing.way.private_key(&part.name) {
-                Some(algorithm) => kept.to_private_key(algorithm),
-                None => kept,
-            };
-            let binding = Binding {
-                origins: self.own_origins(),
-                places,
-                when: When::Phantom,
-                foreign: Foreign::Refuse,
-                variables: part.variable.iter().cloned().collect(),
-                role,
-                ..self.binding(credential)
-            };
-            Ok(Stored { binding, from })
+            let from = part.from.clone().allowing_short(self.allow_short);
+            Stored {
+                binding: Binding {
+                    origins: self.own_origins(),
+                    places,
+                    when: When::Phantom,
+                    foreign: Foreign::Refuse,
+                    variables: part.variable.iter().cloned().collect(),
+                    role,
+                    ..self.binding(signs.parts[at].credential.clone())
+                },
+                from: match part.private_key {
+                    Some(algorithm) => from.to_private_key(algorithm),
+                    None => from,
+                },
+            }
         };
-        signing.parts.iter().enumerate().map(bind).collect()
+        Ok(signing.parts.iter().enumerate().map(bind).collect())
+    }
+
+    /// What the binding of a part is called.
+    fn name_of(&self, part: &PartSource) -> Result<CredentialName, Doubt> {
+        CredentialName::new(&format!("{}.{}", self.name, part.name))
+            .map_err(|error| Doubt::new(error.to_string(), "give it a shorter name"))
     }
 
     /// What its own keys say, without its preset.
@@ -144,7 +143,7 @@ pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Doubt)
             Err(doubt) => found.push((index, what(index), doubt)),
         }
     }
-    for (at, mistake) in Bindings::mistakes(&bindings) {
+    for (at, mistake) in session::mistakes(&bindings) {
         let doubt = Doubt::new(mistake.to_string(), mistake.remedy());
         found.push((owners[at], what(owners[at]), doubt));
     }

@@ -9,17 +9,17 @@ use crate::message::{EncodedSlash, OriginPattern, Place, RequestTarget, Taken};
 use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Foreign, When};
-use crate::signature::sigv4;
 
 use super::keys;
 use super::mistake::Doubt;
 use super::network;
 use super::page::Section;
 use super::reference::{self, variable};
-use super::signing::{self, SIGV4_VARIABLES, Signing, Way};
+use super::signing::{self, SigningCredential};
+use super::variable::sandbox_variable;
 
 /// Binds a secret to origins and places.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Credential {
     /// Its name in policies and in the audit log.
     pub name: CredentialName,
@@ -51,7 +51,7 @@ pub struct Credential {
     /// Whether a secret of fewer than eight bytes is taken.
     pub allow_short: bool,
     /// How requests are signed with it, where it is not put into them.
-    pub signing: Option<Signing>,
+    pub signing: Option<SigningCredential>,
 }
 
 impl Credential {
@@ -80,27 +80,20 @@ impl Credential {
     /// The credentials of AWS that stand in the environment, if they do.
     #[must_use]
     pub fn aws() -> Option<Self> {
-        let is_set =
-            |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
-        let [id, secret, token] = SIGV4_VARIABLES;
-        (is_set(id) && is_set(secret)).then(|| Self::signed(Signing::sigv4(is_set(token))))
+        SigningCredential::of_environment().map(Self::signed)
     }
 
     /// The credentials of AWS that a program prints.
     #[must_use]
     pub fn aws_from(program: &SecretRef) -> Self {
-        Self::signed(Signing::sigv4_from(program))
+        Self::signed(SigningCredential::of_program(program))
     }
 
-    fn signed(signing: Signing) -> Self {
+    fn signed(signing: SigningCredential) -> Self {
         let name = CredentialName::new("aws").expect("`aws` is a name");
         let from = signing.parts[0].from.clone();
         Self {
-            env: signing
-                .parts
-                .iter()
-                .filter_map(|part| part.variable.clone())
-                .collect(),
+            env: signing.variables(),
             signing: Some(signing),
             ..Self::named(name, from)
         }
@@ -140,32 +133,14 @@ impl Credential {
         std::iter::once(&self.from).chain(parts.map(|part| &part.from))
     }
 
-    /// The origins that it names: its own, and those of its endpoints; of a signing credential that
-    /// names none, those of the service.
+    /// The origins that it names. A signing credential has those that its way of signing makes of
+    /// them.
     #[must_use]
     pub fn own_origins(&self) -> Vec<OriginPattern> {
-        let Some(signing) = &self.signing else {
-            return self.origins.clone();
-        };
-        let mut origins = self.origins.clone();
-        origins.extend(
-            signing
-                .endpoints
-                .iter()
-                .map(|endpoint| endpoint.origin.clone()),
-        );
-        if origins.is_empty() {
-            match &signing.way {
-                Way::SigV4 => {
-                    let domains = sigv4::domains(&signing.partitions).into_iter();
-                    origins.extend(
-                        domains.filter_map(|domain| format!("https://*.{domain}").parse().ok()),
-                    );
-                }
-                Way::Recipe(recipe) => origins.extend(recipe.hosts().iter().cloned()),
-            }
+        match &self.signing {
+            Some(signing) => signing.signer.origins(&self.origins),
+            None => self.origins.clone(),
         }
-        origins
     }
 }
 
@@ -225,11 +200,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
     let methods = values(section.each("methods", method));
     let read = Credential {
         env: match &signing {
-            Some(signing) => signing
-                .parts
-                .iter()
-                .filter_map(|part| part.variable.clone())
-                .collect(),
+            Some(signing) => signing.variables(),
             None => env(
                 section,
                 name.as_ref().map(Spanned::get_ref),
@@ -311,152 +282,6 @@ pub(super) fn known_preset(text: &str) -> Result<String, Doubt> {
     );
     Err(Doubt::new("no preset has that name", remedy))
 }
-
-/// Checks the name of a variable that the workload gets, which must not steer its loader or its
-/// network.
-///
-/// # Errors
-/// A [`Doubt`] where it is no variable, or one that the sandbox sets itself.
-pub fn sandbox_variable(text: &str) -> Result<String, Doubt> {
-    let name = variable(text)?;
-    let upper = name.to_ascii_uppercase();
-    let steers = STEERING.contains(&upper.as_str())
-        || STEERING_PREFIXES
-            .iter()
-            .any(|prefix| upper.starts_with(prefix))
-        || STEERING_ENDS.iter().any(|end| upper.ends_with(end));
-    if steers {
-        return Err(Doubt::new(
-            "that variable steers a loader, a shell, an interpreter, a tool or the network",
-            "name the variable that the client reads its key from",
-        ));
-    }
-    Ok(name)
-}
-
-/// Variables by which shells, loaders, interpreters and tools are told what to run, what to read
-/// first or whom to trust. A phantom in one of them serves nobody, and `gateway env` prints what a
-/// person's own shell runs.
-const STEERING: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "TERM",
-    "TERMINFO",
-    "PWD",
-    "OLDPWD",
-    "TMPDIR",
-    "IFS",
-    "ENV",
-    "CDPATH",
-    "FPATH",
-    "MANPATH",
-    "ZDOTDIR",
-    "INPUTRC",
-    "HISTFILE",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "PROMPT",
-    "PROMPT_COMMAND",
-    "PS0",
-    "PS1",
-    "PS2",
-    "PS3",
-    "PS4",
-    "EDITOR",
-    "VISUAL",
-    "PAGER",
-    "MANPAGER",
-    "LESS",
-    "LESSOPEN",
-    "LESSCLOSE",
-    "BROWSER",
-    "DISPLAY",
-    "GCONV_PATH",
-    "GLIBC_TUNABLES",
-    "LOCPATH",
-    "NLSPATH",
-    "HOSTALIASES",
-    "RESOLV_HOST_CONF",
-    "CLASSPATH",
-    "_JAVA_OPTIONS",
-    "JDK_JAVA_OPTIONS",
-    "JAVA_TOOL_OPTIONS",
-    "MAVEN_OPTS",
-    "GRADLE_OPTS",
-    "MAKEFLAGS",
-    "GNUMAKEFLAGS",
-    "CC",
-    "CXX",
-    "RUSTFLAGS",
-    "RUSTC_WRAPPER",
-    "GOFLAGS",
-    "GOPROXY",
-    "SSL_CERT_DIR",
-    "PIP_CERT",
-    "DENO_CERT",
-    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
-    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-    "JULIA_SSL_CA_ROOTS_PATH",
-    "HEX_CACERTS_PATH",
-    "OPENSSL_CONF",
-    "OPENSSL_MODULES",
-    "SSLKEYLOGFILE",
-];
-const STEERING_PREFIXES: &[&str] = &[
-    "LD_",
-    "DYLD_",
-    "GATEWAY_",
-    "BASH_",
-    "XDG_",
-    "PERL5",
-    "RUBYOPT",
-    "RUBYLIB",
-    "LUA_",
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "PYTHONSTARTUP",
-    "PYTHONUSERBASE",
-    "PYTHONINSPECT",
-    "PYTHONBREAKPOINT",
-    "PYTHONEXECUTABLE",
-    "PYTHONWARNINGS",
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "NODE_EXTRA_",
-    "NODE_USE_",
-    "NODE_TLS_",
-    "BUN_OPTIONS",
-    "DENO_DIR",
-    "DOTNET_STARTUP",
-    "GIT_CONFIG",
-    "GIT_EXEC_PATH",
-    "GIT_TEMPLATE",
-    "GIT_SSH",
-    "GIT_EDITOR",
-    "GIT_SEQUENCE_EDITOR",
-    "GIT_PAGER",
-    "GIT_EXTERNAL",
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "MALLOC_",
-    "NPM_CONFIG_SCRIPT_SHELL",
-    "NPM_CONFIG_NODE_OPTIONS",
-];
-const STEERING_ENDS: &[&str] = &[
-    "_PROXY",
-    "_ASKPASS",
-    "_PRELOAD",
-    "_CA_BUNDLE",
-    "_CA_CERTS",
-    "_CA_FILE",
-    "_CA_FILE_PATH",
-    "_CAFILE",
-    "_CAINFO",
-    "_CERT_FILE",
-];
 
 fn place(text: &str) -> Result<Place, Doubt> {
     let example = "write for example `header:authorization:Bearer`";

@@ -11,12 +11,15 @@ use crate::names::CredentialName;
 use crate::policy::Source;
 
 use super::bind;
-use super::credential::{Credential, sandbox_variable};
+use super::credential::Credential;
 use super::literal::{looks_secret, shown};
 use super::mistake::{Doubt, Mistake, Position, Severity};
 use super::network;
 use super::page::{literal_doubt, resolve_path};
 use super::reference::{self, variables};
+use super::signing::SigningCredential;
+use super::sigv4;
+use super::variable::sandbox_variable;
 use super::{Allowed, Config, Refused, cross, state};
 
 /// The flags by which a configuration is named or made.
@@ -322,18 +325,18 @@ fn pinned(credential: Credential, buckets: &[String]) -> Result<Credential, Doub
     let (false, Some(signing)) = (buckets.is_empty(), &credential.signing) else {
         return Ok(credential);
     };
-    let signing = signing
-        .clone()
-        .pinned_to(buckets.to_vec())
-        .map_err(|mistakes| {
-            let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-            Doubt::new(
-                all.join("; "),
-                "write for example `--bucket reports` or `--bucket shared/incoming/`",
-            )
-        })?;
+    let signer = sigv4::for_buckets(buckets.to_vec()).map_err(|mistakes| {
+        let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        Doubt::new(
+            all.join("; "),
+            "write for example `--bucket reports` or `--bucket shared/incoming/`",
+        )
+    })?;
     Ok(Credential {
-        signing: Some(signing),
+        signing: Some(SigningCredential {
+            signer: Arc::new(signer),
+            parts: signing.parts.clone(),
+        }),
         ..credential
     })
 }

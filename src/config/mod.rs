@@ -1,6 +1,6 @@
-//! Room: configuration, from `gateway.toml` and flags to one valid [`Config`].
+//! Configuration, from `gateway.toml` and flags to one valid [`Config`].
 //!
-//! Top floor: it may use every room, none may use it. A file is read key by key, and all of its
+//! It may use every module, and only `cli` may use it. A file is read key by key, and all of its
 //! mistakes are reported at once, each with its place, the reason and the remedy; a configuration
 //! with one mistake is not taken at all.
 
@@ -20,19 +20,21 @@ mod read;
 mod reference;
 mod settings;
 mod signing;
+mod sigv4;
 pub mod state;
 mod units;
+mod variable;
 mod vault;
 
 use std::path::{Path, PathBuf};
 
-pub use credential::{Credential, sandbox_variable};
+pub use credential::Credential;
 pub use flags::Flags;
 pub use listener::{Authentication, Listener, ListenerKind};
 pub use mistake::{Doubt, Mistake, Position, Severity};
 pub use origin::Origin;
 pub use settings::{Audit, Ca, Phantoms, Runtime, Sandbox};
-pub use signing::Signing;
+pub use variable::sandbox_variable;
 
 use crate::credential::VaultSettings;
 use crate::gateway::Limits;
@@ -45,7 +47,7 @@ use crate::policy::Declared;
 ///
 /// The default is that of an empty file: no listener, no credential, no policy, so that everything
 /// is denied.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     /// The file that it was read from.
     pub file: Option<PathBuf>,

@@ -4,8 +4,8 @@
 //! Found: plain; hex; hex with what stands between bytes (space, colon, hyphen, `0x`); `\x41`;
 //! base64 and base64url at the three alignments; percent-encoded in the usual sets and in full;
 //! escaped in JSON and HTML, in the usual sets and in full; UTF-16. The Basic form is base64 at one
-//! of the alignments. Of secrets that have a [`Part`], pieces of each form are found, too, and so
-//! base64 with line breaks, and escapes that are mixed at will.
+//! of the alignments. Of secrets that have a [`DrawnPart`], pieces of each form are found, too, and
+//! so base64 with line breaks, and escapes that are mixed at will.
 //!
 //! Not found: a form of a form (base64 in hex), decimal numbers (which differ in length), base32,
 //! other charsets.
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use zeroize::Zeroizing;
 
-use super::part::{LEAST_DIGITS, Part};
+use super::part::{DrawnPart, LEAST_DIGITS};
 use super::scrub::Unscrubbable;
 
 /// One spelling of a secret and what is written over it.
@@ -100,7 +100,10 @@ pub(super) struct Sought<'a> {
 ///
 /// # Errors
 /// [`Unscrubbable`] by cause.
-pub(super) fn forms(sought: &Sought<'_>, part: Option<&Part>) -> Result<Vec<Form>, Unscrubbable> {
+pub(super) fn forms(
+    sought: &Sought<'_>,
+    part: Option<&DrawnPart>,
+) -> Result<Vec<Form>, Unscrubbable> {
     forms_in(spellings, sought, part)
 }
 
@@ -121,7 +124,7 @@ pub(super) fn usual_forms(text: &[u8], mask: &[u8]) -> Result<Vec<Form>, Unscrub
 fn forms_in(
     spellings: impl Fn(&[u8]) -> Vec<Spelled>,
     sought: &Sought<'_>,
-    part: Option<&Part>,
+    part: Option<&DrawnPart>,
 ) -> Result<Vec<Form>, Unscrubbable> {
     let Sought {
         secret,
@@ -186,7 +189,7 @@ fn forms_in(
 }
 
 /// The pieces of a form in base64: the characters that are made of a part's letters alone.
-fn sextets_of(part: &Part, shift: usize, length: usize) -> Piece {
+fn sextets_of(part: &DrawnPart, shift: usize, length: usize) -> Piece {
     let first = (8 * shift).div_ceil(6);
     let at = |letter: usize| 8 * (shift + letter);
     let start = at(part.letters.start).div_ceil(6).saturating_sub(first);
@@ -262,7 +265,7 @@ struct Spelled {
 }
 
 impl Spelled {
-    fn piece(&self, part: &Part) -> Piece {
+    fn piece(&self, part: &DrawnPart) -> Piece {
         let bytes = &self.bytes[part.letters.clone()];
         let length = |row: &[Range<usize>]| row[row.len() - 1].end - row[0].start;
         let least = |bytes: &[Range<usize>], count: usize| bytes.windows(count).map(length).min();

@@ -4,21 +4,21 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
-use tokio::time::Instant;
 
-use super::attach::{Credentials, Error, is_optional};
-use super::credentialed::Lent;
+use super::credentials::Credentials;
 use super::echo;
-use super::guesses::Guesses;
-use super::scrub::{Echoes, Guessed, SecretForms};
-use super::secret::{Secret, mask};
-use super::sign::Fetched;
-use super::signatures::{Signature, Signatures};
-use super::store::{CachedSecret, StoreError};
+use super::error::Error;
+use super::fetch::Fetched;
+use super::issue::is_optional;
+use super::redactor::Redactor;
+use super::scrub::Guessed;
+use super::searched::{Exposable, ExposedSecret, Searched, TemporarySecrets, Wanted, forms};
+use super::secret::Secret;
+use super::store::StoreError;
 use crate::message::Origin;
 use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
-use crate::session::phantom::{Issue, Minted, Phantom};
+use crate::session::phantom::{Issue, Phantom, TemporaryPhantoms};
 
 /// The secrets that one session's origins could know. It lives and goes with the session.
 pub(super) struct ExposedSecrets {
@@ -26,78 +26,6 @@ pub(super) struct ExposedSecrets {
     /// Whoever adds to it holds it, so that what many requests need at once is made once. Who finds
     /// what it needs never waits for it.
     growing: Mutex<()>,
-}
-
-/// What is searched for at one time.
-pub(super) struct Searched {
-    known: Vec<Known>,
-    minted: Vec<Arc<MintedSecrets>>,
-    /// Something was lent: the answers of all origins are searched, for the workload may have
-    /// carried it on.
-    lent: bool,
-    pub(super) echoes: Arc<Echoes>,
-    guesses: Arc<Guesses>,
-    pub(super) signatures: Arc<Signatures>,
-    /// The search that looks for signatures, too, and up to the how manieth.
-    with_signatures: Mutex<Option<(u64, Arc<Echoes>)>>,
-}
-
-/// A secret that an origin could know.
-#[derive(Clone)]
-struct Known {
-    credential: CredentialName,
-    secret: Arc<Secret>,
-    forms: Arc<SecretForms>,
-}
-
-/// The secrets behind temporary credentials that the session was given, in the order of their
-/// phantoms.
-pub(super) struct MintedSecrets {
-    phantoms: Arc<Minted>,
-    secrets: [Arc<Secret>; 3],
-    forms: [Arc<SecretForms>; 3],
-}
-
-/// What is looked for in an answer, and why.
-pub(super) struct Wanted<'r> {
-    /// What the request is lent.
-    pub(super) lent: &'r Fetched,
-    /// What else is bound to its origin.
-    pub(super) bound: Vec<Exposable>,
-    /// Whether an answer that cannot be searched is refused.
-    pub(super) strict: bool,
-    /// Whether the request is signed.
-    pub(super) signs: bool,
-    /// Whether a credential signs for its origin.
-    pub(super) signed_for: bool,
-}
-
-/// A secret that an origin may have been shown.
-#[derive(Clone)]
-pub(super) struct Exposable {
-    credential: CredentialName,
-    secret: Arc<Secret>,
-    ends: Option<Instant>,
-}
-
-impl Exposable {
-    fn new(credential: &CredentialName, cached: &CachedSecret) -> Self {
-        Self {
-            credential: credential.clone(),
-            secret: cached.secret.clone(),
-            ends: cached.expires,
-        }
-    }
-}
-
-impl Wanted<'_> {
-    /// The secrets of it that can come back: of a private key nothing is ever sent.
-    fn all(&self) -> impl Iterator<Item = Exposable> {
-        let lent = self.lent.iter();
-        let lent = lent.map(|(name, cached)| Exposable::new(name, cached));
-        let all = lent.chain(self.bound.iter().cloned());
-        all.filter(|one| !one.secret.is_private_key())
-    }
 }
 
 impl ExposedSecrets {
@@ -121,7 +49,7 @@ impl ExposedSecrets {
     }
 
     /// The secrets behind temporary credentials.
-    pub(super) fn minted(&self, phantoms: &Arc<Minted>) -> Option<[Arc<Secret>; 3]> {
+    pub(super) fn minted(&self, phantoms: &Arc<TemporaryPhantoms>) -> Option<[Arc<Secret>; 3]> {
         let now = self.now.load();
         let mut minted = now.minted.iter();
         let found = minted.find(|one| Arc::ptr_eq(&one.phantoms, phantoms))?;
@@ -130,8 +58,13 @@ impl ExposedSecrets {
 
     /// Keeps temporary credentials, and searches answers for them from now on; `gone` are those
     /// that the session no longer holds.
-    pub(super) fn mint(&self, minted: MintedSecrets, gone: &[Arc<Minted>]) -> Result<(), Error> {
-        let is_gone = |one: &Arc<MintedSecrets>| gone.iter().any(|g| Arc::ptr_eq(g, &one.phantoms));
+    pub(super) fn mint(
+        &self,
+        minted: TemporarySecrets,
+        gone: &[Arc<TemporaryPhantoms>],
+    ) -> Result<(), Error> {
+        let is_gone =
+            |one: &Arc<TemporarySecrets>| gone.iter().any(|g| Arc::ptr_eq(g, &one.phantoms));
         let grown = self.grow(|now| {
             let mut all = now.minted.clone();
             all.retain(|one| !is_gone(one));
@@ -139,21 +72,6 @@ impl ExposedSecrets {
             Ok(Some(now.with(now.known.clone(), all, true)))
         });
         grown.map(drop)
-    }
-}
-
-impl MintedSecrets {
-    /// The secrets with their phantoms.
-    ///
-    /// # Errors
-    /// [`Error::Unscrubbable`], where one could not be found in answers.
-    pub(super) fn new(phantoms: Arc<Minted>, secrets: [Arc<Secret>; 3]) -> Result<Self, Error> {
-        let forms = |at: usize| forms(&secrets[at], Some(&phantoms.parts()[at]));
-        Ok(Self {
-            forms: [forms(0)?, forms(1)?, forms(2)?],
-            phantoms,
-            secrets,
-        })
     }
 }
 
@@ -214,7 +132,7 @@ impl Credentials {
         &self,
         session: &Arc<Session>,
         wanted: &Wanted<'_>,
-    ) -> Result<Option<Lent>, Error> {
+    ) -> Result<Option<Redactor>, Error> {
         let exposed = self.exposed(session)?;
         let searched = exposed.now.load_full();
         if searched.guesses.are_spent() {
@@ -233,7 +151,7 @@ impl Credentials {
                 self.tell_others(session, wanted);
             }
         }
-        Ok(Some(Lent {
+        Ok(Some(Redactor {
             searched: exposed.now.clone(),
             failed: false,
             made: Vec::new(),
@@ -317,9 +235,9 @@ impl Credentials {
                 all.extend(given.into_iter().map(|secret| (name.clone(), secret)));
             }
         }
-        let mut known: Vec<Known> = Vec::with_capacity(all.len());
+        let mut known: Vec<ExposedSecret> = Vec::with_capacity(all.len());
         for (name, secret) in all {
-            let is_same = |known: &&Known| Arc::ptr_eq(&known.secret, &secret);
+            let is_same = |known: &&ExposedSecret| Arc::ptr_eq(&known.secret, &secret);
             if known.iter().any(|one| is_same(&one)) {
                 continue;
             }
@@ -337,10 +255,10 @@ impl Credentials {
         session: &Session,
         credential: CredentialName,
         secret: Arc<Secret>,
-    ) -> Result<Known, Error> {
+    ) -> Result<ExposedSecret, Error> {
         let phantom = session.phantoms().of(&credential).cloned();
         let phantom = phantom.or_else(|| self.stranger(&credential, &secret));
-        Ok(Known {
+        Ok(ExposedSecret {
             forms: forms(&secret, phantom.as_ref())?,
             credential,
             secret,
@@ -355,100 +273,6 @@ impl Credentials {
             .issue(name, &secret.shape(), |text| secret.is(text))
             .ok()
     }
-}
-
-impl Searched {
-    fn none(session: &SessionId) -> Self {
-        let guesses = Arc::new(Guesses::new(Some(session.clone())));
-        Self {
-            known: Vec::new(),
-            minted: Vec::new(),
-            lent: false,
-            echoes: Arc::new(Echoes::of(Vec::new(), guesses.clone())),
-            guesses,
-            signatures: Arc::default(),
-            with_signatures: Mutex::default(),
-        }
-    }
-
-    /// Whether all is searched for that is wanted.
-    fn covers(&self, wanted: &Wanted<'_>) -> bool {
-        let lent = wanted.lent.iter().map(|(_, cached)| &cached.secret);
-        let mut all = lent.chain(wanted.bound.iter().map(|bound| &bound.secret));
-        (self.lent || wanted.lent.is_empty())
-            && all.all(|secret| secret.is_private_key() || self.knows(secret))
-    }
-
-    fn knows(&self, secret: &Arc<Secret>) -> bool {
-        let mut known = self.known.iter();
-        known.any(|known| Arc::ptr_eq(&known.secret, secret))
-    }
-
-    /// Whether another secret of the credential is searched for, and this one is not.
-    fn lacks(&self, one: &Exposable) -> bool {
-        let mut known = self.known.iter();
-        known.any(|known| known.credential == one.credential) && !self.knows(&one.secret)
-    }
-
-    /// The same session's search for these.
-    fn with(&self, known: Vec<Known>, minted: Vec<Arc<MintedSecrets>>, lent: bool) -> Self {
-        let bound = known.iter().map(|known| &known.forms);
-        let secrets = bound.chain(minted.iter().flat_map(|minted| &minted.forms));
-        let echoes = Echoes::of(secrets.cloned().collect(), self.guesses.clone());
-        Self {
-            echoes: Arc::new(echoes),
-            known,
-            minted,
-            lent,
-            guesses: self.guesses.clone(),
-            signatures: self.signatures.clone(),
-            with_signatures: Mutex::default(),
-        }
-    }
-
-    /// The search of an answer to a request that failed, in which services repeat signatures: what
-    /// was made for the request, and the latest of the session.
-    pub(super) fn with_signatures(&self, made: &[Arc<Signature>]) -> Arc<Echoes> {
-        let (number, mut signatures) = self.signatures.that_hold();
-        let is_late = |one: &&Arc<Signature>| !signatures.iter().any(|late| Arc::ptr_eq(late, one));
-        let older: Vec<Arc<Signature>> = made.iter().filter(is_late).cloned().collect();
-        if signatures.is_empty() && older.is_empty() {
-            return self.echoes.clone();
-        }
-        let kept = || {
-            self.with_signatures
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        if let Some((of, echoes)) = &*kept()
-            && *of == number
-            && older.is_empty()
-        {
-            return echoes.clone();
-        }
-        let is_usual = older.is_empty();
-        signatures.extend(older);
-        let mut secrets = self.echoes.secrets().to_vec();
-        secrets.extend(signatures.iter().filter_map(|one| one.forms()));
-        let echoes = Arc::new(Echoes::of(secrets, self.guesses.clone()));
-        if is_usual {
-            *kept() = Some((number, echoes.clone()));
-        }
-        echoes
-    }
-}
-
-/// The forms of a secret, with what stands for it; a mask, where there can be no phantom of it.
-fn forms(secret: &Secret, phantom: Option<&Phantom>) -> Result<Arc<SecretForms>, Error> {
-    let real = secret.expose();
-    let forms = match phantom {
-        Some(phantom) => {
-            let stand_in = secret.stand_in(phantom);
-            SecretForms::of(real, &stand_in, phantom.reveal().as_bytes())
-        }
-        None => SecretForms::of(real, &mask(real), &mask(real)),
-    };
-    forms.map(Arc::new).map_err(Error::Unscrubbable)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::secret::{Secret, SecretUnsafe};
 use super::store::CachedSecret;
 use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
 use crate::names::ReasonCode;
-use crate::session::{Lend, Spot};
+use crate::session::{CredentialUse, Location};
 
 /// Why a secret was not put in; nothing is sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +66,7 @@ pub(super) struct Prepared {
 pub fn inject(
     fields: &mut HeaderMap,
     target: &mut RequestTarget,
-    lend: &Lend,
+    lend: &CredentialUse,
     lease: &CachedSecret,
     ready: &ArcSwapOption<Prepared>,
 ) -> Result<(), AttachFailure> {
@@ -100,7 +100,7 @@ pub fn inject(
 
 /// The field's value, built once for each secret and place.
 fn prepared(
-    lend: &Lend,
+    lend: &CredentialUse,
     secret: &Arc<Secret>,
     ready: &ArcSwapOption<Prepared>,
 ) -> Result<HeaderValue, AttachFailure> {
@@ -139,11 +139,11 @@ fn field_value(place: &Place, secret: &Secret) -> Option<HeaderValue> {
 }
 
 /// RFC 7617: the user ends at the first colon, so a secret with one cannot be a user.
-fn basic(lend: &Lend, secret: &Secret) -> Result<HeaderValue, AttachFailure> {
+fn basic(lend: &CredentialUse, secret: &Secret) -> Result<HeaderValue, AttachFailure> {
     let given = lend.basic_user().unwrap_or_default().as_bytes();
     let other = match lend.spot() {
-        Spot::Basic(other) => other.as_slice(),
-        Spot::Absent => given,
+        Location::Basic(other) => other.as_slice(),
+        Location::Absent => given,
         _ => return Err(AttachFailure::Moved),
     };
     let pair = if *lend.place() == Place::BasicUser {
@@ -153,7 +153,7 @@ fn basic(lend: &Lend, secret: &Secret) -> Result<HeaderValue, AttachFailure> {
         joined(&[
             secret.expose(),
             b":",
-            if matches!(lend.spot(), Spot::Absent) {
+            if matches!(lend.spot(), Location::Absent) {
                 b""
             } else {
                 other
@@ -171,7 +171,7 @@ fn basic(lend: &Lend, secret: &Secret) -> Result<HeaderValue, AttachFailure> {
 fn cookie(
     field: Option<&HeaderValue>,
     name: &str,
-    lend: &Lend,
+    lend: &CredentialUse,
     secret: &Secret,
 ) -> Result<HeaderValue, AttachFailure> {
     if secret.expose().iter().any(|byte| b"\",;\\".contains(byte)) {
@@ -179,14 +179,14 @@ fn cookie(
     }
     let field = field.map_or(&b""[..], HeaderValue::as_bytes);
     let value = match lend.spot() {
-        Spot::Cookie(at) => {
+        Location::Cookie(at) => {
             if field.get(at.clone()) != Some(lend.phantom().reveal().as_bytes()) {
                 return Err(AttachFailure::Moved);
             }
             joined(&[&field[..at.start], secret.expose(), &field[at.end..]])
         }
-        Spot::Absent if field.is_empty() => joined(&[name.as_bytes(), b"=", secret.expose()]),
-        Spot::Absent => joined(&[field, b"; ", name.as_bytes(), b"=", secret.expose()]),
+        Location::Absent if field.is_empty() => joined(&[name.as_bytes(), b"=", secret.expose()]),
+        Location::Absent => joined(&[field, b"; ", name.as_bytes(), b"=", secret.expose()]),
         _ => return Err(AttachFailure::Moved),
     };
     sensitive(&value).ok_or(AttachFailure::Unsafe(SecretUnsafe::Place))
@@ -195,13 +195,13 @@ fn cookie(
 fn query(
     target: &RequestTarget,
     name: &str,
-    lend: &Lend,
+    lend: &CredentialUse,
     secret: &Secret,
 ) -> Result<RequestTarget, AttachFailure> {
     // A secret is visible ASCII from the moment it is taken.
     let text = std::str::from_utf8(secret.expose()).map_err(|_| SecretUnsafe::Character)?;
     match *lend.spot() {
-        Spot::Query(at) => {
+        Location::Query(at) => {
             let there = target
                 .query_pairs()
                 .nth(at)
@@ -211,7 +211,7 @@ fn query(
             }
             Ok(target.with_query_value(at, text)?)
         }
-        Spot::Absent => {
+        Location::Absent => {
             let mark = if target.query().is_some() { '&' } else { '?' };
             let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
             let value = utf8_percent_encode(text, NON_ALPHANUMERIC);

@@ -9,50 +9,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use super::attach::{Credentials, Error};
-use super::exposed::MintedSecrets;
-use super::secret::{Secret, SecretUnsafe};
-use crate::names::{CredentialName, ReasonCode};
+use super::credentials::Credentials;
+use super::error::{Error, MintFailure};
+use super::searched::TemporarySecrets;
+use super::secret::Secret;
+use crate::names::CredentialName;
 use crate::session::Session;
-use crate::session::phantom::{Minted, PhantomFailure, PhantomKey};
-use crate::signature::sigv4::{self, UnreadableCredentials, replaced};
+use crate::session::phantom::{PhantomKey, TemporaryPhantoms};
+use crate::sigv4::{self, replaced};
 
 /// An exchange whose answer holds temporary credentials.
 pub struct Minting {
     pub(super) session: Arc<Session>,
     pub(super) parent: CredentialName,
-}
-
-/// Why temporary credentials are not given on. The origin has made them, and they are forgotten.
-#[derive(Debug, thiserror::Error)]
-pub enum MintFailure {
-    /// The answer is not as the service's answers are.
-    #[error(transparent)]
-    Illegible(#[from] UnreadableCredentials),
-    /// The answer is too long for one that holds credentials, or broke off.
-    #[error("the answer with temporary credentials is too long or broke off")]
-    Unheld,
-    /// They could not stand in a request.
-    #[error(transparent)]
-    Unsafe(#[from] SecretUnsafe),
-    /// No phantoms could be drawn for them.
-    #[error(transparent)]
-    Phantom(#[from] PhantomFailure),
-    /// The system gave no randomness.
-    #[error("the system's generator of random numbers failed")]
-    Random,
-}
-
-impl MintFailure {
-    /// The reason code in refusals and audit.
-    #[must_use]
-    pub fn reason(&self) -> ReasonCode {
-        match self {
-            Self::Illegible(_) | Self::Unheld => ReasonCode::MintedUnread,
-            Self::Unsafe(_) | Self::Phantom(_) => ReasonCode::MintedUnsafe,
-            Self::Random => ReasonCode::NoRandomness,
-        }
-    }
 }
 
 impl Credentials {
@@ -75,7 +44,7 @@ impl Credentials {
         let keys = [random()?, random()?, random()?];
         let shapes = [secrets[0].shape(), secrets[1].shape(), secrets[2].shape()];
         let taken = |at: usize, text: &[u8]| secrets[at].is(text);
-        let drawn = Minted::draw(&minting.parent, &keys, shapes, found.expires, taken);
+        let drawn = TemporaryPhantoms::draw(&minting.parent, &keys, shapes, found.expires, taken);
         let phantoms = Arc::new(drawn.map_err(MintFailure::from)?);
         let [our_id, our_key, our_token] = phantoms.parts();
         let pairs = [
@@ -86,7 +55,7 @@ impl Credentials {
         let content = replaced(content, pairs).map_err(MintFailure::from)?;
         let session = &minting.session;
         let exposed = self.exposed(session)?;
-        let minted = MintedSecrets::new(phantoms.clone(), secrets)?;
+        let minted = TemporarySecrets::new(phantoms.clone(), secrets)?;
         let gone = session.gain(&phantoms);
         exposed.mint(minted, &gone)?;
         Ok(content.into())

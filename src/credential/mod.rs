@@ -1,32 +1,42 @@
-//! The only room that sees a secret: fetches it from its store and puts it where its phantom stood.
+//! The only module that sees a secret: fetches it from its store and puts it where its phantom
+//! stood.
 
 mod attach;
+mod check;
 mod credentialed;
+mod credentials;
 mod echo;
-mod examine;
+mod error;
 mod exposed;
+mod fetch;
 mod given;
 mod guesses;
+mod holding;
 mod inject;
+mod issue;
 mod mint;
 mod part;
 pub mod preset;
-mod recodes;
+mod redactor;
 pub mod ring;
 pub mod scrub;
+mod searched;
 mod secret;
-mod sign;
 mod signatures;
+pub mod signing;
 mod store;
 mod stored;
 mod verify;
 
-pub use attach::{Credentials, Error, IssueFailure};
-pub use credentialed::{AnswerPlan, Credentialed, Lent};
-pub use examine::{Examined, Lack, account_in_environment};
+pub use check::{CheckedCredential, CredentialProblem, unexpected_reach};
+pub use credentialed::{AnswerPlan, Credentialed};
+pub use credentials::Credentials;
+pub use error::{Error, IssueFailure, MintFailure};
 pub use guesses::Guesses;
+pub use holding::Holding;
 pub use inject::AttachFailure;
-pub use mint::{MintFailure, Minting};
+pub use mint::Minting;
+pub use redactor::Redactor;
 pub use scrub::{
     Echoes, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
 };
@@ -37,4 +47,4 @@ pub use store::{
     Unavailable, Vault, VaultSettings, variable_name,
 };
 pub use stored::Stored;
-pub use verify::{Holding, Verified};
+pub use verify::Verified;

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::secret::{MAX_BYTES, Secret, SecretUnsafe, trim_line_end};
 use super::store::{DEFAULT_SERVICE, StoreError, blocking_keyring};
 use crate::names::CredentialName;
-use crate::signature::recipe::KeyForm;
+use crate::recipe::KeyForm;
 
 /// Why the key ring was not changed or read.
 #[derive(Debug, thiserror::Error)]

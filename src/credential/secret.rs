@@ -5,8 +5,8 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::echo;
 use crate::intercept::explicit::Authentication;
+use crate::recipe::{Algorithm, KeyFault, KeyForm};
 use crate::session::phantom::{Phantom, Shape};
-use crate::signature::recipe::{Algorithm, KeyFault, KeyForm};
 
 /// A real credential. It has neither Debug, Display, Clone, `PartialEq` nor Serialize, and is wiped
 /// on drop.

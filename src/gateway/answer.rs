@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Limited};
 use super::answer_body::{AnswerBody, AnswerSource};
 use super::refusal::Refusal;
 use crate::body::{Coding, DecodeBody, Decoder, Share};
-use crate::credential::{self, Lent, MintFailure};
+use crate::credential::{self, MintFailure, Redactor};
 use crate::message::fields;
 use crate::origin::{self, OriginBody};
 
@@ -41,7 +41,7 @@ const MINTED_WITHIN: Duration = Duration::from_secs(30);
 pub fn clean(
     response: Response<OriginBody>,
     method: &Method,
-    lent: Option<&Lent>,
+    lent: Option<&Redactor>,
     decoding: Share,
 ) -> Result<Response<AnswerBody>, Refusal> {
     let (mut parts, body) = response.into_parts();
@@ -95,7 +95,7 @@ pub fn clean(
 /// [`credential::Error::Minted`] where it cannot be held or read; nothing of it is given on then.
 pub async fn minted(
     response: Response<OriginBody>,
-    lent: Option<&Lent>,
+    lent: Option<&Redactor>,
     keep: impl FnOnce(&str, &[u8]) -> Result<Bytes, credential::Error>,
 ) -> Result<Response<AnswerBody>, credential::Error> {
     let (mut parts, body) = response.into_parts();

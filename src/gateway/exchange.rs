@@ -15,7 +15,7 @@ use super::worker::{SharedState, Worker};
 use super::{clock, upgrade};
 use crate::audit::{self, Phase, Trail};
 use crate::body::HoldFault;
-use crate::credential::{Credentialed, Lent, Verified};
+use crate::credential::{Credentialed, Redactor, Verified};
 use crate::intercept::strict::ViolationHandle;
 use crate::intercept::{Accepted, Addressed, ConnectionContext, Rejected};
 use crate::message::{EncodedSlash, Reading};
@@ -182,9 +182,9 @@ impl Exchange {
 }
 
 /// What is looked for in this answer: more in one that fails.
-fn look_for(lent: Option<Lent>, response: &Response<OriginBody>) -> Option<Lent> {
+fn look_for(lent: Option<Redactor>, response: &Response<OriginBody>) -> Option<Redactor> {
     let status = response.status();
-    if lent.as_ref().is_some_and(Lent::is_signed) {
+    if lent.as_ref().is_some_and(Redactor::is_signed) {
         clock::watch(status, response.headers(), SystemTime::now());
     }
     let failed = status.is_client_error() || status.is_server_error();

@@ -13,7 +13,7 @@ use super::answer_body::AnswerBody;
 use super::guard::ExchangeGuard;
 use super::refusal::Refusal;
 use crate::body::Meter;
-use crate::credential::{Lent, ScrubFrames};
+use crate::credential::{Redactor, ScrubFrames};
 use crate::intercept::Upgrade;
 use crate::origin;
 
@@ -29,7 +29,7 @@ pub(super) fn switch(
     mut response: Response<AnswerBody>,
     upgrade: Upgrade,
     origin: OnUpgrade,
-    lent: Option<Lent>,
+    lent: Option<Redactor>,
     guard: Arc<ExchangeGuard>,
 ) -> Result<Response<AnswerBody>, Refusal> {
     if !upgrade.expected.holds(response.headers()) {
@@ -66,7 +66,7 @@ pub(super) fn switch(
 async fn join(
     client: OnUpgrade,
     origin: OnUpgrade,
-    lent: Option<Lent>,
+    lent: Option<Redactor>,
     guard: &ExchangeGuard,
 ) -> io::Result<()> {
     let (client, origin) = tokio::try_join!(client, origin).map_err(io::Error::other)?;

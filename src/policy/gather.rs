@@ -9,7 +9,7 @@ use super::policies::Policies;
 use crate::body::fact::{Plain, plain};
 use crate::body::{HoldBudget, HoldFault, Limit, Share};
 use crate::intercept::Request;
-use crate::session::{Identified, Presented};
+use crate::session::{DetectedCredentials, Identified};
 use arc_swap::Guard;
 
 /// What reading content may take.
@@ -26,7 +26,7 @@ pub struct ContentBudget<'a> {
 /// A request with all that its verdict depends on.
 pub struct Gathered {
     pub(super) request: Box<Request>,
-    pub(super) presented: Presented,
+    pub(super) presented: DetectedCredentials,
     pub(super) judged: JudgedRequest,
     /// The policies that judge it: those that said whether its content is needed, or newer ones
     /// where it was read.

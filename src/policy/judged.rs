@@ -15,7 +15,7 @@ use super::verdict::{Outcome, Verdict};
 use crate::intercept::{ConnectionContext, Request};
 use crate::message::{Origin, RequestTarget};
 use crate::names::CredentialName;
-use crate::session::{Lend, Presented, Session};
+use crate::session::{CredentialUse, DetectedCredentials, Session};
 
 /// All that policies can read of one request.
 ///
@@ -49,7 +49,11 @@ pub(super) struct Refused {
 }
 
 impl JudgedRequest {
-    pub(super) fn new(request: &Request, session: Arc<Session>, presented: &Presented) -> Self {
+    pub(super) fn new(
+        request: &Request,
+        session: Arc<Session>,
+        presented: &DetectedCredentials,
+    ) -> Self {
         let lends = presented.lends();
         Self {
             connection: request.connection.clone(),
@@ -64,7 +68,7 @@ impl JudgedRequest {
             batch: presented.batch,
             credentials: lends.iter().map(|lend| lend.credential().clone()).collect(),
             places: lends.iter().map(|lend| lend.place_text().into()).collect(),
-            actions: lends.iter().flat_map(Lend::actions).collect(),
+            actions: lends.iter().flat_map(CredentialUse::actions).collect(),
         }
     }
 

@@ -13,19 +13,19 @@ use crate::body::{Content, HoldBudget, HoldFault, Limit};
 use crate::intercept::Request;
 use crate::message::{Origin, RequestHead};
 use crate::names::{CredentialName, Identity};
-use crate::session::{FormWatch, Lend, Session};
+use crate::session::{CredentialUse, FormWatch, Session};
 
 /// Leave to lend one credential to one request, in one place, at one origin. It cannot be copied or
 /// kept.
 pub struct Grant {
-    lend: Lend,
+    lend: CredentialUse,
     origin: Origin,
 }
 
 impl Grant {
     /// What is to be lent, and where it will stand.
     #[must_use]
-    pub fn lend(&self) -> &Lend {
+    pub fn lend(&self) -> &CredentialUse {
         &self.lend
     }
 

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 
-use super::binding::Bindings;
-use super::phantom::{Minted, Phantoms, Registry};
-use super::presented::Presented;
+use super::bindings::Bindings;
+use super::detected::DetectedCredentials;
+use super::phantom::{Phantoms, Registry, TemporaryPhantoms};
 use super::refusal::CredentialRefusal;
 use crate::audit::{Account, Log, Redact};
 use crate::body::HoldBudget;
@@ -108,7 +108,7 @@ impl Session {
 
     /// Adds temporary credentials, which are known from now on in this session and as this
     /// session's in every other; gives those that it no longer holds.
-    pub fn gain(&self, minted: &Arc<Minted>) -> Vec<Arc<Minted>> {
+    pub fn gain(&self, minted: &Arc<TemporaryPhantoms>) -> Vec<Arc<TemporaryPhantoms>> {
         if let Some(registry) = self.registry.get() {
             registry.enter(&self.id, minted.parts());
         }
@@ -268,7 +268,7 @@ impl Sessions {
         let presented =
             session
                 .bindings
-                .locate(&request.head, &session.phantoms(), &self.registry)?;
+                .detect(&request.head, &session.phantoms(), &self.registry)?;
         // Foreign credentials go before policy looks, so that it judges what the origin will see.
         presented.settle(&mut request.head.fields);
         Ok(Identified {
@@ -283,7 +283,7 @@ impl Sessions {
 pub struct Identified {
     request: Box<Request>,
     session: Arc<Session>,
-    presented: Presented,
+    presented: DetectedCredentials,
 }
 
 impl Identified {
@@ -301,12 +301,12 @@ impl Identified {
 
     /// What it presents.
     #[must_use]
-    pub fn presented(&self) -> &Presented {
+    pub fn presented(&self) -> &DetectedCredentials {
         &self.presented
     }
 
     /// Takes the proof apart, for the stage that judges.
-    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, Presented) {
+    pub(crate) fn into_parts(self) -> (Box<Request>, Arc<Session>, DetectedCredentials) {
         (self.request, self.session, self.presented)
     }
 }

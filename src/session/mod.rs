@@ -1,21 +1,27 @@
-//! Room: who asks. Live sessions, their phantoms, and which phantoms a request presents where.
+//! Who makes a request: live sessions, their phantoms, and the phantoms that a request presents.
 
 mod binding;
+mod bindings;
+mod clash;
+mod detect;
+mod detected;
 mod live;
-mod locate;
+mod parts;
 pub mod phantom;
-mod presented;
 mod refusal;
+mod signer;
 mod signing;
 #[cfg(test)]
 pub(crate) mod stage;
 
-pub use binding::{Binding, BindingMalformed, Bindings, Foreign, MAX_PLACES, When};
-pub(crate) use presented::Spot;
-pub use presented::{FormWatch, Lend, Presented};
-pub use refusal::{CredentialRefusal, Part};
-pub use signing::{
-    OwnEndpoint, Role, SIGV4_PARTS, SigV4, SigV4Request, Signer, Signing, SigningPart, Unsignable,
-};
+pub use binding::{Binding, Foreign, When};
+pub use bindings::Bindings;
+pub use clash::{BindingMalformed, mistakes};
+pub(crate) use detected::Location;
+pub use detected::{CredentialUse, DetectedCredentials, FormWatch};
+pub use parts::{HeldParts, KnownPart, PartTexts, SigningPart};
+pub use refusal::{CredentialRefusal, RequestPart, SignatureFault};
+pub use signer::{Claimed, Found, Proven, Signer, SigningContext, SigningFailure};
+pub use signing::{Role, Signing};
 
 pub use live::{Connected, Error, Identified, Session, Sessions, Underway};

@@ -2,14 +2,12 @@
 
 use std::fmt;
 
-use super::signing::Unsignable;
 use crate::body::FormFault;
 use crate::names::{CredentialName, ReasonCode, SessionId};
-use crate::signature::Fault;
 
 /// Which part of a request something stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum RequestPart {
     /// The host.
     Host,
     /// The path.
@@ -28,6 +26,31 @@ pub enum Part {
     Content,
 }
 
+/// What is wrong with a signature, or with what it asks for, in the words of its way of signing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct SignatureFault {
+    reason: ReasonCode,
+    text: String,
+}
+
+impl SignatureFault {
+    /// The fault of this code, in these words. They say nothing of what stood in the request.
+    #[must_use]
+    pub fn new(reason: ReasonCode, words: &dyn fmt::Display) -> Self {
+        Self {
+            reason,
+            text: words.to_string(),
+        }
+    }
+
+    /// The reason code in refusals and audit.
+    #[must_use]
+    pub fn reason(&self) -> ReasonCode {
+        self.reason
+    }
+}
+
 /// Why a request is refused for the credentials that it carries.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialRefusal {
@@ -39,7 +62,7 @@ pub enum CredentialRefusal {
         /// The credential.
         credential: CredentialName,
         /// Where the phantom stands.
-        part: Part,
+        part: RequestPart,
     },
     /// A phantom stands where its credential has no place (H03, H07, H10).
     #[error("the phantom of `{credential}` stands in {part}, where that credential has no place")]
@@ -47,7 +70,7 @@ pub enum CredentialRefusal {
         /// The credential.
         credential: CredentialName,
         /// Where the phantom stands.
-        part: Part,
+        part: RequestPart,
     },
     /// A phantom is encoded or escaped (H04, H05).
     #[error("the phantom of `{credential}` stands in {part} in disguise")]
@@ -55,7 +78,7 @@ pub enum CredentialRefusal {
         /// The credential.
         credential: CredentialName,
         /// Where the phantom stands.
-        part: Part,
+        part: RequestPart,
     },
     /// A phantom stands more than once (H06).
     #[error("the phantom of `{credential}` stands more than once")]
@@ -75,7 +98,7 @@ pub enum CredentialRefusal {
         /// The session to which it was issued; for the audit record, not for the client.
         owner: SessionId,
         /// Where the phantom stands.
-        part: Part,
+        part: RequestPart,
     },
     /// A credential that is not ours stands in a credential place of a managed origin (H13, E20).
     #[error(
@@ -83,7 +106,7 @@ pub enum CredentialRefusal {
     )]
     Foreign {
         /// Where it stands.
-        part: Part,
+        part: RequestPart,
     },
     /// Content that may hold a foreign credential cannot be read.
     #[error("content in which the service takes credentials cannot be read: {why}")]
@@ -102,7 +125,7 @@ pub enum CredentialRefusal {
     #[error("the request's signature is refused: {fault}")]
     Signature {
         /// What is wrong with it.
-        fault: Fault,
+        fault: SignatureFault,
     },
     /// The credential may not sign such a request (J01, J06).
     #[error("credential `{credential}` may not sign this request: {why}")]
@@ -110,7 +133,7 @@ pub enum CredentialRefusal {
         /// The credential.
         credential: CredentialName,
         /// What is outside of its scope.
-        why: Unsignable,
+        why: SignatureFault,
     },
 }
 
@@ -152,7 +175,7 @@ impl CredentialRefusal {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for RequestPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Host => "the host",

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 use super::phantom::{Issue, PhantomKey, Phantoms, Registry, Shape};
-use super::{Binding, Bindings, CredentialRefusal, Foreign, Presented, Role, When};
+use super::{Binding, Bindings, CredentialRefusal, DetectedCredentials, Foreign, Role, When};
 use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 use crate::names::{CredentialName, SessionId};
 
@@ -171,8 +171,11 @@ impl Stage {
             .to_owned()
     }
 
-    pub(crate) fn locate(&self, head: &RequestHead) -> Result<Presented, CredentialRefusal> {
-        self.bindings.locate(head, &self.phantoms, &self.registry)
+    pub(crate) fn detect(
+        &self,
+        head: &RequestHead,
+    ) -> Result<DetectedCredentials, CredentialRefusal> {
+        self.bindings.detect(head, &self.phantoms, &self.registry)
     }
 
     /// The code by which a request is refused; the refusal's words are searched for secrets and
@@ -183,7 +186,7 @@ impl Stage {
         target: &str,
         fields: &[(&str, &str)],
     ) -> &'static str {
-        let refused = self.locate(&head(origin, target, fields)).err();
+        let refused = self.detect(&head(origin, target, fields)).err();
         let refused =
             refused.unwrap_or_else(|| panic!("{origin}{target} {fields:?} was let through"));
         let shown = format!("{refused} {refused:?}");

@@ -2,8 +2,8 @@
 
 use gateway::message::Origin;
 use gateway::policy::Grant;
-use gateway::session::Lend;
+use gateway::session::CredentialUse;
 
-pub fn forged(lend: Lend, origin: Origin) -> Grant {
+pub fn forged(lend: CredentialUse, origin: Origin) -> Grant {
     Grant { lend, origin }
 }

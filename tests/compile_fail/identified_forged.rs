@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gateway::intercept::Request;
-use gateway::session::{Identified, Presented, Session};
+use gateway::session::{Identified, DetectedCredentials, Session};
 
-pub fn forged(request: Box<Request>, session: Arc<Session>, presented: Presented) -> Identified {
+pub fn forged(request: Box<Request>, session: Arc<Session>, presented: DetectedCredentials) -> Identified {
     Identified { request, session, presented }
 }

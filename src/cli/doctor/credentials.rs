@@ -11,7 +11,7 @@ use crate::cli::resolve::ResolvedConfig;
 use crate::cli::serving;
 use crate::cli::terminal::{Paint, Terminal, safe};
 use crate::config::Config;
-use crate::credential::Examined;
+use crate::credential::CheckedCredential;
 use crate::message::Place;
 use crate::names::SessionId;
 use crate::session::phantom::PhantomKey;
@@ -41,16 +41,16 @@ pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     let credentials = app::credentials(&config, resolved.stored)?;
     let session = SessionId::new("doctor").expect("`doctor` is a name");
     let key = PhantomKey::random().map_err(Failure::no_randomness)?;
-    let examined = serving::runtime()?.block_on(async {
-        let examined = credentials.examine(&session, &key).await;
+    let checked = serving::runtime()?.block_on(async {
+        let checked = credentials.check(&session, &key).await;
         credentials.stores().close().await;
-        examined
+        checked
     });
     let findings: Vec<CredentialFinding> = credentials
         .bindings()
         .all()
-        .zip(&examined)
-        .map(|(binding, examined)| finding(binding, examined))
+        .zip(&checked)
+        .map(|(binding, checked)| finding(binding, checked))
         .collect();
     if terminal.json() {
         terminal.document(&findings);
@@ -61,7 +61,7 @@ pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     Ok(if failed { Code::Failed } else { Code::Ok })
 }
 
-fn finding(binding: &Binding, examined: &Examined) -> CredentialFinding {
+fn finding(binding: &Binding, checked: &CheckedCredential) -> CredentialFinding {
     let way = match &binding.role {
         Role::Part(_) => String::from("signs"),
         Role::Place | Role::Signs(_) => {
@@ -70,11 +70,11 @@ fn finding(binding: &Binding, examined: &Examined) -> CredentialFinding {
         }
     };
     CredentialFinding {
-        credential: examined.credential.to_string(),
-        from: examined.reference.to_string(),
+        credential: checked.credential.to_string(),
+        from: checked.reference.to_string(),
         way,
         origins: binding.origins.iter().map(ToString::to_string).collect(),
-        lacks: examined.lack.as_ref().map(ToString::to_string),
+        lacks: checked.problem.as_ref().map(ToString::to_string),
     }
 }
 

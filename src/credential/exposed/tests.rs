@@ -57,7 +57,7 @@ impl Stage {
     }
 
     /// What is looked for in an answer of the origin to a request that is lent nothing.
-    async fn asks(&self, session: &Arc<Session>, origin: &str) -> Result<Option<Lent>, Error> {
+    async fn asks(&self, session: &Arc<Session>, origin: &str) -> Result<Option<Redactor>, Error> {
         let origin = head(origin, "/", &[]).origin;
         let lent = Vec::new();
         let wanted = Wanted {

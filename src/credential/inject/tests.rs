@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::attach::{Credentials, IssueFailure};
+use super::super::credentials::Credentials;
+use super::super::error::IssueFailure;
 use super::super::store::{MemoryStore, SecretRef, Stores};
 use super::super::stored::stored;
 use super::*;
@@ -12,7 +13,7 @@ use crate::session::phantom::{PhantomKey, Phantoms, Registry, Shape};
 use crate::session::stage::{
     GEMINI, GITHUB, OTHER, PADDED, SECRETS, binding, field, head, name, usual,
 };
-use crate::session::{Binding, Foreign, Presented, When};
+use crate::session::{Binding, DetectedCredentials, Foreign, When};
 
 /// A gateway's credentials, a session of it, and the store behind them.
 struct Lender {
@@ -65,10 +66,10 @@ impl Lender {
             .to_owned()
     }
 
-    fn locate(&self, head: &RequestHead) -> Presented {
+    fn detect(&self, head: &RequestHead) -> DetectedCredentials {
         self.credentials
             .bindings()
-            .locate(head, &self.phantoms, &Registry::default())
+            .detect(head, &self.phantoms, &Registry::default())
             .unwrap()
     }
 
@@ -80,7 +81,7 @@ impl Lender {
     }
 
     async fn try_forward(&self, mut head: RequestHead) -> Result<RequestHead, AttachFailure> {
-        let presented = self.locate(&head);
+        let presented = self.detect(&head);
         presented.settle(&mut head.fields);
         for lend in presented.lends() {
             let lease = self
@@ -132,14 +133,14 @@ async fn a_phantom_in_its_place_becomes_the_secret_once_and_is_marked_sensitive(
         ))
         .await;
     assert_eq!(field(&sent, "x-api-key"), [OTHER]);
-    let presented = stage.locate(&head(
+    let presented = stage.detect(&head(
         "https://other.example",
         "/",
         &[("x-api-key", &other)],
     ));
     assert_eq!(
         format!("{:?}", presented.lends()),
-        "[Lend(other at header:x-api-key)]"
+        "[CredentialUse(other at header:x-api-key)]"
     );
 }
 
@@ -233,7 +234,7 @@ async fn h19_without_a_phantom_nothing_is_lent_unless_the_credential_is_always_p
     let stage = stage().await;
     assert!(
         stage
-            .locate(&head("https://good.example", "/", &[]))
+            .detect(&head("https://good.example", "/", &[]))
             .lends()
             .is_empty()
     );
@@ -270,7 +271,7 @@ async fn h19_without_a_phantom_nothing_is_lent_unless_the_credential_is_always_p
         assert_eq!(field(&sent, name), [value]);
         assert!(
             stage
-                .locate(&head("https://unmanaged.example", "/", &[]))
+                .detect(&head("https://unmanaged.example", "/", &[]))
                 .lends()
                 .is_empty()
         );
@@ -430,7 +431,7 @@ async fn a_secret_that_expired_meanwhile_is_not_put_in() {
     let stage = stage().await;
     let bearer = format!("Bearer {}", stage.of("github"));
     let mut sent = head("https://good.example", "/", &[("authorization", &bearer)]);
-    let presented = stage.locate(&sent);
+    let presented = stage.detect(&sent);
     let mut lease = stage.credentials.lease(&session(), 0).await.unwrap();
     lease.expires = Some(Instant::now());
     let failed = inject(

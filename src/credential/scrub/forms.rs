@@ -7,7 +7,7 @@ use super::Unscrubbable;
 use super::beginnings::Beginnings;
 use super::index::{Blocks, Entry, GRID_COUNT, Grid};
 use crate::credential::echo::{self, Form, Piece, Sought};
-use crate::credential::part::Part;
+use crate::credential::part::DrawnPart;
 
 /// A secret in every form in which it could come back. Has no `Debug`.
 pub struct SecretForms {
@@ -25,7 +25,7 @@ impl SecretForms {
     /// # Errors
     /// [`Unscrubbable`] by cause; the secret may not be lent then.
     pub fn of(secret: &[u8], stand_in: &[u8], phantom: &[u8]) -> Result<Self, Unscrubbable> {
-        let part = Part::of(secret, phantom);
+        let part = DrawnPart::of(secret, phantom);
         let sought = Sought {
             secret,
             stand_in,

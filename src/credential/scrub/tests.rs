@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::*;
 use crate::credential::echo::{Form, Sought, forms};
-use crate::credential::part::Part;
+use crate::credential::part::DrawnPart;
 
 mod body;
 mod frames;
@@ -60,7 +60,7 @@ fn form_pairs() -> Vec<Form> {
 
 fn forms_of(secret: &str, phantom: &str) -> Vec<Form> {
     let (secret, phantom) = (secret.as_bytes(), phantom.as_bytes());
-    let part = Part::of(secret, phantom);
+    let part = DrawnPart::of(secret, phantom);
     let sought = Sought {
         secret,
         stand_in: phantom,

@@ -9,7 +9,7 @@ use super::file::SecretFile;
 use super::keyring::Item;
 use super::{Backend, StoreError};
 use crate::credential::secret::{Secret, SecretUnsafe};
-use crate::signature::recipe::Algorithm;
+use crate::recipe::Algorithm;
 use zeroize::Zeroizing;
 
 /// Where a secret is kept, and what it must be. The configuration alone makes one of text; a store

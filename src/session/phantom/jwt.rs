@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::draw::Stream;
-use super::shape::{Alphabet, Slot, fill_slots};
+use super::slots::{Alphabet, Slot, fill_slots};
 
 /// A JWT's shape: header as it is, payload with its values masked, signature by length.
 ///

@@ -2,7 +2,7 @@
 
 use crate::names::prefixes::{self, Tail};
 
-use super::shape::{Alphabet, CHECKSUM_DIGITS, Check, LETTERS, Slot, uuid_slots};
+use super::slots::{Alphabet, CHECKSUM_DIGITS, Check, LETTERS, Slot, uuid_slots};
 
 /// Marks that stand inside or at the end of a format and that clients look for: prefix, mark,
 /// whether it ends the value.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Phantom;
+use super::text::Phantom;
 use crate::names::{Map, SessionId};
 
 /// All phantoms of a gateway by their whole text, so that one session's use of another's is told

@@ -1,9 +1,10 @@
 //! Which bindings are refused, and where credentials may stand.
 
+use super::super::binding::{Foreign, MAX_PLACES, When};
+use super::super::signing::Signing;
 use super::*;
-use crate::message::Authority;
-use crate::session::signing::{OwnEndpoint, SigV4, Signer};
-use crate::signature::sigv4::Scope;
+use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
+use crate::message::{Authority, OriginPattern, Scheme};
 
 fn binding(name: &str, origin: &str, place: &str) -> Binding {
     Binding {
@@ -62,11 +63,10 @@ fn paths_stand_as_they_are_only_where_every_signer_takes_them_so() {
             exact_paths,
         };
         let signing = Signing {
-            signer: Signer::SigV4(Box::new(SigV4::new(
-                Scope::default(),
-                vec![endpoint],
-                Vec::new(),
-            ))),
+            signer: Arc::new(SigV4::new(SigV4Settings {
+                endpoints: vec![endpoint],
+                ..SigV4Settings::default()
+            })),
             parts: Vec::new(),
         };
         Binding {

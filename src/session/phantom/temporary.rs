@@ -3,17 +3,20 @@
 
 use std::time::SystemTime;
 
-use super::{Issue, Phantom, PhantomFailure, PhantomKey, Shape};
+use super::draw::PhantomKey;
+use super::issue::{Issue, PhantomFailure};
+use super::shape::Shape;
+use super::text::Phantom;
 use crate::names::CredentialName;
 
 /// The phantoms of one set of temporary credentials, which sign as their parent does.
 #[derive(Debug)]
-pub struct Minted {
+pub struct TemporaryPhantoms {
     parts: [Phantom; 3],
     expires: SystemTime,
 }
 
-impl Minted {
+impl TemporaryPhantoms {
     /// Draws phantoms of the given shapes for access key id, secret key and session token. `taken`
     /// says of a candidate for a part whether it is the secret itself.
     ///
@@ -25,12 +28,12 @@ impl Minted {
         shapes: [Shape; 3],
         expires: SystemTime,
         taken: impl Fn(usize, &[u8]) -> bool,
-    ) -> Result<Minted, PhantomFailure> {
+    ) -> Result<TemporaryPhantoms, PhantomFailure> {
         // Each is issued by itself and from its own key: all three are the parent's, and one key
         // has one phantom of a name.
         let part =
             |at: usize| Issue::new(&keys[at]).issue(parent, &shapes[at], |text| taken(at, text));
-        Ok(Minted {
+        Ok(TemporaryPhantoms {
             parts: [part(0)?, part(1)?, part(2)?],
             expires,
         })
@@ -67,7 +70,7 @@ mod tests {
 
     const ID: &[u8] = b"ASIAIOSFODNN7EXAMPLE";
 
-    fn draw(seconds: u64) -> Minted {
+    fn draw(seconds: u64) -> TemporaryPhantoms {
         let keys = [0, 1, 2].map(|_| PhantomKey::random().unwrap());
         let shapes = [
             Shape::of(ID),
@@ -76,7 +79,7 @@ mod tests {
         ];
         let name = CredentialName::new("aws").unwrap();
         let expires = SystemTime::now() + Duration::from_secs(seconds);
-        Minted::draw(&name, &keys, shapes, expires, |_, _| false).unwrap()
+        TemporaryPhantoms::draw(&name, &keys, shapes, expires, |_, _| false).unwrap()
     }
 
     #[test]
@@ -115,7 +118,7 @@ mod tests {
         let (with_first, _) = Phantoms::none().with(first.clone());
         let (with_second, gone) = with_first.with(second.clone());
         assert!(Arc::ptr_eq(&gone[0], &first));
-        let shown = |set: &Minted, at: usize| set.parts[at].reveal().to_owned();
+        let shown = |set: &TemporaryPhantoms, at: usize| set.parts[at].reveal().to_owned();
         for at in 0..3 {
             let text = format!("x={};", shown(&second, at));
             let sighting = with_second.find(text.as_bytes()).next().unwrap();

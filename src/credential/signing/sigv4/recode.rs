@@ -7,22 +7,22 @@ use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 
 use crate::body::{BodyTransform, HoldFault, Share, TransformFault};
-use crate::signature::sigv4::{ChunkResigner, EventResigner, Fault};
+use crate::sigv4::{ChunkResigner, EventResigner, Fault};
 
 /// Content that must have a hash: its last piece goes on only where it has.
-pub(super) struct Checked {
+pub(super) struct CheckedContent {
     hasher: Option<Context>,
     expected: [u8; 32],
     last: Option<Bytes>,
 }
 
 /// Signed messages, signed again; what is held of one counts as held content.
-pub(super) struct Messages(pub(super) EventResigner, pub(super) Share);
+pub(super) struct SignedMessages(pub(super) EventResigner, pub(super) Share);
 
 /// aws-chunked content, signed again; what is held of a signed chunk counts as held content.
-pub(super) struct Chunks(pub(super) ChunkResigner, pub(super) Share);
+pub(super) struct SignedChunks(pub(super) ChunkResigner, pub(super) Share);
 
-impl Checked {
+impl CheckedContent {
     pub(super) fn new(expected: [u8; 32]) -> Self {
         Self {
             hasher: Some(Context::new(&SHA256)),
@@ -32,7 +32,7 @@ impl Checked {
     }
 }
 
-impl BodyTransform for Checked {
+impl BodyTransform for CheckedContent {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(&piece);
@@ -52,7 +52,7 @@ impl BodyTransform for Checked {
     }
 }
 
-impl BodyTransform for Chunks {
+impl BodyTransform for SignedChunks {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
         self.0.push(piece, out).map_err(told)?;
         self.1.set(self.0.held()).map_err(|fault| busy(&fault))
@@ -63,7 +63,7 @@ impl BodyTransform for Chunks {
     }
 }
 
-impl BodyTransform for Messages {
+impl BodyTransform for SignedMessages {
     fn piece(&mut self, piece: Bytes, out: &mut Vec<Bytes>) -> Result<(), TransformFault> {
         self.0.push(&piece, SystemTime::now(), out).map_err(told)?;
         self.1.set(self.0.held()).map_err(|fault| busy(&fault))

@@ -1,6 +1,8 @@
 //! Group H of the threat catalogue, row by row: what is refused and by which code.
 //! `credential::inject` has what is lent.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::Method;
 
 use super::super::Binding;
@@ -9,10 +11,10 @@ use super::super::stage::{GITHUB, Stage, binding, field, head, stage, stage_of};
 use super::*;
 use crate::body::FormKind;
 use crate::credential::preset;
-use crate::message::Host;
+use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
+use crate::message::{Host, Place};
 use crate::session::Role;
-use crate::session::signing::{OwnEndpoint, SigV4, Signer, Signing};
-use crate::signature::sigv4::Scope;
+use crate::session::signing::Signing;
 
 #[test]
 fn h01_h02_a_phantom_to_an_origin_to_which_it_is_not_bound_is_out_of_scope() {
@@ -66,7 +68,7 @@ fn a_phantom_with_another_method_or_path_than_its_binding_names_is_out_of_scope(
     let fields = [("x-goog-api-key", phantom.as_str())];
     assert_eq!(
         stage
-            .locate(&head("https://gemini.example", "/v1/x", &fields))
+            .detect(&head("https://gemini.example", "/v1/x", &fields))
             .unwrap()
             .lends()
             .len(),
@@ -85,7 +87,7 @@ fn a_phantom_with_another_method_or_path_than_its_binding_names_is_out_of_scope(
         ..head("https://gemini.example", "/v1/x", &fields)
     };
     assert_eq!(
-        stage.locate(&post).unwrap_err().reason().as_str(),
+        stage.detect(&post).unwrap_err().reason().as_str(),
         "phantom_out_of_scope"
     );
 }
@@ -266,7 +268,7 @@ fn h10_a_phantom_in_the_host_or_a_field_name_is_refused() {
     let hex: String = phantom.bytes().map(|byte| format!("{byte:02x}")).collect();
     let labels = format!("https://{}.evil.example", &hex[..60]);
     // A part of a phantom is no phantom: it tells nothing and can be replaced by nothing.
-    assert!(stage.locate(&head(&labels, "/", &[])).is_ok());
+    assert!(stage.detect(&head(&labels, "/", &[])).is_ok());
     assert_eq!(
         stage.refusal("https://good.example", "/", &[(&format!("x-{hex}"), "1")]),
         "phantom_disguised"
@@ -327,7 +329,7 @@ fn h13_a_foreign_credential_at_a_managed_origin_is_refused_and_elsewhere_goes_on
         );
         assert!(
             stage
-                .locate(&head("https://unmanaged.example", "/", &[(name, value)]))
+                .detect(&head("https://unmanaged.example", "/", &[(name, value)]))
                 .unwrap()
                 .lends()
                 .is_empty()
@@ -351,7 +353,7 @@ fn h13_a_foreign_credential_at_a_managed_origin_is_refused_and_elsewhere_goes_on
     );
     assert!(
         stage
-            .locate(&head(
+            .detect(&head(
                 "https://other.example",
                 "/?key=x",
                 &[("cookie", "a=b; sid=")]
@@ -394,7 +396,7 @@ fn a_session_that_does_not_hold_a_credential_never_has_it_put_in() {
     assert!(
         stage
             .bindings
-            .locate(&head, &none, &stage.registry)
+            .detect(&head, &none, &stage.registry)
             .unwrap()
             .lends()
             .is_empty()
@@ -423,7 +425,7 @@ fn an_ordinary_request_is_let_through_without_a_word() {
         "http://unmanaged.example",
     ] {
         let presented = stage
-            .locate(&head(origin, "/a%20b/c?q=1&r=%2F", &fields))
+            .detect(&head(origin, "/a%20b/c?q=1&r=%2F", &fields))
             .unwrap();
         assert!(presented.lends().is_empty() && presented.strip.is_empty());
     }
@@ -556,7 +558,7 @@ fn h13_a_foreign_credential_is_refused_wherever_a_service_is_known_to_take_one()
         let (stage, origin) = of_preset(credential);
         for taken in &credential.takes {
             let (head, content) = with_value(&origin, taken, "attackers-own");
-            let found = stage.locate(&head);
+            let found = stage.detect(&head);
             let refused = match content {
                 None => found.err(),
                 Some(content) => {
@@ -603,12 +605,12 @@ fn each_presets_phantom_passes_in_its_own_places() {
                 ),
                 Place::Query(name) => {
                     let head = head(&origin, &format!("/x?{name}={phantom}"), &[]);
-                    assert_eq!(stage.locate(&head).unwrap().lends().len(), 1, "{place}");
+                    assert_eq!(stage.detect(&head).unwrap().lends().len(), 1, "{place}");
                     continue;
                 }
                 other => panic!("{other}"),
             };
-            let found = stage.locate(&head(&origin, "/x", &[(field, &value)]));
+            let found = stage.detect(&head(&origin, "/x", &[(field, &value)]));
             assert_eq!(
                 found.unwrap().lends().len(),
                 1,
@@ -641,7 +643,7 @@ fn a_parameter_is_known_in_every_spelling_and_where_its_service_uses_it_alone() 
     for target in ["/x?token=x", "/hooks?page_token=x", "/hooks?token="] {
         assert!(
             stage
-                .locate(&head("https://good.example", target, &[]))
+                .detect(&head("https://good.example", target, &[]))
                 .is_ok(),
             "{target}"
         );
@@ -693,7 +695,7 @@ fn a_credential_among_subprotocols_is_foreign() {
     let fields = [("sec-websocket-protocol", "graphql-transport-ws")];
     assert!(
         stage
-            .locate(&head("https://good.example", "/", &fields))
+            .detect(&head("https://good.example", "/", &fields))
             .is_ok()
     );
 }
@@ -708,7 +710,7 @@ fn at_a_managed_origin_a_cookie_goes_on_that_is_known_to_hold_no_account() {
     let stage = stage_of(vec![named]);
     let settled = |value: &str| {
         let mut head = head("https://good.example", "/", &[("cookie", value)]);
-        let presented = stage.locate(&head).unwrap();
+        let presented = stage.detect(&head).unwrap();
         presented.settle(&mut head.fields);
         field(&head, "cookie").join("|")
     };
@@ -737,7 +739,7 @@ fn at_a_managed_origin_a_cookie_goes_on_that_is_known_to_hold_no_account() {
     };
     let stage = stage_of(vec![free]);
     let mut one = head("https://good.example", "/", &[("cookie", "a=b; c=d")]);
-    stage.locate(&one).unwrap().settle(&mut one.fields);
+    stage.detect(&one).unwrap().settle(&mut one.fields);
     assert_eq!(field(&one, "cookie"), ["a=b; c=d"]);
 }
 
@@ -746,7 +748,7 @@ fn content_may_hold_the_sessions_phantom_and_no_other_credential() {
     let slack = preset::named("slack").unwrap();
     let (stage, origin) = of_preset(&slack.credentials[0]);
     let watch = stage
-        .locate(&head(&origin, "/api/chat.postMessage", &[]))
+        .detect(&head(&origin, "/api/chat.postMessage", &[]))
         .unwrap()
         .watch
         .unwrap();
@@ -788,7 +790,7 @@ fn content_may_hold_the_sessions_phantom_and_no_other_credential() {
     // Files go elsewhere, and are not held.
     assert!(
         stage
-            .locate(&head(&origin, "/upload/v1/x", &[]))
+            .detect(&head(&origin, "/upload/v1/x", &[]))
             .unwrap()
             .watch
             .is_none()
@@ -813,7 +815,7 @@ fn f14_a_credential_for_some_requests_is_not_lent_to_many_in_one() {
         );
     }
     let batches =
-        |origin: &str, target: &str| stage.locate(&head(origin, target, &[])).unwrap().batch;
+        |origin: &str, target: &str| stage.detect(&head(origin, target, &[])).unwrap().batch;
     for (origin, target) in [
         ("https://good.example", "/v1.0/$batch"),
         ("https://x.example", "/index/_mget"),
@@ -829,7 +831,7 @@ fn f14_a_credential_for_some_requests_is_not_lent_to_many_in_one() {
     let (stage, origin) = of_preset(asana);
     assert!(
         stage
-            .locate(&head(&origin, "/api/1.0/batch", &[]))
+            .detect(&head(&origin, "/api/1.0/batch", &[]))
             .unwrap()
             .batch
     );
@@ -849,11 +851,11 @@ fn j06_a_credential_in_a_place_is_no_signature() {
             .map(|origin| origin.parse().unwrap())
             .collect();
         let signing = Signing {
-            signer: Signer::SigV4(Box::new(SigV4::new(
-                Scope::default(),
-                vec![endpoint],
+            signer: Arc::new(SigV4::new(SigV4Settings {
+                endpoints: vec![endpoint],
                 unsigned,
-            ))),
+                ..SigV4Settings::default()
+            })),
             parts: Vec::new(),
         };
         let signer = Binding {
@@ -881,7 +883,7 @@ fn j06_a_credential_in_a_place_is_no_signature() {
         stage_of(vec![signer, always, place])
     };
     let asked = |stage: &Stage, target: &str, fields: &[(&str, &str)]| {
-        let found = stage.locate(&head("https://store.example", target, fields));
+        let found = stage.detect(&head("https://store.example", target, fields));
         found
             .map(|found| found.lends().len())
             .map_err(|refused| refused.reason().as_str())

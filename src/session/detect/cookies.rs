@@ -6,10 +6,10 @@ use http::HeaderValue;
 
 use super::Search;
 use crate::message::{Place, TakenPart};
-use crate::session::binding::Bound;
+use crate::session::bindings::Bound;
+use crate::session::detected::Location;
 use crate::session::phantom::Phantom;
-use crate::session::presented::Spot;
-use crate::session::refusal::{CredentialRefusal, Part};
+use crate::session::refusal::{CredentialRefusal, RequestPart};
 
 impl Search<'_> {
     /// Each cookie by itself. At a managed origin none goes on but those of places, and those that
@@ -29,13 +29,13 @@ impl Search<'_> {
             let at = kept.len() + before.len() + equals + 1;
             let goes_on = match self.bound_cookie(name, content) {
                 Some((bound, place, Some(phantom))) => {
-                    let spot = Spot::Cookie(at..at + content.len());
-                    self.lend(&bound, place, spot, phantom, Part::Cookie)?;
+                    let spot = Location::Cookie(at..at + content.len());
+                    self.lend(&bound, place, spot, phantom, RequestPart::Cookie)?;
                     true
                 }
                 named if !content.is_empty() && (named.is_some() || self.takes_cookie(name)) => {
-                    self.clean(content, Part::Cookie)?;
-                    self.foreign(content, Part::Cookie, None)?;
+                    self.clean(content, RequestPart::Cookie)?;
+                    self.foreign(content, RequestPart::Cookie, None)?;
                     true
                 }
                 _ => {
@@ -55,10 +55,10 @@ impl Search<'_> {
         }
         // Searched together where nothing is lent, so that no phantom hides across a semicolon.
         if rest.len() == value.split(|byte| *byte == b';').count() {
-            return self.clean(value, Part::Cookie);
+            return self.clean(value, RequestPart::Cookie);
         }
         rest.into_iter()
-            .try_for_each(|piece| self.clean(piece, Part::Cookie))
+            .try_for_each(|piece| self.clean(piece, RequestPart::Cookie))
     }
 
     /// The binding whose cookie this is, and the phantom if the cookie holds it.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use zeroize::Zeroizing;
 
-use super::binding::Bound;
+use super::bindings::Bound;
 use super::phantom::{Phantom, Phantoms};
-use super::refusal::{CredentialRefusal, Part};
-use super::signing::{SigV4Request, Signing};
+use super::refusal::{CredentialRefusal, RequestPart};
+use super::signer::Claimed;
+use super::signing::Signing;
 use crate::body::FormKind;
 use crate::message::{Place, folded_parameter};
 use crate::names::CredentialName;
@@ -16,11 +17,11 @@ use crate::names::CredentialName;
 /// What a request asks to have lent, at most one of each credential, and what must be removed from
 /// it.
 ///
-/// Made by [`Bindings::locate`](super::Bindings::locate) alone. Nothing is fetched and nothing is
+/// Made by [`Bindings::detect`](super::Bindings::detect) alone. Nothing is fetched and nothing is
 /// changed yet: policy judges it first.
 #[derive(Debug, Default)]
-pub struct Presented {
-    pub(crate) lends: Vec<Lend>,
+pub struct DetectedCredentials {
+    pub(crate) lends: Vec<CredentialUse>,
     pub(super) strip: Vec<HeaderName>,
     /// The cookies that go on, where the origin is managed.
     pub(super) cookies: Option<HeaderValue>,
@@ -66,7 +67,7 @@ impl FormWatch {
             Ok(())
         } else {
             Err(CredentialRefusal::Foreign {
-                part: Part::Content,
+                part: RequestPart::Content,
             })
         }
     }
@@ -74,16 +75,16 @@ impl FormWatch {
 
 /// One credential at one place of one request.
 #[derive(Clone)]
-pub struct Lend {
+pub struct CredentialUse {
     pub(super) bound: Arc<Bound>,
     pub(super) place: usize,
-    pub(super) spot: Spot,
+    pub(super) spot: Location,
     pub(super) phantom: Phantom,
 }
 
 /// Where exactly the phantom stands.
 #[derive(Clone)]
-pub(crate) enum Spot {
+pub(crate) enum Location {
     /// It is a field's whole value, after its scheme.
     Field,
     /// It is one half of Basic credentials; this is the other.
@@ -94,16 +95,14 @@ pub(crate) enum Spot {
     Query(usize),
     /// It stands nowhere: the credential is always put in.
     Absent,
-    /// It is the access key of this signature, in its fields or in the query.
-    SigV4(Arc<SigV4Request>),
-    /// It is the key of a signature by a recipe.
-    Recipe,
+    /// It is the key of this signature.
+    Signature(Arc<dyn Claimed>),
 }
 
-impl Presented {
+impl DetectedCredentials {
     /// The credentials that are to be lent, in the order in which they were found.
     #[must_use]
-    pub fn lends(&self) -> &[Lend] {
+    pub fn lends(&self) -> &[CredentialUse] {
         &self.lends
     }
 
@@ -120,7 +119,7 @@ impl Presented {
     }
 }
 
-impl Lend {
+impl CredentialUse {
     /// The credential.
     #[must_use]
     pub fn credential(&self) -> &CredentialName {
@@ -166,16 +165,22 @@ impl Lend {
     }
 
     /// Where exactly the phantom stands.
-    pub(crate) fn spot(&self) -> &Spot {
+    pub(crate) fn spot(&self) -> &Location {
         &self.spot
     }
 
-    /// What is asked for with it, by the names that pins have, where it signs as AWS does.
-    pub(crate) fn actions(&self) -> Vec<String> {
+    /// The signature that is made with it, where it signs.
+    pub(crate) fn claimed(&self) -> Option<&Arc<dyn Claimed>> {
         match &self.spot {
-            Spot::SigV4(request) => request.reading.names(),
-            _ => Vec::new(),
+            Location::Signature(claimed) => Some(claimed),
+            _ => None,
         }
+    }
+
+    /// What is asked for with it, by the names that pins have, where it signs.
+    pub(crate) fn actions(&self) -> Vec<String> {
+        self.claimed()
+            .map_or_else(Vec::new, |claimed| claimed.actions())
     }
 
     /// How the request is signed with it, where it signs.
@@ -184,8 +189,13 @@ impl Lend {
     }
 }
 
-impl std::fmt::Debug for Lend {
+impl std::fmt::Debug for CredentialUse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Lend({} at {})", self.credential(), self.place())
+        write!(
+            f,
+            "CredentialUse({} at {})",
+            self.credential(),
+            self.place()
+        )
     }
 }

@@ -1,0 +1,103 @@
+//! Fetches the secrets that a request is lent.
+
+use tokio::time::Instant;
+
+use super::credentials::Credentials;
+use super::error::Error;
+use super::inject::AttachFailure;
+use super::secret::SecretUnsafe;
+use super::store::CachedSecret;
+use crate::message::Origin;
+use crate::names::CredentialName;
+use crate::policy::Grant;
+use crate::session::{Session, SigningPart};
+
+/// What was fetched, by the binding that keeps it.
+pub(super) type Fetched = Vec<(CredentialName, CachedSecret)>;
+
+impl Credentials {
+    /// Fetches the secret of each grant, with the other parts of one that signs.
+    pub(super) async fn fetch_granted(
+        &self,
+        origin: &Origin,
+        session: &Session,
+        grants: &[Grant],
+    ) -> Result<Fetched, Error> {
+        let mut fetched = Vec::with_capacity(grants.len());
+        for grant in grants {
+            // INVARIANT: a grant names the origin that it was given for; policy made both from one
+            // request.
+            if grant.origin() != origin {
+                return Err(Error::Unknown);
+            }
+            let lend = grant.lend();
+            // The session keeps those by itself.
+            if lend
+                .claimed()
+                .is_some_and(|claimed| claimed.temporary().is_some())
+            {
+                continue;
+            }
+            let named = (lend.credential(), lend.index());
+            self.fetch(named, session, &mut fetched).await?;
+            if let Some(signing) = lend.signing() {
+                // What the session has no phantom of, the credential does not have.
+                let held = |part: &&SigningPart| session.phantoms().of(&part.credential).is_some();
+                for SigningPart { credential, .. } in signing.parts.iter().skip(1).filter(held) {
+                    let index = self.bindings().index_of(credential).ok_or(Error::Unknown)?;
+                    self.fetch((credential, index), session, &mut fetched)
+                        .await?;
+                }
+                usable(session, &fetched)?;
+            }
+        }
+        Ok(fetched)
+    }
+
+    /// Fetches a credential's secret, of the reading that another of the request is already of
+    /// where both are kept in one place: what belongs together is never mixed.
+    async fn fetch(
+        &self,
+        (name, index): (&CredentialName, usize),
+        session: &Session,
+        fetched: &mut Fetched,
+    ) -> Result<(), Error> {
+        let source = &self.slot(index)?.source;
+        let cached = match fetched.iter().find_map(|(_, other)| source.beside(other)) {
+            Some(beside) => beside,
+            None => source.resolve(Some(session.id())).await,
+        };
+        let cached = cached.map_err(|why| Error::Unavailable(Box::new(why)))?;
+        fetched.push((name.clone(), cached));
+        Ok(())
+    }
+}
+
+/// The fetched part of a name.
+///
+/// # Errors
+/// [`Error::Unknown`], where it was not fetched.
+pub(super) fn leased<'l>(
+    fetched: &'l Fetched,
+    name: &CredentialName,
+) -> Result<&'l CachedSecret, Error> {
+    let mut all = fetched.iter();
+    let found = all.find(|(known, _)| known == name);
+    Ok(&found.ok_or(Error::Unknown)?.1)
+}
+
+/// Whether what was fetched for a signature still serves, and is not by chance what the session
+/// holds.
+fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
+    let phantoms = session.phantoms();
+    for (name, lease) in fetched {
+        if lease.expires.is_some_and(|end| Instant::now() >= end) {
+            return Err(Error::Unfit(AttachFailure::Expired));
+        }
+        let phantom = phantoms.of(name).ok_or(Error::Unknown)?;
+        if lease.secret.is(phantom.reveal().as_bytes()) {
+            return Err(Error::Unfit(SecretUnsafe::Phantom.into()));
+        }
+    }
+    Ok(())
+}

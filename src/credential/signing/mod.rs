@@ -1,0 +1,10 @@
+//! The ways of signing requests, each in its own file.
+
+pub mod recipe;
+pub mod sigv4;
+
+use std::time::Duration;
+
+/// How far a client's clock may be off. AWS's services allow as much (Amazon S3,
+/// `RequestTimeTooSkewed`), and so do most others.
+const MOST_SKEW: Duration = Duration::from_secs(15 * 60);

@@ -1,0 +1,217 @@
+//! A SigV4 signature on its way: read, proven, and made again.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::HeaderName;
+
+use super::super::MOST_SKEW;
+use super::reach::{Asking, Reach};
+use super::recode::{CheckedContent, LONGEST_CHUNK, SignedChunks, SignedMessages, sha256};
+use crate::body::{Content, Held, Share};
+use crate::message::RequestHead;
+use crate::session::phantom::TemporaryPhantoms;
+use crate::session::{Claimed, PartTexts, Proven, SignatureFault, SigningContext, SigningFailure};
+use crate::sigv4::{self, Action, ClientSignature, Location, Payload, SigningParams, account_of};
+
+/// A request to an endpoint that is signed with a phantom, and is within the pins as far as its
+/// head tells.
+pub(super) struct SigV4Claim {
+    pub(super) reach: Arc<Reach>,
+    /// The client's signature.
+    pub(super) claim: ClientSignature,
+    /// What it asks for, which may stand in its content.
+    pub(super) asking: Asking,
+    /// The temporary credentials that it is signed with, if it is not signed with the credential
+    /// itself.
+    pub(super) temporary: Option<Arc<TemporaryPhantoms>>,
+}
+
+/// The same, proven with its content.
+struct SigV4Proof {
+    request: Arc<SigV4Claim>,
+    verified: sigv4::Verified,
+    action: Action,
+    /// The hash of the content, where that is held.
+    content: Option<[u8; 32]>,
+}
+
+impl Claimed for SigV4Claim {
+    fn has_field(&self, name: &HeaderName) -> bool {
+        self.claim.location() == Location::Fields && FIELDS.contains(&name.as_str())
+    }
+
+    fn has_parameter(&self, name: &str) -> bool {
+        self.claim.location() != Location::Fields && PARAMETERS.contains(&name)
+    }
+
+    fn actions(&self) -> Vec<String> {
+        self.asking.names()
+    }
+
+    fn temporary(&self) -> Option<(&Arc<TemporaryPhantoms>, [&'static str; 3])> {
+        Some((self.temporary.as_ref()?, PARTS))
+    }
+
+    /// The gateway signs with its own clock, so that a client's may be off a little (J09); a
+    /// presigned request lives as long as it says.
+    fn judge_time(&self, now: SystemTime) -> Result<(), SigningFailure> {
+        let signed = self.claim.signed_at().time();
+        let early = signed
+            .duration_since(now)
+            .is_ok_and(|ahead| ahead > MOST_SKEW);
+        let age = now.duration_since(signed).unwrap_or_default();
+        match self.claim.location() {
+            _ if early => Err(SigningFailure::Skewed),
+            Location::Fields if age > MOST_SKEW => Err(SigningFailure::Skewed),
+            Location::Query { expires } if age > expires => Err(SigningFailure::Expired),
+            Location::Fields | Location::Query { .. } => Ok(()),
+        }
+    }
+
+    fn needs_content(&self, head: &RequestHead, content: &Content) -> bool {
+        let wanted =
+            self.claim.payload() == Payload::Absent || self.reach.needs_content(&self.asking, head);
+        wanted && !content.is_empty()
+    }
+
+    fn verify(
+        self: Arc<Self>,
+        head: &RequestHead,
+        content: &Content,
+        phantoms: &PartTexts<'_>,
+        _now: SystemTime,
+    ) -> Result<Box<dyn Proven>, SigningFailure> {
+        if self
+            .temporary
+            .as_ref()
+            .is_some_and(|minted| minted.is_over())
+        {
+            return Err(SigningFailure::Expired);
+        }
+        let hash = match content.held() {
+            Some(held) => Some(sha256(held.pieces())),
+            None => content.is_empty().then(|| sha256([])),
+        };
+        let secret = phantoms.get(PARTS[1]).ok_or(SigningFailure::Incomplete)?;
+        let verified = self
+            .claim
+            .verify(head, secret, hash.as_ref())
+            .map_err(|fault| SigningFailure::Signature(fault.into()))?;
+        // After the signature: what the content asks for is the client's own word by now. In one
+        // piece it is a second copy, which most services need not cost.
+        let looked_at = content
+            .held()
+            .filter(|_| self.reach.needs_content(&self.asking, head));
+        let whole = looked_at.map(Held::whole).unwrap_or_default();
+        let action = self
+            .reach
+            .judge(&self.asking, head, &whole)
+            .map_err(SigningFailure::Unsignable)?;
+        Ok(Box::new(SigV4Proof {
+            request: self,
+            verified,
+            action,
+            content: hash,
+        }))
+    }
+}
+
+impl Proven for SigV4Proof {
+    fn mints(&self) -> bool {
+        self.action.mints()
+    }
+
+    fn sign(
+        self: Box<Self>,
+        head: &mut RequestHead,
+        content: &mut Content,
+        with: &SigningContext<'_>,
+    ) -> Result<Vec<Vec<u8>>, SigningFailure> {
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| unsigned(sigv4::Fault::Key));
+        let [id, secret, token] = PARTS.map(|name| with.parts.get(name));
+        let access_key = text(id.ok_or(SigningFailure::Incomplete)?)?;
+        let SigV4Claim {
+            reach,
+            claim,
+            asking,
+            ..
+        } = &*self.request;
+        let account = account_of(access_key);
+        let additions = reach.additions(asking, &self.action, account.as_deref());
+        for (name, value) in additions.map_err(SigningFailure::Unsignable)? {
+            head.fields.insert(name, value);
+        }
+        let params = SigningParams {
+            access_key,
+            secret: secret.ok_or(SigningFailure::Incomplete)?,
+            session_token: token.map(text).transpose()?,
+            now: with.now,
+            longest_life: LONGEST_LIFE,
+            content: self.content.as_ref(),
+        };
+        let signed = sigv4::sign(head, claim, self.verified, &params).map_err(unsigned)?;
+        let signature = signed.signature().to_owned();
+        follow(claim.payload(), signed, head, content, with)?;
+        Ok(vec![signature.into_bytes()])
+    }
+}
+
+/// Has the content checked against the hash that was signed, or signed again piece by piece.
+fn follow(
+    payload: Payload,
+    signed: sigv4::Signed,
+    head: &RequestHead,
+    content: &mut Content,
+    with: &SigningContext<'_>,
+) -> Result<(), SigningFailure> {
+    let share = || Share::of(with.budget.clone());
+    match payload {
+        // What was held is known to have its hash.
+        Payload::Hash(hash) if content.held().is_none() && !content.is_empty() => {
+            content.transform(Box::new(CheckedContent::new(hash)));
+        }
+        Payload::Streaming(_) => {
+            let chunks = signed.rechain(head, LONGEST_CHUNK);
+            let chunks = chunks.map_err(|fault| SigningFailure::Signature(fault.into()))?;
+            if let Some(chunks) = chunks {
+                content.transform(Box::new(SignedChunks(chunks, share())));
+            }
+        }
+        Payload::Events => {
+            if let Some(events) = signed.events(LONGEST_CHUNK) {
+                content.transform(Box::new(SignedMessages(events, share())));
+            }
+        }
+        Payload::Hash(_) | Payload::Unsigned | Payload::Absent => {}
+    }
+    Ok(())
+}
+
+fn unsigned(fault: sigv4::Fault) -> SigningFailure {
+    SigningFailure::Unsigned(fault.into())
+}
+
+impl From<sigv4::Fault> for SignatureFault {
+    fn from(fault: sigv4::Fault) -> Self {
+        Self::new(fault.reason(), &fault)
+    }
+}
+
+/// The names of the parts, the first of which is the access key id.
+pub(super) const PARTS: [&str; 3] = ["access_key", "secret_key", "session_token"];
+/// The parts of a signature that the claim has read, each of which stands once.
+const FIELDS: [&str; 3] = [
+    "authorization",
+    "x-amz-security-token",
+    "x-amz-s3session-token",
+];
+const PARAMETERS: [&str; 4] = [
+    "X-Amz-Credential",
+    "X-Amz-Security-Token",
+    "X-Amz-S3session-Token",
+    "X-Amz-Signature",
+];
+/// A presigned request is signed when it is made, and needs to live no longer than its journey
+/// (J04).
+const LONGEST_LIFE: Duration = Duration::from_secs(60);

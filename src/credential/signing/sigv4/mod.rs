@@ -1,0 +1,156 @@
+//! AWS Signature Version 4 and its kin, from the signature of a client to the one that goes out.
+
+mod claim;
+mod reach;
+mod recode;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use self::claim::{PARTS, SigV4Claim};
+use self::reach::Reach;
+use crate::message::{EncodedSlash, Origin, OriginPattern, RequestHead};
+use crate::session::{Claimed, Found, HeldParts, KnownPart, RequestPart, SignatureFault, Signer};
+use crate::sigv4::{ClientSignature, Location, account_of};
+
+pub use self::reach::{OwnEndpoint, SigV4Settings};
+
+/// Signs as AWS has it, within the pins of one credential.
+#[derive(Debug)]
+pub struct SigV4 {
+    reach: Arc<Reach>,
+}
+
+impl SigV4 {
+    /// A credential that is used for no more than the settings say.
+    #[must_use]
+    pub fn new(settings: SigV4Settings) -> Self {
+        Self {
+            reach: Arc::new(Reach::new(settings)),
+        }
+    }
+}
+
+impl Signer for SigV4 {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn parts(&self) -> Vec<KnownPart> {
+        let parts = PARTS.iter().zip(VARIABLES).zip(MEMBERS);
+        let known = parts.map(|((name, variable), member)| KnownPart {
+            name: (*name).to_owned(),
+            variable: Some(variable.to_owned()),
+            // Long-lived keys have no token, so nothing is assumed of one.
+            optional: *name == PARTS[2],
+            private_key: None,
+            member: Some(member),
+        });
+        known.collect()
+    }
+
+    fn origins(&self, named: &[OriginPattern]) -> Vec<OriginPattern> {
+        self.reach.origins(named)
+    }
+
+    fn holds(&self, origin: &Origin) -> bool {
+        self.reach.endpoint(origin).is_some()
+    }
+
+    fn paths(&self, origin: &Origin) -> Option<EncodedSlash> {
+        Some(match self.reach.endpoint(origin)?.takes_exact_paths() {
+            true => EncodedSlash::Key,
+            // ARNs in paths have their slashes encoded.
+            false => EncodedSlash::Keep,
+        })
+    }
+
+    fn is_unmistakable(&self) -> bool {
+        true
+    }
+
+    fn find(&self, head: &RequestHead, held: &HeldParts<'_>) -> Result<Found, SignatureFault> {
+        let mut claim = match ClientSignature::read(head) {
+            Ok(Some(claim)) => claim,
+            Ok(None) => {
+                self.reach.permits_unsigned_answer(head)?;
+                return Ok(Found::Nothing);
+            }
+            Err(fault) => return Ok(Found::Unsound(fault.into())),
+        };
+        let part = match claim.location() {
+            Location::Fields => RequestPart::Field,
+            Location::Query { .. } => RequestPart::Query,
+        };
+        let id = claim.access_key();
+        let temporary = held.temporary(id);
+        let phantom = match &temporary {
+            Some(minted) => Some(&minted.parts()[0]),
+            None => held.first().filter(|phantom| phantom.reveal() == id),
+        };
+        let Some(phantom) = phantom.cloned() else {
+            let id = id.as_bytes().to_vec();
+            return Ok(Found::StrangeKey { id, part });
+        };
+        let token = match &temporary {
+            Some(minted) => Some(&minted.parts()[2]),
+            None => held.part(PARTS[2]),
+        };
+        let theirs = claim.session_token();
+        if theirs != token.map(|ours| ours.reveal()) {
+            let text = theirs.unwrap_or_default().as_bytes().to_vec();
+            return Ok(Found::StrangePart { text, part });
+        }
+        let asking = self.reach.permits(head, &mut claim)?;
+        let claimed = Arc::new(SigV4Claim {
+            reach: self.reach.clone(),
+            claim,
+            asking,
+            temporary,
+        });
+        Ok(Found::Ours {
+            claimed,
+            phantom,
+            part,
+        })
+    }
+
+    fn permits_unsigned(
+        &self,
+        origin: &Origin,
+        signed: Option<&dyn Claimed>,
+        managed: bool,
+    ) -> Result<(), SignatureFault> {
+        match signed.is_some_and(|signed| (signed as &dyn Any).is::<SigV4Claim>()) {
+            true => Ok(()),
+            false => self.reach.permits_unsigned(origin, managed),
+        }
+    }
+
+    fn reach(&self, id: Option<&str>) -> Option<String> {
+        if !self.reach.is_for_own_account() {
+            return None;
+        }
+        Some(match id.map(account_of) {
+            Some(Some(account)) => format!("buckets of S3 in account {account} alone"),
+            Some(None) => String::from(
+                "EVERY bucket of S3, also a stranger's, because its key does not tell its account: name buckets with `--bucket NAME` or \
+                 `buckets`",
+            ),
+            None => String::from(
+                "buckets of S3 in its key's account alone, if the key tells it, else EVERY one: `--bucket NAME` or `buckets` names them",
+            ),
+        })
+    }
+}
+
+/// What it is called in configuration.
+pub const NAME: &str = "sigv4";
+/// The variables that AWS's own clients read, in the order of the parts.
+const VARIABLES: [&str; 3] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+];
+/// What a program prints, in the order of the parts.
+const MEMBERS: [&str; 3] = ["AccessKeyId", "SecretAccessKey", "SessionToken"];

@@ -1,0 +1,247 @@
+//! All bindings of a configuration, found by the origin of a request.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use http::{HeaderName, Method};
+
+use super::binding::{Binding, is_below};
+use super::clash::{BindingMalformed, mistakes};
+use super::phantom::Phantoms;
+use super::signing::Role;
+use crate::message::{EncodedSlash, Host, HostPattern, Origin, Place, TakenPart};
+use crate::names::{CredentialName, Map};
+
+/// A binding at work.
+pub(super) struct Bound {
+    pub(super) binding: Binding,
+    /// Its place in the configuration, by which `credential` knows it.
+    pub(super) index: usize,
+    /// The text forms of its places.
+    pub(super) place_texts: Vec<Box<str>>,
+    /// The fields in which its places stand, and those that hold other credentials.
+    pub(super) fields: Vec<HeaderName>,
+}
+
+/// All bindings of a configuration, by origin.
+pub struct Bindings {
+    all: Vec<Arc<Bound>>,
+    exact: Map<Host, Vec<Arc<Bound>>>,
+    below: Map<Box<str>, Vec<Arc<Bound>>>,
+    /// Whether any credential signs.
+    signs: bool,
+}
+
+impl Bindings {
+    /// Takes a configuration's bindings, after checking that none is too wide, open or ambiguous.
+    ///
+    /// # Errors
+    /// [`BindingMalformed`] by cause.
+    pub fn new(bindings: Vec<Binding>) -> Result<Self, BindingMalformed> {
+        if let Some((_, mistake)) = mistakes(&bindings).into_iter().next() {
+            return Err(mistake);
+        }
+        let all: Vec<Arc<Bound>> = bindings
+            .into_iter()
+            .enumerate()
+            .map(|(index, binding)| Arc::new(Bound::new(binding, index)))
+            .collect();
+        let mut exact: Map<Host, Vec<Arc<Bound>>> = Map::default();
+        let mut below: Map<Box<str>, Vec<Arc<Bound>>> = Map::default();
+        for bound in &all {
+            let hosts: HashSet<&HostPattern> = bound
+                .binding
+                .origins
+                .iter()
+                .map(|origin| &origin.hosts)
+                .collect();
+            for pattern in hosts {
+                match pattern {
+                    HostPattern::Exact(host) => exact
+                        .entry(host.clone())
+                        .or_default()
+                        .push(Arc::clone(bound)),
+                    HostPattern::Below(host) => below
+                        .entry(host.as_str().into())
+                        .or_default()
+                        .push(Arc::clone(bound)),
+                }
+            }
+        }
+        let signs = all.iter().any(|bound| bound.binding.signing().is_some());
+        Ok(Self {
+            all,
+            exact,
+            below,
+            signs,
+        })
+    }
+
+    /// The variables that hold a session's phantoms in its sandbox.
+    pub fn environment<'a>(
+        &'a self,
+        phantoms: &'a Phantoms,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.all.iter().flat_map(|bound| {
+            let phantom = phantoms.of(&bound.binding.credential);
+            let variables = bound.binding.variables.iter();
+            phantom.into_iter().flat_map(move |phantom| {
+                variables
+                    .clone()
+                    .map(move |variable| (variable.as_str(), phantom.reveal()))
+            })
+        })
+    }
+
+    /// Every binding, in the order of the configuration.
+    pub fn all(&self) -> impl Iterator<Item = &Binding> {
+        self.all.iter().map(|bound| &bound.binding)
+    }
+
+    /// Whether a credential that is put in is bound to the origin, so that it may know a secret.
+    /// What signs is never sent.
+    #[must_use]
+    pub fn manages(&self, origin: &Origin) -> bool {
+        self.of_each(&origin.authority.host)
+            .any(|bound| matches!(bound.binding.role, Role::Place) && bound.is_for(origin))
+    }
+
+    /// The credentials that are bound to an origin, parts of those that sign among them, by their
+    /// places in the configuration.
+    pub(crate) fn bound_to(&self, origin: &Origin) -> Vec<usize> {
+        self.of(origin)
+            .into_iter()
+            .map(|bound| bound.index)
+            .collect()
+    }
+
+    /// A binding by its place in the configuration.
+    pub(crate) fn at(&self, index: usize) -> Option<&Binding> {
+        self.all.get(index).map(|bound| &bound.binding)
+    }
+
+    /// The place of a credential in the configuration.
+    pub(crate) fn index_of(&self, credential: &CredentialName) -> Option<usize> {
+        self.all
+            .iter()
+            .position(|bound| bound.binding.credential == *credential)
+    }
+
+    /// How the origin reads the path of a signed request, where that differs from other requests.
+    #[must_use]
+    pub fn signed_paths(&self, origin: &Origin) -> Option<EncodedSlash> {
+        if !self.signs {
+            return None;
+        }
+        // Where two disagree, the path is resolved: a signature over another one then does not
+        // match.
+        self.of(origin)
+            .iter()
+            .filter_map(|bound| bound.binding.signing()?.signer.paths(origin))
+            .reduce(|one, other| {
+                if one == other {
+                    one
+                } else {
+                    EncodedSlash::Keep
+                }
+            })
+    }
+
+    /// Whether a credential signs for an origin.
+    pub(crate) fn signs_for(&self, origin: &Origin) -> bool {
+        self.signs
+            && self
+                .of(origin)
+                .iter()
+                .any(|bound| bound.binding.signing().is_some())
+    }
+
+    /// The bindings that hold for an origin, in the order of the configuration.
+    pub(super) fn of(&self, origin: &Origin) -> Vec<&Arc<Bound>> {
+        let mut found = self.of_host(&origin.authority.host);
+        found.retain(|bound| bound.is_for(origin));
+        found
+    }
+
+    /// The bindings that hold for a host on whatever scheme and port.
+    pub(super) fn of_host(&self, host: &Host) -> Vec<&Arc<Bound>> {
+        let mut found: Vec<&Arc<Bound>> = Vec::new();
+        for bound in self.of_each(host) {
+            // There are few of them: to compare is cheaper than to hash.
+            if !found.iter().any(|known| Arc::ptr_eq(known, bound)) {
+                found.push(bound);
+            }
+        }
+        found
+    }
+
+    /// The same, some of them perhaps more than once.
+    fn of_each<'a>(&'a self, host: &Host) -> impl Iterator<Item = &'a Arc<Bound>> {
+        let domains = (!self.below.is_empty()).then(|| host.domains().skip(1));
+        let below = domains.into_iter().flatten();
+        let below = below.filter_map(|domain| self.below.get(domain));
+        self.exact.get(host).into_iter().chain(below).flatten()
+    }
+}
+
+impl Bound {
+    fn new(binding: Binding, index: usize) -> Self {
+        let taken = binding.takes.iter().filter_map(|taken| match &taken.part {
+            TakenPart::Header(name) => Some(name.clone()),
+            _ => None,
+        });
+        let mut fields: Vec<HeaderName> = binding
+            .places
+            .iter()
+            .filter_map(Place::field)
+            .chain(taken)
+            .collect();
+        fields.dedup();
+        Self {
+            place_texts: binding
+                .places
+                .iter()
+                .map(|place| place.to_string().into())
+                .collect(),
+            binding,
+            index,
+            fields,
+        }
+    }
+
+    /// Whether one of its origins is this.
+    fn is_for(&self, origin: &Origin) -> bool {
+        let mut origins = self.binding.origins.iter();
+        origins.any(|pattern| pattern.matches(origin))
+            && match &self.binding.role {
+                Role::Place => true,
+                Role::Signs(signing) | Role::Part(signing) => signing.signer.holds(origin),
+            }
+    }
+
+    /// Whether the credential may be lent with the method, to the path.
+    pub(super) fn lends(&self, method: &Method, path: &str) -> bool {
+        let binding = &self.binding;
+        // The path of a signed request is not resolved; where it leads, only the store knows.
+        let below = || !has_dots(path) && binding.paths.iter().any(|above| is_below(path, above));
+        (binding.methods.is_empty() || binding.methods.contains(method))
+            && (binding.paths.is_empty() || below())
+    }
+
+    /// Whether its service takes many requests in one at this path.
+    pub(super) fn batches(&self, path: &str) -> bool {
+        self.binding.batches.iter().any(|route| route.holds(path))
+    }
+
+    /// Whether it is for some of its origins' requests alone.
+    pub(super) fn is_narrow(&self) -> bool {
+        !self.binding.methods.is_empty() || !self.binding.paths.is_empty()
+    }
+}
+
+fn has_dots(path: &str) -> bool {
+    path.split('/').any(|segment| matches!(segment, "." | ".."))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Why bindings are refused at load: one that is too wide or open, and two that do not fit
+//! together.
+
+use std::collections::HashSet;
+
+use http::Method;
+
+use super::binding::{Binding, MAX_PLACES, When, is_below};
+use super::signing::Role;
+use crate::message::{Place, Scheme};
+use crate::names::CredentialName;
+
+/// Why bindings are refused at load.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BindingMalformed {
+    /// Two bindings name one credential.
+    #[error("credential `{0}` is bound twice")]
+    Twice(CredentialName),
+    /// Its variable holds the phantom of another.
+    #[error("the phantoms of `{1}` and `{0}` would both stand in `{2}`")]
+    Variable(CredentialName, CredentialName, String),
+    /// It has no origin or no place.
+    #[error("credential `{0}` needs at least one origin and one place")]
+    Empty(CredentialName),
+    /// It has too many places.
+    #[error("credential `{0}` has more than {MAX_PLACES} places")]
+    Places(CredentialName),
+    /// It would travel in clear text to another machine.
+    #[error("credential `{0}` would travel in clear text; `http` is for loopback addresses alone")]
+    Cleartext(CredentialName),
+    /// It is always put in, at a place that needs a user beside it.
+    #[error(
+        "credential `{0}` is always put in at a Basic place, and no preset knows the user beside it"
+    )]
+    BasicUser(CredentialName),
+    /// The first would be put over the second, or the second over the first.
+    #[error("credentials `{0}` and `{1}` share `{2}`, and one is always put there")]
+    Clash(CredentialName, CredentialName, String),
+    /// A part of a signing credential has no binding of its own.
+    #[error("a part of the signing credential `{0}` is missing")]
+    Part(CredentialName),
+    /// A path does not begin with a slash.
+    #[error("credential `{0}` has a path that does not begin with `/`")]
+    Path(CredentialName),
+}
+
+impl BindingMalformed {
+    /// What to write instead.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Twice(_) => "give each credential its own name",
+            Self::Variable(..) => "name another variable in `env`",
+            Self::Empty(_) => "name the origins and places that it is for",
+            Self::Places(_) => "name fewer places",
+            Self::Cleartext(_) => "write `https://`",
+            Self::BasicUser(_) => "name another place, or a preset that knows the user",
+            Self::Clash(..) => {
+                "narrow their `origins`, `methods` or `path`, or write `when = \"phantom\"`"
+            }
+            Self::Part(_) => "name every part that it signs with",
+            Self::Path(_) => "write for example `/repos/owner/name`",
+        }
+    }
+}
+
+/// Everything for which a configuration's bindings would be refused, each with the place of the
+/// binding that is to be changed; of two, it is the later one.
+#[must_use]
+pub fn mistakes(bindings: &[Binding]) -> Vec<(usize, BindingMalformed)> {
+    let mut found = Vec::new();
+    let mut names = HashSet::new();
+    for (at, binding) in bindings.iter().enumerate() {
+        let mut add = |mistake: Option<BindingMalformed>| {
+            found.extend(mistake.map(|mistake| (at, mistake)));
+        };
+        let name = || binding.credential.clone();
+        add(check(binding).err());
+        if !names.insert(&binding.credential) {
+            add(Some(BindingMalformed::Twice(name())));
+            continue;
+        }
+        add(bindings[..at].iter().find_map(|other| {
+            let place = clash(other, binding)?;
+            let earlier = other.credential.clone();
+            Some(BindingMalformed::Clash(earlier, name(), place))
+        }));
+        add(bindings[..at].iter().find_map(|other| {
+            let shared = |name: &&String| other.variables.contains(name);
+            let variable = binding.variables.iter().find(shared)?.clone();
+            let earlier = other.credential.clone();
+            Some(BindingMalformed::Variable(name(), earlier, variable))
+        }));
+        if !has_parts(binding, bindings) {
+            add(Some(BindingMalformed::Part(name())));
+        }
+    }
+    found
+}
+
+fn check(binding: &Binding) -> Result<(), BindingMalformed> {
+    let name = || binding.credential.clone();
+    let placeless = binding.places.is_empty() && !matches!(binding.role, Role::Part(_));
+    if binding.origins.is_empty() || placeless {
+        return Err(BindingMalformed::Empty(name()));
+    }
+    if binding.places.len() > MAX_PLACES {
+        return Err(BindingMalformed::Places(name()));
+    }
+    if binding.paths.iter().any(|path| !path.starts_with('/')) {
+        return Err(BindingMalformed::Path(name()));
+    }
+    for origin in &binding.origins {
+        if origin.scheme == Scheme::Http && !origin.is_loopback() {
+            return Err(BindingMalformed::Cleartext(name()));
+        }
+    }
+    let basic = binding.places.first().is_some_and(Place::needs_user);
+    let usable = binding
+        .basic_user
+        .as_ref()
+        .is_some_and(|user| !user.contains(':') && !user.contains(char::is_control));
+    if binding.when == When::Always && basic && !usable {
+        return Err(BindingMalformed::BasicUser(name()));
+    }
+    Ok(())
+}
+
+/// Whether each part of a signing credential beside the first is bound once.
+fn has_parts(binding: &Binding, all: &[Binding]) -> bool {
+    let mut others = binding
+        .signing()
+        .into_iter()
+        .flat_map(|signing| signing.parts.iter().skip(1));
+    others.all(|part| {
+        let kept = |other: &&Binding| {
+            other.credential == part.credential && matches!(other.role, Role::Part(_))
+        };
+        all.iter().filter(kept).count() == 1
+    })
+}
+
+/// Where one of two is always put in, and the other may stand in the same request.
+fn clash(one: &Binding, two: &Binding) -> Option<String> {
+    let apart = |one: &[Method], two: &[Method]| {
+        !one.is_empty() && !two.is_empty() && !one.iter().any(|method| two.contains(method))
+    };
+    let paths_apart = !one.paths.is_empty()
+        && !two.paths.is_empty()
+        && !one.paths.iter().any(|path| {
+            two.paths
+                .iter()
+                .any(|other| is_below(path, other) || is_below(other, path))
+        });
+    let overlap = one
+        .origins
+        .iter()
+        .any(|origin| two.origins.iter().any(|other| origin.overlaps(other)));
+    let always = [one, two].iter().any(|each| each.when == When::Always);
+    if !always || !overlap || paths_apart || apart(&one.methods, &two.methods) {
+        return None;
+    }
+    // One that is always put in stands in its first place alone.
+    let places = |binding: &Binding| {
+        let count = match binding.when {
+            When::Always => 1,
+            When::Phantom => binding.places.len(),
+        };
+        let places = binding.places.iter().take(count).map(Place::site);
+        places.collect::<Vec<String>>()
+    };
+    let taken = places(one);
+    places(two).into_iter().find(|place| taken.contains(place))
+}

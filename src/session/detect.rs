@@ -1,0 +1,280 @@
+//! Finds what a request presents: each phantom in its place, and everything that must not be there.
+
+mod cookies;
+mod fields;
+mod query;
+mod signature;
+
+use std::sync::Arc;
+
+use http::HeaderName;
+
+use super::binding::{Foreign, When};
+use super::bindings::{Bindings, Bound};
+use super::detected::{CredentialUse, DetectedCredentials, FormWatch, Location};
+use super::phantom::{Form, Phantom, Phantoms, Registry, Sighting};
+use super::refusal::{CredentialRefusal, RequestPart};
+use super::signer::Claimed;
+use crate::message::{RequestHead, Scheme, Taken, TakenPart, is_batch};
+use crate::names::CredentialName;
+
+impl Bindings {
+    /// Finds what a request presents, in one pass over host, target and fields.
+    ///
+    /// A phantom that is exactly the value of a place of its credential, at an origin, method and
+    /// path to which that is bound, is to be lent. A phantom anywhere else, in whatever form, and a
+    /// foreign credential at a managed origin refuse the request. Content is not looked at here: a
+    /// phantom is inert there, and what else may not stand there is said for later ([`FormWatch`]).
+    /// `Cookie` fields must have been joined before.
+    ///
+    /// # Errors
+    /// [`CredentialRefusal`] by cause; the first that is met.
+    pub fn detect(
+        &self,
+        head: &RequestHead,
+        phantoms: &Phantoms,
+        registry: &Registry,
+    ) -> Result<DetectedCredentials, CredentialRefusal> {
+        let bound = self.of(&head.origin);
+        let mut search = Search {
+            bindings: self,
+            head,
+            phantoms,
+            registry,
+            bound: &bound,
+            signed: None,
+            found: DetectedCredentials {
+                batch: is_batch(&head.origin.authority.host, &head.target)
+                    || bound.iter().any(|bound| bound.batches(head.target.path())),
+                ..DetectedCredentials::default()
+            },
+        };
+        search.host()?;
+        search.signature()?;
+        for (name, value) in &head.fields {
+            search.field(name, value)?;
+        }
+        search.target()?;
+        search.always()?;
+        search.unsigned()?;
+        search.found.watch = search.form();
+        Ok(search.found)
+    }
+}
+
+/// One request being searched.
+struct Search<'a> {
+    bindings: &'a Bindings,
+    head: &'a RequestHead,
+    phantoms: &'a Phantoms,
+    registry: &'a Registry,
+    /// The bindings that hold for the origin; it is managed if there is one.
+    bound: &'a [&'a Arc<Bound>],
+    /// The signature that was found. What belongs to it was judged with it.
+    signed: Option<Arc<dyn Claimed>>,
+    found: DetectedCredentials,
+}
+
+impl<'a> Search<'a> {
+    /// Whether there is a signature of which this is so.
+    fn signature_has(&self, what: impl Fn(&dyn Claimed) -> bool) -> bool {
+        self.signed.as_deref().is_some_and(what)
+    }
+
+    fn host(&self) -> Result<(), CredentialRefusal> {
+        self.folded(self.head.origin.authority.host.as_str(), RequestPart::Host)
+    }
+
+    /// Host and field names lose their case on the way, so phantoms are looked for without it
+    /// (H10).
+    fn folded(&self, text: &str, part: RequestPart) -> Result<(), CredentialRefusal> {
+        if text.len() < self.phantoms.shortest() {
+            return Ok(());
+        }
+        match self.phantoms.find_folded(text.as_bytes()) {
+            Some(sighting) => Err(self.misplaced(&sighting, part)),
+            None => self.clean(text.as_bytes(), part),
+        }
+    }
+
+    fn takes(&self) -> impl Iterator<Item = &'a Taken> {
+        let path = self.head.target.path();
+        self.bound
+            .iter()
+            .flat_map(|bound| &bound.binding.takes)
+            .filter(move |taken| taken.is_at(path))
+    }
+
+    /// What the content may not hold, where its service takes credentials there.
+    fn form(&self) -> Option<FormWatch> {
+        let names = self.takes().filter_map(|taken| match &taken.part {
+            TakenPart::Form(name) => Some(name.as_str().into()),
+            _ => None,
+        });
+        let names: Vec<Box<str>> = names.collect();
+        (!names.is_empty()).then_some(FormWatch { names })
+    }
+
+    /// Adds the credentials that are put in without being asked for, where the session holds them.
+    fn always(&mut self) -> Result<(), CredentialRefusal> {
+        let path = self.head.target.path();
+        for bound in self.bound {
+            let due = bound.binding.when == When::Always && bound.lends(&self.head.method, path);
+            let name = &bound.binding.credential;
+            if due
+                && let Some(phantom) = self.phantoms.of(name)
+                && !self
+                    .found
+                    .lends
+                    .iter()
+                    .any(|lend| lend.credential() == name)
+            {
+                let phantom = phantom.clone();
+                self.judged(bound)?;
+                self.found.lends.push(CredentialUse {
+                    bound: Arc::clone(bound),
+                    place: 0,
+                    spot: Location::Absent,
+                    phantom,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to lend what is for some requests alone to one that holds many (F14).
+    fn judged(&self, bound: &Bound) -> Result<(), CredentialRefusal> {
+        if self.found.batch && bound.is_narrow() {
+            return Err(CredentialRefusal::Batch {
+                credential: bound.binding.credential.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    fn lend(
+        &mut self,
+        bound: &Arc<Bound>,
+        place: usize,
+        spot: Location,
+        phantom: Phantom,
+        part: RequestPart,
+    ) -> Result<(), CredentialRefusal> {
+        let credential = phantom.credential();
+        if !bound.lends(&self.head.method, self.head.target.path()) {
+            return Err(CredentialRefusal::OutOfScope {
+                credential: credential.clone(),
+                part,
+            });
+        }
+        self.judged(bound)?;
+        if self
+            .found
+            .lends
+            .iter()
+            .any(|lend| lend.credential() == credential)
+        {
+            return Err(CredentialRefusal::Count {
+                credential: credential.clone(),
+            });
+        }
+        self.found.lends.push(CredentialUse {
+            bound: Arc::clone(bound),
+            place,
+            spot,
+            phantom,
+        });
+        Ok(())
+    }
+
+    fn is_phantom(&self, bound: &Bound, token: &[u8]) -> Option<Phantom> {
+        let phantom = self.phantoms.of(&bound.binding.credential)?;
+        (phantom.reveal().as_bytes() == token).then(|| phantom.clone())
+    }
+
+    /// Refuses a text in which any phantom stands, in any form.
+    fn clean(&self, text: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
+        if text.len() < self.phantoms.shortest() {
+            return Ok(());
+        }
+        let mut sightings = self.phantoms.find(text);
+        let Some(first) = sightings.next() else {
+            return match self.phantoms.find_unescaped(text) {
+                Some(sighting) => Err(self.misplaced(&sighting, part)),
+                None => Ok(()),
+            };
+        };
+        let again = sightings.any(|next| next.index == first.index && next.form == Form::Plain);
+        let credential = self.phantoms.at(&first).credential();
+        if again && first.form == Form::Plain && self.is_bound(credential) {
+            return Err(CredentialRefusal::Count {
+                credential: credential.clone(),
+            });
+        }
+        Err(self.misplaced(&first, part))
+    }
+
+    /// The refusal for a phantom that stands where it must not.
+    fn misplaced(&self, sighting: &Sighting, part: RequestPart) -> CredentialRefusal {
+        let credential = self.phantoms.at(sighting).credential().clone();
+        let origin = &self.head.origin;
+        let cleartext = origin.scheme == Scheme::Http
+            && self
+                .bindings
+                .of_host(&origin.authority.host)
+                .iter()
+                .any(|bound| bound.binding.credential == credential);
+        match sighting.form {
+            Form::Base64 | Form::Hex | Form::Escaped => {
+                CredentialRefusal::Disguised { credential, part }
+            }
+            Form::Plain | Form::Folded if self.is_bound(&credential) => {
+                CredentialRefusal::Position { credential, part }
+            }
+            Form::Plain | Form::Folded if cleartext => CredentialRefusal::Cleartext { credential },
+            Form::Plain | Form::Folded => CredentialRefusal::OutOfScope { credential, part },
+        }
+    }
+
+    fn is_bound(&self, credential: &CredentialName) -> bool {
+        self.bound
+            .iter()
+            .any(|bound| bound.binding.credential == *credential)
+    }
+
+    /// Judges a credential that is none of the session's: another session's phantom is refused
+    /// everywhere, anything else at managed origins alone, unless each binding there has it
+    /// stripped (R10, H13).
+    fn foreign(
+        &mut self,
+        token: &[u8],
+        part: RequestPart,
+        field: Option<&HeaderName>,
+    ) -> Result<(), CredentialRefusal> {
+        self.other_session(token, part)?;
+        if self.bound.is_empty() {
+            return Ok(());
+        }
+        let stripped = self
+            .bound
+            .iter()
+            .all(|bound| bound.binding.foreign == Foreign::Strip);
+        match field.filter(|_| stripped) {
+            Some(name) => {
+                self.found.strip.push(name.clone());
+                Ok(())
+            }
+            None => Err(CredentialRefusal::Foreign { part }),
+        }
+    }
+
+    fn other_session(&self, token: &[u8], part: RequestPart) -> Result<(), CredentialRefusal> {
+        match self.registry.owner(token) {
+            Some(owner) => Err(CredentialRefusal::ForeignSession { owner, part }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

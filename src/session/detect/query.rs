@@ -1,0 +1,105 @@
+//! The path and the query of a request.
+
+use super::Search;
+use crate::message::{Place, TakenPart, folded_parameter, is_credential_parameter};
+use crate::session::detected::Location;
+use crate::session::refusal::{CredentialRefusal, RequestPart};
+
+impl Search<'_> {
+    pub(super) fn target(&mut self) -> Result<(), CredentialRefusal> {
+        let target = &self.head.target;
+        let lent = if !self.bound.is_empty() && target.query().is_some() {
+            self.query()?
+        } else {
+            Vec::new()
+        };
+        self.clean(target.path().as_bytes(), RequestPart::Path)?;
+        if self.takes().any(|taken| taken.part == TakenPart::Path) {
+            return Err(CredentialRefusal::Foreign {
+                part: RequestPart::Path,
+            });
+        }
+        if lent.is_empty() {
+            return target.query().map_or(Ok(()), |query| {
+                self.clean(query.as_bytes(), RequestPart::Query)
+            });
+        }
+        for (at, (name, value)) in target.query_pairs().enumerate() {
+            self.clean(name.as_bytes(), RequestPart::Query)?;
+            if lent.binary_search(&at).is_err() {
+                self.clean(value.as_bytes(), RequestPart::Query)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lends what stands in query places; returns the indices of the parameters that were lent.
+    fn query(&mut self) -> Result<Vec<usize>, CredentialRefusal> {
+        let mut lent = Vec::new();
+        let head = self.head;
+        for (at, (name, value)) in head.target.query_pairs().enumerate() {
+            if self.signature_has(|signed| signed.has_parameter(&name)) {
+                lent.push(at);
+                continue;
+            }
+            if self.signature_has(|signed| signed.is_signature_parameter(&name)) {
+                continue;
+            }
+            let mut credential_name = self.is_credential_parameter(&folded_parameter(&name));
+            let mut presented = None;
+            for bound in self.bound {
+                for (index, place) in bound.binding.places.iter().enumerate() {
+                    let Place::Query(parameter) = place else {
+                        continue;
+                    };
+                    credential_name |= folded_parameter(parameter) == folded_parameter(&name);
+                    if *parameter == name {
+                        presented = presented.or(self
+                            .is_phantom(bound, value.as_bytes())
+                            .map(|phantom| (bound, index, phantom)));
+                    }
+                }
+            }
+            if let Some((bound, index, phantom)) = presented {
+                self.lend(
+                    bound,
+                    index,
+                    Location::Query(at),
+                    phantom,
+                    RequestPart::Query,
+                )?;
+                lent.push(at);
+            } else if credential_name && !value.is_empty() {
+                self.clean(value.as_bytes(), RequestPart::Query)?;
+                self.foreign(value.as_bytes(), RequestPart::Query, None)?;
+            }
+        }
+        Ok(lent)
+    }
+
+    /// Whether a parameter of this folded name holds a credential: by its general meaning, or at
+    /// one of these origins.
+    fn is_credential_parameter(&self, folded: &str) -> bool {
+        // Google's own name for an API key, at each of its services (Cloud APIs, "System
+        // parameters").
+        let google = || {
+            folded == "key"
+                && self
+                    .head
+                    .origin
+                    .authority
+                    .host
+                    .as_str()
+                    .ends_with(".googleapis.com")
+        };
+        let told = self
+            .bound
+            .iter()
+            .any(|bound| !bound.binding.takes.is_empty());
+        is_credential_parameter(folded, !told)
+            || google()
+            || self
+                .takes()
+                .any(|taken| matches!(&taken.part, TakenPart::Query(name) if name == folded))
+    }
+}

@@ -1,0 +1,101 @@
+//! The parts of a signing credential: their names, their texts, and what a session holds of them.
+
+use std::sync::Arc;
+
+use super::phantom::{Phantom, Phantoms, TemporaryPhantoms};
+use crate::names::CredentialName;
+use crate::recipe::Algorithm;
+
+/// A part of a signing credential.
+#[derive(Debug, Clone)]
+pub struct SigningPart {
+    /// What it is to the way of signing.
+    pub name: String,
+    /// The binding that keeps it.
+    pub credential: CredentialName,
+    /// Whether the credential may be without it, as a session token.
+    pub optional: bool,
+}
+
+/// What a way of signing says of one of its parts.
+#[derive(Debug, Clone)]
+pub struct KnownPart {
+    /// Its name in configuration.
+    pub name: String,
+    /// The variable from which clients read it.
+    pub variable: Option<String>,
+    /// Whether a credential may be without it.
+    pub optional: bool,
+    /// The algorithm whose private key it is, if it is one.
+    pub private_key: Option<Algorithm>,
+    /// Its member in what a program prints that prints all parts, if there are such programs.
+    pub member: Option<&'static str>,
+}
+
+/// The texts of a credential's parts, by their names. A part that it is without is not in it.
+#[derive(Default)]
+pub struct PartTexts<'a>(Vec<(&'a str, &'a [u8])>);
+
+impl<'a> PartTexts<'a> {
+    /// One part's text.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+        let mut parts = self.0.iter();
+        parts
+            .find(|(known, _)| *known == name)
+            .map(|(_, text)| *text)
+    }
+
+    /// Every part.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        self.0.iter().copied()
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a [u8])> for PartTexts<'a> {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a [u8])>>(parts: I) -> Self {
+        Self(parts.into_iter().collect())
+    }
+}
+
+/// The phantoms that a session holds of one signing credential.
+pub struct HeldParts<'a> {
+    phantoms: &'a Phantoms,
+    credential: &'a CredentialName,
+    parts: &'a [SigningPart],
+}
+
+impl<'a> HeldParts<'a> {
+    pub(super) fn new(
+        phantoms: &'a Phantoms,
+        credential: &'a CredentialName,
+        parts: &'a [SigningPart],
+    ) -> Self {
+        Self {
+            phantoms,
+            credential,
+            parts,
+        }
+    }
+
+    /// The phantom by which the credential is known.
+    #[must_use]
+    pub fn first(&self) -> Option<&'a Phantom> {
+        self.phantoms.of(self.credential)
+    }
+
+    /// The phantom of a part.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Option<&'a Phantom> {
+        let mut parts = self.parts.iter();
+        let part = parts.find(|part| part.name == name)?;
+        self.phantoms.of(&part.credential)
+    }
+
+    /// The temporary credentials with this id that come from the credential.
+    #[must_use]
+    pub fn temporary(&self, id: &str) -> Option<Arc<TemporaryPhantoms>> {
+        let minted = self.phantoms.minted(id)?;
+        (minted.parent() == self.credential).then_some(minted)
+    }
+}

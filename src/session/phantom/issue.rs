@@ -1,0 +1,148 @@
+//! Draws phantoms from a session's key: one for each credential, none inside another.
+
+use std::sync::Arc;
+
+use super::draw::PhantomKey;
+use super::shape::Shape;
+use super::text::Phantom;
+use crate::names::CredentialName;
+use crate::recipe::KeyForm;
+
+/// Why no phantom is made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PhantomFailure {
+    /// The shape leaves too little to draw, so that a phantom would be guessed or met by chance.
+    #[error(
+        "a phantom for credential `{credential}` would have {bits} random bits; at least {MIN_BITS} are needed"
+    )]
+    TooGuessable {
+        /// The credential.
+        credential: CredentialName,
+        /// What its shape leaves to draw.
+        bits: u32,
+    },
+    /// Every attempt met the secret or another phantom of the session.
+    #[error("no phantom for credential `{credential}` differs from the session's others")]
+    Crowded {
+        /// The credential.
+        credential: CredentialName,
+    },
+    /// The session already has a phantom for the credential.
+    #[error("credential `{credential}` already has a phantom")]
+    Issued {
+        /// The credential.
+        credential: CredentialName,
+    },
+    /// The session has as many phantoms as it may.
+    #[error("a session has at most {MAX_PHANTOMS} phantoms")]
+    TooMany,
+}
+
+/// A session's phantoms while they are issued, in the order of its credentials;
+/// `finish` ends it.
+pub struct Issue<'k> {
+    key: &'k PhantomKey,
+    pub(super) issued: Vec<Phantom>,
+}
+
+impl<'k> Issue<'k> {
+    /// Begins a session's phantoms. One key per session; replicas of the session share it.
+    #[must_use]
+    pub fn new(key: &'k PhantomKey) -> Self {
+        Self {
+            key,
+            issued: Vec::new(),
+        }
+    }
+
+    /// Issues the phantom of one credential.
+    ///
+    /// The same key, name and shape give the same phantom. `taken` says of a candidate whether it
+    /// is the secret itself, which only `credential` can tell. No phantom lies inside
+    /// another.
+    ///
+    /// # Errors
+    /// [`PhantomFailure`] by cause.
+    pub fn issue(
+        &mut self,
+        credential: &CredentialName,
+        shape: &Shape,
+        taken: impl Fn(&[u8]) -> bool,
+    ) -> Result<Phantom, PhantomFailure> {
+        let bits = shape.entropy_bits();
+        if bits < MIN_BITS {
+            return Err(PhantomFailure::TooGuessable {
+                credential: credential.clone(),
+                bits,
+            });
+        }
+        self.draw(credential, taken, |key, attempt| {
+            Some(shape.fill(&mut key.stream(credential.as_str(), attempt)))
+        })
+    }
+
+    /// Issues the phantom of a private key: another key of the same form, with which any client
+    /// signs.
+    ///
+    /// The same key, name and form give the same phantom.
+    ///
+    /// # Errors
+    /// [`PhantomFailure`] by cause.
+    pub fn issue_key(
+        &mut self,
+        credential: &CredentialName,
+        form: &KeyForm,
+        taken: impl Fn(&[u8]) -> bool,
+    ) -> Result<Phantom, PhantomFailure> {
+        self.draw(credential, taken, |key, attempt| {
+            let seed = key.stream(credential.as_str(), attempt).seed();
+            Some(form.phantom(&seed)?.to_string())
+        })
+    }
+
+    fn draw(
+        &mut self,
+        credential: &CredentialName,
+        taken: impl Fn(&[u8]) -> bool,
+        make: impl Fn(&PhantomKey, u32) -> Option<String>,
+    ) -> Result<Phantom, PhantomFailure> {
+        if self.issued.len() == MAX_PHANTOMS {
+            return Err(PhantomFailure::TooMany);
+        }
+        if self
+            .issued
+            .iter()
+            .any(|phantom| phantom.credential == *credential)
+        {
+            return Err(PhantomFailure::Issued {
+                credential: credential.clone(),
+            });
+        }
+        let text = (0..MAX_ATTEMPTS)
+            .filter_map(|attempt| make(self.key, attempt))
+            .find(|text| !taken(text.as_bytes()) && !self.overlaps(text))
+            .ok_or_else(|| PhantomFailure::Crowded {
+                credential: credential.clone(),
+            })?;
+        let phantom = Phantom {
+            credential: credential.clone(),
+            text: Arc::from(text),
+        };
+        self.issued.push(phantom.clone());
+        Ok(phantom)
+    }
+
+    fn overlaps(&self, text: &str) -> bool {
+        let folded = text.to_ascii_lowercase();
+        self.issued.iter().any(|phantom| {
+            let other = phantom.text.to_ascii_lowercase();
+            folded.contains(&other) || other.contains(&folded)
+        })
+    }
+}
+
+/// The least that a phantom must leave to chance, in bits.
+pub(super) const MIN_BITS: u32 = 24;
+/// The most phantoms that one session is issued.
+const MAX_PHANTOMS: usize = 256;
+const MAX_ATTEMPTS: u32 = 64;

@@ -1,0 +1,5 @@
+//! Only `session` finds what a request presents, and that cannot be made up.
+
+pub fn forged() -> gateway::session::DetectedCredentials {
+    gateway::session::DetectedCredentials { lends: Vec::new(), strip: Vec::new(), cookies: None, watch: None, batch: false }
+}

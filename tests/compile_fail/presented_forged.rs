@@ -1,5 +1,0 @@
-//! Only `session` finds what a request presents, and that cannot be made up.
-
-pub fn forged() -> gateway::session::Presented {
-    gateway::session::Presented { lends: Vec::new(), strip: Vec::new(), cookies: None, watch: None, batch: false }
-}
