@@ -7,7 +7,7 @@ use super::literal::{known_prefix, looks_secret};
 use super::mistake::Doubt;
 use super::page::{Section, literal_doubt};
 use super::units;
-use crate::credential::{Malformed, SecretRef, variable_name};
+use crate::credential::{ReferenceMalformed, SecretRef, variable_name};
 
 /// Reads `SCHEME:PLACE`; `resolve` makes a path of its text.
 ///
@@ -30,8 +30,8 @@ pub fn parse(
     }
 }
 
-impl From<Malformed> for Doubt {
-    fn from(malformed: Malformed) -> Self {
+impl From<ReferenceMalformed> for Doubt {
+    fn from(malformed: ReferenceMalformed) -> Self {
         Self::new(malformed.why, malformed.remedy)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 
-use crate::credential::{Login, LoginMethod, SecretRef, VaultSettings};
+use crate::credential::{LoginMethod, SecretRef, VaultLogin, VaultSettings};
 use crate::message::{Authority, HostPattern, Origin, Scheme};
 
 use super::mistake::Doubt;
@@ -86,7 +86,7 @@ fn keys(section: &Section<'_, '_>) -> Keys {
     }
 }
 
-fn login(section: &Section<'_, '_>, keys: Keys) -> Option<Login> {
+fn login(section: &Section<'_, '_>, keys: Keys) -> Option<VaultLogin> {
     let words = LOGINS.map(|(word, ..)| (word, word));
     if !section.has("login") {
         let remedy = "add `login = \"approle\"`, `jwt`, `kubernetes`, `cert` or `token`";
@@ -102,7 +102,7 @@ fn login(section: &Section<'_, '_>, keys: Keys) -> Option<Login> {
     }
     refuse_others(section, chosen);
     let method = match chosen {
-        "token" => return Some(Login::Token(keys.token?)),
+        "token" => return Some(VaultLogin::Token(keys.token?)),
         "approle" => LoginMethod::AppRole {
             role_id: keys.role_id?,
             secret_id: keys.secret_id,
@@ -121,7 +121,7 @@ fn login(section: &Section<'_, '_>, keys: Keys) -> Option<Login> {
             key: key_file(section, &keys.key?)?,
         },
     };
-    Some(Login::Method {
+    Some(VaultLogin::Method {
         mount: keys.mount.unwrap_or_else(|| chosen.to_owned()),
         method,
     })

@@ -17,7 +17,7 @@ use super::mint::{MintFailure, Minting};
 use super::scrub::{Guessed, Unscrubbable};
 use super::secret::{Secret, SecretUnsafe};
 use super::sign::{Fetched, leased, sign};
-use super::store::{CachedSecret, SecretRef, Source, StoreError, Stores, Unavailable};
+use super::store::{CachedSecret, SecretRef, SecretSource, StoreError, Stores, Unavailable};
 use super::stored::Stored;
 use super::verify::{Holding, Verified};
 use crate::body::{self, HoldFault, Share};
@@ -117,7 +117,7 @@ pub struct Credentials {
 /// What belongs to one binding: where its secret comes from, and the field values that were built
 /// from the last one.
 pub(super) struct Slot {
-    pub(super) source: Source,
+    pub(super) source: SecretSource,
     ready: ArcSwapOption<Prepared>,
     pub(super) given: Given,
     /// The greatest number that was used once, where signing with it takes such.

@@ -32,9 +32,9 @@ pub use scrub::{
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
-    CachedSecret, DEFAULT_SERVICE, HttpAnswer, HttpClient, Lease, Login, LoginMethod, Malformed,
-    Material, MemoryStore, SecretRef, SecretStore, Source, StoreAnswer, StoreError, Stores,
-    Unavailable, Vault, VaultSettings, variable_name,
+    CachedSecret, DEFAULT_SERVICE, HttpAnswer, HttpClient, LoginMethod, ReferenceMalformed,
+    SecretRef, SecretSource, StoreError, StoreFuture, Stores, Unavailable, Vault, VaultLogin,
+    VaultSettings, variable_name,
 };
 pub use stored::Stored;
 pub use verify::{Holding, Verified};

@@ -12,9 +12,9 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 
 use super::*;
-use crate::credential::store::Lease;
+use crate::credential::Stores;
+use crate::credential::store::{Lease, MemoryStore};
 use crate::credential::stored::stored;
-use crate::credential::{MemoryStore, Stores};
 use crate::session::Binding;
 use crate::session::phantom::{PhantomKey, Phantoms};
 use crate::session::stage::{GITHUB, binding, head, name};

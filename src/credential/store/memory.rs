@@ -1,4 +1,4 @@
-//! A store in memory, for trying the rest of the gateway without one.
+//! A store in memory, for tests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::{Answer, Backend, Lease, Material, SecretStore, StoreError};
+use super::{Backend, Lease, Material, SecretStore, StoreError, StoreFuture};
 
 /// Secrets by their reference's text, changeable while it serves, with a delay and a count of
 /// fetches.
@@ -95,7 +95,7 @@ impl MemoryStore {
 }
 
 impl SecretStore for MemoryStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             self.fetches.fetch_add(1, Ordering::Relaxed);
             let (answer, delay) = self.answer(from);

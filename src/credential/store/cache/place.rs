@@ -9,7 +9,8 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout};
 
-use super::super::{Backend, Lease, Material, SecretRef, SecretStore, StoreError};
+use super::super::material::{Lease, Material};
+use super::super::{Backend, SecretRef, SecretStore, StoreError};
 use crate::credential::secret::Secret;
 use crate::names::SessionId;
 
@@ -20,14 +21,14 @@ pub(super) struct Place {
     /// Each reference to it. A reading's secrets are in this order.
     wanted: Mutex<Vec<SecretRef>>,
     /// What was read there for all sessions.
-    pub(super) shared: Arc<Slot>,
+    pub(super) shared: Arc<CacheSlot>,
     /// What was read there for one session, where the store issues secrets to each.
-    of_sessions: Mutex<HashMap<SessionId, Arc<Slot>>>,
+    of_sessions: Mutex<HashMap<SessionId, Arc<CacheSlot>>>,
 }
 
 /// The latest reading of a place.
 #[derive(Default)]
-pub(super) struct Slot {
+pub(super) struct CacheSlot {
     pub(super) held: ArcSwapOption<Reading>,
     /// Whoever reads holds it.
     flight: Arc<tokio::sync::Mutex<Flight>>,
@@ -81,7 +82,7 @@ impl Place {
         self.backend.is_issued()
     }
 
-    pub(super) fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<Slot>>> {
+    pub(super) fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<CacheSlot>>> {
         self.of_sessions
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -90,7 +91,7 @@ impl Place {
     /// What is held, where it serves and has the secret of that reference, else a new reading.
     pub(super) async fn read(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
+        slot: &Arc<CacheSlot>,
         at: usize,
     ) -> Result<Arc<Reading>, StoreError> {
         if let Some(held) = slot.serving(at) {
@@ -127,7 +128,7 @@ impl Place {
 
     /// Asks the store in the background, unless somebody does. The task ends by the store's own
     /// deadline.
-    pub(super) fn refresh(self: &Arc<Self>, slot: &Arc<Slot>) {
+    pub(super) fn refresh(self: &Arc<Self>, slot: &Arc<CacheSlot>) {
         if let Ok(flight) = slot.flight.clone().try_lock_owned()
             && flight.failed_lately().is_none()
         {
@@ -139,7 +140,11 @@ impl Place {
     }
 
     /// A new reading, or the last failure where that is fresh.
-    async fn fetch(&self, slot: &Slot, mut flight: InFlight) -> Result<Arc<Reading>, StoreError> {
+    async fn fetch(
+        &self,
+        slot: &CacheSlot,
+        mut flight: InFlight,
+    ) -> Result<Arc<Reading>, StoreError> {
         if flight.ended {
             return Err(StoreError::Ended);
         }
@@ -165,7 +170,7 @@ impl Place {
     }
 
     /// Has the store extend what is held, or asks it for a new reading.
-    async fn ask(&self, slot: &Slot) -> Result<Reading, StoreError> {
+    async fn ask(&self, slot: &CacheSlot) -> Result<Reading, StoreError> {
         // Counted from the question, for the secret may have been made then.
         let asked = Instant::now();
         let before = slot.held.load_full();
@@ -215,7 +220,7 @@ impl Place {
     }
 }
 
-impl Slot {
+impl CacheSlot {
     /// What is held, where it serves and has the secret of that reference.
     pub(super) fn serving(&self, at: usize) -> Option<Arc<Reading>> {
         let held = self.held.load();
