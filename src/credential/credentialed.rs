@@ -9,7 +9,7 @@ use http_body::Body;
 
 use super::exposed::Searched;
 use super::mint::Minting;
-use super::scrub::{Echoes, Guessed, ScrubBody, ScrubFrames, Scrubber};
+use super::scrub::{EchoSearch, Guessed, ScrubBody, ScrubFrames, Scrubber};
 use super::signatures::Signature;
 use crate::body::Share;
 use crate::intercept::{Request, Upgrade};
@@ -81,11 +81,11 @@ impl Lent {
         }
     }
 
-    fn echoes(&self) -> Arc<Echoes> {
+    fn echoes(&self) -> Arc<EchoSearch> {
         self.echoes_of(&self.searched.load())
     }
 
-    fn echoes_of(&self, searched: &Searched) -> Arc<Echoes> {
+    fn echoes_of(&self, searched: &Searched) -> Arc<EchoSearch> {
         match self.failed {
             true => searched.with_signatures(&self.made),
             false => searched.echoes.clone(),

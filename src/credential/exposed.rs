@@ -8,9 +8,8 @@ use tokio::time::Instant;
 
 use super::attach::{Credentials, Error, is_optional};
 use super::credentialed::Lent;
-use super::echo;
 use super::guesses::Guesses;
-use super::scrub::{Echoes, Guessed, SecretForms};
+use super::scrub::{EchoSearch, Guessed, SHORTEST, SecretForms};
 use super::secret::{Secret, mask};
 use super::sign::Fetched;
 use super::signatures::{Signature, Signatures};
@@ -35,11 +34,11 @@ pub(super) struct Searched {
     /// Something was lent: the answers of all origins are searched, for the workload may have
     /// carried it on.
     lent: bool,
-    pub(super) echoes: Arc<Echoes>,
+    pub(super) echoes: Arc<EchoSearch>,
     guesses: Arc<Guesses>,
     pub(super) signatures: Arc<Signatures>,
     /// The search that looks for signatures, too, and up to the how manieth.
-    with_signatures: Mutex<Option<(u64, Arc<Echoes>)>>,
+    with_signatures: Mutex<Option<(u64, Arc<EchoSearch>)>>,
 }
 
 /// A secret that an origin could know.
@@ -205,7 +204,7 @@ impl Credentials {
             }));
         }
         // What is too short cannot be lent, either.
-        bound.retain(|one| one.secret.expose().len() >= echo::SHORTEST);
+        bound.retain(|one| one.secret.expose().len() >= SHORTEST);
         Ok(bound)
     }
 
@@ -364,7 +363,7 @@ impl Searched {
             known: Vec::new(),
             minted: Vec::new(),
             lent: false,
-            echoes: Arc::new(Echoes::of(Vec::new(), guesses.clone())),
+            echoes: Arc::new(EchoSearch::of(Vec::new(), guesses.clone())),
             guesses,
             signatures: Arc::default(),
             with_signatures: Mutex::default(),
@@ -394,7 +393,7 @@ impl Searched {
     fn with(&self, known: Vec<Known>, minted: Vec<Arc<MintedSecrets>>, lent: bool) -> Self {
         let bound = known.iter().map(|known| &known.forms);
         let secrets = bound.chain(minted.iter().flat_map(|minted| &minted.forms));
-        let echoes = Echoes::of(secrets.cloned().collect(), self.guesses.clone());
+        let echoes = EchoSearch::of(secrets.cloned().collect(), self.guesses.clone());
         Self {
             echoes: Arc::new(echoes),
             known,
@@ -408,7 +407,7 @@ impl Searched {
 
     /// The search of an answer to a request that failed, in which services repeat signatures: what
     /// was made for the request, and the latest of the session.
-    pub(super) fn with_signatures(&self, made: &[Arc<Signature>]) -> Arc<Echoes> {
+    pub(super) fn with_signatures(&self, made: &[Arc<Signature>]) -> Arc<EchoSearch> {
         let (number, mut signatures) = self.signatures.that_hold();
         let is_late = |one: &&Arc<Signature>| !signatures.iter().any(|late| Arc::ptr_eq(late, one));
         let older: Vec<Arc<Signature>> = made.iter().filter(is_late).cloned().collect();
@@ -430,7 +429,7 @@ impl Searched {
         signatures.extend(older);
         let mut secrets = self.echoes.secrets().to_vec();
         secrets.extend(signatures.iter().filter_map(|one| one.forms()));
-        let echoes = Arc::new(Echoes::of(secrets, self.guesses.clone()));
+        let echoes = Arc::new(EchoSearch::of(secrets, self.guesses.clone()));
         if is_usual {
             *kept() = Some((number, echoes.clone()));
         }

@@ -2,7 +2,6 @@
 
 mod attach;
 mod credentialed;
-mod echo;
 mod examine;
 mod exposed;
 mod given;
@@ -28,7 +27,7 @@ pub use guesses::Guesses;
 pub use inject::AttachFailure;
 pub use mint::{MintFailure, Minting};
 pub use scrub::{
-    Echoes, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
+    EchoSearch, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{

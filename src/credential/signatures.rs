@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
-use super::echo;
-use super::scrub::SecretForms;
+use super::scrub::{SHORTEST, SecretForms};
 use super::secret::mask;
 
 /// A signature as it was written.
@@ -41,7 +40,7 @@ impl Signatures {
     /// Keeps a signature's texts for as long as it is good, and gives those that can be looked for.
     pub(super) fn keep(&self, texts: Vec<Vec<u8>>) -> Vec<Arc<Signature>> {
         // A mask of what is masked already would be the same.
-        let hides = |text: &Vec<u8>| text.len() >= echo::SHORTEST && mask(text)[..] != text[..];
+        let hides = |text: &Vec<u8>| text.len() >= SHORTEST && mask(text)[..] != text[..];
         let signature = |text| {
             Arc::new(Signature {
                 text: Zeroizing::new(text),

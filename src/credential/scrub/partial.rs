@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::credential::echo::{Form, alike};
+use super::form::{SecretForm, alike};
 
 /// Tells a possible beginning by its shape: which bytes may stand in a form, and where those stand
 /// that are no letters.
@@ -11,7 +11,7 @@ use crate::credential::echo::{Form, alike};
 /// Would it depend on a secret's own bytes, then content that the workload chose, and a look at
 /// which of its ends come late, would tell the secret byte by byte.
 #[derive(PartialEq, Eq)]
-pub(super) struct Beginnings {
+pub(super) struct PartialMatcher {
     /// The shape of each form: its stand-in with one letter in place of all letters and digits.
     shapes: Vec<Box<[u8]>>,
     /// Which bytes may stand in a form.
@@ -29,8 +29,8 @@ pub(super) struct Beginnings {
     marks: Vec<(u8, Reverse<u32>, u32)>,
 }
 
-impl Beginnings {
-    pub(super) fn of(forms: &[Form]) -> Self {
+impl PartialMatcher {
+    pub(super) fn of(forms: &[SecretForm]) -> Self {
         let mut usual = [false; 256];
         for byte in (0..=u8::MAX).filter(is_coded) {
             usual[usize::from(byte)] = true;
