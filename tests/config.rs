@@ -678,7 +678,7 @@ fn an_account_is_a_number_or_a_canonical_id_and_a_star_stands_alone() {
 }
 
 /// Where a table of the section can be opened with nothing in it but the key.
-fn one_key(key: &keys::Key, value: &str) -> String {
+fn one_key(key: &keys::ConfigKey, value: &str) -> String {
     let assignment = format!("{} = {value}", key.name);
     match key.section {
         "listener.authentication" => format!("[[listener]]\nauthentication = {{ {assignment} }}\n"),
@@ -976,7 +976,7 @@ fn the_examples_are_taken_without_a_warning() {
 #[test]
 fn there_is_no_list_of_hosts_that_pass_by_the_policy() {
     for key in ["no_proxy", "bypass", "passthrough", "insecure", "allow_all"] {
-        for section in keys::PARTS {
+        for section in keys::SECTIONS {
             let text = format!("{}\n{key} = [\"localhost\"]\n", keys::heading(section.name));
             let mistakes = read(&text).expect_err(&text);
             assert!(

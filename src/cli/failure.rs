@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::config::{Mistake, Refused, Severity};
+use crate::config::{ConfigError, Mistake, Severity};
 
 /// The exit codes that do not come from a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,8 +107,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<ConfigError> for Failure {
+    fn from(refused: ConfigError) -> Self {
         let errors = refused
             .mistakes
             .iter()

@@ -14,8 +14,8 @@ use crate::signature::sigv4;
 use super::keys;
 use super::mistake::Doubt;
 use super::network;
-use super::page::Section;
 use super::reference::{self, variable};
+use super::section::Section;
 use super::signing::{self, SIGV4_VARIABLES, Signing, Way};
 
 /// Binds a secret to origins and places.

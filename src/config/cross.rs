@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use crate::credential::{SecretRef, VaultSettings};
 use crate::message::Scheme;
@@ -13,6 +13,7 @@ use super::Config;
 use super::bind;
 use super::listener::ListenerKind;
 use super::mistake::Doubt;
+use super::own_files::within;
 use super::page::Page;
 use crate::session::When;
 
@@ -193,155 +194,67 @@ fn sandbox(page: &Page<'_>, config: &Config, spans: &Spans) {
 
 /// What the sandbox's settings undo of the others, from a file or from flags.
 pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
+    let sandbox = &config.sandbox;
+    let passed = sandbox
+        .pass_env
+        .iter()
+        .flat_map(|name| passed(config, name));
+    let written = sandbox.write.iter().flat_map(|path| written(config, path));
+    passed.chain(written).collect()
+}
+
+/// What a variable that is passed to the workload would give away.
+fn passed(config: &Config, variable: &str) -> Vec<(String, Doubt)> {
+    let passes = |name: &str| match variable.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == variable,
+    };
+    let refused = |why: String| {
+        let what = format!("`{variable}` is passed to the workload");
+        (what, Doubt::new(why, "do not pass it"))
+    };
     let mut found = Vec::new();
-    for variable in &config.sandbox.pass_env {
-        let passes = |name: &str| match variable.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => name == variable,
-        };
-        let holds = config.credentials.iter().find(|credential| {
-            credential.env.iter().any(|name| passes(name))
-                || credential
-                    .references()
-                    .any(|from| from.env_name().is_some_and(passes))
-        });
-        let login = config.vault.iter().flat_map(VaultSettings::references);
-        if login.filter_map(SecretRef::env_name).any(passes) {
-            found.push((
-                format!("`{variable}` is passed to the workload"),
-                Doubt::new("the gateway logs in to the vault with it", "do not pass it"),
-            ));
-        }
-        if let Some(credential) = holds {
-            let what = format!("`{variable}` is passed to the workload");
-            let why = format!(
-                "it belongs to the credential `{}`, whose secret the workload must not hold",
-                credential.name
-            );
-            found.push((what, Doubt::new(why, "do not pass it")));
-        }
+    let login = config.vault.iter().flat_map(VaultSettings::references);
+    if login.filter_map(SecretRef::env_name).any(passes) {
+        found.push(refused("the gateway logs in to the vault with it".into()));
     }
-    for write in &config.sandbox.write {
-        if let Some(hidden) = config
-            .sandbox
-            .hide
-            .iter()
-            .find(|hide| within(write, hide) || within(hide, write))
-        {
-            let what = format!("`{}` is hidden and writable", hidden.display());
-            found.push((
-                what,
-                Doubt::new("a path is one or the other", "remove one of the two"),
-            ));
-        }
-        if let Some(own) = protected(config).into_iter().find(|own| within(own, write)) {
-            let what = format!("the workload could change `{}`", own.display());
-            let why =
-                "the gateway's own rules, secrets and records are out of the workload's reach";
-            found.push((what, Doubt::new(why, "make a narrower path writable")));
-        }
-        if write.parent().is_none()
-            || config
-                .home
-                .as_deref()
-                .is_some_and(|home| within(home, write))
-        {
-            let what = format!("all of `{}` is writable", write.display());
-            let why = "what the workload writes there, the user's own shell runs next time";
-            found.push((
-                what,
-                Doubt::new(
-                    why,
-                    "name the folder that is needed, such as `~/.cache/pip`",
-                ),
-            ));
-        }
+    let holds = config.credentials.iter().find(|credential| {
+        let mut kept = credential.references().filter_map(SecretRef::env_name);
+        credential.env.iter().any(|name| passes(name)) || kept.any(passes)
+    });
+    if let Some(credential) = holds {
+        found.push(refused(format!(
+            "it belongs to the credential `{}`, whose secret the workload must not hold",
+            credential.name
+        )));
     }
     found
 }
 
-/// The files that the gateway reads or writes for itself, and those in which secrets lie.
-fn protected(config: &Config) -> Vec<PathBuf> {
-    [own(config), secrets(config)].concat()
-}
-
-/// The files in which secrets lie.
-pub(super) fn secrets(config: &Config) -> Vec<PathBuf> {
-    let secrets = config
-        .credentials
-        .iter()
-        .flat_map(super::Credential::references);
-    let passwords = config
-        .listeners
-        .iter()
-        .filter_map(|listener| match &listener.kind {
-            ListenerKind::Proxy { authentication } => authentication
-                .as_ref()
-                .map(|authentication| &authentication.password),
-            ListenerKind::Tls { .. } => None,
-        });
-    let keys = config
-        .origins
-        .iter()
-        .filter_map(|origin| Some(origin.rule.identity.as_ref()?.key.clone()));
-    secrets
-        .chain(passwords)
-        .chain(config.vault.iter().flat_map(VaultSettings::references))
-        .filter_map(|reference| reference.path().map(Path::to_owned))
-        .chain(keys)
-        .chain(
-            config
-                .vault
-                .iter()
-                .flat_map(VaultSettings::secret_files)
-                .cloned(),
-        )
-        .collect()
-}
-
-/// The files that the gateway reads or writes for itself, but for secrets.
-pub(super) fn own(config: &Config) -> Vec<PathBuf> {
-    let roots = config
-        .origins
-        .iter()
-        .flat_map(|origin| origin.files.iter().cloned());
-    let single = [
-        &config.file,
-        &config.audit.path,
-        &config.ca.certificate,
-        &config.phantoms.file,
-    ];
-    single
-        .into_iter()
-        .flatten()
-        .cloned()
-        .chain(config.policy.paths())
-        .chain(roots)
-        .chain(config.vault.iter().flat_map(|vault| vault.files.clone()))
-        .collect()
-}
-
-fn within(path: &Path, folder: &Path) -> bool {
-    real(path).starts_with(real(folder))
-}
-
-/// Where a path leads, links and `..` followed as far as there is something; what is not there yet
-/// comes behind it.
-pub(super) fn real(path: &Path) -> PathBuf {
-    for there in path.ancestors() {
-        if let Ok(found) = std::fs::canonicalize(there)
-            && let Ok(rest) = path.strip_prefix(there)
-        {
-            return rest.components().fold(found, |mut at, part| {
-                match part {
-                    Component::ParentDir => drop(at.pop()),
-                    part => at.push(part),
-                }
-                at
-            });
-        }
+/// What a path that the workload may change would let it do.
+fn written(config: &Config, write: &Path) -> Vec<(String, Doubt)> {
+    let mut found = Vec::new();
+    let mut hidden = config.sandbox.hide.iter();
+    if let Some(hidden) = hidden.find(|hide| within(write, hide) || within(hide, write)) {
+        let what = format!("`{}` is hidden and writable", hidden.display());
+        let doubt = Doubt::new("a path is one or the other", "remove one of the two");
+        found.push((what, doubt));
     }
-    path.to_owned()
+    let own = config.own_files().into_iter();
+    let mut protected = own.chain(config.secret_files());
+    if let Some(own) = protected.find(|own| within(own, write)) {
+        let what = format!("the workload could change `{}`", own.display());
+        let why = "the gateway's own rules, secrets and records are out of the workload's reach";
+        found.push((what, Doubt::new(why, "make a narrower path writable")));
+    }
+    let home = config.home.as_deref();
+    if write.parent().is_none() || home.is_some_and(|home| within(home, write)) {
+        let what = format!("all of `{}` is writable", write.display());
+        let why = "what the workload writes there, the user's own shell runs next time";
+        let remedy = "name the folder that is needed, such as `~/.cache/pip`";
+        found.push((what, Doubt::new(why, remedy)));
+    }
+    found
 }
 
 /// Warns of what is allowed and can never happen.

@@ -7,7 +7,7 @@ use crate::policy::{ContentFact, FactName};
 
 use super::mistake::Doubt;
 use super::network;
-use super::page::Section;
+use super::section::Section;
 
 pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
     for (key, why, remedy) in [

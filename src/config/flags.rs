@@ -17,7 +17,7 @@ use super::mistake::{Doubt, Mistake, Position, Severity};
 use super::network;
 use super::page::{literal_doubt, resolve_path};
 use super::reference::{self, variables};
-use super::{Allowed, Config, Refused, cross, state};
+use super::{Allowed, Config, ConfigError, cross, sandbox, state};
 
 /// The flags by which a configuration is named or made.
 #[derive(Args, Clone, Default)]
@@ -97,8 +97,8 @@ impl Flags {
     /// `known` gives the preset of a variable, such as `github` for `GITHUB_TOKEN`.
     ///
     /// # Errors
-    /// [`Refused`] with every mistake of the file and of the flags.
-    pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, Refused> {
+    /// [`ConfigError`] with every mistake of the file and of the flags.
+    pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let mut mistakes = Vec::new();
         let mut config = match &self.config {
             None => Config {
@@ -122,7 +122,7 @@ impl Flags {
             .iter()
             .any(|mistake| mistake.severity == Severity::Error)
         {
-            return Err(Refused { mistakes });
+            return Err(ConfigError { mistakes });
         }
         Ok(config)
     }
@@ -215,7 +215,7 @@ impl Flags {
             }
         }
         for text in &self.see_home {
-            let read = super::settings::of_home(text);
+            let read = sandbox::of_home(text);
             config
                 .sandbox
                 .see_home
@@ -394,7 +394,7 @@ mod tests {
     use super::*;
     use crate::credential::preset;
 
-    fn flags(edit: impl FnOnce(&mut Flags)) -> Result<Config, Refused> {
+    fn flags(edit: impl FnOnce(&mut Flags)) -> Result<Config, ConfigError> {
         let mut flags = Flags::default();
         edit(&mut flags);
         flags.config(&|name| preset::of_variable(name).map(|(preset, _)| preset.name.clone()))

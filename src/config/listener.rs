@@ -8,8 +8,8 @@ use crate::credential::SecretRef;
 use crate::names::SessionId;
 
 use super::mistake::Doubt;
-use super::page::Section;
 use super::reference;
+use super::section::Section;
 
 /// Takes connections of one session at one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum ListenerKind {
     /// CONNECT, absolute-form and SOCKS5, told apart by their first bytes.
     Proxy {
         /// What a client must present; `None` only on loopback.
-        authentication: Option<Authentication>,
+        authentication: Option<ProxyLogin>,
     },
     /// TLS at once; the SNI names the host.
     Tls {
@@ -41,7 +41,7 @@ pub enum ListenerKind {
 
 /// What a client of a proxy must present.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Authentication {
+pub struct ProxyLogin {
     /// The user.
     pub user: String,
     /// Where the password is kept.
@@ -49,7 +49,7 @@ pub struct Authentication {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum ListenerProtocol {
     Proxy,
     Tls,
 }
@@ -68,7 +68,13 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             "add `kind = \"proxy\"` or `kind = \"tls\"`",
         );
     }
-    let kind = section.choice("kind", &[("proxy", Kind::Proxy), ("tls", Kind::Tls)]);
+    let kind = section.choice(
+        "kind",
+        &[
+            ("proxy", ListenerProtocol::Proxy),
+            ("tls", ListenerProtocol::Tls),
+        ],
+    );
     let address = address(section);
     let session = section.parsed("session", name);
     let session = match session {
@@ -94,8 +100,8 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     }
     Some(Listener {
         kind: match kind? {
-            Kind::Proxy => ListenerKind::Proxy { authentication },
-            Kind::Tls => ListenerKind::Tls {
+            ListenerProtocol::Proxy => ListenerKind::Proxy { authentication },
+            ListenerProtocol::Tls => ListenerKind::Tls {
                 port: port.unwrap_or(443),
             },
         },
@@ -131,7 +137,7 @@ fn address(section: &Section<'_, '_>) -> Option<SocketAddr> {
     address.map(Spanned::into_inner)
 }
 
-fn authentication(section: &Section<'_, '_>) -> Option<Authentication> {
+fn authentication(section: &Section<'_, '_>) -> Option<ProxyLogin> {
     for (key, remedy) in [
         ("user", "add `user = \"agent\"`"),
         ("password", "add `password = \"env:PROXY_PASSWORD\"`"),
@@ -157,15 +163,15 @@ fn authentication(section: &Section<'_, '_>) -> Option<Authentication> {
         }
     });
     let password = reference::read(section, "password", "");
-    Some(Authentication {
+    Some(ProxyLogin {
         user: user?.into_inner(),
         password: password?,
     })
 }
 
-fn contradictions(section: &Section<'_, '_>, kind: Option<Kind>) {
+fn contradictions(section: &Section<'_, '_>, kind: Option<ListenerProtocol>) {
     match kind {
-        Some(Kind::Proxy) if section.has("port") => {
+        Some(ListenerProtocol::Proxy) if section.has("port") => {
             let why = "clients of a proxy name the port themselves";
             section.error(
                 "port",
@@ -173,7 +179,7 @@ fn contradictions(section: &Section<'_, '_>, kind: Option<Kind>) {
                 Doubt::new(why, "remove `port`, or write `kind = \"tls\"`"),
             );
         }
-        Some(Kind::Tls) if section.has("authentication") => {
+        Some(ListenerProtocol::Tls) if section.has("authentication") => {
             let why = "a client that speaks TLS at once has no place for a proxy password";
             let remedy = "remove `authentication`, or write `kind = \"proxy\"`";
             section.error(
@@ -187,10 +193,10 @@ fn contradictions(section: &Section<'_, '_>, kind: Option<Kind>) {
 }
 
 /// Refuses a listener that strangers on the network could use as this session.
-fn refuse_open(section: &Section<'_, '_>, kind: Kind, address: SocketAddr) {
+fn refuse_open(section: &Section<'_, '_>, kind: ListenerProtocol, address: SocketAddr) {
     let ip = address.ip().to_canonical();
     match kind {
-        Kind::Proxy if !ip.is_loopback() && !section.has("authentication") => {
+        ListenerProtocol::Proxy if !ip.is_loopback() && !section.has("authentication") => {
             let why =
                 "whoever reaches that address would be this session and spend its credentials";
             let remedy = "listen on 127.0.0.1, or add `authentication = { user = \"agent\", password = \"env:PROXY_PASSWORD\" }`";
@@ -200,7 +206,7 @@ fn refuse_open(section: &Section<'_, '_>, kind: Kind, address: SocketAddr) {
                 Doubt::new(why, remedy),
             );
         }
-        Kind::Tls if ip.is_unspecified() => {
+        ListenerProtocol::Tls if ip.is_unspecified() => {
             let why = "whoever reaches any of this machine's addresses would be this session and spend its credentials";
             let remedy = "listen on the one address that the sandbox's traffic is redirected to";
             section.error(
@@ -209,7 +215,7 @@ fn refuse_open(section: &Section<'_, '_>, kind: Kind, address: SocketAddr) {
                 Doubt::new(why, remedy),
             );
         }
-        Kind::Tls if !ip.is_loopback() => {
+        ListenerProtocol::Tls if !ip.is_loopback() => {
             let why =
                 "whoever reaches that address is this session: TLS clients present no password";
             let remedy = "make sure that only the sandbox reaches it";

@@ -1,8 +1,7 @@
-//! Room: configuration, from `gateway.toml` and flags to one valid [`Config`].
+//! The configuration: from `gateway.toml` and flags to one valid [`Config`].
 //!
-//! Top floor: it may use every room, none may use it. A file is read key by key, and all of its
-//! mistakes are reported at once, each with its place, the reason and the remedy; a configuration
-//! with one mistake is not taken at all.
+//! A file is read key by key. All of its mistakes are reported at once, each with its place, the
+//! reason and the remedy. A configuration with one mistake is refused.
 
 mod bind;
 mod credential;
@@ -15,23 +14,27 @@ pub mod literal;
 mod mistake;
 mod network;
 mod origin;
+mod own_files;
 mod page;
 mod read;
 mod reference;
+mod sandbox;
+mod section;
 mod settings;
 mod signing;
 pub mod state;
 mod units;
 mod vault;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use credential::{Credential, sandbox_variable};
 pub use flags::Flags;
-pub use listener::{Authentication, Listener, ListenerKind};
+pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use mistake::{Doubt, Mistake, Position, Severity};
 pub use origin::Origin;
-pub use settings::{Audit, Ca, Phantoms, Runtime, Sandbox};
+pub use sandbox::Sandbox;
+pub use settings::{Audit, Ca, PhantomFile, Runtime};
 pub use signing::Signing;
 
 use crate::credential::VaultSettings;
@@ -74,7 +77,7 @@ pub struct Config {
     /// The bounds of the data path.
     pub limits: Limits,
     /// Where phantoms are written.
-    pub phantoms: Phantoms,
+    pub phantoms: PhantomFile,
     /// Hosts that flags allow, any method and path.
     pub allow: Vec<Allowed>,
     /// Presets that flags name: their hosts are allowed, their variables hold phantoms.
@@ -99,7 +102,7 @@ pub struct Allowed {
 /// A configuration was refused, for all of these reasons.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", shown(.mistakes))]
-pub struct Refused {
+pub struct ConfigError {
     /// Every mistake and warning, in the order of the file.
     pub mistakes: Vec<Mistake>,
 }
@@ -110,27 +113,4 @@ fn shown(mistakes: &[Mistake]) -> String {
         .map(Mistake::to_string)
         .collect::<Vec<_>>()
         .join("\n")
-}
-
-impl Config {
-    /// The folder of the audit log, links followed: that of the file that is named, else that of
-    /// the user's logs.
-    #[must_use]
-    pub fn audit_folder(&self) -> Option<PathBuf> {
-        let named = self.audit.path.as_deref().map(cross::real);
-        let folder = named.map(|file| file.parent().map(Path::to_owned));
-        folder.unwrap_or_else(|| state::audit_directory().map(|folder| cross::real(&folder)))
-    }
-
-    /// The files that the gateway reads or writes for itself, which no workload may see or change.
-    #[must_use]
-    pub fn own_files(&self) -> Vec<PathBuf> {
-        cross::own(self)
-    }
-
-    /// The files in which secrets lie.
-    #[must_use]
-    pub fn secret_files(&self) -> Vec<PathBuf> {
-        cross::secrets(self)
-    }
 }

@@ -14,8 +14,8 @@ use crate::origin::{ClientIdentity, OriginProtocol, OriginRule};
 
 use super::mistake::Doubt;
 use super::network;
-use super::page::Section;
 use super::reference;
+use super::section::Section;
 
 /// Says how the origins of a pattern are reached and verified.
 #[derive(Debug, Clone, PartialEq, Eq)]

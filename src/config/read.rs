@@ -9,20 +9,23 @@ use toml::de::{DeTable, DeValue};
 use crate::files;
 
 use super::cross::{self, Spans};
-use super::keys::{self, PARTS};
+use super::keys::{self, SECTIONS};
 use super::literal::shown;
 use super::mistake::{Doubt, Mistake, Position, Severity};
-use super::page::{Page, Section};
-use super::{Config, Refused, credential, fact, listener, origin, settings, state, vault};
+use super::page::Page;
+use super::section::Section;
+use super::{
+    Config, ConfigError, credential, fact, listener, origin, sandbox, settings, state, vault,
+};
 
 impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`Refused`] with every mistake of the file, or with the reason why it cannot be read.
-    pub fn load(path: &Path) -> Result<Self, Refused> {
+    /// [`ConfigError`] with every mistake of the file, or with the reason why it cannot be read.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file: Arc<str> = path.display().to_string().into();
-        let text = files::read(path, LARGEST_MIB).map_err(|unfit| Refused {
+        let text = files::read(path, LARGEST_MIB).map_err(|unfit| ConfigError {
             mistakes: vec![Mistake {
                 position: Position::whole(&file),
                 severity: Severity::Error,
@@ -38,8 +41,8 @@ impl Config {
     /// relative.
     ///
     /// # Errors
-    /// [`Refused`] with every mistake of the text.
-    pub fn from_str(text: &str, origin: &Path) -> Result<Self, Refused> {
+    /// [`ConfigError`] with every mistake of the text.
+    pub fn from_str(text: &str, origin: &Path) -> Result<Self, ConfigError> {
         let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
         let directory = absolute
             .parent()
@@ -81,7 +84,7 @@ impl Config {
             .iter()
             .any(|mistake| mistake.severity == Severity::Error)
         {
-            return Err(Refused { mistakes: found });
+            return Err(ConfigError { mistakes: found });
         }
         config.warnings = found;
         Ok(config)
@@ -96,10 +99,10 @@ fn top_level<'t>(
     value: &Spanned<DeValue<'t>>,
 ) {
     let word = key.get_ref().as_ref();
-    let Some(part) = PARTS.iter().find(|part| part.name == word) else {
+    let Some(known) = SECTIONS.iter().find(|known| known.name == word) else {
         return unknown(page, key);
     };
-    let tables: Vec<_> = match (value.get_ref(), part.repeats) {
+    let tables: Vec<_> = match (value.get_ref(), known.repeats) {
         (DeValue::Table(table), false) => vec![(table, value.span())],
         (DeValue::Array(items), true) => items
             .iter()
@@ -108,19 +111,19 @@ fn top_level<'t>(
         _ => Vec::new(),
     };
     let expected = match value.get_ref() {
-        DeValue::Array(items) if part.repeats => items.len(),
+        DeValue::Array(items) if known.repeats => items.len(),
         _ => 1,
     };
     if tables.len() != expected {
-        let why = if part.repeats {
+        let why = if known.repeats {
             "it may stand many times"
         } else {
             "it stands once"
         };
-        let doubt = Doubt::new(why, format!("write {}", keys::heading(part.name)));
+        let doubt = Doubt::new(why, format!("write {}", keys::heading(known.name)));
         page.error(
             &key.span(),
-            format!("`{word}` is not written as {}", keys::heading(part.name)),
+            format!("`{word}` is not written as {}", keys::heading(known.name)),
             doubt,
         );
     }
@@ -128,8 +131,8 @@ fn top_level<'t>(
         section(
             config,
             spans,
-            part.name,
-            &Section::open(page, part.name, table, span),
+            known.name,
+            &Section::open(page, known.name, table, span),
         );
     }
 }
@@ -146,7 +149,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
         "resolver" => config.resolver = settings::resolver(section),
         "limits" => config.limits = settings::limits(section),
         "sandbox" => {
-            config.sandbox = settings::sandbox(section);
+            config.sandbox = sandbox::sandbox(section);
             spans.sandbox = section.span.clone();
         }
         "phantoms" => {
@@ -197,13 +200,16 @@ fn take<T>(
 
 fn unknown(page: &Page<'_>, key: &Spanned<toml::de::DeString<'_>>) {
     let word = key.get_ref().as_ref();
-    let near = keys::nearest(word, PARTS.iter().map(|part| part.name));
+    let near = keys::nearest(word, SECTIONS.iter().map(|known| known.name));
     let elsewhere = keys::KEYS.iter().find(|key| key.name == word);
     let remedy = match (near, elsewhere) {
         (Some(near), _) => format!("did you mean {}?", keys::heading(near)),
         (None, Some(key)) => format!("`{word}` belongs to {}", keys::heading(key.section)),
         (None, None) => {
-            let all: Vec<_> = PARTS.iter().map(|part| keys::heading(part.name)).collect();
+            let all: Vec<_> = SECTIONS
+                .iter()
+                .map(|known| keys::heading(known.name))
+                .collect();
             format!("remove it; the sections are {}", all.join(", "))
         }
     };

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::literal::{known_prefix, looks_secret};
 use super::mistake::Doubt;
-use super::page::{Section, literal_doubt};
+use super::page::literal_doubt;
+use super::section::Section;
 use super::units;
 use crate::credential::{ReferenceMalformed, SecretRef, variable_name};
 

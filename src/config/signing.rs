@@ -14,8 +14,8 @@ use super::credential::sandbox_variable;
 use super::keys;
 use super::mistake::Doubt;
 use super::network;
-use super::page::Section;
 use super::reference;
+use super::section::Section;
 
 /// A credential that signs requests instead of being put into them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::message::{Authority, HostPattern, Origin, Scheme};
 
 use super::mistake::Doubt;
 use super::origin::{Certificates, certificates};
-use super::page::Section;
+use super::section::Section;
 use super::{network, reference, units};
 
 /// The ways to log in, each with the keys that it must have and those that it may have.

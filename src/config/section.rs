@@ -1,0 +1,302 @@
+//! One table of a configuration file, read key by key. Every mistake is kept, and reading goes on.
+
+use std::ops::{Range, RangeInclusive};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys;
+use super::literal::shown;
+use super::mistake::Doubt;
+use super::page::Page;
+
+/// Holds one table of the file under the name of its section.
+pub(super) struct Section<'p, 't> {
+    /// The page that collects the mistakes.
+    pub page: &'p Page<'t>,
+    /// Where the table stands.
+    pub span: Range<usize>,
+    name: &'static str,
+    table: &'p DeTable<'t>,
+}
+
+impl<'p, 't> Section<'p, 't> {
+    /// Opens a table and refuses the keys that its section does not have.
+    pub fn open(
+        page: &'p Page<'t>,
+        name: &'static str,
+        table: &'p DeTable<'t>,
+        span: Range<usize>,
+    ) -> Self {
+        let section = Self {
+            page,
+            span,
+            name,
+            table,
+        };
+        section.refuse_unknown();
+        section
+    }
+
+    fn refuse_unknown(&self) {
+        for (key, _) in self.table {
+            let word = key.get_ref().as_ref();
+            if keys::of(self.name).any(|known| known.name == word) {
+                continue;
+            }
+            let known = || keys::of(self.name).map(|key| key.name);
+            let elsewhere = keys::KEYS.iter().find(|key| key.name == word);
+            let remedy = match (keys::nearest(word, known()), elsewhere) {
+                (Some(near), _) => format!("did you mean `{near}`?"),
+                (None, Some(key)) => format!("`{word}` belongs to {}", keys::heading(key.section)),
+                (None, None) => format!(
+                    "remove it; the keys here are {}",
+                    known().collect::<Vec<_>>().join(", ")
+                ),
+            };
+            let what = format!(
+                "unknown key {} in {}",
+                shown(word),
+                keys::heading(self.name)
+            );
+            self.page
+                .error(&key.span(), what, Doubt::new(UNKNOWN, remedy));
+        }
+    }
+
+    /// The raw value of a key.
+    pub fn value(&self, key: &'static str) -> Option<&'p Spanned<DeValue<'t>>> {
+        debug_assert!(
+            keys::of(self.name).any(|known| known.name == key),
+            "`{key}` is no key of `{}`",
+            self.name
+        );
+        self.table
+            .iter()
+            .find(|(name, _)| name.get_ref().as_ref() == key)
+            .map(|(_, value)| value)
+    }
+
+    /// Whether the key is there at all.
+    pub fn has(&self, key: &'static str) -> bool {
+        self.value(key).is_some()
+    }
+
+    /// Where the key's value stands, or else the section.
+    pub fn span_of(&self, key: &'static str) -> Range<usize> {
+        self.value(key)
+            .map_or_else(|| self.span.clone(), Spanned::span)
+    }
+
+    /// Notes an error about a key of this section.
+    pub fn error(&self, key: &'static str, what: impl Into<String>, doubt: Doubt) {
+        self.page.error(&self.span_of(key), what, doubt);
+    }
+
+    /// Notes that a key is missing.
+    pub fn missing(&self, key: &'static str, why: &str, remedy: &str) {
+        let what = format!("{} has no `{key}`", keys::heading(self.name));
+        self.page.error(&self.span, what, Doubt::new(why, remedy));
+    }
+
+    fn mistyped(&self, key: &'static str, value: &Spanned<DeValue<'_>>, wanted: &str) {
+        let what = format!(
+            "`{key}` of {} is of type {}",
+            keys::heading(self.name),
+            value.get_ref().type_str()
+        );
+        let takes = keys::of(self.name)
+            .find(|known| known.name == key)
+            .map_or(wanted, |key| key.takes);
+        self.page.error(
+            &value.span(),
+            what,
+            Doubt::new(format!("it takes a {wanted}"), format!("write {takes}")),
+        );
+    }
+
+    /// A text.
+    pub fn text(&self, key: &'static str) -> Option<Spanned<&'p str>> {
+        let value = self.value(key)?;
+        match value.get_ref().as_str() {
+            Some(text) => Some(Spanned::new(value.span(), text)),
+            None => {
+                self.mistyped(key, value, "text in quotes");
+                None
+            }
+        }
+    }
+
+    /// A text that `parse` understands.
+    pub fn parsed<T>(
+        &self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, Doubt>,
+    ) -> Option<Spanned<T>> {
+        self.accept(key, self.text(key)?, parse)
+    }
+
+    /// A list of texts that `parse` understands each.
+    pub fn each<T>(
+        &self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, Doubt>,
+    ) -> Vec<Spanned<T>> {
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let Some(items) = value.get_ref().as_array() else {
+            self.mistyped(key, value, "list of texts in brackets");
+            return Vec::new();
+        };
+        let mut taken = Vec::new();
+        for item in items {
+            match item.get_ref().as_str() {
+                Some(text) => {
+                    taken.extend(self.accept(key, Spanned::new(item.span(), text), &parse))
+                }
+                None => self.mistyped(key, item, "text in quotes"),
+            }
+        }
+        taken
+    }
+
+    fn accept<T>(
+        &self,
+        key: &'static str,
+        text: Spanned<&str>,
+        parse: impl FnOnce(&str) -> Result<T, Doubt>,
+    ) -> Option<Spanned<T>> {
+        match parse(text.get_ref()) {
+            Ok(value) => Some(Spanned::new(text.span(), value)),
+            Err(doubt) => {
+                let what = format!(
+                    "`{key}` of {} is {}",
+                    keys::heading(self.name),
+                    shown(text.get_ref())
+                );
+                self.page.error(&text.span(), what, doubt);
+                None
+            }
+        }
+    }
+
+    /// A truth value.
+    pub fn truth(&self, key: &'static str) -> Option<bool> {
+        let value = self.value(key)?;
+        let truth = value.get_ref().as_bool();
+        if truth.is_none() {
+            self.mistyped(key, value, "truth value without quotes");
+        }
+        truth
+    }
+
+    /// A whole number within a range.
+    pub fn count(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        let value = self.value(key)?;
+        let Some(number) = value.get_ref().as_integer() else {
+            self.mistyped(key, value, "whole number without quotes");
+            return None;
+        };
+        let count = u64::from_str_radix(number.as_str(), number.radix()).ok();
+        let fits = count.filter(|count| range.contains(count));
+        if fits.is_none() {
+            let what = format!(
+                "`{key}` of {} is {}",
+                keys::heading(self.name),
+                shown(number.as_str())
+            );
+            let why = format!("it is outside {} to {}", range.start(), range.end());
+            self.page.error(
+                &value.span(),
+                what,
+                Doubt::new(why, "write a number within that range"),
+            );
+        }
+        fits
+    }
+
+    /// One of a few words.
+    pub fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
+        let chosen = self.parsed(key, |text| {
+            choices
+                .iter()
+                .find(|(word, _)| *word == text)
+                .map(|(_, value)| *value)
+                .ok_or_else(|| {
+                    let words: Vec<_> = choices
+                        .iter()
+                        .map(|(word, _)| format!("`{word}`"))
+                        .collect();
+                    Doubt::new(
+                        "it is none of the words that stand for something",
+                        format!("write {}", words.join(" or ")),
+                    )
+                })
+        });
+        chosen.map(Spanned::into_inner)
+    }
+
+    /// The texts of a table whose names are not fixed, each with its name, which `check` takes.
+    pub fn texts(
+        &self,
+        key: &'static str,
+        check: impl Fn(&str) -> Result<(), Doubt>,
+    ) -> Vec<(String, Spanned<String>)> {
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let Some(table) = value.get_ref().as_table() else {
+            self.mistyped(key, value, "table in braces");
+            return Vec::new();
+        };
+        let mut texts = Vec::new();
+        for (name, value) in table {
+            if let Err(doubt) = check(name.get_ref()) {
+                let what = format!("unknown name {} in `{key}`", shown(name.get_ref()));
+                self.page.error(&name.span(), what, doubt);
+            } else if let Some(text) = value.get_ref().as_str() {
+                texts.push((
+                    name.get_ref().to_string(),
+                    Spanned::new(value.span(), text.to_owned()),
+                ));
+            } else {
+                self.mistyped(key, value, "table of texts");
+            }
+        }
+        texts
+    }
+
+    /// The tables of a list.
+    pub fn tables(&self, key: &'static str, name: &'static str) -> Vec<Section<'p, 't>> {
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let Some(items) = value.get_ref().as_array() else {
+            self.mistyped(key, value, "list of tables in brackets");
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for item in items {
+            match item.get_ref().as_table() {
+                Some(table) => tables.push(Section::open(self.page, name, table, item.span())),
+                None => self.mistyped(key, item, "table in braces"),
+            }
+        }
+        tables
+    }
+
+    /// A table within this one.
+    pub fn inner(&self, key: &'static str, name: &'static str) -> Option<Section<'p, 't>> {
+        let value = self.value(key)?;
+        match value.get_ref().as_table() {
+            Some(table) => Some(Section::open(self.page, name, table, value.span())),
+            None => {
+                self.mistyped(key, value, "table in braces");
+                None
+            }
+        }
+    }
+}
+
+const UNKNOWN: &str = "a key that nothing reads would be a setting that does not hold";
