@@ -14,7 +14,7 @@ gate:
 
 # Format, lints, shape, unit and wire tests: some minutes on a warm build.
 quick:
-    cargo fmt --check
+    cargo fmt --all --check
     cargo clippy --locked --all-targets -- -D warnings
     cargo test --locked --lib --test shape --test wire
 

@@ -8,7 +8,7 @@ use super::conceal::Conceal;
 use super::encode::{encode, timestamp};
 use super::record::{Lent, Record, Word};
 use super::words::{End, Length, Outcome, Phase};
-use crate::names::{CredentialName, ExchangeId, PolicyId};
+use gateway_names::{CredentialName, ExchangeId, PolicyId};
 
 /// The record of one exchange under way.
 ///

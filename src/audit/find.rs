@@ -8,7 +8,7 @@ use super::chain::unseal;
 use super::error::Error;
 use super::record::Record;
 use super::scan::{Lines, open};
-use crate::names::ExchangeId;
+use gateway_names::ExchangeId;
 
 /// What the log holds of one exchange.
 #[derive(Clone, PartialEq, Debug, Serialize)]

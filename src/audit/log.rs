@@ -23,7 +23,7 @@ use super::share::{Account, Allowance, Disk};
 use super::shared::{Shared, Sync, keep_synced};
 use super::sink::Sink;
 use super::writer::Writer;
-use crate::names::{ReasonCode, SessionId};
+use gateway_names::{ReasonCode, SessionId};
 
 /// Where the log stands and how hard it holds on; the audit section of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]

@@ -12,7 +12,7 @@ use super::log::Log;
 use super::record::Word;
 use super::share::Account;
 use super::words::{Decision, End, Length, Outcome, Phase, protocol_name};
-use crate::names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId};
+use gateway_names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId};
 
 /// Accumulates the record of one exchange; dropped unanswered, it writes that the exchange was
 /// aborted.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::*;
-use crate::audit::{Memory, Record, Sync};
+use crate::{Memory, Record, Sync};
 use proptest::prelude::*;
 
 fn wait<T>(work: impl Future<Output = T>) -> T {
@@ -301,7 +301,7 @@ fn a_record_stays_bounded_however_much_is_noted() {
     );
     assert_eq!(record.lent_more, Some(983));
     assert!(record.query_more.is_some() && record.path_bytes.is_some());
-    assert!(memory.bytes().len() < crate::audit::MAX_LINE_BYTES);
+    assert!(memory.bytes().len() < crate::MAX_LINE_BYTES);
 }
 
 #[test]
@@ -342,11 +342,11 @@ fn a_write_torn_at_any_byte_heals_to_a_log_that_holds() {
         memory.leave_room(None);
         drop(begin(&log));
         std::fs::write(&paths[0], memory.bytes()).expect("room");
-        let expected = crate::audit::Expected {
+        let expected = crate::Expected {
             head: log.head(),
             base: None,
         };
-        let report = crate::audit::verify(&paths, expected).expect("readable");
+        let report = crate::verify(&paths, expected).expect("readable");
         assert!(report.holds(), "torn at {first}: {:?}", report.problems);
         let lost: u64 = report.recoveries.iter().map(|recovery| recovery.lost).sum();
         assert_eq!(report.exchanges + lost, 3, "torn at {first}");

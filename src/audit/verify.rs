@@ -338,8 +338,8 @@ const LISTED: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{Length, Log, Sync, Trail, find};
-    use crate::names::ExchangeId;
+    use crate::{Length, Log, Sync, Trail, find};
+    use gateway_names::ExchangeId;
     use proptest::prelude::*;
 
     /// A log of a start, some exchanges, a torn write that was healed, more exchanges, and a stop.
@@ -474,7 +474,7 @@ mod tests {
         let (bytes, head) = sample();
         let forged = {
             let mut line = Vec::new();
-            crate::audit::chain::seal(&mut line, Some(head), b"\"kind\":\"exchange\"");
+            crate::chain::seal(&mut line, Some(head), b"\"kind\":\"exchange\"");
             line
         };
         let whole = lines(&bytes);

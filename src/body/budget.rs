@@ -48,7 +48,7 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::body::{HoldBudget, Limit};
+    use crate::{HoldBudget, Limit};
 
     #[test]
     fn where_memory_is_short_cheaper_codings_are_asked_for_and_then_none() {

@@ -121,7 +121,7 @@ mod tests {
     use http_body_util::{BodyExt, Full};
 
     use super::*;
-    use crate::body::{Coding, Script};
+    use crate::{Coding, Script};
 
     /// `hello` as gzip.
     const HELLO: &[u8] = &[

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::percent_decode;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::message::pairs::decoded;
+use gateway_message::pairs::decoded;
 
 /// How content that an origin may read as a form is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

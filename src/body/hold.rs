@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
 use super::Limit;
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 
 /// The memory budget of all exchanges together, or of one session's.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 
 /// Changes or checks content as it streams.
 ///

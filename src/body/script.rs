@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 
 /// A body of unknown length from a script; `Err` ends it.
-pub(crate) struct Script(pub(crate) VecDeque<Result<Frame<Bytes>, &'static str>>);
+pub struct Script(pub VecDeque<Result<Frame<Bytes>, &'static str>>);
 
 impl Body for Script {
     type Data = Bytes;

@@ -24,7 +24,7 @@ use super::expand::Expanded;
 use super::failure::{Code, Failure};
 use super::screen::{Paint, Screen, safe};
 use crate::config::Config;
-use crate::enroll::GatewayEnd;
+use crate::launch::enroll::GatewayEnd;
 use crate::launch::{Launch, trust};
 
 /// The first argument of the sandboxed client.

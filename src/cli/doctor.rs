@@ -23,8 +23,8 @@ use super::expand::Expanded;
 use super::failure::{Code, Failure};
 use super::screen::Screen;
 use crate::config::Config;
-use crate::enroll::GatewayEnd;
 use crate::launch::Launch;
+use crate::launch::enroll::GatewayEnd;
 
 /// The first argument of what runs in the sandbox.
 pub const CLIENTS: &str = "__doctor-clients";

@@ -16,7 +16,7 @@ use super::expand::Expanded;
 use super::failure::{Code, Failure};
 use super::screen::{Paint, Screen};
 use crate::config::{Config, state};
-use crate::enroll::GatewayEnd;
+use crate::launch::enroll::GatewayEnd;
 use crate::launch::escape::{self, TARGETS_VARIABLE};
 use crate::launch::{self, Launch, environment};
 

@@ -24,11 +24,11 @@ use crate::body::Limit;
 use crate::config::{Config, state};
 use crate::credential::Stored;
 use crate::credential::preset;
-use crate::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::gateway::{Door, Doorway, chain};
 use crate::intercept::{Responder, Synthetic, serve_tcp, serve_udp};
 use crate::launch::after::{self, Watch};
 use crate::launch::bounds::Bounds;
+use crate::launch::enroll::{self, GatewayEnd, LauncherEnd, Listeners, Ready};
 use crate::launch::{self, First, Launch, environment, program};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
 

@@ -1,6 +1,6 @@
 //! Tells a literal secret from a reference, so that no message ever repeats one.
 
-use crate::prefixes;
+use crate::names::prefixes;
 
 /// Tells whether a text looks like a real credential rather than a name, a path or a reference.
 ///

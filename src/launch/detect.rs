@@ -3,7 +3,7 @@
 //! A second check on variables that pass by name. It finds what people commonly write into
 //! settings, and can miss things. The list of names ([`super::passed`]) is what keeps secrets out.
 
-use crate::prefixes;
+use gateway_names::prefixes;
 
 /// Tells whether a value holds what looks like a credential.
 pub fn holds_credential(value: &[u8]) -> bool {

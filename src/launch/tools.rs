@@ -284,7 +284,7 @@ pub const SETS: &[Set] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::hide;
+    use crate::hide;
 
     const HOME: &str = "/home/ann";
 

@@ -14,7 +14,7 @@ use super::error::{At, Failure, Step};
 use super::mounts::bind;
 use super::{bounds, environment, mounts, syscall, truststore};
 use crate::enroll::Ready;
-use crate::names::SYSTEM_BUNDLES;
+use gateway_names::SYSTEM_BUNDLES;
 
 /// The directory of the gateway's files inside the sandbox, read-only there.
 pub const DIRECTORY: &str = "/run/gateway";

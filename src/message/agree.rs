@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, Uri, Version};
 use super::authority::{Authority, AuthorityMalformed};
 use super::host::Host;
 use super::{Origin, Scheme};
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 
 /// What the connection said before its first request.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::host::{Host, HostMalformed};
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 
 /// A canonical host and an explicit port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -45,7 +45,7 @@ const SEGMENTS: [&str; 9] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::EncodedSlash;
+    use crate::EncodedSlash;
 
     #[test]
     fn where_many_requests_are_taken_in_one_is_known() {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 use http::Version;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 

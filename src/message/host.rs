@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 
 /// A canonical host: a lower-case name of A-labels without a trailing dot, or an address.

@@ -1,6 +1,6 @@
 //! Methods: which tokens may be requested at all.
 
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 use http::Method;
 
 /// Why a method is refused before policy is asked.

@@ -10,7 +10,6 @@ use http::{HeaderName, header};
 /// Configuration and audit records use its text form: `header:authorization:Bearer`,
 /// `header:x-api-key`, `basic:user`, `basic:password`, `cookie:sid`, `query:key`, `sign:sigv4`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Place {
     /// A field's value, after an authentication scheme if one is named.
     Header {

@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::canonical::{canonical, is_plain, may_stand_in_query};
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 
 /// What an encoded slash in a path means for an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -144,7 +144,7 @@ impl RequestTarget {
 
     /// The target as the client wrote it, if that is not the canonical form. Use it only to check
     /// what the client signed: it is neither judged nor forwarded.
-    pub(crate) fn as_sent(&self) -> Option<RequestTarget> {
+    pub fn as_sent(&self) -> Option<RequestTarget> {
         let canonical = PathAndQuery::clone(self.sent.as_ref()?);
         Some(RequestTarget {
             canonical,
@@ -155,7 +155,7 @@ impl RequestTarget {
     /// The canonical form in memory of its own: it keeps nothing alive of the buffer into which the
     /// request was read.
     #[must_use]
-    pub(crate) fn detached(&self) -> RequestTarget {
+    pub fn detached(&self) -> RequestTarget {
         let copied = PathAndQuery::try_from(self.canonical.as_str());
         RequestTarget {
             canonical: copied.expect("a path and query parses again"),

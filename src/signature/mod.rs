@@ -3,8 +3,8 @@
 //! A signing key is never sent, so it cannot be swapped like another credential. Everything here is
 //! pure: time, keys and content are arguments; no function reads a clock, a socket or a store.
 
-pub mod recipe;
-pub mod sigv4;
+pub use gateway_recipe as recipe;
+pub use gateway_sigv4 as sigv4;
 
 use crate::names::ReasonCode;
 

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use gateway::enroll;
+use gateway::launch::enroll;
 use gateway::launch::{self, Launch, User};
 
 /// The ordinary user of the tests. The number belongs to nobody.

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use gateway::enroll::{Capture, GatewayEnd, Ready};
 use gateway::launch::after::Watch;
+use gateway::launch::enroll::{Capture, GatewayEnd, Ready};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// Role: serves one sandbox until its end.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use gateway::enroll::Capture;
+use gateway::launch::enroll::Capture;
 use gateway::launch::escape;
 
 use crate::driver::{ANN, Running, Sandbox, own, plant, scratch, user};

@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use super::plain::of_text;
 use super::{FactType, FactValue, Location};
-use crate::body::form::{Pair, begins_as_json, split_pairs};
-use crate::message::folded_parameter;
-use crate::message::pairs::decoded;
+use crate::form::{Pair, begins_as_json, split_pairs};
+use gateway_message::folded_parameter;
+use gateway_message::pairs::decoded;
 
 /// The name of a value in a form, such as `amount` or `card[number]`.
 #[derive(Clone, PartialEq, Eq, Debug)]

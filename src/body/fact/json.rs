@@ -10,8 +10,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::form::is_named;
 use super::plain::{of_number, of_string};
 use super::{FactType, FactValue, Location};
-use crate::body::form::begins_as_json;
-use crate::message::folded_parameter;
+use crate::form::begins_as_json;
+use gateway_message::folded_parameter;
 
 /// A JSON Pointer: the member names and list places that lead to a value.
 #[derive(Clone, PartialEq, Eq, Debug)]

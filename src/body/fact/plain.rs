@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
 use super::{FactType, FactValue};
-use crate::body::{Coding, Decoder, Held, HoldFault, Limit, Share, Step};
+use crate::{Coding, Decoder, Held, HoldFault, Limit, Share, Step};
 
 /// The value of a text in a form, where everything is text.
 pub(super) fn of_text(text: &str, wanted: FactType) -> Option<FactValue> {
@@ -99,7 +99,7 @@ pub async fn plain(
                 let bytes = plain.freeze();
                 return Ok(Some(Plain { bytes, coded }));
             }
-            Err(crate::body::Error::TooLong(limit)) => return Err(HoldFault::TooLong(limit)),
+            Err(crate::Error::TooLong(limit)) => return Err(HoldFault::TooLong(limit)),
             Err(_) => return Ok(None),
         }
         // Other exchanges run on this thread.

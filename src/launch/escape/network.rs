@@ -9,8 +9,8 @@ use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram, UnixStream};
 use std::time::Duration;
 
 use super::{Probe, Targets, Verdict, all_refused, attempt};
-use crate::launch::netlink::{ACK, Netlink};
-use crate::launch::network::{ADDRESS_V4, ADDRESS_V6};
+use crate::netlink::{ACK, Netlink};
+use crate::network::{ADDRESS_V4, ADDRESS_V6};
 
 pub const PROBES: &[Probe] = &[
     Probe {
@@ -319,8 +319,7 @@ fn options(_: &Targets) -> Verdict {
     let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else {
         return Verdict::NotApplicable("no socket".into());
     };
-    let set =
-        |level: i32, option: i32| crate::launch::syscall::set_option(&socket, level, option, 1);
+    let set = |level: i32, option: i32| crate::syscall::set_option(&socket, level, option, 1);
     let device = *b"eth0\0";
     let arguments = [
         socket.as_raw_fd() as usize,

@@ -18,7 +18,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::{STORES, git};
-use crate::launch::hide;
+use crate::hide;
 
 /// What the probes aim at. All of it is on the host, and none of it is a secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

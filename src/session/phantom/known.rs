@@ -1,6 +1,6 @@
 //! The formats that clients and scanners know by sight: prefixes, fixed marks, checksums.
 
-use crate::prefixes::{self, Tail};
+use crate::names::prefixes::{self, Tail};
 
 use super::shape::{Alphabet, CHECKSUM_DIGITS, Check, LETTERS, Slot, uuid_slots};
 

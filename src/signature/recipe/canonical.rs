@@ -8,7 +8,7 @@ use percent_encoding::percent_decode;
 
 use super::filter::uri;
 use super::template::Name;
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// Names of fields: exact ones, families (`x-ms-*`), and the list in a value (`@signed`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

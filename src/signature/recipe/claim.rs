@@ -3,7 +3,7 @@
 use super::scene::{Known, Scene};
 use super::template::{Name, Piece, Template};
 use super::{Fault, Parts, Placement, Recipe, Role};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Used {

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use super::Fault;
 use super::canonical::{host, pairs};
 use super::moment::{Moment, Nonce, NonceForm};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// How to rewrite the value of `Signature-Input`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Why a request is not verified, or not signed.
 
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 /// Why a request is not signed. Says nothing of what stood in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, header};
 use super::canonical::{decoded, pairs};
 use super::filter::uri;
 use super::{Fault, json};
-use crate::message::{RequestHead, fields};
+use gateway_message::{RequestHead, fields};
 
 /// A slot. Its text form: `header:NAME`, `query:NAME`, `form:NAME`, `json:NAME` (a member of the
 /// outermost object), `authorization:SCHEME:NAME` (a parameter of that field, RFC 9110 §11.6.2,

@@ -13,7 +13,7 @@ use super::moment::Moment;
 use super::place::{Slot, authorization, is_form, without};
 use super::template::{Name, Piece, Template, Term};
 use super::{Fault, Parts, Recipe, ValueKind};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// Bytes that may contain a secret or something derived from one.
 pub(super) type Text = Zeroizing<Vec<u8>>;

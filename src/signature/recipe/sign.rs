@@ -12,7 +12,7 @@ use super::scene::{Known, Scene};
 use super::template::Name;
 use super::verify::Verified;
 use super::{Fault, Part, Parts, Placement, Recipe, Role, ValueKind};
-use crate::message::{
+use gateway_message::{
     Authority, EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, RequestTarget,
 };
 

@@ -10,7 +10,7 @@ use super::moment::Moment;
 use super::scene::{Known, Scene};
 use super::template::Name;
 use super::{Fault, Parts, Recipe, ValueKind};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// A claim whose signature is the phantom's: only this can be signed again.
 pub struct Verified {

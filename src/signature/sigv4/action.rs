@@ -19,8 +19,8 @@ pub(super) use s3::{CopySource, S3Call};
 
 use super::endpoint::{Endpoint, Style};
 use super::tables::Tables;
-use crate::message::RequestHead;
-use crate::names::ReasonCode;
+use gateway_message::RequestHead;
+use gateway_names::ReasonCode;
 
 /// The operation that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::key::{Hasher, sha256};
 use super::parse::one;
 use super::payload::{DECODED_LENGTH, EMPTY};
 use super::{Chain, Fault, Streaming};
-use crate::message::fields::is_request_trailer;
+use gateway_message::fields::is_request_trailer;
 
 /// Verifies aws-chunked content as it streams, and signs it again.
 pub struct Rechain {

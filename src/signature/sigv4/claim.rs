@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, Method};
 use super::parse::{Parts, Presigned, authorization, one};
 use super::payload::CONTENT_SHA256;
 use super::{Fault, Payload, Stamp, Streaming};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// The signing algorithm of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 
 use super::tables::{Api, Partition, Row, Tables};
-use crate::message::Host;
+use gateway_message::Host;
 
 /// A place that accepts signed requests.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Why a signed request is refused, by cause.
 
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 use http::HeaderName;
 
 /// What is wrong with a client's signature, or with the content that it covers. No variant contains

@@ -18,7 +18,7 @@ use percent_encoding::percent_decode_str;
 pub(super) use data::Data;
 pub(super) use text::arn_account;
 
-use crate::message::RequestTarget;
+use gateway_message::RequestTarget;
 
 /// Content that may name somebody in a way that we cannot parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -18,7 +18,7 @@ use super::action::{Action, CopySource, Reading, S3Call, is_known_field, is_know
 use super::endpoint::{Endpoint, Style, is_account};
 use super::named::{self, Allowed, Data, Form};
 use super::tables::Tables;
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// What a client's signature is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

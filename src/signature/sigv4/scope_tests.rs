@@ -3,7 +3,7 @@
 use super::super::action::Reading;
 use super::super::endpoint::OwnStyle;
 use super::*;
-use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
+use gateway_message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
 use http::{HeaderMap, Version};
 use proptest::prelude::*;
 

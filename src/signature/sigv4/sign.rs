@@ -11,7 +11,7 @@ use super::claim::{DATE, EXPRESS_TOKEN, TOKEN};
 use super::payload::CONTENT_SHA256;
 use super::verify::hosts;
 use super::{Chain, Claim, Events, Fault, Location, Payload, Rechain, Stamp, Verified, parse};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// What the request is signed again with.
 pub struct With<'a> {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::canonical::{self, PathRule, Request};
 use super::payload::{CONTENT_SHA256, UNSIGNED, hex};
 use super::{Chain, Claim, Fault, Location, Payload};
-use crate::message::{Origin, RequestHead};
+use gateway_message::{Origin, RequestHead};
 
 /// A verified signature: made with the given key, over this head and, if it covers content, over
 /// that hash.

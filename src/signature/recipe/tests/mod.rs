@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use serde::Deserialize;
 
 use super::*;
-use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
+use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 
 /// A signed request and who vouches for it.
 #[derive(Debug, Clone, Deserialize)]
@@ -161,7 +161,7 @@ fn real(judged: &Judged) -> BTreeMap<String, String> {
 
 #[test]
 fn every_file_of_a_preset_is_in_the_table_and_reads() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/signers");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../policies/signers");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .filter_map(|file| {

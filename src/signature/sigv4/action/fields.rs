@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use http::Method;
 
 use super::s3::{CopySource, Level};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// What a request asks for besides its operation, by the names of the AWS CLI or IAM; each once, in
 /// order.

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 
 use super::super::tables::{Api, Route, segments};
 use super::{Action, ActionFault};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// How well a template matches: first by the least specific segment, then by the query.
 type Fit = (Vec<u8>, usize);

@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 
 use super::super::tables::Api;
 use super::{Action, ActionFault, Reading, minting};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// A request of the query protocol whose form must be buffered before its action is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,12 +23,12 @@ pub struct PendingForm {
 
 impl PendingForm {
     /// Whether some API that it could be for has operations that return credentials.
-    pub(in crate::signature::sigv4) fn may_return_credentials(&self) -> bool {
+    pub(crate) fn may_return_credentials(&self) -> bool {
         self.apis.iter().any(|api| minting::is_minting(api))
     }
 
     /// What is known before the form is parsed.
-    pub(in crate::signature::sigv4) fn unread(&self) -> Action {
+    pub(crate) fn unread(&self) -> Action {
         Action::unknown(&self.apis)
     }
 

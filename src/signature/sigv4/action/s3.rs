@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use super::super::endpoint::{Endpoint, Style, is_bucket};
 use super::super::tables::{Api, Operation, Tables};
 use super::{Action, ActionFault, bucket_in_path, fields};
-use crate::message::RequestHead;
+use gateway_message::RequestHead;
 
 /// The part of an object store that is meant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,7 +1,7 @@
 //! Which action a request asks for.
 
 use super::*;
-use crate::message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
+use gateway_message::{Authority, EncodedSlash, Host, Origin, RequestTarget, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! What the search finds in paths, queries, fields and contents, and what it does not.
 
 use super::*;
-use crate::message::EncodedSlash;
+use gateway_message::EncodedSlash;
 
 const OWN: &str = "111122223333";
 const STRANGER: &str = "999999999999";

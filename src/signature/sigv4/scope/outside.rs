@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::super::endpoint::ScopeMismatch;
 use super::super::named::{Named, Unreadable};
-use crate::names::ReasonCode;
+use gateway_names::ReasonCode;
 
 /// Why a request is outside a credential's scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 use super::{Claim, Fault, Signed, Verified, With, sign};
-use crate::message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
+use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 
 /// The secret key of AWS's S3 examples.
 const S3_SECRET: &[u8] = b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";

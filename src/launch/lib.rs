@@ -5,6 +5,7 @@
 //! `enroll` with the data path: the sockets that the gateway serves are created inside the sandbox
 //! and passed to it. If a step fails, the command is never started.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![expect(
     unsafe_code,
     reason = "namespaces, seccomp, key rings and the probes have no safe calls"
@@ -30,6 +31,7 @@ mod command;
 mod confine;
 mod detect;
 mod devices;
+pub mod enroll;
 pub mod environment;
 mod error;
 pub mod escape;

@@ -5,6 +5,9 @@
 //! the chain. [`verify()`] and [`find()`] read what was written, offline. The keys, the promise
 //! about durability and an independent verifier are in `docs/audit.md`.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
 mod builder;
 mod chain;
 mod conceal;

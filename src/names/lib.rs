@@ -1,6 +1,10 @@
 //! The names that every module uses: sessions, exchanges, credentials, policies; and where the
 //! system's certificates are.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
+pub mod prefixes;
 mod reason;
 
 use std::collections::HashMap;

@@ -8,6 +8,9 @@
 //! General Reference, "Signature Version 4 signing process"; Amazon S3 API Reference,
 //! "Authenticating Requests (AWS Signature Version 4)".
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
 mod account;
 mod action;
 mod canonical;

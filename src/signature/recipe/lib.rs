@@ -8,6 +8,9 @@
 //!
 //! `docs/signing-recipes.md` is the reference; `policies/signers` has the presets.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
 mod algorithm;
 mod canonical;
 mod check;
@@ -40,9 +43,9 @@ pub use preset::{preset, presets};
 pub use sign::Signed;
 pub use verify::Verified;
 
-use crate::message::OriginPattern;
 use canonical::Selection;
 use components::Components;
+use gateway_message::OriginPattern;
 use moment::{Form, NonceForm};
 use place::Slot;
 use template::{Name, Template, Term};

@@ -4,6 +4,9 @@
 //! from bytes. Policy, certificates, name resolution, dialling and audit all use the result, so no
 //! two of them can read a name differently.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
 pub mod agree;
 mod authority;
 mod batch;

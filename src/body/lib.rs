@@ -1,6 +1,9 @@
 //! Content as it streams: decodes its codings, limits and counts its length, and buffers it only if
 //! a signature or a form needs that.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
 mod budget;
 mod coding;
 mod content;
@@ -10,7 +13,7 @@ mod form;
 mod hold;
 mod limit;
 mod recode;
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
 mod script;
 mod undo;
 
@@ -22,8 +25,8 @@ pub use form::{FormFault, FormKind};
 pub use hold::{Held, HoldBudget, HoldFault, Share};
 pub use limit::Limit;
 pub use recode::{ContentFault, Recode, RecodeFault};
-#[cfg(test)]
-pub(crate) use script::Script;
+#[cfg(any(test, feature = "test-support"))]
+pub use script::Script;
 pub use undo::{Decoder, Step};
 
 /// Why content could not be decoded to its identity form.
