@@ -9,7 +9,7 @@ use crate::session::phantom::Shape;
 use crate::session::{Binding, Bindings, Foreign, Role, SigV4, Signer, Signing, SigningPart, When};
 
 use super::credential::Credential;
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use super::signing;
 
 impl Credential {
@@ -17,8 +17,8 @@ impl Credential {
     /// signs has a binding for each part, the first of which is the one that is lent.
     ///
     /// # Errors
-    /// A [`Doubt`] where its shape is none, or a part's name is too long.
-    pub fn stored(&self) -> Result<Vec<Stored>, Doubt> {
+    /// A [`Hint`] where its shape is none, or a part's name is too long.
+    pub fn stored(&self) -> Result<Vec<Stored>, Hint> {
         match &self.signing {
             Some(signing) => self.signing_bindings(signing),
             None => Ok(vec![Stored {
@@ -28,11 +28,11 @@ impl Credential {
         }
     }
 
-    fn place_binding(&self) -> Result<Binding, Doubt> {
+    fn place_binding(&self) -> Result<Binding, Hint> {
         let preset = self.known();
         let shape = self.shape.as_deref().map(Shape::parse).transpose();
         let shape = shape
-            .map_err(|error| Doubt::new(error.to_string(), "write for example `ghp_[36 alnum]`"))?;
+            .map_err(|error| Hint::new(error.to_string(), "write for example `ghp_[36 alnum]`"))?;
         let cookies = preset.map_or(&[][..], |preset| &preset.cookies);
         Ok(Binding {
             shape,
@@ -55,10 +55,10 @@ impl Credential {
         })
     }
 
-    fn signing_bindings(&self, signing: &signing::Signing) -> Result<Vec<Stored>, Doubt> {
+    fn signing_bindings(&self, signing: &signing::Signing) -> Result<Vec<Stored>, Hint> {
         let name = |part: &str| {
             CredentialName::new(&format!("{}.{part}", self.name))
-                .map_err(|error| Doubt::new(error.to_string(), "give it a shorter name"))
+                .map_err(|error| Hint::new(error.to_string(), "give it a shorter name"))
         };
         let others = signing.parts.iter().skip(1).map(|part| {
             Ok(SigningPart {
@@ -76,7 +76,7 @@ impl Credential {
                 ))),
                 signing::Way::Recipe(recipe) => Signer::Recipe(recipe.clone()),
             },
-            parts: others.collect::<Result<_, Doubt>>()?,
+            parts: others.collect::<Result<_, Hint>>()?,
         });
         let bind = |(at, part): (usize, &signing::Part)| {
             let kept = part.from.clone().allowing_short(self.allow_short);
@@ -129,7 +129,7 @@ impl Credential {
 
 /// What the bindings of credentials would be refused for, each with the place of its credential in
 /// the list. Those that already lack their origins are left out.
-pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Doubt)> {
+pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Hint)> {
     let mut found = Vec::new();
     let mut bindings = Vec::new();
     let mut owners = Vec::new();
@@ -141,12 +141,12 @@ pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Doubt)
                 bindings.extend(bound.filter(|one| !one.origins.is_empty()));
                 owners.resize(bindings.len(), index);
             }
-            Err(doubt) => found.push((index, what(index), doubt)),
+            Err(hint) => found.push((index, what(index), hint)),
         }
     }
     for (at, mistake) in Bindings::mistakes(&bindings) {
-        let doubt = Doubt::new(mistake.to_string(), mistake.remedy());
-        found.push((owners[at], what(owners[at]), doubt));
+        let hint = Hint::new(mistake.to_string(), mistake.remedy());
+        found.push((owners[at], what(owners[at]), hint));
     }
     found
 }

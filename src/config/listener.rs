@@ -7,7 +7,7 @@ use toml::Spanned;
 use crate::credential::SecretRef;
 use crate::names::SessionId;
 
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use super::reference;
 use super::section::Section;
 
@@ -55,9 +55,9 @@ enum ListenerProtocol {
 }
 
 /// Checks a name of the kind that policies write: a session, a group, a credential, a preset.
-pub(super) fn name(text: &str) -> Result<SessionId, Doubt> {
+pub(super) fn name(text: &str) -> Result<SessionId, Hint> {
     SessionId::new(text)
-        .map_err(|malformed| Doubt::new(malformed.to_string(), "write a name such as `agent-1`"))
+        .map_err(|malformed| Hint::new(malformed.to_string(), "write a name such as `agent-1`"))
 }
 
 pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
@@ -121,13 +121,13 @@ fn address(section: &Section<'_, '_>) -> Option<SocketAddr> {
     }
     let address = section.parsed("address", |text| {
         let address = text.parse::<SocketAddr>().map_err(|_| {
-            Doubt::new(
+            Hint::new(
                 "it is no address and port; names are not looked up",
                 "write for example `127.0.0.1:8080` or `[::1]:8080`",
             )
         })?;
         if address.ip().is_multicast() {
-            return Err(Doubt::new(
+            return Err(Hint::new(
                 "nothing can listen there",
                 "write an address of this machine",
             ));
@@ -156,7 +156,7 @@ fn authentication(section: &Section<'_, '_>) -> Option<ProxyLogin> {
         if fits {
             Ok(text.to_owned())
         } else {
-            Err(Doubt::new(
+            Err(Hint::new(
                 "a user is visible ASCII without `:`",
                 "write for example `agent`",
             ))
@@ -176,7 +176,7 @@ fn contradictions(section: &Section<'_, '_>, kind: Option<ListenerProtocol>) {
             section.error(
                 "port",
                 "`port` contradicts `kind = \"proxy\"`",
-                Doubt::new(why, "remove `port`, or write `kind = \"tls\"`"),
+                Hint::new(why, "remove `port`, or write `kind = \"tls\"`"),
             );
         }
         Some(ListenerProtocol::Tls) if section.has("authentication") => {
@@ -185,7 +185,7 @@ fn contradictions(section: &Section<'_, '_>, kind: Option<ListenerProtocol>) {
             section.error(
                 "authentication",
                 "`authentication` contradicts `kind = \"tls\"`",
-                Doubt::new(why, remedy),
+                Hint::new(why, remedy),
             );
         }
         _ => {}
@@ -203,7 +203,7 @@ fn refuse_open(section: &Section<'_, '_>, kind: ListenerProtocol, address: Socke
             section.error(
                 "address",
                 "a proxy without authentication listens beyond loopback",
-                Doubt::new(why, remedy),
+                Hint::new(why, remedy),
             );
         }
         ListenerProtocol::Tls if ip.is_unspecified() => {
@@ -212,17 +212,17 @@ fn refuse_open(section: &Section<'_, '_>, kind: ListenerProtocol, address: Socke
             section.error(
                 "address",
                 "a `tls` listener listens on every address",
-                Doubt::new(why, remedy),
+                Hint::new(why, remedy),
             );
         }
         ListenerProtocol::Tls if !ip.is_loopback() => {
             let why =
                 "whoever reaches that address is this session: TLS clients present no password";
             let remedy = "make sure that only the sandbox reaches it";
-            section.page.warn(
+            section.document.warn(
                 &section.span_of("address"),
                 "a `tls` listener listens beyond loopback",
-                Doubt::new(why, remedy),
+                Hint::new(why, remedy),
             );
         }
         _ => {}

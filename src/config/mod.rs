@@ -5,17 +5,16 @@
 
 mod bind;
 mod credential;
-mod cross;
+mod diagnostic;
+mod document;
 mod fact;
 mod flags;
 pub mod keys;
 mod listener;
 pub mod literal;
-mod mistake;
 mod network;
 mod origin;
 mod own_files;
-mod page;
 mod read;
 mod reference;
 mod sandbox;
@@ -24,14 +23,15 @@ mod settings;
 mod signing;
 pub mod state;
 mod units;
+mod validate;
 mod vault;
 
 use std::path::PathBuf;
 
 pub use credential::{Credential, sandbox_variable};
+pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::Flags;
 pub use listener::{Listener, ListenerKind, ProxyLogin};
-pub use mistake::{Doubt, Mistake, Position, Severity};
 pub use origin::Origin;
 pub use sandbox::Sandbox;
 pub use settings::{Audit, Ca, PhantomFile, Runtime};
@@ -85,7 +85,7 @@ pub struct Config {
     /// The groups that the session of `gateway exec` is in.
     pub groups: Vec<String>,
     /// What the operator should look at.
-    pub warnings: Vec<Mistake>,
+    pub warnings: Vec<Diagnostic>,
     /// The user's home, where `~` leads.
     home: Option<PathBuf>,
 }
@@ -104,13 +104,13 @@ pub struct Allowed {
 #[error("{}", shown(.mistakes))]
 pub struct ConfigError {
     /// Every mistake and warning, in the order of the file.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<Diagnostic>,
 }
 
-fn shown(mistakes: &[Mistake]) -> String {
+fn shown(mistakes: &[Diagnostic]) -> String {
     mistakes
         .iter()
-        .map(Mistake::to_string)
+        .map(Diagnostic::to_string)
         .collect::<Vec<_>>()
         .join("\n")
 }

@@ -8,12 +8,12 @@ use toml::de::{DeTable, DeValue};
 
 use crate::files;
 
-use super::cross::{self, Spans};
+use super::diagnostic::{Diagnostic, Hint, Position, Severity};
+use super::document::Document;
 use super::keys::{self, SECTIONS};
 use super::literal::shown;
-use super::mistake::{Doubt, Mistake, Position, Severity};
-use super::page::Page;
 use super::section::Section;
+use super::validate::{self, Spans};
 use super::{
     Config, ConfigError, credential, fact, listener, origin, sandbox, settings, state, vault,
 };
@@ -26,7 +26,7 @@ impl Config {
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file: Arc<str> = path.display().to_string().into();
         let text = files::read(path, LARGEST_MIB).map_err(|unfit| ConfigError {
-            mistakes: vec![Mistake {
+            mistakes: vec![Diagnostic {
                 position: Position::whole(&file),
                 severity: Severity::Error,
                 what: String::from("the configuration cannot be read"),
@@ -51,21 +51,21 @@ impl Config {
         // `..` can be walked any more.
         let directory = std::fs::canonicalize(&directory).unwrap_or(directory);
         let home = state::home();
-        let page = Page::new(
+        let document = Document::new(
             origin.display().to_string().into(),
             text,
             directory,
             home.clone(),
         );
-        let (document, syntax) = DeTable::parse_recoverable(text);
+        let (parsed, syntax) = DeTable::parse_recoverable(text);
         for error in &syntax {
             // The parser's own display quotes the line, which may hold a secret; its message does
             // not.
-            let doubt = Doubt::new(error.message().to_owned(), "correct the TOML syntax");
-            page.error(
+            let hint = Hint::new(error.message().to_owned(), "correct the TOML syntax");
+            document.error(
                 &error.span().unwrap_or(0..0),
                 "the file is no valid TOML",
-                doubt,
+                hint,
             );
         }
         let mut config = Self {
@@ -74,12 +74,12 @@ impl Config {
             ..Self::default()
         };
         let mut spans = Spans::default();
-        page.refuse_literals(document.get_ref());
-        for (key, value) in document.get_ref() {
-            top_level(&page, &mut config, &mut spans, key, value);
+        document.refuse_literals(parsed.get_ref());
+        for (key, value) in parsed.get_ref() {
+            top_level(&document, &mut config, &mut spans, key, value);
         }
-        cross::check(&page, &config, &spans);
-        let found = page.into_found();
+        validate::check(&document, &config, &spans);
+        let found = document.into_found();
         if found
             .iter()
             .any(|mistake| mistake.severity == Severity::Error)
@@ -92,7 +92,7 @@ impl Config {
 }
 
 fn top_level<'t>(
-    page: &Page<'t>,
+    document: &Document<'t>,
     config: &mut Config,
     spans: &mut Spans,
     key: &Spanned<toml::de::DeString<'t>>,
@@ -100,7 +100,7 @@ fn top_level<'t>(
 ) {
     let word = key.get_ref().as_ref();
     let Some(known) = SECTIONS.iter().find(|known| known.name == word) else {
-        return unknown(page, key);
+        return unknown(document, key);
     };
     let tables: Vec<_> = match (value.get_ref(), known.repeats) {
         (DeValue::Table(table), false) => vec![(table, value.span())],
@@ -120,11 +120,11 @@ fn top_level<'t>(
         } else {
             "it stands once"
         };
-        let doubt = Doubt::new(why, format!("write {}", keys::heading(known.name)));
-        page.error(
+        let hint = Hint::new(why, format!("write {}", keys::heading(known.name)));
+        document.error(
             &key.span(),
             format!("`{word}` is not written as {}", keys::heading(known.name)),
-            doubt,
+            hint,
         );
     }
     for (table, span) in tables {
@@ -132,7 +132,7 @@ fn top_level<'t>(
             config,
             spans,
             known.name,
-            &Section::open(page, known.name, table, span),
+            &Section::open(document, known.name, table, span),
         );
     }
 }
@@ -160,8 +160,8 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             let added = fact::fact(section).map(|fact| config.facts.add(fact));
             if let Some(Err(clash)) = added {
                 let why = "a name stands for one value, of one type, in each content";
-                let doubt = Doubt::new(why, "give one of them another name, or other origins");
-                section.error("name", clash.to_string(), doubt);
+                let hint = Hint::new(why, "give one of them another name, or other origins");
+                section.error("name", clash.to_string(), hint);
             }
         }
         "vault" => config.vault = vault::vault(section),
@@ -198,7 +198,7 @@ fn take<T>(
     }
 }
 
-fn unknown(page: &Page<'_>, key: &Spanned<toml::de::DeString<'_>>) {
+fn unknown(document: &Document<'_>, key: &Spanned<toml::de::DeString<'_>>) {
     let word = key.get_ref().as_ref();
     let near = keys::nearest(word, SECTIONS.iter().map(|known| known.name));
     let elsewhere = keys::KEYS.iter().find(|key| key.name == word);
@@ -213,14 +213,14 @@ fn unknown(page: &Page<'_>, key: &Spanned<toml::de::DeString<'_>>) {
             format!("remove it; the sections are {}", all.join(", "))
         }
     };
-    let doubt = Doubt::new(
+    let hint = Hint::new(
         "a section that nothing reads would be settings that do not hold",
         remedy,
     );
-    page.error(
+    document.error(
         &key.span(),
         format!("unknown section or key {}", shown(word)),
-        doubt,
+        hint,
     );
 }
 

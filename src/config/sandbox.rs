@@ -6,7 +6,7 @@ use toml::Spanned;
 
 use crate::body::Limit;
 
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use super::reference::variables;
 use super::section::Section;
 use super::units;
@@ -37,7 +37,7 @@ pub struct Sandbox {
 }
 
 pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
-    let paths = |key| section.each(key, |text| section.page.path(text));
+    let paths = |key| section.each(key, |text| section.document.path(text));
     Sandbox {
         see: paths("see").into_iter().map(Spanned::into_inner).collect(),
         see_home: section
@@ -71,7 +71,7 @@ fn memory_files(section: &Section<'_, '_>) -> Option<Limit> {
     section.error(
         "memory_files",
         format!("`memory_files` is {size}"),
-        Doubt::new(
+        Hint::new(
             "it is between 64MiB and 1024GiB",
             "write for example `2GiB`",
         ),
@@ -80,12 +80,12 @@ fn memory_files(section: &Section<'_, '_>) -> Option<Limit> {
 }
 
 /// The name of a set, or a path below the home; the launcher, which knows both, tells them apart.
-pub(super) fn of_home(text: &str) -> Result<String, Doubt> {
+pub(super) fn of_home(text: &str) -> Result<String, Hint> {
     let leads_out = Path::new(text)
         .components()
         .any(|part| part == std::path::Component::ParentDir);
     if text.is_empty() || leads_out {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "it is neither a set nor a path below the home",
             "write for example `claude` or `~/.vimrc`",
         ));

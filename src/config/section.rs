@@ -5,15 +5,15 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::diagnostic::Hint;
+use super::document::Document;
 use super::keys;
 use super::literal::shown;
-use super::mistake::Doubt;
-use super::page::Page;
 
 /// Holds one table of the file under the name of its section.
 pub(super) struct Section<'p, 't> {
-    /// The page that collects the mistakes.
-    pub page: &'p Page<'t>,
+    /// The document that collects the mistakes.
+    pub document: &'p Document<'t>,
     /// Where the table stands.
     pub span: Range<usize>,
     name: &'static str,
@@ -23,13 +23,13 @@ pub(super) struct Section<'p, 't> {
 impl<'p, 't> Section<'p, 't> {
     /// Opens a table and refuses the keys that its section does not have.
     pub fn open(
-        page: &'p Page<'t>,
+        document: &'p Document<'t>,
         name: &'static str,
         table: &'p DeTable<'t>,
         span: Range<usize>,
     ) -> Self {
         let section = Self {
-            page,
+            document,
             span,
             name,
             table,
@@ -59,8 +59,8 @@ impl<'p, 't> Section<'p, 't> {
                 shown(word),
                 keys::heading(self.name)
             );
-            self.page
-                .error(&key.span(), what, Doubt::new(UNKNOWN, remedy));
+            self.document
+                .error(&key.span(), what, Hint::new(UNKNOWN, remedy));
         }
     }
 
@@ -89,14 +89,15 @@ impl<'p, 't> Section<'p, 't> {
     }
 
     /// Notes an error about a key of this section.
-    pub fn error(&self, key: &'static str, what: impl Into<String>, doubt: Doubt) {
-        self.page.error(&self.span_of(key), what, doubt);
+    pub fn error(&self, key: &'static str, what: impl Into<String>, hint: Hint) {
+        self.document.error(&self.span_of(key), what, hint);
     }
 
     /// Notes that a key is missing.
     pub fn missing(&self, key: &'static str, why: &str, remedy: &str) {
         let what = format!("{} has no `{key}`", keys::heading(self.name));
-        self.page.error(&self.span, what, Doubt::new(why, remedy));
+        self.document
+            .error(&self.span, what, Hint::new(why, remedy));
     }
 
     fn mistyped(&self, key: &'static str, value: &Spanned<DeValue<'_>>, wanted: &str) {
@@ -108,10 +109,10 @@ impl<'p, 't> Section<'p, 't> {
         let takes = keys::of(self.name)
             .find(|known| known.name == key)
             .map_or(wanted, |key| key.takes);
-        self.page.error(
+        self.document.error(
             &value.span(),
             what,
-            Doubt::new(format!("it takes a {wanted}"), format!("write {takes}")),
+            Hint::new(format!("it takes a {wanted}"), format!("write {takes}")),
         );
     }
 
@@ -131,7 +132,7 @@ impl<'p, 't> Section<'p, 't> {
     pub fn parsed<T>(
         &self,
         key: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, Doubt>,
+        parse: impl FnOnce(&str) -> Result<T, Hint>,
     ) -> Option<Spanned<T>> {
         self.accept(key, self.text(key)?, parse)
     }
@@ -140,7 +141,7 @@ impl<'p, 't> Section<'p, 't> {
     pub fn each<T>(
         &self,
         key: &'static str,
-        parse: impl Fn(&str) -> Result<T, Doubt>,
+        parse: impl Fn(&str) -> Result<T, Hint>,
     ) -> Vec<Spanned<T>> {
         let Some(value) = self.value(key) else {
             return Vec::new();
@@ -165,17 +166,17 @@ impl<'p, 't> Section<'p, 't> {
         &self,
         key: &'static str,
         text: Spanned<&str>,
-        parse: impl FnOnce(&str) -> Result<T, Doubt>,
+        parse: impl FnOnce(&str) -> Result<T, Hint>,
     ) -> Option<Spanned<T>> {
         match parse(text.get_ref()) {
             Ok(value) => Some(Spanned::new(text.span(), value)),
-            Err(doubt) => {
+            Err(hint) => {
                 let what = format!(
                     "`{key}` of {} is {}",
                     keys::heading(self.name),
                     shown(text.get_ref())
                 );
-                self.page.error(&text.span(), what, doubt);
+                self.document.error(&text.span(), what, hint);
                 None
             }
         }
@@ -207,10 +208,10 @@ impl<'p, 't> Section<'p, 't> {
                 shown(number.as_str())
             );
             let why = format!("it is outside {} to {}", range.start(), range.end());
-            self.page.error(
+            self.document.error(
                 &value.span(),
                 what,
-                Doubt::new(why, "write a number within that range"),
+                Hint::new(why, "write a number within that range"),
             );
         }
         fits
@@ -228,7 +229,7 @@ impl<'p, 't> Section<'p, 't> {
                         .iter()
                         .map(|(word, _)| format!("`{word}`"))
                         .collect();
-                    Doubt::new(
+                    Hint::new(
                         "it is none of the words that stand for something",
                         format!("write {}", words.join(" or ")),
                     )
@@ -241,7 +242,7 @@ impl<'p, 't> Section<'p, 't> {
     pub fn texts(
         &self,
         key: &'static str,
-        check: impl Fn(&str) -> Result<(), Doubt>,
+        check: impl Fn(&str) -> Result<(), Hint>,
     ) -> Vec<(String, Spanned<String>)> {
         let Some(value) = self.value(key) else {
             return Vec::new();
@@ -252,9 +253,9 @@ impl<'p, 't> Section<'p, 't> {
         };
         let mut texts = Vec::new();
         for (name, value) in table {
-            if let Err(doubt) = check(name.get_ref()) {
+            if let Err(hint) = check(name.get_ref()) {
                 let what = format!("unknown name {} in `{key}`", shown(name.get_ref()));
-                self.page.error(&name.span(), what, doubt);
+                self.document.error(&name.span(), what, hint);
             } else if let Some(text) = value.get_ref().as_str() {
                 texts.push((
                     name.get_ref().to_string(),
@@ -279,7 +280,7 @@ impl<'p, 't> Section<'p, 't> {
         let mut tables = Vec::new();
         for item in items {
             match item.get_ref().as_table() {
-                Some(table) => tables.push(Section::open(self.page, name, table, item.span())),
+                Some(table) => tables.push(Section::open(self.document, name, table, item.span())),
                 None => self.mistyped(key, item, "table in braces"),
             }
         }
@@ -290,7 +291,7 @@ impl<'p, 't> Section<'p, 't> {
     pub fn inner(&self, key: &'static str, name: &'static str) -> Option<Section<'p, 't>> {
         let value = self.value(key)?;
         match value.get_ref().as_table() {
-            Some(table) => Some(Section::open(self.page, name, table, value.span())),
+            Some(table) => Some(Section::open(self.document, name, table, value.span())),
             None => {
                 self.mistyped(key, value, "table in braces");
                 None

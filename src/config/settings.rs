@@ -14,7 +14,7 @@ use crate::names::SessionId;
 use crate::origin::resolve::ResolverSettings;
 use crate::policy::{self, Source};
 
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use super::section::Section;
 use super::units;
 
@@ -152,7 +152,7 @@ pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
         let size = section.parsed(key, |text| {
             let size = units::size(text)?;
             if size < least {
-                return Err(Doubt::new(why, format!("write {least} or more")));
+                return Err(Hint::new(why, format!("write {least} or more")));
             }
             Ok(size)
         });
@@ -177,7 +177,7 @@ pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
 
 pub(super) fn policy(section: &Section<'_, '_>) -> policy::Settings {
     let files = section.each("files", |text| {
-        let path = section.page.path(text)?;
+        let path = section.document.path(text)?;
         Source::read(&path)?;
         Ok(path)
     });
@@ -203,9 +203,9 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
                 text.parse::<IpAddr>()
                     .map(|address| SocketAddr::new(address, 53))
             })
-            .map_err(|_| Doubt::new("it is no address", "write for example `127.0.0.1:53`"))?;
+            .map_err(|_| Hint::new("it is no address", "write for example `127.0.0.1:53`"))?;
         if server.ip().is_unspecified() || server.ip().is_multicast() || server.port() == 0 {
-            return Err(Doubt::new(
+            return Err(Hint::new(
                 "no name server has that address",
                 "write the address of the name server",
             ));
@@ -216,7 +216,7 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
         section.error(
             "servers",
             "`servers` names no name server",
-            Doubt::new(
+            Hint::new(
                 "names could not be resolved",
                 "remove the key to ask the system's",
             ),
@@ -269,10 +269,10 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
     if limits.connections < limits.connections_per_session {
         let why = "one session could not reach its own limit";
         let remedy = "raise `connections`, or lower `connections_per_session`";
-        section.page.error(
+        section.document.error(
             &section.span,
             "`connections` is less than `connections_per_session`",
-            Doubt::new(why, remedy),
+            Hint::new(why, remedy),
         );
     }
     limits
@@ -286,7 +286,7 @@ pub(super) fn phantoms(section: &Section<'_, '_>) -> PhantomFile {
 
 fn path(section: &Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
     section
-        .parsed(key, |text| section.page.path(text))
+        .parsed(key, |text| section.document.path(text))
         .map(Spanned::into_inner)
 }
 
@@ -304,7 +304,7 @@ fn within(
             units::show_duration(*range.start()),
             units::show_duration(*range.end()),
         );
-        Err(Doubt::new(
+        Err(Hint::new(
             format!("it is outside {least} to {most}"),
             "write a duration within that range",
         ))

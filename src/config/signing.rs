@@ -11,8 +11,8 @@ use crate::signature::recipe::{self, Algorithm, Recipe, Role};
 use crate::signature::sigv4::{PinMistake, Pins, Scope};
 
 use super::credential::sandbox_variable;
+use super::diagnostic::Hint;
 use super::keys;
-use super::mistake::Doubt;
 use super::network;
 use super::reference;
 use super::section::Section;
@@ -188,7 +188,7 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
                 section.error(
                     key,
                     format!("`{key}` stands without `sign`"),
-                    Doubt::new(
+                    Hint::new(
                         "it is about signing",
                         "add `sign = \"sigv4\"`, or remove it",
                     ),
@@ -202,18 +202,18 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
             section.error(
                 key,
                 format!("`{key}` contradicts `sign`"),
-                Doubt::new("what signs a request stands in no place of it", "remove it"),
+                Hint::new("what signs a request stands in no place of it", "remove it"),
             );
         }
     }
     if matches!(way, Way::Recipe(_)) {
         for key in [&["endpoints", "unsigned"][..], &PINS].concat() {
             if section.has(key) {
-                let doubt = Doubt::new(
+                let hint = Hint::new(
                     "it is about SigV4",
                     "remove it; `origins` says where it goes",
                 );
-                section.error(key, format!("`{key}` contradicts `sign`"), doubt);
+                section.error(key, format!("`{key}` contradicts `sign`"), hint);
             }
         }
     }
@@ -235,7 +235,7 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<Signing> {
 }
 
 /// `sigv4`, the name of a recipe, or the path of one.
-fn way(section: &Section<'_, '_>, text: &str) -> Result<Way, Doubt> {
+fn way(section: &Section<'_, '_>, text: &str) -> Result<Way, Hint> {
     let recipe = if text == "sigv4" {
         return Ok(Way::SigV4);
     } else if let Some(recipe) = recipe::preset(text) {
@@ -252,19 +252,19 @@ fn way(section: &Section<'_, '_>, text: &str) -> Result<Way, Doubt> {
             },
             |near| format!("did you mean `{near}`?"),
         );
-        return Err(Doubt::new("no way of signing has that name", remedy));
+        return Err(Hint::new("no way of signing has that name", remedy));
     };
     Ok(Way::Recipe(recipe))
 }
 
-fn own(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Doubt> {
-    let path = section.page.path(text)?;
+fn own(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Hint> {
+    let path = section.document.path(text)?;
     let correct = "correct the path, or the recipe by docs/signing-recipes.md";
     let read = std::fs::read_to_string(&path)
-        .map_err(|error| Doubt::new(format!("the recipe cannot be read: {error}"), correct))?;
+        .map_err(|error| Hint::new(format!("the recipe cannot be read: {error}"), correct))?;
     Recipe::load(&read).map(Arc::new).map_err(|mistakes| {
         let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Doubt::new(
+        Hint::new(
             format!("the recipe is refused: {}", all.join("; ")),
             correct,
         )
@@ -282,7 +282,7 @@ fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("its parts are {}", names.join(", ")),
         };
-        Err(Doubt::new("it has no such part", remedy))
+        Err(Hint::new("it has no such part", remedy))
     });
     let variables: Vec<String> = section
         .each("env", sandbox_variable)
@@ -296,12 +296,12 @@ fn parts(section: &Section<'_, '_>, way: &Way) -> Option<Vec<Part>> {
         let given = named.iter().find(|(name, _)| *name == part.name);
         let from = match (given, &set, &part.variable) {
             (Some((_, text)), ..) => {
-                let read = reference::parse(text.get_ref(), |path| section.page.path(path));
+                let read = reference::parse(text.get_ref(), |path| section.document.path(path));
                 match read {
                     Ok(from) => from,
-                    Err(doubt) => {
+                    Err(hint) => {
                         let what = format!("`{}` is no reference to a secret", part.name);
-                        section.page.error(&text.span(), what, doubt);
+                        section.document.error(&text.span(), what, hint);
                         whole = false;
                         continue;
                     }
@@ -351,15 +351,15 @@ fn check_variables(section: &Section<'_, '_>, parts: &[Part], named: usize) {
     if section.has("env") {
         if named != parts.len() {
             let remedy = format!("name {} variables, in the order {names}", parts.len());
-            let doubt = Doubt::new("each part stands in a variable of its own", remedy);
-            section.error("env", "`env` does not name a variable for each part", doubt);
+            let hint = Hint::new("each part stands in a variable of its own", remedy);
+            section.error("env", "`env` does not name a variable for each part", hint);
         }
     } else if !unheld.is_empty() {
         let remedy = format!("add `env`, a variable for each of {names}");
-        section.page.warn(
+        section.document.warn(
             &section.span_of("sign"),
             format!("no variable holds the phantom of {}", unheld.join(", ")),
-            Doubt::new("the workload could never sign with it", remedy),
+            Hint::new("the workload could never sign with it", remedy),
         );
     }
 }
@@ -373,11 +373,11 @@ fn set(section: &Section<'_, '_>, way: &Way) -> Option<Option<SecretRef>> {
     match (from.program(), section.has("parts"), way) {
         (Some(_), false, Way::SigV4) => Some(Some(from)),
         _ => {
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "a signing credential has several parts; `from` holds those of `sigv4` as a program that prints all of them",
                 "write a reference for each part in `parts`, or `from = { command = [...] }` alone",
             );
-            section.error("from", "`from` does not hold the parts", doubt);
+            section.error("from", "`from` does not hold the parts", hint);
             None
         }
     }
@@ -421,11 +421,11 @@ fn scope(section: &Section<'_, '_>, pins: Pins) -> Scope {
                 PinMistake::Action(_) => PINS[5],
                 PinMistake::CredentialAction(_) => PINS[6],
             };
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "it would pin nothing that there is",
                 "correct it, or remove it",
             );
-            section.error(key, mistake.to_string(), doubt);
+            section.error(key, mistake.to_string(), hint);
         }
         // Not taken: a configuration with a mistake is refused as a whole.
         Scope::default()
@@ -454,14 +454,14 @@ fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
             exact_paths: exact_paths.unwrap_or_default(),
         };
         if exact_paths.is_some() && read.is_object_store() {
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "the paths of an object store are always taken as they stand",
                 "remove it",
             );
             section.error(
                 "exact_paths",
                 "`exact_paths` stands beside a service of S3's",
-                doubt,
+                hint,
             );
         }
         Some(read)
@@ -474,14 +474,14 @@ fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
 }
 
 /// The name of a service or a region, as it stands in a credential scope.
-fn label(text: &str) -> Result<String, Doubt> {
+fn label(text: &str) -> Result<String, Hint> {
     let fits = (1..=64).contains(&text.len())
         && text
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     match fits {
         true => Ok(text.to_owned()),
-        false => Err(Doubt::new(
+        false => Err(Hint::new(
             "a service or region has the characters a-z, 0-9 and `-`",
             "write for example `s3` or `eu-central-1`",
         )),

@@ -8,19 +8,19 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::literal::known_prefix;
-use super::mistake::{Doubt, Mistake, Position, Severity};
 
 /// Holds one file while it is read: its text, where its paths start, and what was found wrong.
-pub(super) struct Page<'t> {
+pub(super) struct Document<'t> {
     file: Arc<str>,
     text: &'t str,
     directory: PathBuf,
     home: Option<PathBuf>,
-    found: RefCell<Vec<Mistake>>,
+    found: RefCell<Vec<Diagnostic>>,
 }
 
-impl<'t> Page<'t> {
+impl<'t> Document<'t> {
     pub fn new(file: Arc<str>, text: &'t str, directory: PathBuf, home: Option<PathBuf>) -> Self {
         Self {
             file,
@@ -32,28 +32,28 @@ impl<'t> Page<'t> {
     }
 
     /// Notes an error at a place of the file.
-    pub fn error(&self, span: &Range<usize>, what: impl Into<String>, doubt: Doubt) {
-        self.note(Severity::Error, span, what.into(), doubt);
+    pub fn error(&self, span: &Range<usize>, what: impl Into<String>, hint: Hint) {
+        self.note(Severity::Error, span, what.into(), hint);
     }
 
     /// Notes a warning at a place of the file.
-    pub fn warn(&self, span: &Range<usize>, what: impl Into<String>, doubt: Doubt) {
-        self.note(Severity::Warning, span, what.into(), doubt);
+    pub fn warn(&self, span: &Range<usize>, what: impl Into<String>, hint: Hint) {
+        self.note(Severity::Warning, span, what.into(), hint);
     }
 
-    fn note(&self, severity: Severity, span: &Range<usize>, what: String, doubt: Doubt) {
-        let mistake = Mistake {
+    fn note(&self, severity: Severity, span: &Range<usize>, what: String, hint: Hint) {
+        let mistake = Diagnostic {
             position: Position::of(&self.file, self.text, span),
             severity,
             what,
-            why: doubt.why,
-            remedy: doubt.remedy,
+            why: hint.why,
+            remedy: hint.remedy,
         };
         self.found.borrow_mut().push(mistake);
     }
 
     /// Gives all that was found, in the order of the file.
-    pub fn into_found(self) -> Vec<Mistake> {
+    pub fn into_found(self) -> Vec<Diagnostic> {
         let mut found = self.found.into_inner();
         found.sort_by(|left, right| left.position.cmp(&right.position));
         found.dedup();
@@ -63,9 +63,9 @@ impl<'t> Page<'t> {
     /// The path that a text means: relative to the file, `~/` the user's home.
     ///
     /// # Errors
-    /// A [`Doubt`] where the text is empty or holds NUL, or where there is no home to stand for
+    /// A [`Hint`] where the text is empty or holds NUL, or where there is no home to stand for
     /// `~`.
-    pub fn path(&self, text: &str) -> Result<PathBuf, Doubt> {
+    pub fn path(&self, text: &str) -> Result<PathBuf, Hint> {
         resolve_path(text, &self.directory, self.home.as_deref())
     }
 
@@ -88,18 +88,14 @@ impl<'t> Page<'t> {
 
     fn refuse_literal(&self, text: &str, span: Range<usize>) {
         if text.len() >= 20 && known_prefix(text) {
-            self.error(
-                &span,
-                "a literal secret stands in the file",
-                literal_doubt(),
-            );
+            self.error(&span, "a literal secret stands in the file", literal_hint());
         }
     }
 }
 
 /// Why a literal secret is refused.
-pub(super) fn literal_doubt() -> Doubt {
-    Doubt::new(
+pub(super) fn literal_hint() -> Hint {
+    Hint::new(
         "the configuration holds references to secrets, never secrets: files are copied, committed and shown",
         "store it (`gateway secret set NAME`), write `from = \"keyring:gateway/NAME\"`, and rotate this one",
     )
@@ -110,9 +106,9 @@ pub(super) fn resolve_path(
     text: &str,
     directory: &Path,
     home: Option<&Path>,
-) -> Result<PathBuf, Doubt> {
+) -> Result<PathBuf, Hint> {
     if text.is_empty() || text.contains('\0') {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "a path has at least one character and no NUL",
             "write a path",
         ));
@@ -122,12 +118,12 @@ pub(super) fn resolve_path(
         .or_else(|| (text == "~").then_some(""))
     {
         let home = home.ok_or_else(|| {
-            Doubt::new("there is no HOME to stand for `~`", "write the whole path")
+            Hint::new("there is no HOME to stand for `~`", "write the whole path")
         })?;
         return Ok(home.join(rest));
     }
     if text.starts_with('~') {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "`~user` is not looked up",
             "write the whole path",
         ));

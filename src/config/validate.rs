@@ -11,10 +11,10 @@ use crate::message::Scheme;
 
 use super::Config;
 use super::bind;
+use super::diagnostic::Hint;
+use super::document::Document;
 use super::listener::ListenerKind;
-use super::mistake::Doubt;
 use super::own_files::within;
-use super::page::Page;
 use crate::session::When;
 
 /// Where each table of a file stands, in the order of the configuration's lists.
@@ -28,26 +28,26 @@ pub(super) struct Spans {
     pub ca: Range<usize>,
 }
 
-pub(super) fn check(page: &Page<'_>, config: &Config, spans: &Spans) {
-    duplicates(page, config, spans);
-    sessions(page, config, spans);
-    cleartext(page, config, spans);
-    bindings(page, config, spans);
-    sandbox(page, config, spans);
-    unreachable(page, config, spans);
-    vaults(page, config, spans);
+pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
+    duplicates(document, config, spans);
+    sessions(document, config, spans);
+    cleartext(document, config, spans);
+    bindings(document, config, spans);
+    sandbox(document, config, spans);
+    unreachable(document, config, spans);
+    vaults(document, config, spans);
 }
 
 /// What a vault keeps needs one; what it issues is a session's own.
-fn vaults(page: &Page<'_>, config: &Config, spans: &Spans) {
+fn vaults(document: &Document<'_>, config: &Config, spans: &Spans) {
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
         if config.vault.is_none() && credential.references().any(SecretRef::is_in_vault) {
             let what = format!("credential `{}` is kept in no vault", credential.name);
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "the configuration does not say where the vault is",
                 "add a section [vault] with `addresses` and `login`",
             );
-            page.error(span, what, doubt);
+            document.error(span, what, hint);
         }
     }
     for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
@@ -56,11 +56,11 @@ fn vaults(page: &Page<'_>, config: &Config, spans: &Spans) {
         } = &listener.kind
             && asked.password.is_in_vault()
         {
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "the listener must be able to start while the vault is away",
                 "write `env:NAME`, `file:/path` or `keyring:gateway/NAME`",
             );
-            page.error(span, "`password` is kept in the vault", doubt);
+            document.error(span, "`password` is kept in the vault", hint);
         }
     }
 }
@@ -81,17 +81,17 @@ fn repeated<'a, K: Eq + Hash, T: 'a>(
     }
 }
 
-fn duplicates(page: &Page<'_>, config: &Config, spans: &Spans) {
+fn duplicates(document: &Document<'_>, config: &Config, spans: &Spans) {
     let listeners = config.listeners.iter().zip(&spans.listeners);
     repeated(
         listeners,
         |listener| vec![listener.address],
         |address, span| {
-            let doubt = Doubt::new("one address takes one listener", "choose another port");
-            page.error(
+            let hint = Hint::new("one address takes one listener", "choose another port");
+            document.error(
                 span,
                 format!("a second listener listens on {address}"),
-                doubt,
+                hint,
             );
         },
     );
@@ -100,57 +100,57 @@ fn duplicates(page: &Page<'_>, config: &Config, spans: &Spans) {
         origins,
         |origin| vec![origin.rule.matches.clone()],
         |matches, span| {
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "one of the two would not hold",
                 "merge them into one [[origin]]",
             );
-            page.error(span, format!("a second [[origin]] is for {matches}"), doubt);
+            document.error(span, format!("a second [[origin]] is for {matches}"), hint);
         },
     );
 }
 
-fn sessions(page: &Page<'_>, config: &Config, spans: &Spans) {
+fn sessions(document: &Document<'_>, config: &Config, spans: &Spans) {
     let mut groups = HashMap::new();
     for (listener, span) in config.listeners.iter().zip(&spans.listeners) {
         let first = groups
             .entry(listener.session.clone())
             .or_insert(&listener.groups);
         if *first != &listener.groups {
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "a session is in the same groups whichever way it comes in",
                 "write the same `groups`, or another `session`",
             );
-            page.error(
+            document.error(
                 span,
                 format!(
                     "the listeners of session `{}` differ in `groups`",
                     listener.session
                 ),
-                doubt,
+                hint,
             );
         }
     }
     if groups.len() > 1 && config.phantoms.file.is_some() && !config.phantoms.per_session() {
         let why = "each session has phantoms of its own, and none may read another's";
-        let doubt = Doubt::new(why, "write `{session}` into the file's name");
-        page.error(
+        let hint = Hint::new(why, "write `{session}` into the file's name");
+        document.error(
             &spans.phantoms,
             "one phantoms file stands for several sessions",
-            doubt,
+            hint,
         );
     }
     if groups.len() > 1 && config.ca.certificate.is_some() && !config.ca.per_session() {
         let why = "each session has a CA of its own, and none may trust another's";
-        let doubt = Doubt::new(why, "write `{session}` into the file's name");
-        page.error(
+        let hint = Hint::new(why, "write `{session}` into the file's name");
+        document.error(
             &spans.ca,
             "one CA certificate file stands for several sessions",
-            doubt,
+            hint,
         );
     }
 }
 
-fn cleartext(page: &Page<'_>, config: &Config, spans: &Spans) {
+fn cleartext(document: &Document<'_>, config: &Config, spans: &Spans) {
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
         for origin in credential
             .own_origins()
@@ -174,26 +174,26 @@ fn cleartext(page: &Page<'_>, config: &Config, spans: &Spans) {
                 "declare it: [[origin]] with `match = \"{origin}\"` and `cleartext = true`"
             );
             let why = "even on loopback, clear text is a decision of its own";
-            page.error(span, what, Doubt::new(why, remedy));
+            document.error(span, what, Hint::new(why, remedy));
         }
     }
 }
 
 /// Refuses what the session would refuse to bind.
-fn bindings(page: &Page<'_>, config: &Config, spans: &Spans) {
-    for (index, what, doubt) in bind::mistakes(&config.credentials) {
-        page.error(&spans.credentials[index], what, doubt);
+fn bindings(document: &Document<'_>, config: &Config, spans: &Spans) {
+    for (index, what, hint) in bind::mistakes(&config.credentials) {
+        document.error(&spans.credentials[index], what, hint);
     }
 }
 
-fn sandbox(page: &Page<'_>, config: &Config, spans: &Spans) {
-    for (what, doubt) in sandbox_contradictions(config) {
-        page.error(&spans.sandbox, what, doubt);
+fn sandbox(document: &Document<'_>, config: &Config, spans: &Spans) {
+    for (what, hint) in sandbox_contradictions(config) {
+        document.error(&spans.sandbox, what, hint);
     }
 }
 
 /// What the sandbox's settings undo of the others, from a file or from flags.
-pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
+pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Hint)> {
     let sandbox = &config.sandbox;
     let passed = sandbox
         .pass_env
@@ -204,14 +204,14 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Doubt)> {
 }
 
 /// What a variable that is passed to the workload would give away.
-fn passed(config: &Config, variable: &str) -> Vec<(String, Doubt)> {
+fn passed(config: &Config, variable: &str) -> Vec<(String, Hint)> {
     let passes = |name: &str| match variable.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
         None => name == variable,
     };
     let refused = |why: String| {
         let what = format!("`{variable}` is passed to the workload");
-        (what, Doubt::new(why, "do not pass it"))
+        (what, Hint::new(why, "do not pass it"))
     };
     let mut found = Vec::new();
     let login = config.vault.iter().flat_map(VaultSettings::references);
@@ -232,53 +232,53 @@ fn passed(config: &Config, variable: &str) -> Vec<(String, Doubt)> {
 }
 
 /// What a path that the workload may change would let it do.
-fn written(config: &Config, write: &Path) -> Vec<(String, Doubt)> {
+fn written(config: &Config, write: &Path) -> Vec<(String, Hint)> {
     let mut found = Vec::new();
     let mut hidden = config.sandbox.hide.iter();
     if let Some(hidden) = hidden.find(|hide| within(write, hide) || within(hide, write)) {
         let what = format!("`{}` is hidden and writable", hidden.display());
-        let doubt = Doubt::new("a path is one or the other", "remove one of the two");
-        found.push((what, doubt));
+        let hint = Hint::new("a path is one or the other", "remove one of the two");
+        found.push((what, hint));
     }
     let own = config.own_files().into_iter();
     let mut protected = own.chain(config.secret_files());
     if let Some(own) = protected.find(|own| within(own, write)) {
         let what = format!("the workload could change `{}`", own.display());
         let why = "the gateway's own rules, secrets and records are out of the workload's reach";
-        found.push((what, Doubt::new(why, "make a narrower path writable")));
+        found.push((what, Hint::new(why, "make a narrower path writable")));
     }
     let home = config.home.as_deref();
     if write.parent().is_none() || home.is_some_and(|home| within(home, write)) {
         let what = format!("all of `{}` is writable", write.display());
         let why = "what the workload writes there, the user's own shell runs next time";
         let remedy = "name the folder that is needed, such as `~/.cache/pip`";
-        found.push((what, Doubt::new(why, remedy)));
+        found.push((what, Hint::new(why, remedy)));
     }
     found
 }
 
 /// Warns of what is allowed and can never happen.
-fn unreachable(page: &Page<'_>, config: &Config, spans: &Spans) {
+fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
     if config.listeners.is_empty() {
         return;
     }
     if config.policy.files.is_empty() {
-        let doubt = Doubt::new(
+        let hint = Hint::new(
             "without a policy every request is denied",
             "add `[policy]` with `files = [\"policies/*.cedar\"]`",
         );
-        page.warn(&(0..0), "there are listeners and no policy", doubt);
+        document.warn(&(0..0), "there are listeners and no policy", hint);
     }
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
         if credential.when == When::Phantom && config.phantoms.file.is_none() {
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "the workload could not learn its phantom",
                 "add `[phantoms]` with `file = \"phantoms.env\"`",
             );
-            page.warn(
+            document.warn(
                 span,
                 format!("nothing hands out the phantom of `{}`", credential.name),
-                doubt,
+                hint,
             );
         }
         for origin in credential.own_origins() {
@@ -287,14 +287,14 @@ fn unreachable(page: &Page<'_>, config: &Config, spans: &Spans) {
                 ListenerKind::Tls { port } => origin.scheme == Scheme::Https && origin.port == port,
             });
             if !carried {
-                let doubt = Doubt::new(
+                let hint = Hint::new(
                     "its requests have no way in",
                     "add a listener of that port, or correct `origins`",
                 );
-                page.warn(
+                document.warn(
                     span,
                     format!("no listener carries {origin} of `{}`", credential.name),
-                    doubt,
+                    hint,
                 );
             }
         }
