@@ -2,11 +2,12 @@
 //! stood.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::credentialed::{AnswerPlan, Credentialed};
@@ -183,8 +184,7 @@ impl Credentials {
     }
 
     pub(super) fn exposed_to(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {
-        let all = self.exposed_to.lock();
-        all.unwrap_or_else(PoisonError::into_inner)
+        self.exposed_to.lock()
     }
 
     pub(super) fn strangers(&self) -> Option<&PhantomKey> {

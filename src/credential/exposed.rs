@@ -1,9 +1,10 @@
 //! What the answers of a session are searched for: every secret that an origin could know, whoever
 //! it was lent to.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::attach::{Credentials, Error, is_optional};
@@ -105,7 +106,7 @@ impl ExposedSecrets {
         &self,
         grown: impl FnOnce(&Searched) -> Result<Option<Searched>, Error>,
     ) -> Result<bool, Error> {
-        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _growing = self.growing.lock();
         let grown = grown(&self.now.load())?;
         let has_grown = grown.is_some();
         if let Some(grown) = grown {
@@ -414,11 +415,7 @@ impl Searched {
         if signatures.is_empty() && older.is_empty() {
             return self.echoes.clone();
         }
-        let kept = || {
-            self.with_signatures
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let kept = || self.with_signatures.lock();
         if let Some((of, echoes)) = &*kept()
             && *of == number
             && older.is_empty()

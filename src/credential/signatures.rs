@@ -2,9 +2,10 @@
 //! wherever that is sent.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use super::scrub::{SHORTEST, SecretForms};
@@ -48,7 +49,7 @@ impl Signatures {
             })
         };
         let kept: Vec<_> = texts.into_iter().filter(hides).map(signature).collect();
-        let mut late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut late = self.0.lock();
         late.number += kept.len() as u64;
         let now = Instant::now();
         late.signatures
@@ -59,13 +60,13 @@ impl Signatures {
     }
 
     pub(super) fn are_none(&self) -> bool {
-        let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let late = self.0.lock();
         late.signatures.is_empty()
     }
 
     /// The latest that are still good, and how many there were at all.
     pub(super) fn that_hold(&self) -> (u64, Vec<Arc<Signature>>) {
-        let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let late = self.0.lock();
         let holds = |made: &Instant| made.elapsed() < HOLDS_FOR;
         let hold = late.signatures.iter().filter(|(made, _)| holds(made));
         (late.number, hold.map(|(_, one)| one.clone()).collect())

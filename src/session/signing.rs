@@ -1,10 +1,11 @@
 //! Signing credentials: secrets that are never sent, and for which requests one may be used.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::Method;
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::message::{EncodedSlash, HostPattern, Origin, OriginPattern, RequestHead, Scheme};
 use crate::names::{CredentialName, ReasonCode};
@@ -184,7 +185,7 @@ impl SigV4 {
     }
 
     fn endpoint(&self, origin: &Origin) -> Option<Arc<Endpoint>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(found) = known.get(origin) {
             return found.clone();
         }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use super::{Backend, Lease, Material, SecretStore, StoreError, StoreFuture};
@@ -60,7 +60,7 @@ impl MemoryStore {
 
     /// Makes every fetch of a reference that is kept take so long.
     pub fn slow(&self, reference: &str, delay: Duration) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(reference) {
             entry.delay = delay;
         }
@@ -73,14 +73,11 @@ impl MemoryStore {
     }
 
     fn set(&self, reference: &str, entry: Entry) {
-        self.entries
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(reference.to_owned(), entry);
+        self.entries.lock().insert(reference.to_owned(), entry);
     }
 
     fn answer(&self, from: &Backend) -> (Result<Material, StoreError>, Duration) {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.lock();
         let Some(entry) = entries.get(&from.to_string()) else {
             return (Err(StoreError::Absent), Duration::ZERO);
         };

@@ -7,8 +7,9 @@ mod source;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 #[cfg(test)]
@@ -120,8 +121,8 @@ impl Stores {
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<Backend, Arc<Place>>> {
-        // Every change leaves the map whole, so a panic elsewhere must not stop the gateway.
-        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+        // Every change leaves the map whole, so it stays in use after a panic under the lock.
+        self.0.places.lock()
     }
 
     /// What was issued to sessions.

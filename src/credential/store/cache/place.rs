@@ -1,11 +1,12 @@
 //! A place in a store, and the latest reading of it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout};
 
@@ -69,7 +70,7 @@ impl Place {
 
     /// Notes that a reference reads there; gives where its secret stands in readings.
     pub(super) fn wants(&self, reference: &SecretRef) -> usize {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = self.wanted.lock();
         let known = wanted.iter().position(|known| known == reference);
         known.unwrap_or_else(|| {
             wanted.push(reference.clone());
@@ -82,10 +83,8 @@ impl Place {
         self.backend.is_issued()
     }
 
-    pub(super) fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<CacheSlot>>> {
-        self.of_sessions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<CacheSlot>>> {
+        self.of_sessions.lock()
     }
 
     /// What is held, where it serves and has the secret of that reference, else a new reading.
@@ -203,7 +202,7 @@ impl Place {
         material: &Material,
         before: Option<&Reading>,
     ) -> Result<Vec<Result<Arc<Secret>, StoreError>>, StoreError> {
-        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = self.wanted.lock();
         let one = |(at, reference): (usize, &SecretRef)| {
             let Some(value) = material.field(reference.field.as_deref()) else {
                 return Ok(Err(reference.lacking()));
@@ -237,7 +236,7 @@ impl CacheSlot {
 
     /// Keeps in mind that a lease must be revoked.
     fn note(&self, lease: &Lease, asked: Instant) {
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = self.leases.lock();
         leases.retain(|(known, end)| known.id != lease.id && *end > asked);
         leases.push((lease.clone(), asked + lease.expires_after));
     }
@@ -246,8 +245,7 @@ impl CacheSlot {
     pub(super) async fn end(&self, place: &Place) {
         self.flight.lock().await.ended = true;
         self.held.store(None);
-        let leases =
-            std::mem::take(&mut *self.leases.lock().unwrap_or_else(PoisonError::into_inner));
+        let leases = std::mem::take(&mut *self.leases.lock());
         for (lease, _) in leases {
             if let Err(cause) = place.store.revoke(&lease).await {
                 tracing::warn!(store = %place.backend, %cause, "a lease was not revoked");

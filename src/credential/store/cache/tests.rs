@@ -201,7 +201,7 @@ impl SecretStore for Issuing {
 
     fn revoke<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         let login = lease.id.as_ref().map(|id| id.login);
-        self.revoked.lock().unwrap().extend(login);
+        self.revoked.lock().extend(login);
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -234,12 +234,12 @@ async fn each_session_has_a_lease_of_its_own_until_it_ends_and_none_after() {
     let nobody = source.resolve(None).await.err().unwrap();
     assert_eq!(nobody.cause, StoreError::NoSession);
     stores.end(&one).await;
-    assert_eq!(*store.revoked.lock().unwrap(), [0]);
+    assert_eq!(*store.revoked.lock(), [0]);
     let over = source.resolve(Some(&one)).await.err().unwrap();
     assert_eq!(over.cause, StoreError::Ended);
     source.resolve(Some(&two)).await.ok().unwrap();
     stores.close().await;
-    assert_eq!(*store.revoked.lock().unwrap(), [0, 1]);
+    assert_eq!(*store.revoked.lock(), [0, 1]);
 }
 
 #[tokio::test]
@@ -262,7 +262,7 @@ async fn what_is_issued_and_cannot_be_used_is_revoked_at_once() {
             assert!(source.resolve(Some(&session)).await.is_err(), "{value}");
         }
         assert_eq!(store.issued.load(Ordering::SeqCst), 1);
-        assert_eq!(*store.revoked.lock().unwrap(), [0]);
+        assert_eq!(*store.revoked.lock(), [0]);
     }
 }
 
@@ -285,7 +285,7 @@ async fn a_lease_is_renewed_while_it_can_be_and_then_replaced_and_all_are_revoke
     let next = source.resolve(Some(&session)).await.ok().unwrap();
     assert!(next.secret.is(b"CANARY-0001"));
     stores.end(&session).await;
-    assert_eq!(*store.revoked.lock().unwrap(), [0, 1]);
+    assert_eq!(*store.revoked.lock(), [0, 1]);
 }
 
 #[tokio::test]
@@ -296,7 +296,7 @@ async fn a_client_that_goes_away_loses_no_lease() {
     assert!(asked.await.is_err());
     stores.end(&session).await;
     assert_eq!(store.issued.load(Ordering::SeqCst), 1);
-    assert_eq!(*store.revoked.lock().unwrap(), [0]);
+    assert_eq!(*store.revoked.lock(), [0]);
 }
 
 #[tokio::test]

@@ -10,9 +10,10 @@ mod settings;
 mod token;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::time::{Instant, timeout};
@@ -189,8 +190,8 @@ impl VaultStore {
         Ok(engine)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Engine>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, Engine>> {
+        self.known.lock()
     }
 
     /// Until when a secret serves that has no lease.
