@@ -505,6 +505,73 @@ fn files_that_others_can_read_or_change_are_refused() {
 }
 
 #[test]
+fn files_that_others_can_replace_are_refused() {
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("folder");
+    let at = |name: &str| folder.join(name);
+    fs::create_dir(&folder).unwrap();
+    let certificate = rcgen::generate_simple_self_signed(["corp.test".to_owned()]).unwrap();
+    let pem = certificate.cert.pem();
+    let text = "[policy]\nfiles = [\"p.cedar\"]\n[[credential]]\nname = \"A\"\nfrom = \"file:token\"\norigins = [\"https://a.test\"]\n[[origin]]\nmatch = \"https://a.test\"\nroots = [\"ca.pem\"]\n";
+    for (name, content) in [
+        ("p.cedar", ""),
+        ("ca.pem", &pem),
+        ("token", CANARY),
+        ("gateway.toml", text),
+    ] {
+        fs::write(at(name), content).unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let link = outer.path().join("link.toml");
+    std::os::unix::fs::symlink(at("gateway.toml"), &link).unwrap();
+    for (mode, is_refused) in [(0o777, true), (0o1777, false), (0o775, false)] {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        let mistakes = read_in(&folder, text).err().unwrap_or_default();
+        let remedy = format!("chmod o-w {}", folder.display());
+        let expected = if is_refused { 3 } else { 0 };
+        assert_eq!(mistakes.len(), expected, "{mode:o} {mistakes:#?}");
+        assert!(
+            mistakes.iter().all(|mistake| mistake.contains(&remedy)),
+            "{mistakes:#?}"
+        );
+        for path in [&at("gateway.toml"), &link] {
+            let refused = Config::load(path).err().map(|refused| refused.to_string());
+            assert_eq!(
+                refused.is_some_and(|why| why.contains(&remedy)),
+                is_refused,
+                "{mode:o}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_link_that_others_can_replace_is_refused() {
+    let outer = tempfile::tempdir().unwrap();
+    let at = |name: &str| outer.path().join(name);
+    fs::create_dir(at("open")).unwrap();
+    fs::write(at("gateway.toml"), "").unwrap();
+    fs::write(at("open/own.toml"), "").unwrap();
+    std::os::unix::fs::symlink("../gateway.toml", at("open/link.toml")).unwrap();
+    let load = |name: &str| {
+        Config::load(&at(name))
+            .map(drop)
+            .map_err(|refused| refused.to_string())
+    };
+    assert_eq!(load("open/link.toml"), Ok(()));
+    fs::set_permissions(at("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(load("open/link.toml").unwrap_err().contains("chmod o-w"));
+    fs::set_permissions(at("open"), fs::Permissions::from_mode(0o1777)).unwrap();
+    assert_eq!(load("open/link.toml"), Ok(()));
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::lchown(at("open/link.toml"), Some(12_345), None).unwrap();
+        let refused = load("open/link.toml").unwrap_err();
+        assert!(refused.contains("user 12345 can replace it"), "{refused}");
+        assert_eq!(load("open/own.toml"), Ok(()));
+    }
+}
+
+#[test]
 fn certificates_that_everyone_can_change_are_not_trusted() {
     let folder = tempfile::tempdir().unwrap();
     let open = folder.path().join("open.pem");

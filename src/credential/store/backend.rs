@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::error::{ReferenceMalformed, StoreError};
 use super::vault::VaultPath;
+use crate::files;
 
 /// Where a secret is kept, in the words of its store.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -87,12 +88,14 @@ impl SecretFile {
             let why = format!("the file cannot be looked at: {error}");
             ReferenceMalformed::new(why, "create it, or correct the path")
         })?;
-        match check_private(&about) {
+        let checked = check_private(&about);
+        match checked.and_then(|()| Ok(files::check_folders(&path)?)) {
             Ok(()) => Ok(Self(path)),
             Err(why) => {
                 let remedy = match why {
                     StoreError::Permissions => format!("run `chmod 600 {}`", path.display()),
                     StoreError::Owner => String::from("own the file yourself"),
+                    StoreError::Replaceable(ref why) => why.remedy(),
                     _ => String::from("name the file that holds the secret"),
                 };
                 Err(ReferenceMalformed::new(why.to_string(), remedy))
@@ -116,7 +119,7 @@ pub(super) fn check_private(about: &Metadata) -> Result<(), StoreError> {
     if !about.is_file() {
         return Err(StoreError::NotRegular);
     }
-    if !crate::files::trusted(about.uid()) {
+    if !files::trusted(about.uid()) {
         return Err(StoreError::Owner);
     }
     if about.mode() & 0o077 != 0 {

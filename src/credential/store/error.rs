@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::credential::secret::SecretUnsafe;
+use crate::files::Replaceable;
 
 /// A text that is no reference. Nothing of the text is in it, which may be a secret that someone
 /// wrote where a reference belongs.
@@ -80,6 +81,9 @@ pub enum StoreError {
     /// The file belongs to somebody else.
     #[error("the file belongs neither to this user nor to root")]
     Owner,
+    /// Others may replace the file.
+    #[error(transparent)]
+    Replaceable(#[from] Replaceable),
     /// Others may read or write the file.
     #[error("others may read or write the file; run `chmod 600` on it")]
     Permissions,

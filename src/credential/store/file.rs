@@ -12,6 +12,7 @@ use super::backend::{Backend, check_private};
 use super::material::{Lease, Material};
 use super::{SecretStore, StoreError, StoreFuture};
 use crate::credential::secret::{MAX_BYTES, trim_line_end};
+use crate::files;
 
 /// Files. A changed file is seen within a second; one that is gone serves at most five seconds
 /// more.
@@ -66,6 +67,7 @@ fn read_if(
         .open(path)
         .map_err(failed)?;
     check(&file.metadata().map_err(failed)?)?;
+    files::check_folders(path)?;
     // Room for everything at once: a growing vector would leave copies behind.
     let mut value = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 3));
     file.take(MAX_BYTES as u64 + 3)

@@ -26,8 +26,8 @@ impl SecretRef {
     /// Reads a reference, `SCHEME:PLACE`; `path` makes a path of its text.
     ///
     /// # Errors
-    /// [`ReferenceMalformed`] where the scheme is unknown, its rest is malformed, or a file can be read by
-    /// others; or what `path` says.
+    /// [`ReferenceMalformed`] where the scheme is unknown, its rest is malformed, or a file can be
+    /// read by others; or what `path` says.
     pub fn parse<E: From<ReferenceMalformed>>(
         text: &str,
         path: impl FnOnce(&str) -> Result<PathBuf, E>,
