@@ -28,7 +28,8 @@ pub struct Preset {
     pub allow: Vec<OriginPattern>,
     /// The sets of the home that the sandbox shows with it: what a person wrote for its programs.
     pub home: Vec<String>,
-    /// The registry whose hosts the user's own configuration names; see [`PackageRegistry::origins`].
+    /// The registry whose hosts the user's own configuration names; see
+    /// [`PackageRegistry::origins`].
     pub registry: Option<PackageRegistry>,
     /// Its credentials.
     pub credentials: Vec<PresetCredential>,
