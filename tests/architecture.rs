@@ -1,6 +1,5 @@
-//! The floors of `docs/architecture.md`, kept true: no room uses one that stands above it, and what
-//! a room may not touch it does not name. Reads the source text; tests are free to use what they
-//! like.
+//! The map of `docs/architecture.md`, kept true: no module uses one below it, and what a module may
+//! not touch it does not name. Reads the source text; tests are free to use what they like.
 
 #[path = "rig/source.rs"]
 mod source;
@@ -10,16 +9,21 @@ use std::collections::BTreeSet;
 use source::{Source, WithoutTests, every_file, parse, sources, top};
 use syn::visit_mut::VisitMut;
 
-/// Each room and the rooms that it may use. One that stands in no list is used by nobody.
-const ROOMS: [(&str, &[&str]); 18] = [
+/// The crates under `src`, by the folder of each, and those among them that it may use.
+const LEAVES: [(&str, &[&str]); 7] = [
     ("names", &[]),
-    ("prefixes", &[]),
-    ("files", &[]),
     ("message", &["names"]),
     ("body", &["names", "message"]),
-    ("enroll", &[]),
-    ("signature", &["names", "message"]),
-    ("audit", &["names", "message", "body"]),
+    ("signature/sigv4", &["names", "message"]),
+    ("signature/recipe", &["names", "message"]),
+    ("audit", &["names"]),
+    ("launch", &["names"]),
+];
+
+/// The modules of the program, each with what it may use: of its modules, and of the crates.
+const MODULES: [(&str, &[&str]); 11] = [
+    ("files", &[]),
+    ("signature", &["names"]),
     ("intercept", &["names", "message", "body", "audit"]),
     (
         "session",
@@ -30,7 +34,6 @@ const ROOMS: [(&str, &[&str]); 18] = [
             "body",
             "audit",
             "intercept",
-            "prefixes",
         ],
     ),
     (
@@ -91,7 +94,6 @@ const ROOMS: [(&str, &[&str]); 18] = [
         &[
             "names",
             "files",
-            "prefixes",
             "signature",
             "message",
             "body",
@@ -110,7 +112,6 @@ const ROOMS: [(&str, &[&str]); 18] = [
             "names",
             "message",
             "body",
-            "enroll",
             "audit",
             "intercept",
             "session",
@@ -122,11 +123,10 @@ const ROOMS: [(&str, &[&str]); 18] = [
             "launch",
         ],
     ),
-    ("launch", &["names", "prefixes", "enroll"]),
     ("main", &["cli"]),
 ];
 
-/// What only some rooms may name: a crate or a word, and those rooms.
+/// What only some modules and crates may name: a crate or a word, and those modules and crates.
 const RESERVED: [(&str, &[&str]); 10] = [
     ("cedar_policy", &["policy"]),
     ("rcgen", &["intercept", "launch", "cli"]),
@@ -141,35 +141,54 @@ const RESERVED: [(&str, &[&str]); 10] = [
 ];
 
 #[test]
-fn no_room_uses_one_above_it() {
+fn no_module_uses_one_below_it_in_the_map() {
     let mut climbs = Vec::new();
-    for (file, room) in rooms() {
-        let (file, room) = (&file, &room);
-        let allowed = allowed(room);
-        for (used, line) in rooms_used(file) {
-            if used != *room && !allowed.contains(&used.as_str()) {
-                climbs.push(format!("{}:{line}: `{room}` uses `{used}`", file.path));
+    for (file, module) in placed().iter().filter(|(file, _)| is_of_the_program(file)) {
+        let allowed = allowed(module);
+        for (used, line) in used(file) {
+            if used != *module && !allowed.contains(&used.as_str()) {
+                climbs.push(format!("{}:{line}: `{module}` uses `{used}`", file.path));
             }
         }
     }
-    assert!(
-        climbs.is_empty(),
-        "these climb a floor:\n{}",
-        climbs.join("\n")
-    );
+    assert!(climbs.is_empty(), "these climb:\n{}", climbs.join("\n"));
 }
 
 #[test]
-fn what_belongs_to_a_room_is_named_there_only() {
+fn a_crate_under_src_uses_only_those_below_it() {
+    for (folder, allowed) in LEAVES {
+        let page = read(&format!("src/{folder}/Cargo.toml"));
+        let manifest: toml::Table = page.parse().unwrap();
+        let used: BTreeSet<&str> = manifest["dependencies"]
+            .as_table()
+            .unwrap()
+            .keys()
+            .filter_map(|name| name.strip_prefix("gateway-"))
+            .collect();
+        assert_eq!(used, allowed.iter().copied().collect(), "src/{folder}");
+    }
+}
+
+#[test]
+fn every_crate_but_the_launcher_forbids_unsafe_code() {
+    let leaves = LEAVES
+        .iter()
+        .map(|(folder, _)| format!("src/{folder}/lib.rs"));
+    for path in leaves.chain(["src/lib.rs", "src/main.rs"].map(str::to_owned)) {
+        let forbids = read(&path).contains("#![forbid(unsafe_code)]");
+        assert_eq!(forbids, path != "src/launch/lib.rs", "{path}");
+    }
+}
+
+#[test]
+fn what_belongs_to_some_is_named_there_only() {
     let mut strays = Vec::new();
-    for (file, room) in rooms() {
+    for (file, module) in placed() {
         for (found, line) in file.words() {
             let reserved = RESERVED.iter().find(|(word, _)| *word == found);
-            if reserved.is_some_and(|(_, rooms)| !rooms.contains(&room.as_str())) {
-                strays.push(format!(
-                    "{}:{line}: `{found}` is not for `{room}`",
-                    file.path
-                ));
+            if reserved.is_some_and(|(_, those)| !those.contains(&module.as_str())) {
+                let path = &file.path;
+                strays.push(format!("{path}:{line}: `{found}` is not for `{module}`"));
             }
         }
     }
@@ -181,7 +200,7 @@ fn what_belongs_to_a_room_is_named_there_only() {
 }
 
 #[test]
-fn the_map_of_the_house_shows_every_room() {
+fn the_map_shows_every_module_and_crate() {
     let root = sources()
         .into_iter()
         .find(|file| file.path == "src/lib.rs")
@@ -191,18 +210,14 @@ fn the_map_of_the_house_shows_every_room() {
         _ => None,
     });
     let shown: BTreeSet<String> = modules.collect();
-    let known: BTreeSet<String> = ROOMS
-        .iter()
-        .map(|(room, _)| room.to_string())
-        .filter(|room| room != "main")
-        .collect();
+    let known = MODULES.iter().map(|(module, _)| (*module).to_owned());
+    let known: BTreeSet<String> = known.filter(|module| module != "main").collect();
     assert_eq!(shown, known);
-    let page = std::fs::read_to_string(top().join("docs/architecture.md")).unwrap();
-    for room in known {
-        assert!(
-            page.contains(&format!("`{room}`")),
-            "docs/architecture.md does not tell of `{room}`"
-        );
+    let page = read("docs/architecture.md");
+    let leaves = LEAVES.iter().map(|(folder, _)| (*folder).to_owned());
+    for name in known.into_iter().chain(leaves) {
+        let told = page.contains(&format!("`{name}`"));
+        assert!(told, "docs/architecture.md does not tell of `{name}`");
     }
 }
 
@@ -260,16 +275,13 @@ fn the_reader_sees_through_comments_strings_and_tests() {
         module: vec!["z".into(), "y".into()],
         file,
     };
-    let rooms: Vec<String> = rooms_used(&file)
-        .into_iter()
-        .map(|(room, _)| room)
-        .collect();
-    assert_eq!(rooms, ["a", "f", "g", "j", "k"]);
+    let modules: Vec<String> = used(&file).into_iter().map(|(module, _)| module).collect();
+    assert_eq!(modules, ["a", "f", "g", "j", "k"]);
 }
 
-/// Every file with its room: the first folder or file below `src`.
-fn rooms() -> Vec<(Source, String)> {
-    let room = |file: &Source| {
+/// Every file with its module or crate: the first folder or file below `src`.
+fn placed() -> Vec<(Source, String)> {
+    let place = |file: &Source| {
         let below = file.root.strip_prefix(top().join("src")).unwrap();
         let folder = below.iter().next();
         let own = folder.map(|name| name.to_string_lossy().into_owned());
@@ -277,12 +289,17 @@ fn rooms() -> Vec<(Source, String)> {
     };
     let files = sources().into_iter();
     files
-        .filter_map(|file| room(&file).map(|room| (file, room)))
+        .filter_map(|file| place(&file).map(|place| (file, place)))
         .collect()
 }
 
-/// The rooms that a file names, with the lines.
-fn rooms_used(file: &Source) -> Vec<(String, usize)> {
+fn is_of_the_program(file: &Source) -> bool {
+    file.root == top().join("src")
+}
+
+/// The modules of the program that a file names, and the crates by their names there, with the
+/// lines.
+fn used(file: &Source) -> Vec<(String, usize)> {
     let climbs_out = |path: &[String]| {
         path[0] == "crate" || path.iter().take_while(|word| *word == "super").count() > 0
     };
@@ -293,12 +310,14 @@ fn rooms_used(file: &Source) -> Vec<(String, usize)> {
         .collect()
 }
 
-fn allowed(room: &str) -> &'static [&'static str] {
-    ROOMS
-        .iter()
-        .find(|(name, _)| *name == room)
-        .unwrap_or_else(|| {
-            panic!("`{room}` stands on no floor: add it here and to docs/architecture.md")
-        })
-        .1
+fn allowed(module: &str) -> &'static [&'static str] {
+    let known = MODULES.iter().find(|(name, _)| *name == module);
+    let Some((_, allowed)) = known else {
+        panic!("`{module}` is not in the map: add it here and to docs/architecture.md")
+    };
+    allowed
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(top().join(path)).unwrap()
 }

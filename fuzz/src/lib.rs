@@ -1,21 +1,7 @@
-//! The modules that are fuzzed, included by path.
-
-#[path = "../../src/message/mod.rs"]
-pub mod message;
-/// The reason codes that those rooms give.
-#[path = "../../src/names"]
-pub mod names {
-    mod reason;
-    pub use reason::ReasonCode;
-}
-/// The part of the room that is fuzzed.
-#[path = "../../src/signature"]
-pub mod signature {
-    pub mod sigv4;
-}
+//! What the fuzz targets share.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
-use message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
+use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
 
 /// The secret key of AWS's examples.
 pub const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";

@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use gateway_fuzz::signature::sigv4::{Claim, Fault, Rechain, With, sign};
+use gateway_sigv4::{Claim, Fault, Rechain, With, sign};
 use gateway_fuzz::{SECRET, head};
 use libfuzzer_sys::fuzz_target;
 

@@ -10,8 +10,8 @@ use aws_sigv4::http_request::{
     SigningParams, SigningSettings, UriPathNormalizationMode, sign as aws_sign,
 };
 use aws_sigv4::sign::v4;
-use gateway_fuzz::message::RequestHead;
-use gateway_fuzz::signature::sigv4::{Claim, With, sign};
+use gateway_message::RequestHead;
+use gateway_sigv4::{Claim, With, sign};
 use gateway_fuzz::{SECRET, head};
 use http::{HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
