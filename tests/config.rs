@@ -505,6 +505,21 @@ fn files_that_others_can_read_or_change_are_refused() {
 }
 
 #[test]
+fn a_recipe_that_everyone_can_change_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let recipe = folder.path().join("mine.toml");
+    fs::write(&recipe, "").unwrap();
+    let text =
+        "[[credential]]\nname = \"A\"\nsign = \"./mine.toml\"\norigins = [\"https://a.test\"]\n";
+    let everyone = "everyone on this machine can change the file";
+    for (mode, expected) in [(0o644, "the recipe is refused"), (0o666, everyone)] {
+        fs::set_permissions(&recipe, fs::Permissions::from_mode(mode)).unwrap();
+        let mistakes = read_in(folder.path(), text).unwrap_err();
+        assert!(mistakes[0].contains(expected), "{mode:o} {mistakes:#?}");
+    }
+}
+
+#[test]
 fn files_that_others_can_replace_are_refused() {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("folder");

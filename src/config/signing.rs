@@ -5,6 +5,7 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use crate::credential::SecretRef;
+use crate::files;
 use crate::message::OriginPattern;
 use crate::session::{OwnEndpoint, SIGV4_PARTS};
 use crate::signature::recipe::{self, Algorithm, Recipe, Role};
@@ -260,8 +261,8 @@ fn way(section: &Section<'_, '_>, text: &str) -> Result<Way, Hint> {
 fn own(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Hint> {
     let path = section.document.path(text)?;
     let correct = "correct the path, or the recipe by docs/signing-recipes.md";
-    let read = std::fs::read_to_string(&path)
-        .map_err(|error| Hint::new(format!("the recipe cannot be read: {error}"), correct))?;
+    let read = files::read(&path, LARGEST_RECIPE_MIB)
+        .map_err(|unfit| Hint::new(unfit.to_string(), unfit.remedy(&path)))?;
     Recipe::load(&read).map(Arc::new).map_err(|mistakes| {
         let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         Hint::new(
@@ -488,6 +489,7 @@ fn label(text: &str) -> Result<String, Hint> {
     }
 }
 
+const LARGEST_RECIPE_MIB: u64 = 1;
 /// What a program prints, in the order of the parts.
 const MEMBERS: [&str; 3] = ["AccessKeyId", "SecretAccessKey", "SessionToken"];
 /// The keys of the pins.
