@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// The letters of a secret of which no few in a row may come back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct DrawnPart {
     /// Where they stand; what is before and behind them, the phantom has too.
     pub(super) letters: Range<usize>,
     /// How many in a row are looked for: six of a token of letters and digits.
@@ -15,7 +15,7 @@ pub(super) struct Part {
     pub(super) digits: Vec<Range<usize>>,
 }
 
-impl Part {
+impl DrawnPart {
     /// The part of a secret that is looked for in pieces; `None` where it is looked for as a whole
     /// alone.
     ///
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     fn least(secret: &str) -> Option<(Range<usize>, usize)> {
-        let part = Part::of(secret.as_bytes(), &vec![b'!'; secret.len()])?;
+        let part = DrawnPart::of(secret.as_bytes(), &vec![b'!'; secret.len()])?;
         Some((part.letters, part.least))
     }
 
@@ -234,7 +234,7 @@ mod tests {
             );
         }
         let secret = b"A1b2C3d4E5f6123456789K12345l2M3n4";
-        let part = Part::of(secret, &vec![b'!'; secret.len()]).unwrap();
+        let part = DrawnPart::of(secret, &vec![b'!'; secret.len()]).unwrap();
         assert_eq!(part.digits, [11..21, 22..27]);
     }
 
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_the_phantom_has_too_is_no_part_of_it() {
-        let part = Part::of(
+        let part = DrawnPart::of(
             b"ghp_A1b2C3d4E5f6G7h8I9j0-v1",
             b"ghp_Z9y8X7w6V5u4T3s2R1q9-v1",
         );
@@ -273,7 +273,7 @@ mod tests {
         }
         let token =
             b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
-        let part = Part::of(token, &[b'x'; 9]);
+        let part = DrawnPart::of(token, &[b'x'; 9]);
         assert_eq!(part.map(|part| part.letters.start), Some(37));
     }
 

@@ -4,7 +4,7 @@
 //! and `Content-Length` stays true. A secret that was renewed may have another length: its phantom
 //! replaces a whole echo where the length of the content may change, and elsewhere a mask is
 //! written over it. Every whole echo is replaced, also where echoes overlap; and of secrets that
-//! have a `Part` every piece of so many letters, in fields, in the first [`FINE`] bytes of a
+//! have a `DrawnPart` every piece of so many letters, in fields, in the first [`FINE`] bytes of a
 //! content or message, and at each end.
 //!
 //! What could, by its shape, begin an echo is held back until more comes or the content ends,

@@ -4,8 +4,8 @@
 //! Found: plain; hex; hex with what stands between bytes (space, colon, hyphen, `0x`); `\x41`;
 //! base64 and base64url at the three alignments; percent-encoded in the usual sets and in full;
 //! escaped in JSON and HTML, in the usual sets and in full; UTF-16. The Basic form is base64 at one
-//! of the alignments. Of secrets that have a [`Part`], pieces of each form are found, too, and so
-//! base64 with line breaks, and escapes that are mixed at will.
+//! of the alignments. Of secrets that have a [`DrawnPart`], pieces of each form are found, too, and
+//! so base64 with line breaks, and escapes that are mixed at will.
 //!
 //! Not found: a form of a form (base64 in hex), decimal numbers (which differ in length), base32,
 //! other charsets.
@@ -16,7 +16,7 @@ use super::fault::{SHORTEST, Unscrubbable};
 use super::piece::Piece;
 use super::sextets::{STANDARD, Tail, URL_SAFE, sextets};
 use super::spelling::{Spelled, spellings, usual_spellings};
-use crate::credential::part::Part;
+use crate::credential::part::DrawnPart;
 
 /// One spelling of a secret and what is written over it.
 pub(super) struct SecretForm {
@@ -47,7 +47,7 @@ pub(super) struct Sought<'a> {
 /// [`Unscrubbable`] by cause.
 pub(super) fn forms(
     sought: &Sought<'_>,
-    part: Option<&Part>,
+    part: Option<&DrawnPart>,
 ) -> Result<Vec<SecretForm>, Unscrubbable> {
     forms_in(spellings, sought, part)
 }
@@ -69,7 +69,7 @@ pub(super) fn usual_forms(text: &[u8], mask: &[u8]) -> Result<Vec<SecretForm>, U
 fn forms_in(
     spellings: impl Fn(&[u8]) -> Vec<Spelled>,
     sought: &Sought<'_>,
-    part: Option<&Part>,
+    part: Option<&DrawnPart>,
 ) -> Result<Vec<SecretForm>, Unscrubbable> {
     if sought.secret.len() < SHORTEST {
         return Err(Unscrubbable::TooShort);
@@ -111,7 +111,7 @@ impl Sought<'_> {
         secret: Spelled,
         stand_in: Spelled,
         phantom: &Spelled,
-        part: Option<&Part>,
+        part: Option<&DrawnPart>,
     ) -> Result<SecretForm, Unscrubbable> {
         let mut pairs = secret.text.iter().zip(stand_in.text.iter());
         if secret.text.len() != stand_in.text.len() || !pairs.all(|(s, p)| alike(*p, *s)) {
@@ -135,7 +135,7 @@ impl Sought<'_> {
         &self,
         shift: usize,
         alphabet: &'static [u8; 64],
-        part: Option<&Part>,
+        part: Option<&DrawnPart>,
     ) -> SecretForm {
         // Base64 of another length would shift what stands behind it.
         let written = match self.same_length() {

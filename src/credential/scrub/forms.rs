@@ -8,7 +8,7 @@ use super::form::{self, SecretForm, Sought};
 use super::index::{Blocks, GRID_COUNT, Grid, IndexedForm};
 use super::partial::PartialMatcher;
 use super::piece::Piece;
-use crate::credential::part::Part;
+use crate::credential::part::DrawnPart;
 
 /// A secret in every form in which it could come back. Has no `Debug`.
 pub struct SecretForms {
@@ -26,7 +26,7 @@ impl SecretForms {
     /// # Errors
     /// [`Unscrubbable`] by cause; the secret may not be lent then.
     pub fn of(secret: &[u8], stand_in: &[u8], phantom: &[u8]) -> Result<Self, Unscrubbable> {
-        let part = Part::of(secret, phantom);
+        let part = DrawnPart::of(secret, phantom);
         let sought = Sought {
             secret,
             stand_in,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::spelling::Spelled;
-use crate::credential::part::{LEAST_DIGITS, Part};
+use crate::credential::part::{DrawnPart, LEAST_DIGITS};
 
 /// Which pieces of a form are looked for.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub(super) struct Piece {
 
 impl Piece {
     /// The pieces of a form that is spelled byte for byte.
-    pub(super) fn of_spelling(text: &Spelled, part: &Part) -> Self {
+    pub(super) fn of_spelling(text: &Spelled, part: &DrawnPart) -> Self {
         let bytes = &text.bytes[part.letters.clone()];
         let length = |row: &[Range<usize>]| row[row.len() - 1].end - row[0].start;
         let least = |bytes: &[Range<usize>], count: usize| bytes.windows(count).map(length).min();
@@ -54,7 +54,7 @@ impl Piece {
     }
 
     /// The pieces of a form in base64: the characters that are made of a part's letters alone.
-    pub(super) fn of_sextets(part: &Part, shift: usize, length: usize) -> Self {
+    pub(super) fn of_sextets(part: &DrawnPart, shift: usize, length: usize) -> Self {
         let first = (8 * shift).div_ceil(6);
         let at = |letter: usize| 8 * (shift + letter);
         let start = at(part.letters.start).div_ceil(6).saturating_sub(first);

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::form::{SecretForm, Sought, forms};
 use super::*;
-use crate::credential::part::Part;
+use crate::credential::part::DrawnPart;
 
 mod body;
 mod frames;
@@ -63,7 +63,7 @@ fn form_pairs() -> Vec<SecretForm> {
 
 fn forms_of(secret: &str, phantom: &str) -> Vec<SecretForm> {
     let (secret, phantom) = (secret.as_bytes(), phantom.as_bytes());
-    let part = Part::of(secret, phantom);
+    let part = DrawnPart::of(secret, phantom);
     let sought = Sought {
         secret,
         stand_in: phantom,

@@ -26,7 +26,7 @@ pub(super) fn secret() -> impl Strategy<Value = String> {
         "[a-zA-Z0-9]{12,30}([0-9]{5,13}|)[a-zA-Z0-9]{12,30}",
     )
         .prop_filter("reads as words, by chance", |(_, text)| {
-            Part::of(text.as_bytes(), phantom_of(text).as_bytes())
+            DrawnPart::of(text.as_bytes(), phantom_of(text).as_bytes())
                 .is_some_and(|part| part.least == SIX)
         })
         .prop_map(|(prefix, text)| prefix + &text)
