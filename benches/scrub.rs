@@ -8,7 +8,7 @@ use std::{hint::black_box, sync::Arc};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use gateway::credential::scrub::{Echoes, Scrubber};
+use gateway::credential::scrub::{EchoSearch, Scrubber};
 
 const CHUNK: usize = 16 << 10;
 
@@ -30,11 +30,11 @@ const LENT: [(&str, &str); 5] = [
     ),
 ];
 
-fn echoes(count: usize) -> Arc<Echoes> {
+fn search(count: usize) -> Arc<EchoSearch> {
     let lent = LENT[..count]
         .iter()
         .map(|(secret, phantom)| (secret.as_bytes(), phantom.as_bytes()));
-    Arc::new(Echoes::new(lent).expect("the phantoms have the shape of their secrets"))
+    Arc::new(EchoSearch::new(lent).expect("the phantoms have the shape of their secrets"))
 }
 
 fn noise() -> impl Iterator<Item = u8> {
@@ -68,7 +68,7 @@ fn pass(c: &mut Criterion) {
     group.throughput(Throughput::Bytes(CHUNK as u64));
     for (kind, chunk) in contents() {
         for count in [1, 5] {
-            let mut scrubber = Scrubber::new(echoes(count));
+            let mut scrubber = Scrubber::new(search(count));
             group.bench_function(format!("{kind}/{count}_secrets"), |b| {
                 b.iter(|| black_box(scrubber.push(black_box(chunk.clone()))));
             });
@@ -85,13 +85,13 @@ fn prepare(c: &mut Criterion) {
     let mut group = c.benchmark_group("scrub/prepare");
     for count in [1, 5] {
         group.bench_function(format!("{count}_secrets"), |b| {
-            b.iter(|| echoes(black_box(count)))
+            b.iter(|| search(black_box(count)))
         });
     }
-    let echoes = echoes(1);
+    let search = search(1);
     let value = http::HeaderValue::from_static("max-age=63072000; includeSubdomains; preload");
     group.bench_function("field", |b| {
-        b.iter(|| black_box(echoes.scrub_field(black_box(&value))))
+        b.iter(|| black_box(search.scrub_field(black_box(&value))))
     });
     group.finish();
 }

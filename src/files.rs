@@ -1,9 +1,48 @@
 //! Reads the files that steer the gateway, and only those that nobody else could have written.
 
-use std::fs::OpenOptions;
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{StatVfsMountFlags, statvfs};
+
+/// Another user can put a file of their choice in the place of one, whoever owns that.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Replaceable {
+    /// Everyone may write to a folder on its path.
+    #[error("everyone on this machine can replace it, for they may write to the folder `{}`", .0.display())]
+    Folder(PathBuf),
+    /// What leads to it, in a folder such as `/tmp`, belongs to another user.
+    #[error("user {owner} can replace it, who owns `{}`", entry.display())]
+    Entry {
+        /// The folder, the link or the file.
+        entry: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// A folder on its path cannot be looked at.
+    #[error("a folder on its path cannot be looked at: {0}")]
+    Unknown(io::ErrorKind),
+}
+
+impl Replaceable {
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::Folder(folder) => format!("run `chmod o-w {}`", folder.display()),
+            Self::Entry { .. } => String::from("move it to a folder of your own"),
+            Self::Unknown(_) => String::from("correct the path"),
+        }
+    }
+}
+
+impl From<io::Error> for Replaceable {
+    fn from(error: io::Error) -> Self {
+        Self::Unknown(error.kind())
+    }
+}
 
 /// Why a file is not taken.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +56,9 @@ pub enum Unfit {
     /// It belongs to another user.
     #[error("it belongs to user {0}, who can change it")]
     Owner(u32),
+    /// Another user can replace it.
+    #[error(transparent)]
+    Replaceable(#[from] Replaceable),
     /// Everyone may write to it.
     #[error("everyone on this machine can change the file, the workload too")]
     Writable,
@@ -36,6 +78,7 @@ impl Unfit {
                 "run the gateway as that user, or `chown` {} to your own",
                 path.display()
             ),
+            Self::Replaceable(why) => why.remedy(),
             Self::Writable => format!("run `chmod o-w {}`", path.display()),
             Self::Large(_) => String::from("split it, or correct the path"),
         }
@@ -43,7 +86,7 @@ impl Unfit {
 }
 
 /// Reads a text file of at most `most_mib` MiB that belongs to root or to the gateway's own user,
-/// and that not everyone may write.
+/// and that not everyone may write or replace.
 ///
 /// Symbolic links are followed, since orchestrators mount files through them. What they lead to is
 /// what is checked, on the open file.
@@ -66,6 +109,7 @@ pub fn read(path: &Path, most_mib: u64) -> Result<String, Unfit> {
     if about.mode() & 0o002 != 0 {
         return Err(Unfit::Writable);
     }
+    check_folders(path)?;
     let mut text = String::new();
     let most = most_mib << 20;
     if file.take(most + 1).read_to_string(&mut text)? as u64 > most {
@@ -74,8 +118,73 @@ pub fn read(path: &Path, most_mib: u64) -> Result<String, Unfit> {
     Ok(text)
 }
 
+/// Checks that no other user can replace a file: not everyone may write to a folder on its path.
+///
+/// Links are followed one at a time, and the folders of each are checked. A folder like `/tmp`,
+/// where users cannot touch each other's entries, is no harm if the entry is trusted.
+///
+/// # Errors
+/// [`Replaceable`], with the folder or the entry.
+pub fn check_folders(path: &Path) -> Result<(), Replaceable> {
+    let mut at = PathBuf::from("/");
+    let mut rest = parts_from_last(&std::path::absolute(path)?);
+    let mut links = 0;
+    while let Some(part) = rest.pop() {
+        match part.as_path().components().next() {
+            Some(Component::RootDir) => at = PathBuf::from("/"),
+            Some(Component::ParentDir) => drop(at.pop()),
+            Some(Component::Normal(name)) => {
+                let entry = at.join(name);
+                let about = fs::symlink_metadata(&entry)?;
+                check_entry(&at, &entry, &about)?;
+                if !about.is_symlink() {
+                    at = entry;
+                    continue;
+                }
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(Replaceable::Unknown(io::ErrorKind::Other));
+                }
+                rest.extend(parts_from_last(&fs::read_link(&entry)?));
+            }
+            Some(Component::CurDir | Component::Prefix(_)) | None => {}
+        }
+    }
+    Ok(())
+}
+
+fn parts_from_last(path: &Path) -> Vec<PathBuf> {
+    let parts = path.components().rev();
+    parts.map(|part| PathBuf::from(part.as_os_str())).collect()
+}
+
+fn check_entry(folder: &Path, entry: &Path, about: &Metadata) -> Result<(), Replaceable> {
+    let mode = fs::metadata(folder)?.mode();
+    if mode & 0o002 == 0 || is_read_only(folder) {
+        return Ok(());
+    }
+    match mode & STICKY != 0 {
+        true if trusted(about.uid()) => Ok(()),
+        true => Err(Replaceable::Entry {
+            entry: entry.to_owned(),
+            owner: about.uid(),
+        }),
+        false => Err(Replaceable::Folder(folder.to_owned())),
+    }
+}
+
+/// Whether nobody can write there: orchestrators mount a folder of mode 0777 so.
+fn is_read_only(folder: &Path) -> bool {
+    statvfs(folder).is_ok_and(|about| about.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
 /// Whether what a user owns may steer the gateway: root's, and that of the gateway's own user.
 #[must_use]
 pub fn trusted(owner: u32) -> bool {
     owner == 0 || owner == rustix::process::geteuid().as_raw()
 }
+
+/// Users may remove and rename in the folder what is their own, and nothing else.
+const STICKY: u32 = 0o1000;
+/// As many as Linux follows.
+const MOST_LINKS: usize = 40;

@@ -244,7 +244,7 @@ fn what_begins_like_a_credential_does_so_for_settings_variables_and_phantoms() {
 #[test]
 fn the_defaults_that_are_documented_are_those_that_hold() {
     let mut text = String::new();
-    for part in gateway::config::keys::PARTS {
+    for part in gateway::config::keys::SECTIONS {
         let keys = || gateway::config::keys::of(part.name);
         // Such a section has no default as a whole.
         if part.repeats || keys().any(|key| key.default == "required") {

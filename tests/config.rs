@@ -505,6 +505,88 @@ fn files_that_others_can_read_or_change_are_refused() {
 }
 
 #[test]
+fn a_recipe_that_everyone_can_change_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let recipe = folder.path().join("mine.toml");
+    fs::write(&recipe, "").unwrap();
+    let text =
+        "[[credential]]\nname = \"A\"\nsign = \"./mine.toml\"\norigins = [\"https://a.test\"]\n";
+    let everyone = "everyone on this machine can change the file";
+    for (mode, expected) in [(0o644, "the recipe is refused"), (0o666, everyone)] {
+        fs::set_permissions(&recipe, fs::Permissions::from_mode(mode)).unwrap();
+        let mistakes = read_in(folder.path(), text).unwrap_err();
+        assert!(mistakes[0].contains(expected), "{mode:o} {mistakes:#?}");
+    }
+}
+
+#[test]
+fn files_that_others_can_replace_are_refused() {
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("folder");
+    let at = |name: &str| folder.join(name);
+    fs::create_dir(&folder).unwrap();
+    let certificate = rcgen::generate_simple_self_signed(["corp.test".to_owned()]).unwrap();
+    let pem = certificate.cert.pem();
+    let text = "[policy]\nfiles = [\"p.cedar\"]\n[[credential]]\nname = \"A\"\nfrom = \"file:token\"\norigins = [\"https://a.test\"]\n[[origin]]\nmatch = \"https://a.test\"\nroots = [\"ca.pem\"]\n";
+    for (name, content) in [
+        ("p.cedar", ""),
+        ("ca.pem", &pem),
+        ("token", CANARY),
+        ("gateway.toml", text),
+    ] {
+        fs::write(at(name), content).unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let link = outer.path().join("link.toml");
+    std::os::unix::fs::symlink(at("gateway.toml"), &link).unwrap();
+    for (mode, is_refused) in [(0o777, true), (0o1777, false), (0o775, false)] {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        let mistakes = read_in(&folder, text).err().unwrap_or_default();
+        let remedy = format!("chmod o-w {}", folder.display());
+        let expected = if is_refused { 3 } else { 0 };
+        assert_eq!(mistakes.len(), expected, "{mode:o} {mistakes:#?}");
+        assert!(
+            mistakes.iter().all(|mistake| mistake.contains(&remedy)),
+            "{mistakes:#?}"
+        );
+        for path in [&at("gateway.toml"), &link] {
+            let refused = Config::load(path).err().map(|refused| refused.to_string());
+            assert_eq!(
+                refused.is_some_and(|why| why.contains(&remedy)),
+                is_refused,
+                "{mode:o}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_link_that_others_can_replace_is_refused() {
+    let outer = tempfile::tempdir().unwrap();
+    let at = |name: &str| outer.path().join(name);
+    fs::create_dir(at("open")).unwrap();
+    fs::write(at("gateway.toml"), "").unwrap();
+    fs::write(at("open/own.toml"), "").unwrap();
+    std::os::unix::fs::symlink("../gateway.toml", at("open/link.toml")).unwrap();
+    let load = |name: &str| {
+        Config::load(&at(name))
+            .map(drop)
+            .map_err(|refused| refused.to_string())
+    };
+    assert_eq!(load("open/link.toml"), Ok(()));
+    fs::set_permissions(at("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(load("open/link.toml").unwrap_err().contains("chmod o-w"));
+    fs::set_permissions(at("open"), fs::Permissions::from_mode(0o1777)).unwrap();
+    assert_eq!(load("open/link.toml"), Ok(()));
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::lchown(at("open/link.toml"), Some(12_345), None).unwrap();
+        let refused = load("open/link.toml").unwrap_err();
+        assert!(refused.contains("user 12345 can replace it"), "{refused}");
+        assert_eq!(load("open/own.toml"), Ok(()));
+    }
+}
+
+#[test]
 fn certificates_that_everyone_can_change_are_not_trusted() {
     let folder = tempfile::tempdir().unwrap();
     let open = folder.path().join("open.pem");
@@ -678,7 +760,7 @@ fn an_account_is_a_number_or_a_canonical_id_and_a_star_stands_alone() {
 }
 
 /// Where a table of the section can be opened with nothing in it but the key.
-fn one_key(key: &keys::Key, value: &str) -> String {
+fn one_key(key: &keys::ConfigKey, value: &str) -> String {
     let assignment = format!("{} = {value}", key.name);
     match key.section {
         "listener.authentication" => format!("[[listener]]\nauthentication = {{ {assignment} }}\n"),
@@ -976,7 +1058,7 @@ fn the_examples_are_taken_without_a_warning() {
 #[test]
 fn there_is_no_list_of_hosts_that_pass_by_the_policy() {
     for key in ["no_proxy", "bypass", "passthrough", "insecure", "allow_all"] {
-        for section in keys::PARTS {
+        for section in keys::SECTIONS {
             let text = format!("{}\n{key} = [\"localhost\"]\n", keys::heading(section.name));
             let mistakes = read(&text).expect_err(&text);
             assert!(

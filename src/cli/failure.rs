@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::config::{Mistake, Refused, Severity};
+use crate::config::{ConfigError, Diagnostic, Severity};
 
 /// The exit codes that do not come from a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Failure {
     /// What to do next.
     pub next: Option<String>,
     /// The places in the configuration that are at fault.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<Diagnostic>,
 }
 
 /// A mistake as a machine reads it.
@@ -112,8 +112,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<ConfigError> for Failure {
+    fn from(refused: ConfigError) -> Self {
         let errors = refused
             .mistakes
             .iter()
@@ -130,8 +130,8 @@ impl From<Refused> for Failure {
     }
 }
 
-impl<'a> From<&'a Mistake> for MistakeJson<'a> {
-    fn from(mistake: &'a Mistake) -> Self {
+impl<'a> From<&'a Diagnostic> for MistakeJson<'a> {
+    fn from(mistake: &'a Diagnostic) -> Self {
         Self {
             file: &mistake.position.file,
             line: mistake.position.line,

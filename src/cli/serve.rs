@@ -194,7 +194,7 @@ async fn listeners(
     Ok(listeners)
 }
 
-async fn authentication(asked: &crate::config::Authentication) -> Result<Authentication, Failure> {
+async fn authentication(asked: &crate::config::ProxyLogin) -> Result<Authentication, Failure> {
     let unusable = |why: String| Failure::new("the proxy's password cannot be had").because(why);
     let lease = Stores::new([&asked.password])
         .source(&asked.password)

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::config::{Mistake, Severity};
+use crate::config::{Diagnostic, Severity};
 
 use super::failure::{Failure, MistakeJson};
 
@@ -95,7 +95,7 @@ impl Terminal {
     }
 
     /// Prints the warnings of a configuration to standard error.
-    pub fn warn(&self, warnings: &[Mistake]) {
+    pub fn warn(&self, warnings: &[Diagnostic]) {
         for warning in warnings {
             self.note(self.mistake(warning));
         }
@@ -134,7 +134,7 @@ impl Terminal {
         self.note(text);
     }
 
-    fn mistake(&self, mistake: &Mistake) -> String {
+    fn mistake(&self, mistake: &Diagnostic) -> String {
         let paint = match mistake.severity {
             Severity::Error => Paint::Red,
             Severity::Warning => Paint::Yellow,

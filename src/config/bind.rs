@@ -9,7 +9,7 @@ use crate::session::phantom::Shape;
 use crate::session::{self, Binding, Foreign, Role, Signing, SigningPart, When};
 
 use super::credential::Credential;
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use super::signing::{PartSource, SigningCredential};
 
 impl Credential {
@@ -17,8 +17,8 @@ impl Credential {
     /// signs has a binding for each part, the first of which is the one that is lent.
     ///
     /// # Errors
-    /// A [`Doubt`] where its shape is none, or a part's name is too long.
-    pub fn stored(&self) -> Result<Vec<Stored>, Doubt> {
+    /// A [`Hint`] where its shape is none, or a part's name is too long.
+    pub fn stored(&self) -> Result<Vec<Stored>, Hint> {
         match &self.signing {
             Some(signing) => self.signing_bindings(signing),
             None => Ok(vec![Stored {
@@ -28,11 +28,11 @@ impl Credential {
         }
     }
 
-    fn place_binding(&self) -> Result<Binding, Doubt> {
+    fn place_binding(&self) -> Result<Binding, Hint> {
         let preset = self.known();
         let shape = self.shape.as_deref().map(Shape::parse).transpose();
         let shape = shape
-            .map_err(|error| Doubt::new(error.to_string(), "write for example `ghp_[36 alnum]`"))?;
+            .map_err(|error| Hint::new(error.to_string(), "write for example `ghp_[36 alnum]`"))?;
         let cookies = preset.map_or(&[][..], |preset| &preset.cookies);
         Ok(Binding {
             shape,
@@ -55,7 +55,7 @@ impl Credential {
         })
     }
 
-    fn signing_bindings(&self, signing: &SigningCredential) -> Result<Vec<Stored>, Doubt> {
+    fn signing_bindings(&self, signing: &SigningCredential) -> Result<Vec<Stored>, Hint> {
         let mut parts = Vec::new();
         for (at, part) in signing.parts.iter().enumerate() {
             parts.push(SigningPart {
@@ -100,9 +100,9 @@ impl Credential {
     }
 
     /// What the binding of a part is called.
-    fn name_of(&self, part: &PartSource) -> Result<CredentialName, Doubt> {
+    fn name_of(&self, part: &PartSource) -> Result<CredentialName, Hint> {
         CredentialName::new(&format!("{}.{}", self.name, part.name))
-            .map_err(|error| Doubt::new(error.to_string(), "give it a shorter name"))
+            .map_err(|error| Hint::new(error.to_string(), "give it a shorter name"))
     }
 
     /// What its own keys say, without its preset.
@@ -128,7 +128,7 @@ impl Credential {
 
 /// What the bindings of credentials would be refused for, each with the place of its credential in
 /// the list. Those that already lack their origins are left out.
-pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Doubt)> {
+pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Hint)> {
     let mut found = Vec::new();
     let mut bindings = Vec::new();
     let mut owners = Vec::new();
@@ -140,12 +140,12 @@ pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Doubt)
                 bindings.extend(bound.filter(|one| !one.origins.is_empty()));
                 owners.resize(bindings.len(), index);
             }
-            Err(doubt) => found.push((index, what(index), doubt)),
+            Err(hint) => found.push((index, what(index), hint)),
         }
     }
     for (at, mistake) in session::mistakes(&bindings) {
-        let doubt = Doubt::new(mistake.to_string(), mistake.remedy());
-        found.push((owners[at], what(owners[at]), doubt));
+        let hint = Hint::new(mistake.to_string(), mistake.remedy());
+        found.push((owners[at], what(owners[at]), hint));
     }
     found
 }

@@ -10,11 +10,11 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Foreign, When};
 
+use super::diagnostic::Hint;
 use super::keys;
-use super::mistake::Doubt;
 use super::network;
-use super::page::Section;
 use super::reference::{self, variable};
+use super::section::Section;
 use super::signing::{self, SigningCredential};
 use super::variable::sandbox_variable;
 
@@ -171,7 +171,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
     }
     let name = section.parsed("name", |text| {
         CredentialName::new(text).map_err(|malformed| {
-            Doubt::new(malformed.to_string(), "write for example `GITHUB_TOKEN`")
+            Hint::new(malformed.to_string(), "write for example `GITHUB_TOKEN`")
         })
     });
     let signing = signing::signing(section);
@@ -271,7 +271,7 @@ fn env(
 }
 
 /// Checks the name of a preset.
-pub(super) fn known_preset(text: &str) -> Result<String, Doubt> {
+pub(super) fn known_preset(text: &str) -> Result<String, Hint> {
     if preset::named(text).is_some() {
         return Ok(text.to_owned());
     }
@@ -280,71 +280,71 @@ pub(super) fn known_preset(text: &str) -> Result<String, Doubt> {
         || String::from("see `gateway presets`"),
         |near| format!("did you mean `{near}`?"),
     );
-    Err(Doubt::new("no preset has that name", remedy))
+    Err(Hint::new("no preset has that name", remedy))
 }
 
-fn place(text: &str) -> Result<Place, Doubt> {
+fn place(text: &str) -> Result<Place, Hint> {
     let example = "write for example `header:authorization:Bearer`";
     match text.parse::<Place>() {
-        Ok(Place::Signature(_)) => Err(Doubt::new(
+        Ok(Place::Signature(_)) => Err(Hint::new(
             "what signs a request stands in no place",
             "write `sign = \"sigv4\"` and no `places`",
         )),
         Ok(place) => Ok(place),
-        Err(malformed) => Err(Doubt::new(malformed.to_string(), example)),
+        Err(malformed) => Err(Hint::new(malformed.to_string(), example)),
     }
 }
 
-fn taken(text: &str) -> Result<Taken, Doubt> {
+fn taken(text: &str) -> Result<Taken, Hint> {
     let example = "write for example `query:token`, `header:deploy-token` or `path:/hooks/*`";
     text.parse()
         .map_err(|malformed: crate::message::TakenMalformed| {
-            Doubt::new(malformed.to_string(), example)
+            Hint::new(malformed.to_string(), example)
         })
 }
 
 /// Checks the name of a cookie; `*` is every one.
-fn cookie(text: &str) -> Result<String, Doubt> {
+fn cookie(text: &str) -> Result<String, Hint> {
     match format!("cookie:{text}").parse() {
         Ok(Place::Cookie(name)) => Ok(name),
-        _ => Err(Doubt::new(
+        _ => Err(Hint::new(
             "it is no name of a cookie",
             "write for example `JSESSIONID`, or `*` for every cookie",
         )),
     }
 }
 
-fn shape(text: &str) -> Result<String, Doubt> {
+fn shape(text: &str) -> Result<String, Hint> {
     let example = "write for example `ghp_[36 alnum]`";
     Shape::parse(text)
         .map(|_| text.to_owned())
-        .map_err(|malformed| Doubt::new(malformed.to_string(), example))
+        .map_err(|malformed| Hint::new(malformed.to_string(), example))
 }
 
-fn method(text: &str) -> Result<Method, Doubt> {
-    let doubt = |why: String| Doubt::new(why, "write for example `GET` or `POST`");
+fn method(text: &str) -> Result<Method, Hint> {
+    let hint = |why: String| Hint::new(why, "write for example `GET` or `POST`");
     let method =
-        Method::from_bytes(text.as_bytes()).map_err(|_| doubt(String::from("it is no method")))?;
-    crate::message::method::check(&method).map_err(|refused| doubt(refused.to_string()))?;
+        Method::from_bytes(text.as_bytes()).map_err(|_| hint(String::from("it is no method")))?;
+    crate::message::method::check(&method).map_err(|refused| hint(refused.to_string()))?;
     Ok(method)
 }
 
-fn path(text: &str) -> Result<String, Doubt> {
+fn path(text: &str) -> Result<String, Hint> {
     let target =
         RequestTarget::parse(text.as_bytes(), EncodedSlash::Keep).map_err(|malformed| {
-            Doubt::new(
+            Hint::new(
                 malformed.to_string(),
                 "write for example `/repos/owner/name`",
             )
         })?;
     if target.query().is_some() {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "a path has no query",
             "write the path alone; policies judge the query",
         ));
     }
     if target.path() != text {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "it is not in the form that requests are judged in",
             format!("write `{}`", target.path()),
         ));
@@ -374,7 +374,7 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
         section.error(
             "preset",
             "the preset does not say which credential is meant",
-            Doubt::new(why, remedy),
+            Hint::new(why, remedy),
         );
     }
     for key in ["origins", "places"] {
@@ -386,7 +386,7 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
             section.error(
                 key,
                 format!("`{key}` is empty"),
-                Doubt::new(
+                Hint::new(
                     "it could never be lent",
                     "name at least one, or remove the key",
                 ),
@@ -399,14 +399,14 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
         section.error(
             "when",
             "`when = \"always\"` needs exactly one place",
-            Doubt::new(why, remedy),
+            Hint::new(why, remedy),
         );
     }
     if read.when == When::Phantom && read.env.is_empty() && section.has("env") {
-        section.page.warn(
+        section.document.warn(
             &section.span_of("env"),
             "no variable holds the phantom",
-            Doubt::new(
+            Hint::new(
                 "the workload could never present it",
                 "name a variable, or write `when = \"always\"`",
             ),
@@ -414,10 +414,10 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
     }
     if read.allow_short {
         let why = "a secret of fewer than eight bytes is found by chance and can be guessed";
-        section.page.warn(
+        section.document.warn(
             &section.span_of("allow_short"),
             "short secrets are taken",
-            Doubt::new(why, "use a longer secret where the service allows it"),
+            Hint::new(why, "use a longer secret where the service allows it"),
         );
     }
 }

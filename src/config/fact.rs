@@ -5,9 +5,9 @@ use toml::Spanned;
 use crate::body::fact::{FactType, Location};
 use crate::policy::{ContentFact, FactName};
 
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use super::network;
-use super::page::Section;
+use super::section::Section;
 
 pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
     for (key, why, remedy) in [
@@ -33,19 +33,19 @@ pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
     }
     let name = section.parsed("name", |text| {
         text.parse::<FactName>()
-            .map_err(|error| Doubt::new(error.to_string(), "write for example `max_tokens`"))
+            .map_err(|error| Hint::new(error.to_string(), "write for example `max_tokens`"))
     });
     let kind = section.parsed("type", |text| {
         text.parse::<FactType>()
-            .map_err(|error| Doubt::new(error.to_string(), "write one of them"))
+            .map_err(|error| Hint::new(error.to_string(), "write one of them"))
     });
     let origins = section.each("origins", network::origin);
     if section.has("origins") && origins.is_empty() {
-        let doubt = Doubt::new(
+        let hint = Hint::new(
             "content is read for the origins that are named alone",
             "name one",
         );
-        section.error("origins", "`origins` names no origin", doubt);
+        section.error("origins", "`origins` names no origin", hint);
     }
     let location = location(section);
     let fact = ContentFact {
@@ -55,11 +55,11 @@ pub(super) fn fact(section: &Section<'_, '_>) -> Option<ContentFact> {
         location: location?,
     };
     if fact.kind == FactType::Strings && matches!(fact.location, Location::Form(_)) {
-        let doubt = Doubt::new(
+        let hint = Hint::new(
             "a value that a form has several times is read in several ways",
             "write `type = \"String\"`, or read it from JSON",
         );
-        section.error("type", "a form has no sets", doubt);
+        section.error("type", "a form has no sets", hint);
     }
     Some(fact)
 }
@@ -68,8 +68,8 @@ fn location(section: &Section<'_, '_>) -> Option<Location> {
     let remedy = "write `json = \"/max_tokens\"` or `form = \"amount\"`";
     match (section.has("json"), section.has("form")) {
         (true, true) => {
-            let doubt = Doubt::new("content is one of the two", remedy);
-            section.error("form", "`form` stands beside `json`", doubt);
+            let hint = Hint::new("content is one of the two", remedy);
+            section.error("form", "`form` stands beside `json`", hint);
             None
         }
         (false, false) => {
@@ -84,7 +84,7 @@ fn location(section: &Section<'_, '_>) -> Option<Location> {
             .parsed("json", |text| {
                 let pointer = text.parse();
                 pointer.map_err(|error: crate::body::fact::PointerMalformed| {
-                    Doubt::new(error.to_string(), "write for example `/max_tokens`")
+                    Hint::new(error.to_string(), "write for example `/max_tokens`")
                 })
             })
             .map(|pointer| Location::Json(pointer.into_inner())),
@@ -92,7 +92,7 @@ fn location(section: &Section<'_, '_>) -> Option<Location> {
             .parsed("form", |text| {
                 let name = text.parse();
                 name.map_err(|error: crate::body::fact::FormNameMalformed| {
-                    Doubt::new(error.to_string(), "write for example `amount`")
+                    Hint::new(error.to_string(), "write for example `amount`")
                 })
             })
             .map(|name| Location::Form(name.into_inner())),

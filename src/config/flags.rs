@@ -12,15 +12,15 @@ use crate::policy::Source;
 
 use super::bind;
 use super::credential::Credential;
+use super::diagnostic::{Diagnostic, Hint, Position, Severity};
+use super::document::{literal_hint, resolve_path};
 use super::literal::{looks_secret, shown};
-use super::mistake::{Doubt, Mistake, Position, Severity};
 use super::network;
-use super::page::{literal_doubt, resolve_path};
 use super::reference::{self, variables};
 use super::signing::SigningCredential;
 use super::sigv4;
 use super::variable::sandbox_variable;
-use super::{Allowed, Config, Refused, cross, state};
+use super::{Allowed, Config, ConfigError, sandbox, state, validate};
 
 /// The flags by which a configuration is named or made.
 #[derive(Args, Clone, Default)]
@@ -78,7 +78,7 @@ pub struct Flags {
 /// Collects what is wrong with flags.
 struct Line {
     directory: PathBuf,
-    found: Vec<Mistake>,
+    found: Vec<Diagnostic>,
 }
 
 impl Flags {
@@ -100,8 +100,8 @@ impl Flags {
     /// `known` gives the preset of a variable, such as `github` for `GITHUB_TOKEN`.
     ///
     /// # Errors
-    /// [`Refused`] with every mistake of the file and of the flags.
-    pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, Refused> {
+    /// [`ConfigError`] with every mistake of the file and of the flags.
+    pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let mut mistakes = Vec::new();
         let mut config = match &self.config {
             None => Config {
@@ -125,7 +125,7 @@ impl Flags {
             .iter()
             .any(|mistake| mistake.severity == Severity::Error)
         {
-            return Err(Refused { mistakes });
+            return Err(ConfigError { mistakes });
         }
         Ok(config)
     }
@@ -154,18 +154,18 @@ impl Flags {
             let credential = line.take("--aws", "the credentials of AWS cannot be named", read);
             config.credentials.extend(credential);
         }
-        for (_, what, doubt) in bind::mistakes(&config.credentials) {
-            line.refuse("--secret", what, doubt);
+        for (_, what, hint) in bind::mistakes(&config.credentials) {
+            line.refuse("--secret", what, hint);
         }
         if self.aws.is_none() && !self.buckets.is_empty() {
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "it is about the credentials that `--aws` names",
                 "add `--aws`, or write `buckets` to the credential in the file",
             );
             line.refuse(
                 "--bucket",
                 String::from("`--bucket` stands without `--aws`"),
-                doubt,
+                hint,
             );
         }
         for text in &self.presets {
@@ -218,7 +218,7 @@ impl Flags {
             }
         }
         for text in &self.see_home {
-            let read = super::settings::of_home(text);
+            let read = sandbox::of_home(text);
             config
                 .sandbox
                 .see_home
@@ -239,46 +239,46 @@ impl Flags {
             let read = if fits {
                 Ok(user.clone())
             } else {
-                Err(Doubt::new(
+                Err(Hint::new(
                     "it is no user's name or number",
                     "write for example `nobody` or `1000:1000`",
                 ))
             };
             config.sandbox.user = line.value("--user", user, read);
         }
-        for (what, doubt) in cross::sandbox_contradictions(config) {
-            line.refuse("command line", what, doubt);
+        for (what, hint) in validate::sandbox_contradictions(config) {
+            line.refuse("command line", what, hint);
         }
     }
 }
 
 impl Line {
-    fn refuse(&mut self, flag: &str, what: String, doubt: Doubt) {
-        self.found.push(Mistake {
+    fn refuse(&mut self, flag: &str, what: String, hint: Hint) {
+        self.found.push(Diagnostic {
             position: Position::whole(&Arc::from(flag)),
             severity: Severity::Error,
             what,
-            why: doubt.why,
-            remedy: doubt.remedy,
+            why: hint.why,
+            remedy: hint.remedy,
         });
     }
 
-    fn take<T>(&mut self, flag: &str, what: &str, read: Result<T, Doubt>) -> Option<T> {
-        read.map_err(|doubt| self.refuse(flag, what.to_owned(), doubt))
+    fn take<T>(&mut self, flag: &str, what: &str, read: Result<T, Hint>) -> Option<T> {
+        read.map_err(|hint| self.refuse(flag, what.to_owned(), hint))
             .ok()
     }
 
-    fn value<T>(&mut self, flag: &str, text: &str, read: Result<T, Doubt>) -> Option<T> {
+    fn value<T>(&mut self, flag: &str, text: &str, read: Result<T, Hint>) -> Option<T> {
         let what = format!("the value is {}", shown(text));
         self.take(flag, &what, read)
     }
 }
 
 /// The credentials of AWS: those of the environment, or of a profile, which the AWS CLI prints.
-fn aws(profile: &str) -> Result<Credential, Doubt> {
+fn aws(profile: &str) -> Result<Credential, Hint> {
     if profile.is_empty() {
         return Credential::aws().ok_or_else(|| {
-            Doubt::new(
+            Hint::new(
                 "`AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` are not both set",
                 "set them, or name a profile of the AWS CLI: `--aws=PROFILE`",
             )
@@ -290,7 +290,7 @@ fn aws(profile: &str) -> Result<Credential, Doubt> {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-@+/:".contains(&byte));
     if !fits {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "it is no name of a profile",
             "write for example `--aws=dev`",
         ));
@@ -303,7 +303,7 @@ fn aws(profile: &str) -> Result<Credential, Doubt> {
     let program = program
         .and_then(|path| path.to_str().map(str::to_owned))
         .ok_or_else(|| {
-            Doubt::new(
+            Hint::new(
                 "a profile's credentials are printed by the AWS CLI, and there is no program `aws` in PATH",
                 "install it, or set the credentials as variables and write `--aws`",
             )
@@ -321,13 +321,13 @@ fn aws(profile: &str) -> Result<Credential, Doubt> {
 }
 
 /// The credential for these buckets alone, where any are named.
-fn pinned(credential: Credential, buckets: &[String]) -> Result<Credential, Doubt> {
+fn pinned(credential: Credential, buckets: &[String]) -> Result<Credential, Hint> {
     let (false, Some(signing)) = (buckets.is_empty(), &credential.signing) else {
         return Ok(credential);
     };
     let signer = sigv4::for_buckets(buckets.to_vec()).map_err(|mistakes| {
         let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Doubt::new(
+        Hint::new(
             all.join("; "),
             "write for example `--bucket reports` or `--bucket shared/incoming/`",
         )
@@ -348,7 +348,7 @@ fn secret(
     directory: &Path,
     home: Option<&Path>,
     known: &dyn Fn(&str) -> Option<String>,
-) -> Result<(Credential, Option<Allowed>), Doubt> {
+) -> Result<(Credential, Option<Allowed>), Hint> {
     let (bound, kept) = match text.split_once('=') {
         Some((bound, kept)) => (bound, Some(kept)),
         None => (text, None),
@@ -358,14 +358,14 @@ fn secret(
         None => (bound, None),
     };
     if looks_secret(name) {
-        return Err(literal_doubt());
+        return Err(literal_hint());
     }
     let example =
         "write for example `GITHUB_TOKEN@api.github.com`, or `NAME@HOST=keyring:gateway/NAME`";
-    let name_doubt = |why: String| Doubt::new(why, example);
-    let variable_name = sandbox_variable(name).map_err(|doubt| name_doubt(doubt.why))?;
+    let name_hint = |why: String| Hint::new(why, example);
+    let variable_name = sandbox_variable(name).map_err(|hint| name_hint(hint.why))?;
     let credential_name =
-        CredentialName::new(name).map_err(|malformed| name_doubt(malformed.to_string()))?;
+        CredentialName::new(name).map_err(|malformed| name_hint(malformed.to_string()))?;
     let from = match kept {
         Some(text) => reference::parse(text, |path| resolve_path(path, directory, home))?,
         None => SecretRef::env(variable_name.clone()),
@@ -376,7 +376,7 @@ fn secret(
     let Some(host) = host else {
         let known = credential.known();
         if known.is_none_or(|known| known.origins.is_empty()) {
-            return Err(Doubt::new(
+            return Err(Hint::new(
                 "no preset knows that variable and its host, so nothing says where its secret may go",
                 format!("write `{name}@HOST`"),
             ));
@@ -397,7 +397,7 @@ mod tests {
     use super::*;
     use crate::credential::preset;
 
-    fn flags(edit: impl FnOnce(&mut Flags)) -> Result<Config, Refused> {
+    fn flags(edit: impl FnOnce(&mut Flags)) -> Result<Config, ConfigError> {
         let mut flags = Flags::default();
         edit(&mut flags);
         flags.config(&|name| preset::of_variable(name).map(|(preset, _)| preset.name.clone()))

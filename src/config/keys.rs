@@ -3,7 +3,7 @@
 
 /// Describes one key of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key {
+pub struct ConfigKey {
     /// The section that holds it, such as `listener` or `listener.authentication`.
     pub section: &'static str,
     /// The key itself.
@@ -18,7 +18,7 @@ pub struct Key {
 
 /// Describes one section of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct ConfigSection {
     /// The section's name.
     pub name: &'static str,
     /// Whether it is written `[[name]]` and may stand many times.
@@ -26,7 +26,7 @@ pub struct Part {
 }
 
 /// The keys of one section, in the order of [`KEYS`].
-pub fn of(section: &str) -> impl Iterator<Item = &'static Key> {
+pub fn of(section: &str) -> impl Iterator<Item = &'static ConfigKey> {
     KEYS.iter().filter(move |key| key.section == section)
 }
 
@@ -39,8 +39,8 @@ pub fn heading(section: &str) -> String {
     if let Some((outer, inner)) = section.split_once('.') {
         return format!("`{inner}` of {}", heading(outer));
     }
-    match PARTS.iter().find(|part| part.name == section) {
-        Some(part) if part.repeats => format!("[[{section}]]"),
+    match SECTIONS.iter().find(|known| known.name == section) {
+        Some(known) if known.repeats => format!("[[{section}]]"),
         _ => format!("[{section}]"),
     }
 }
@@ -65,8 +65,8 @@ const fn key(
     name: &'static str,
     takes: &'static str,
     default: &'static str,
-) -> Key {
-    Key {
+) -> ConfigKey {
+    ConfigKey {
         section,
         name,
         takes,
@@ -75,39 +75,39 @@ const fn key(
     }
 }
 
-const fn part(name: &'static str) -> Part {
-    Part {
+const fn section(name: &'static str) -> ConfigSection {
+    ConfigSection {
         name,
         repeats: false,
     }
 }
 
-const fn parts(name: &'static str) -> Part {
-    Part {
+const fn sections(name: &'static str) -> ConfigSection {
+    ConfigSection {
         name,
         repeats: true,
     }
 }
 
 /// Every section of the file.
-pub const PARTS: &[Part] = &[
-    part("ca"),
-    part("audit"),
-    part("policy"),
-    part("runtime"),
-    part("resolver"),
-    parts("listener"),
-    parts("credential"),
-    parts("origin"),
-    parts("fact"),
-    part("vault"),
-    part("sandbox"),
-    part("limits"),
-    part("phantoms"),
+pub const SECTIONS: &[ConfigSection] = &[
+    section("ca"),
+    section("audit"),
+    section("policy"),
+    section("runtime"),
+    section("resolver"),
+    sections("listener"),
+    sections("credential"),
+    sections("origin"),
+    sections("fact"),
+    section("vault"),
+    section("sandbox"),
+    section("limits"),
+    section("phantoms"),
 ];
 
 /// Every key of the file.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     key("ca", "certificate", "path", "not written"),
     key("ca", "lifetime", "duration", "24h"),
     key("audit", "path", "path", "the state directory of the user"),
@@ -115,7 +115,7 @@ pub const KEYS: &[Key] = &[
     key("audit", "rotate", "size", "256MiB"),
     key("audit", "session_burst", "size", "256MiB"),
     key("audit", "session_rate", "size a second", "256KiB"),
-    Key {
+    ConfigKey {
         section: "policy",
         name: "files",
         takes: "list of paths, `*` in the last part",
@@ -325,11 +325,11 @@ mod tests {
     }
 
     #[test]
-    fn every_section_of_a_key_is_a_part_or_a_table_within_one() {
+    fn every_key_is_of_a_section_or_of_a_table_within_one() {
         for key in KEYS {
             let outer = key.section.split('.').next().unwrap();
             assert!(
-                PARTS.iter().any(|part| part.name == outer),
+                SECTIONS.iter().any(|known| known.name == outer),
                 "{}",
                 key.section
             );

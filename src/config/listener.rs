@@ -7,9 +7,9 @@ use toml::Spanned;
 use crate::credential::SecretRef;
 use crate::names::SessionId;
 
-use super::mistake::Doubt;
-use super::page::Section;
+use super::diagnostic::Hint;
 use super::reference;
+use super::section::Section;
 
 /// Takes connections of one session at one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum ListenerKind {
     /// CONNECT, absolute-form and SOCKS5, told apart by their first bytes.
     Proxy {
         /// What a client must present; `None` only on loopback.
-        authentication: Option<Authentication>,
+        authentication: Option<ProxyLogin>,
     },
     /// TLS at once; the SNI names the host.
     Tls {
@@ -41,7 +41,7 @@ pub enum ListenerKind {
 
 /// What a client of a proxy must present.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Authentication {
+pub struct ProxyLogin {
     /// The user.
     pub user: String,
     /// Where the password is kept.
@@ -49,15 +49,15 @@ pub struct Authentication {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum ListenerProtocol {
     Proxy,
     Tls,
 }
 
 /// Checks a name of the kind that policies write: a session, a group, a credential, a preset.
-pub(super) fn name(text: &str) -> Result<SessionId, Doubt> {
+pub(super) fn name(text: &str) -> Result<SessionId, Hint> {
     SessionId::new(text)
-        .map_err(|malformed| Doubt::new(malformed.to_string(), "write a name such as `agent-1`"))
+        .map_err(|malformed| Hint::new(malformed.to_string(), "write a name such as `agent-1`"))
 }
 
 pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
@@ -68,7 +68,13 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
             "add `kind = \"proxy\"` or `kind = \"tls\"`",
         );
     }
-    let kind = section.choice("kind", &[("proxy", Kind::Proxy), ("tls", Kind::Tls)]);
+    let kind = section.choice(
+        "kind",
+        &[
+            ("proxy", ListenerProtocol::Proxy),
+            ("tls", ListenerProtocol::Tls),
+        ],
+    );
     let address = address(section);
     let session = section.parsed("session", name);
     let session = match session {
@@ -94,8 +100,8 @@ pub(super) fn listener(section: &Section<'_, '_>) -> Option<Listener> {
     }
     Some(Listener {
         kind: match kind? {
-            Kind::Proxy => ListenerKind::Proxy { authentication },
-            Kind::Tls => ListenerKind::Tls {
+            ListenerProtocol::Proxy => ListenerKind::Proxy { authentication },
+            ListenerProtocol::Tls => ListenerKind::Tls {
                 port: port.unwrap_or(443),
             },
         },
@@ -115,13 +121,13 @@ fn address(section: &Section<'_, '_>) -> Option<SocketAddr> {
     }
     let address = section.parsed("address", |text| {
         let address = text.parse::<SocketAddr>().map_err(|_| {
-            Doubt::new(
+            Hint::new(
                 "it is no address and port; names are not looked up",
                 "write for example `127.0.0.1:8080` or `[::1]:8080`",
             )
         })?;
         if address.ip().is_multicast() {
-            return Err(Doubt::new(
+            return Err(Hint::new(
                 "nothing can listen there",
                 "write an address of this machine",
             ));
@@ -131,7 +137,7 @@ fn address(section: &Section<'_, '_>) -> Option<SocketAddr> {
     address.map(Spanned::into_inner)
 }
 
-fn authentication(section: &Section<'_, '_>) -> Option<Authentication> {
+fn authentication(section: &Section<'_, '_>) -> Option<ProxyLogin> {
     for (key, remedy) in [
         ("user", "add `user = \"agent\"`"),
         ("password", "add `password = \"env:PROXY_PASSWORD\"`"),
@@ -150,36 +156,36 @@ fn authentication(section: &Section<'_, '_>) -> Option<Authentication> {
         if fits {
             Ok(text.to_owned())
         } else {
-            Err(Doubt::new(
+            Err(Hint::new(
                 "a user is visible ASCII without `:`",
                 "write for example `agent`",
             ))
         }
     });
     let password = reference::read(section, "password", "");
-    Some(Authentication {
+    Some(ProxyLogin {
         user: user?.into_inner(),
         password: password?,
     })
 }
 
-fn contradictions(section: &Section<'_, '_>, kind: Option<Kind>) {
+fn contradictions(section: &Section<'_, '_>, kind: Option<ListenerProtocol>) {
     match kind {
-        Some(Kind::Proxy) if section.has("port") => {
+        Some(ListenerProtocol::Proxy) if section.has("port") => {
             let why = "clients of a proxy name the port themselves";
             section.error(
                 "port",
                 "`port` contradicts `kind = \"proxy\"`",
-                Doubt::new(why, "remove `port`, or write `kind = \"tls\"`"),
+                Hint::new(why, "remove `port`, or write `kind = \"tls\"`"),
             );
         }
-        Some(Kind::Tls) if section.has("authentication") => {
+        Some(ListenerProtocol::Tls) if section.has("authentication") => {
             let why = "a client that speaks TLS at once has no place for a proxy password";
             let remedy = "remove `authentication`, or write `kind = \"proxy\"`";
             section.error(
                 "authentication",
                 "`authentication` contradicts `kind = \"tls\"`",
-                Doubt::new(why, remedy),
+                Hint::new(why, remedy),
             );
         }
         _ => {}
@@ -187,36 +193,36 @@ fn contradictions(section: &Section<'_, '_>, kind: Option<Kind>) {
 }
 
 /// Refuses a listener that strangers on the network could use as this session.
-fn refuse_open(section: &Section<'_, '_>, kind: Kind, address: SocketAddr) {
+fn refuse_open(section: &Section<'_, '_>, kind: ListenerProtocol, address: SocketAddr) {
     let ip = address.ip().to_canonical();
     match kind {
-        Kind::Proxy if !ip.is_loopback() && !section.has("authentication") => {
+        ListenerProtocol::Proxy if !ip.is_loopback() && !section.has("authentication") => {
             let why =
                 "whoever reaches that address would be this session and spend its credentials";
             let remedy = "listen on 127.0.0.1, or add `authentication = { user = \"agent\", password = \"env:PROXY_PASSWORD\" }`";
             section.error(
                 "address",
                 "a proxy without authentication listens beyond loopback",
-                Doubt::new(why, remedy),
+                Hint::new(why, remedy),
             );
         }
-        Kind::Tls if ip.is_unspecified() => {
+        ListenerProtocol::Tls if ip.is_unspecified() => {
             let why = "whoever reaches any of this machine's addresses would be this session and spend its credentials";
             let remedy = "listen on the one address that the sandbox's traffic is redirected to";
             section.error(
                 "address",
                 "a `tls` listener listens on every address",
-                Doubt::new(why, remedy),
+                Hint::new(why, remedy),
             );
         }
-        Kind::Tls if !ip.is_loopback() => {
+        ListenerProtocol::Tls if !ip.is_loopback() => {
             let why =
                 "whoever reaches that address is this session: TLS clients present no password";
             let remedy = "make sure that only the sandbox reaches it";
-            section.page.warn(
+            section.document.warn(
                 &section.span_of("address"),
                 "a `tls` listener listens beyond loopback",
-                Doubt::new(why, remedy),
+                Hint::new(why, remedy),
             );
         }
         _ => {}

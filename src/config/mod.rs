@@ -1,39 +1,42 @@
-//! Configuration, from `gateway.toml` and flags to one valid [`Config`].
+//! The configuration: from `gateway.toml` and flags to one valid [`Config`].
 //!
-//! It may use every module, and only `cli` may use it. A file is read key by key, and all of its
-//! mistakes are reported at once, each with its place, the reason and the remedy; a configuration
-//! with one mistake is not taken at all.
+//! A file is read key by key. All of its mistakes are reported at once, each with its place, the
+//! reason and the remedy. A configuration with one mistake is refused.
 
 mod bind;
 mod credential;
-mod cross;
+mod diagnostic;
+mod document;
 mod fact;
 mod flags;
 pub mod keys;
 mod listener;
 pub mod literal;
-mod mistake;
 mod network;
 mod origin;
-mod page;
+mod own_files;
 mod read;
 mod reference;
+mod sandbox;
+mod section;
 mod settings;
 mod signing;
 mod sigv4;
 pub mod state;
 mod units;
+mod validate;
 mod variable;
 mod vault;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use credential::Credential;
+pub use diagnostic::{Diagnostic, Hint, Position, Severity};
 pub use flags::Flags;
-pub use listener::{Authentication, Listener, ListenerKind};
-pub use mistake::{Doubt, Mistake, Position, Severity};
+pub use listener::{Listener, ListenerKind, ProxyLogin};
 pub use origin::Origin;
-pub use settings::{Audit, Ca, Phantoms, Runtime, Sandbox};
+pub use sandbox::Sandbox;
+pub use settings::{Audit, Ca, PhantomFile, Runtime};
 pub use variable::sandbox_variable;
 
 use crate::credential::VaultSettings;
@@ -76,7 +79,7 @@ pub struct Config {
     /// The bounds of the data path.
     pub limits: Limits,
     /// Where phantoms are written.
-    pub phantoms: Phantoms,
+    pub phantoms: PhantomFile,
     /// Hosts that flags allow, any method and path.
     pub allow: Vec<Allowed>,
     /// Presets that flags name: their hosts are allowed, their variables hold phantoms.
@@ -84,7 +87,7 @@ pub struct Config {
     /// The groups that the session of `gateway exec` is in.
     pub groups: Vec<String>,
     /// What the operator should look at.
-    pub warnings: Vec<Mistake>,
+    pub warnings: Vec<Diagnostic>,
     /// The user's home, where `~` leads.
     home: Option<PathBuf>,
 }
@@ -101,38 +104,15 @@ pub struct Allowed {
 /// A configuration was refused, for all of these reasons.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", shown(.mistakes))]
-pub struct Refused {
+pub struct ConfigError {
     /// Every mistake and warning, in the order of the file.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<Diagnostic>,
 }
 
-fn shown(mistakes: &[Mistake]) -> String {
+fn shown(mistakes: &[Diagnostic]) -> String {
     mistakes
         .iter()
-        .map(Mistake::to_string)
+        .map(Diagnostic::to_string)
         .collect::<Vec<_>>()
         .join("\n")
-}
-
-impl Config {
-    /// The folder of the audit log, links followed: that of the file that is named, else that of
-    /// the user's logs.
-    #[must_use]
-    pub fn audit_folder(&self) -> Option<PathBuf> {
-        let named = self.audit.path.as_deref().map(cross::real);
-        let folder = named.map(|file| file.parent().map(Path::to_owned));
-        folder.unwrap_or_else(|| state::audit_directory().map(|folder| cross::real(&folder)))
-    }
-
-    /// The files that the gateway reads or writes for itself, which no workload may see or change.
-    #[must_use]
-    pub fn own_files(&self) -> Vec<PathBuf> {
-        cross::own(self)
-    }
-
-    /// The files in which secrets lie.
-    #[must_use]
-    pub fn secret_files(&self) -> Vec<PathBuf> {
-        cross::secrets(self)
-    }
 }

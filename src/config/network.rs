@@ -4,15 +4,15 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use crate::message::{HostPattern, OriginPattern, PatternMalformed};
 use crate::origin::vet::metadata_within;
 
 /// Reads `api.example.com`, `*.example.com`, or an address, with its port.
 ///
 /// # Errors
-/// A [`Doubt`] where it is no such pattern, or an address that no origin has.
-pub fn host_and_port(text: &str, default_port: u16) -> Result<(HostPattern, u16), Doubt> {
+/// A [`Hint`] where it is no such pattern, or an address that no origin has.
+pub fn host_and_port(text: &str, default_port: u16) -> Result<(HostPattern, u16), Hint> {
     let (hosts, port) = HostPattern::with_port(text, default_port)?;
     named(&hosts)?;
     Ok((hosts, port))
@@ -21,18 +21,18 @@ pub fn host_and_port(text: &str, default_port: u16) -> Result<(HostPattern, u16)
 /// Reads `https://host[:port]`; the host may start with `*.`.
 ///
 /// # Errors
-/// A [`Doubt`] where it is no such pattern, or an address that no origin has.
-pub fn origin(text: &str) -> Result<OriginPattern, Doubt> {
+/// A [`Hint`] where it is no such pattern, or an address that no origin has.
+pub fn origin(text: &str) -> Result<OriginPattern, Hint> {
     let pattern: OriginPattern = text.parse()?;
     named(&pattern.hosts)?;
     Ok(pattern)
 }
 
-fn named(hosts: &HostPattern) -> Result<(), Doubt> {
+fn named(hosts: &HostPattern) -> Result<(), Hint> {
     hosts.host().ip().map_or(Ok(()), reachable)
 }
 
-impl From<PatternMalformed> for Doubt {
+impl From<PatternMalformed> for Hint {
     fn from(malformed: PatternMalformed) -> Self {
         Self::new(malformed.to_string(), malformed.remedy())
     }
@@ -41,22 +41,22 @@ impl From<PatternMalformed> for Doubt {
 /// Reads a network as `address/prefix`, or one address: an exception to the address floor.
 ///
 /// # Errors
-/// A [`Doubt`] where it is none, has bits set behind its prefix, is wider than any exception
+/// A [`Hint`] where it is none, has bits set behind its prefix, is wider than any exception
 /// should be, or reaches a cloud's metadata service.
-pub fn exception(text: &str) -> Result<IpNet, Doubt> {
+pub fn exception(text: &str) -> Result<IpNet, Hint> {
     let network = network(text)?;
     let narrowest_wide = match network {
         IpNet::V4(_) => 8,
         IpNet::V6(_) => 32,
     };
     if network.prefix_len() < narrowest_wide {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "an exception that wide lifts the floor that keeps the workload from the operator's own network",
             "name the network that the origin lies in, such as `10.1.0.0/16`",
         ));
     }
     if let Some(metadata) = metadata_within(&network) {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             format!(
                 "it reaches {metadata}, a cloud's metadata service, which hands out the machine's own credentials"
             ),
@@ -67,20 +67,20 @@ pub fn exception(text: &str) -> Result<IpNet, Doubt> {
     Ok(network)
 }
 
-fn network(text: &str) -> Result<IpNet, Doubt> {
+fn network(text: &str) -> Result<IpNet, Hint> {
     // The standard library reads the address: it takes no leading zeros.
     let (address, prefix) = match text.split_once('/') {
         Some((address, prefix)) => (address, Some(prefix)),
         None => (text, None),
     };
     let address: IpAddr = address.parse().map_err(|_| {
-        Doubt::new(
+        Hint::new(
             "it is no address and prefix",
             "write for example `10.1.0.0/16` or `fd12:3456::/48`",
         )
     })?;
     if address.to_canonical() != address {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "an IPv4 network is written as IPv4",
             "write it without `::ffff:`",
         ));
@@ -90,13 +90,13 @@ fn network(text: &str) -> Result<IpNet, Doubt> {
         Some(_) => text.parse::<IpNet>(),
     };
     let network = network.map_err(|_| {
-        Doubt::new(
+        Hint::new(
             "the prefix is no number of bits of that address",
             "write 0 to 32, or 0 to 128 for IPv6",
         )
     })?;
     if network.trunc() != network {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "bits are set behind the prefix",
             "write the network's first address, or one address without a prefix",
         ));
@@ -107,8 +107,8 @@ fn network(text: &str) -> Result<IpNet, Doubt> {
 /// Refuses addresses that no origin has: unspecified, multicast, broadcast, metadata.
 ///
 /// # Errors
-/// A [`Doubt`] that names the kind of address.
-pub fn reachable(address: IpAddr) -> Result<(), Doubt> {
+/// A [`Hint`] that names the kind of address.
+pub fn reachable(address: IpAddr) -> Result<(), Hint> {
     let address = address.to_canonical();
     let kind = if address.is_unspecified() {
         "the unspecified address"
@@ -121,7 +121,7 @@ pub fn reachable(address: IpAddr) -> Result<(), Doubt> {
     } else {
         return Ok(());
     };
-    Err(Doubt::new(
+    Err(Hint::new(
         format!("{address} is {kind}"),
         "write the address of the origin",
     ))

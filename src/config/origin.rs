@@ -12,10 +12,10 @@ use crate::files;
 use crate::message::Scheme;
 use crate::origin::{ClientIdentity, OriginProtocol, OriginRule};
 
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use super::network;
-use super::page::Section;
 use super::reference;
+use super::section::Section;
 
 /// Says how the origins of a pattern are reached and verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
         );
     }
     let matches = section.parsed("match", network::origin);
-    let roots = section.each("roots", |text| certificates(section.page.path(text)?));
+    let roots = section.each("roots", |text| certificates(section.document.path(text)?));
     let (mut files, roots): (Vec<_>, Vec<_>) = roots.into_iter().map(Spanned::into_inner).unzip();
     let addresses = section.each("addresses", network::exception);
     let versions = [
@@ -72,16 +72,16 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
     Some(origin)
 }
 
-fn connect(text: &str) -> Result<SocketAddr, Doubt> {
+fn connect(text: &str) -> Result<SocketAddr, Hint> {
     let address = text.parse::<SocketAddr>().map_err(|_| {
-        Doubt::new(
+        Hint::new(
             "it is no address and port; names are not looked up",
             "write for example `127.0.0.1:8443`",
         )
     })?;
     network::reachable(address.ip())?;
     if address.port() == 0 {
-        return Err(Doubt::new("port 0 is none", "write the port of the origin"));
+        return Err(Hint::new("port 0 is none", "write the port of the origin"));
     }
     Ok(address)
 }
@@ -89,7 +89,7 @@ fn connect(text: &str) -> Result<SocketAddr, Doubt> {
 /// The certificates of a client identity, and the file of its key.
 fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
     let certificate = section.parsed("client_certificate", |text| {
-        certificates(section.page.path(text)?)
+        certificates(section.document.path(text)?)
     });
     let key = reference::read(section, "client_key", "");
     for (key, other) in [
@@ -101,32 +101,32 @@ fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
             section.error(
                 key,
                 format!("`{key}` stands without `{other}`"),
-                Doubt::new(why, format!("add `{other}`")),
+                Hint::new(why, format!("add `{other}`")),
             );
         }
     }
     let key = key?;
     let file = key.path().map(Path::to_owned);
     if file.is_none() {
-        let doubt = Doubt::new(
+        let hint = Hint::new(
             "the key of a client certificate is read from a PEM file",
             "write `client_key = \"file:/path/key.pem\"`",
         );
-        section.error("client_key", "`client_key` is not a file", doubt);
+        section.error("client_key", "`client_key` is not a file", hint);
     }
     Some((certificate?.into_inner(), file?))
 }
 
 /// Reads a file of at least one certificate and nothing that is none. Who can change it decides
 /// whom the gateway trusts.
-pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Doubt> {
+pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Hint> {
     let read = files::read(&path, MOST_MIB)
-        .map_err(|unfit| Doubt::new(unfit.to_string(), unfit.remedy(&path)))?;
+        .map_err(|unfit| Hint::new(unfit.to_string(), unfit.remedy(&path)))?;
     let found: Vec<_> = CertificateDer::pem_slice_iter(read.as_bytes())
         .collect::<Result<_, _>>()
-        .map_err(|_| Doubt::new("the file is damaged PEM", "write the certificates as PEM"))?;
+        .map_err(|_| Hint::new("the file is damaged PEM", "write the certificates as PEM"))?;
     if found.is_empty() {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "the file holds no certificate",
             "write the certificates as PEM",
         ));
@@ -139,7 +139,7 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
         rule, cleartext, ..
     } = origin;
     let error = |key: &'static str, what: &str, why: &str, remedy: &str| {
-        section.error(key, what, Doubt::new(why, remedy))
+        section.error(key, what, Hint::new(why, remedy))
     };
     if rule.only_roots && !section.has("roots") {
         error(
@@ -186,7 +186,7 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
             section.error(
                 key,
                 what,
-                Doubt::new(
+                Hint::new(
                     "an http origin shows no certificate",
                     "write `https://`, or remove the key",
                 ),

@@ -8,22 +8,25 @@ use toml::de::{DeTable, DeValue};
 
 use crate::files;
 
-use super::cross::{self, Spans};
-use super::keys::{self, PARTS};
+use super::diagnostic::{Diagnostic, Hint, Position, Severity};
+use super::document::Document;
+use super::keys::{self, SECTIONS};
 use super::literal::shown;
-use super::mistake::{Doubt, Mistake, Position, Severity};
-use super::page::{Page, Section};
-use super::{Config, Refused, credential, fact, listener, origin, settings, state, vault};
+use super::section::Section;
+use super::validate::{self, Spans};
+use super::{
+    Config, ConfigError, credential, fact, listener, origin, sandbox, settings, state, vault,
+};
 
 impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`Refused`] with every mistake of the file, or with the reason why it cannot be read.
-    pub fn load(path: &Path) -> Result<Self, Refused> {
+    /// [`ConfigError`] with every mistake of the file, or with the reason why it cannot be read.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file: Arc<str> = path.display().to_string().into();
-        let text = files::read(path, LARGEST_MIB).map_err(|unfit| Refused {
-            mistakes: vec![Mistake {
+        let text = files::read(path, LARGEST_MIB).map_err(|unfit| ConfigError {
+            mistakes: vec![Diagnostic {
                 position: Position::whole(&file),
                 severity: Severity::Error,
                 what: String::from("the configuration cannot be read"),
@@ -38,8 +41,8 @@ impl Config {
     /// relative.
     ///
     /// # Errors
-    /// [`Refused`] with every mistake of the text.
-    pub fn from_str(text: &str, origin: &Path) -> Result<Self, Refused> {
+    /// [`ConfigError`] with every mistake of the text.
+    pub fn from_str(text: &str, origin: &Path) -> Result<Self, ConfigError> {
         let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
         let directory = absolute
             .parent()
@@ -48,21 +51,21 @@ impl Config {
         // `..` can be walked any more.
         let directory = std::fs::canonicalize(&directory).unwrap_or(directory);
         let home = state::home();
-        let page = Page::new(
+        let document = Document::new(
             origin.display().to_string().into(),
             text,
             directory,
             home.clone(),
         );
-        let (document, syntax) = DeTable::parse_recoverable(text);
+        let (parsed, syntax) = DeTable::parse_recoverable(text);
         for error in &syntax {
             // The parser's own display quotes the line, which may hold a secret; its message does
             // not.
-            let doubt = Doubt::new(error.message().to_owned(), "correct the TOML syntax");
-            page.error(
+            let hint = Hint::new(error.message().to_owned(), "correct the TOML syntax");
+            document.error(
                 &error.span().unwrap_or(0..0),
                 "the file is no valid TOML",
-                doubt,
+                hint,
             );
         }
         let mut config = Self {
@@ -71,17 +74,17 @@ impl Config {
             ..Self::default()
         };
         let mut spans = Spans::default();
-        page.refuse_literals(document.get_ref());
-        for (key, value) in document.get_ref() {
-            top_level(&page, &mut config, &mut spans, key, value);
+        document.refuse_literals(parsed.get_ref());
+        for (key, value) in parsed.get_ref() {
+            top_level(&document, &mut config, &mut spans, key, value);
         }
-        cross::check(&page, &config, &spans);
-        let found = page.into_found();
+        validate::check(&document, &config, &spans);
+        let found = document.into_found();
         if found
             .iter()
             .any(|mistake| mistake.severity == Severity::Error)
         {
-            return Err(Refused { mistakes: found });
+            return Err(ConfigError { mistakes: found });
         }
         config.warnings = found;
         Ok(config)
@@ -89,17 +92,17 @@ impl Config {
 }
 
 fn top_level<'t>(
-    page: &Page<'t>,
+    document: &Document<'t>,
     config: &mut Config,
     spans: &mut Spans,
     key: &Spanned<toml::de::DeString<'t>>,
     value: &Spanned<DeValue<'t>>,
 ) {
     let word = key.get_ref().as_ref();
-    let Some(part) = PARTS.iter().find(|part| part.name == word) else {
-        return unknown(page, key);
+    let Some(known) = SECTIONS.iter().find(|known| known.name == word) else {
+        return unknown(document, key);
     };
-    let tables: Vec<_> = match (value.get_ref(), part.repeats) {
+    let tables: Vec<_> = match (value.get_ref(), known.repeats) {
         (DeValue::Table(table), false) => vec![(table, value.span())],
         (DeValue::Array(items), true) => items
             .iter()
@@ -108,28 +111,28 @@ fn top_level<'t>(
         _ => Vec::new(),
     };
     let expected = match value.get_ref() {
-        DeValue::Array(items) if part.repeats => items.len(),
+        DeValue::Array(items) if known.repeats => items.len(),
         _ => 1,
     };
     if tables.len() != expected {
-        let why = if part.repeats {
+        let why = if known.repeats {
             "it may stand many times"
         } else {
             "it stands once"
         };
-        let doubt = Doubt::new(why, format!("write {}", keys::heading(part.name)));
-        page.error(
+        let hint = Hint::new(why, format!("write {}", keys::heading(known.name)));
+        document.error(
             &key.span(),
-            format!("`{word}` is not written as {}", keys::heading(part.name)),
-            doubt,
+            format!("`{word}` is not written as {}", keys::heading(known.name)),
+            hint,
         );
     }
     for (table, span) in tables {
         section(
             config,
             spans,
-            part.name,
-            &Section::open(page, part.name, table, span),
+            known.name,
+            &Section::open(document, known.name, table, span),
         );
     }
 }
@@ -146,7 +149,7 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
         "resolver" => config.resolver = settings::resolver(section),
         "limits" => config.limits = settings::limits(section),
         "sandbox" => {
-            config.sandbox = settings::sandbox(section);
+            config.sandbox = sandbox::sandbox(section);
             spans.sandbox = section.span.clone();
         }
         "phantoms" => {
@@ -157,8 +160,8 @@ fn section(config: &mut Config, spans: &mut Spans, name: &str, section: &Section
             let added = fact::fact(section).map(|fact| config.facts.add(fact));
             if let Some(Err(clash)) = added {
                 let why = "a name stands for one value, of one type, in each content";
-                let doubt = Doubt::new(why, "give one of them another name, or other origins");
-                section.error("name", clash.to_string(), doubt);
+                let hint = Hint::new(why, "give one of them another name, or other origins");
+                section.error("name", clash.to_string(), hint);
             }
         }
         "vault" => config.vault = vault::vault(section),
@@ -195,26 +198,29 @@ fn take<T>(
     }
 }
 
-fn unknown(page: &Page<'_>, key: &Spanned<toml::de::DeString<'_>>) {
+fn unknown(document: &Document<'_>, key: &Spanned<toml::de::DeString<'_>>) {
     let word = key.get_ref().as_ref();
-    let near = keys::nearest(word, PARTS.iter().map(|part| part.name));
+    let near = keys::nearest(word, SECTIONS.iter().map(|known| known.name));
     let elsewhere = keys::KEYS.iter().find(|key| key.name == word);
     let remedy = match (near, elsewhere) {
         (Some(near), _) => format!("did you mean {}?", keys::heading(near)),
         (None, Some(key)) => format!("`{word}` belongs to {}", keys::heading(key.section)),
         (None, None) => {
-            let all: Vec<_> = PARTS.iter().map(|part| keys::heading(part.name)).collect();
+            let all: Vec<_> = SECTIONS
+                .iter()
+                .map(|known| keys::heading(known.name))
+                .collect();
             format!("remove it; the sections are {}", all.join(", "))
         }
     };
-    let doubt = Doubt::new(
+    let hint = Hint::new(
         "a section that nothing reads would be settings that do not hold",
         remedy,
     );
-    page.error(
+    document.error(
         &key.span(),
         format!("unknown section or key {}", shown(word)),
-        doubt,
+        hint,
     );
 }
 

@@ -3,35 +3,36 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::diagnostic::Hint;
+use super::document::literal_hint;
 use super::literal::{known_prefix, looks_secret};
-use super::mistake::Doubt;
-use super::page::{Section, literal_doubt};
+use super::section::Section;
 use super::units;
-use crate::credential::{Malformed, SecretRef, variable_name};
+use crate::credential::{ReferenceMalformed, SecretRef, variable_name};
 
 /// Reads `SCHEME:PLACE`; `resolve` makes a path of its text.
 ///
-/// The doubts never repeat the text, which may be a secret that someone wrote where a reference
+/// The hints never repeat the text, which may be a secret that someone wrote where a reference
 /// belongs.
 ///
 /// # Errors
-/// A [`Doubt`] where the kind is unknown, its rest is malformed, or a file can be read by others.
+/// A [`Hint`] where the kind is unknown, its rest is malformed, or a file can be read by others.
 pub fn parse(
     text: &str,
-    resolve: impl FnOnce(&str) -> Result<PathBuf, Doubt>,
-) -> Result<SecretRef, Doubt> {
+    resolve: impl FnOnce(&str) -> Result<PathBuf, Hint>,
+) -> Result<SecretRef, Hint> {
     if known_prefix(text) {
-        return Err(literal_doubt());
+        return Err(literal_hint());
     }
     match text.split_once(':') {
-        Some(("env", name)) if looks_secret(name) => Err(literal_doubt()),
-        None if looks_secret(text) => Err(literal_doubt()),
+        Some(("env", name)) if looks_secret(name) => Err(literal_hint()),
+        None if looks_secret(text) => Err(literal_hint()),
         _ => SecretRef::parse(text, resolve),
     }
 }
 
-impl From<Malformed> for Doubt {
-    fn from(malformed: Malformed) -> Self {
+impl From<ReferenceMalformed> for Hint {
+    fn from(malformed: ReferenceMalformed) -> Self {
         Self::new(malformed.why, malformed.remedy)
     }
 }
@@ -47,10 +48,10 @@ pub(super) fn read(
         return command(&section.inner(key, table)?);
     }
     let text = section.text(key)?;
-    match parse(text.get_ref(), |path| section.page.path(path)) {
+    match parse(text.get_ref(), |path| section.document.path(path)) {
         Ok(reference) => Some(reference),
-        Err(doubt) => {
-            section.error(key, format!("`{key}` is no reference to a secret"), doubt);
+        Err(hint) => {
+            section.error(key, format!("`{key}` is no reference to a secret"), hint);
             None
         }
     }
@@ -62,9 +63,9 @@ fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
         .map(toml::Spanned::into_inner);
     let argv = section.each("command", |text| {
         if looks_secret(text) && !text.starts_with('/') {
-            Err(literal_doubt())
+            Err(literal_hint())
         } else if text.contains('\0') {
-            Err(Doubt::new("an argument holds no NUL", "remove it"))
+            Err(Hint::new("an argument holds no NUL", "remove it"))
         } else {
             Ok(text.to_owned())
         }
@@ -79,7 +80,7 @@ fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
             section.error(
                 "command",
                 "the program is no absolute path",
-                Doubt::new(why, "write its whole path, such as `/usr/bin/pass`"),
+                Hint::new(why, "write its whole path, such as `/usr/bin/pass`"),
             );
             None
         }
@@ -87,7 +88,7 @@ fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
             section.error(
                 "command",
                 "`command` is empty",
-                Doubt::new(
+                Hint::new(
                     "there is nothing to run",
                     "write the program and its arguments",
                 ),
@@ -106,12 +107,12 @@ fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
 }
 
 /// The credential room runs a command at most once a second and at least once a day.
-fn lifetime(text: &str) -> Result<Duration, Doubt> {
+fn lifetime(text: &str) -> Result<Duration, Hint> {
     let lifetime = units::duration(text)?;
     if (Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&lifetime) {
         Ok(lifetime)
     } else {
-        Err(Doubt::new(
+        Err(Hint::new(
             "it is outside 1s to 1d",
             "write a duration within that range",
         ))
@@ -121,11 +122,11 @@ fn lifetime(text: &str) -> Result<Duration, Doubt> {
 /// Checks the name of an environment variable.
 ///
 /// # Errors
-/// A [`Doubt`] where it has another character than `A-Z a-z 0-9 _`, starts with a digit, or looks
+/// A [`Hint`] where it has another character than `A-Z a-z 0-9 _`, starts with a digit, or looks
 /// like a secret.
-pub fn variable(name: &str) -> Result<String, Doubt> {
+pub fn variable(name: &str) -> Result<String, Hint> {
     if looks_secret(name) {
-        return Err(literal_doubt());
+        return Err(literal_hint());
     }
     Ok(variable_name(name)?.to_owned())
 }
@@ -133,8 +134,8 @@ pub fn variable(name: &str) -> Result<String, Doubt> {
 /// Reads the name of a variable, or the beginning of several names with `*` behind it.
 ///
 /// # Errors
-/// A [`Doubt`] where the name, or its beginning, is no variable's.
-pub fn variables(pattern: &str) -> Result<String, Doubt> {
+/// A [`Hint`] where the name, or its beginning, is no variable's.
+pub fn variables(pattern: &str) -> Result<String, Hint> {
     variable(pattern.strip_suffix('*').unwrap_or(pattern)).map(|_| pattern.to_owned())
 }
 
@@ -142,7 +143,7 @@ pub fn variables(pattern: &str) -> Result<String, Doubt> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<SecretRef, Doubt> {
+    fn parse(text: &str) -> Result<SecretRef, Hint> {
         super::parse(text, |path| Ok(PathBuf::from(path)))
     }
 
@@ -160,9 +161,9 @@ mod tests {
             "env:ghp_0123456789abcdefghijABCDEFGHIJ012345",
             "hunter2",
         ] {
-            let doubt = parse(secret).unwrap_err();
-            assert!(!format!("{doubt:?}").contains(secret), "{doubt:?}");
-            assert!(!format!("{doubt:?}").contains("0123456789abc"), "{doubt:?}");
+            let hint = parse(secret).unwrap_err();
+            assert!(!format!("{hint:?}").contains(secret), "{hint:?}");
+            assert!(!format!("{hint:?}").contains("0123456789abc"), "{hint:?}");
         }
     }
 

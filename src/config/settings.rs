@@ -1,4 +1,4 @@
-//! The sections that stand once: CA, audit, policy, runtime, resolver, sandbox, limits, phantoms.
+//! The sections that stand once: CA, audit, policy, runtime, resolver, limits, phantoms.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -14,9 +14,8 @@ use crate::names::SessionId;
 use crate::origin::resolve::ResolverSettings;
 use crate::policy::{self, Source};
 
-use super::mistake::Doubt;
-use super::page::Section;
-use super::reference::variables;
+use super::diagnostic::Hint;
+use super::section::Section;
 use super::units;
 
 /// Settings of the session CA.
@@ -49,34 +48,9 @@ pub struct Runtime {
     pub threads: NonZeroUsize,
 }
 
-/// Settings of the sandbox that `gateway exec` builds.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Sandbox {
-    /// Paths that the workload sees beside the system's, to be read.
-    pub see: Vec<PathBuf>,
-    /// Sets and paths of the home that the workload sees beside those that let programs run.
-    pub see_home: Vec<String>,
-    /// Paths that the workload does not see, beside those that are always hidden.
-    pub hide: Vec<PathBuf>,
-    /// Variables that the workload gets beside those that always pass; a name may end in `*`.
-    pub pass_env: Vec<String>,
-    /// Whether the workload may make user namespaces of its own.
-    pub allow_userns: bool,
-    /// Whether new and changed files that tools run by themselves are refused.
-    pub guard_tools: bool,
-    /// Paths outside the project that the workload may change for good.
-    pub write: Vec<PathBuf>,
-    /// All files in memory together; half of the machine's memory unless set.
-    pub memory_files: Option<Limit>,
-    /// Processes and threads at a time, unless the launcher's own bound holds.
-    pub processes: Option<u64>,
-    /// The user that the workload runs as where the launcher is root.
-    pub user: Option<String>,
-}
-
 /// Where `gateway serve` writes what the workload holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Phantoms {
+pub struct PhantomFile {
     /// The file of `NAME=phantom` lines, mode 0600; `{session}` stands for the session's name.
     pub file: Option<PathBuf>,
 }
@@ -95,7 +69,7 @@ impl Ca {
     }
 }
 
-impl Phantoms {
+impl PhantomFile {
     /// The file of one session.
     #[must_use]
     pub fn file_of(&self, session: &SessionId) -> Option<PathBuf> {
@@ -178,7 +152,7 @@ pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
         let size = section.parsed(key, |text| {
             let size = units::size(text)?;
             if size < least {
-                return Err(Doubt::new(why, format!("write {least} or more")));
+                return Err(Hint::new(why, format!("write {least} or more")));
             }
             Ok(size)
         });
@@ -203,7 +177,7 @@ pub(super) fn audit(section: &Section<'_, '_>) -> Audit {
 
 pub(super) fn policy(section: &Section<'_, '_>) -> policy::Settings {
     let files = section.each("files", |text| {
-        let path = section.page.path(text)?;
+        let path = section.document.path(text)?;
         Source::read(&path)?;
         Ok(path)
     });
@@ -229,9 +203,9 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
                 text.parse::<IpAddr>()
                     .map(|address| SocketAddr::new(address, 53))
             })
-            .map_err(|_| Doubt::new("it is no address", "write for example `127.0.0.1:53`"))?;
+            .map_err(|_| Hint::new("it is no address", "write for example `127.0.0.1:53`"))?;
         if server.ip().is_unspecified() || server.ip().is_multicast() || server.port() == 0 {
-            return Err(Doubt::new(
+            return Err(Hint::new(
                 "no name server has that address",
                 "write the address of the name server",
             ));
@@ -242,7 +216,7 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
         section.error(
             "servers",
             "`servers` names no name server",
-            Doubt::new(
+            Hint::new(
                 "names could not be resolved",
                 "remove the key to ask the system's",
             ),
@@ -254,63 +228,6 @@ pub(super) fn resolver(section: &Section<'_, '_>) -> ResolverSettings {
             .truth("hosts_file")
             .unwrap_or(ResolverSettings::default().hosts_file),
     }
-}
-
-pub(super) fn sandbox(section: &Section<'_, '_>) -> Sandbox {
-    let paths = |key| section.each(key, |text| section.page.path(text));
-    Sandbox {
-        see: paths("see").into_iter().map(Spanned::into_inner).collect(),
-        see_home: section
-            .each("see_home", of_home)
-            .into_iter()
-            .map(Spanned::into_inner)
-            .collect(),
-        hide: paths("hide").into_iter().map(Spanned::into_inner).collect(),
-        pass_env: section
-            .each("pass_env", variables)
-            .into_iter()
-            .map(Spanned::into_inner)
-            .collect(),
-        allow_userns: section.truth("allow_userns").unwrap_or(false),
-        guard_tools: section.truth("guard_tools").unwrap_or(false),
-        write: paths("write")
-            .into_iter()
-            .map(Spanned::into_inner)
-            .collect(),
-        memory_files: memory_files(section),
-        processes: section.count("processes", 16..=4_194_304),
-        user: None,
-    }
-}
-
-fn memory_files(section: &Section<'_, '_>) -> Option<Limit> {
-    let size = section.parsed("memory_files", units::size)?.into_inner();
-    if (Limit::mib(64)..=Limit::mib(1 << 20)).contains(&size) {
-        return Some(size);
-    }
-    section.error(
-        "memory_files",
-        format!("`memory_files` is {size}"),
-        Doubt::new(
-            "it is between 64MiB and 1024GiB",
-            "write for example `2GiB`",
-        ),
-    );
-    None
-}
-
-/// The name of a set, or a path below the home; the launcher, which knows both, tells them apart.
-pub(super) fn of_home(text: &str) -> Result<String, Doubt> {
-    let leads_out = Path::new(text)
-        .components()
-        .any(|part| part == std::path::Component::ParentDir);
-    if text.is_empty() || leads_out {
-        return Err(Doubt::new(
-            "it is neither a set nor a path below the home",
-            "write for example `claude` or `~/.vimrc`",
-        ));
-    }
-    Ok(text.to_owned())
 }
 
 pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
@@ -352,24 +269,24 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
     if limits.connections < limits.connections_per_session {
         let why = "one session could not reach its own limit";
         let remedy = "raise `connections`, or lower `connections_per_session`";
-        section.page.error(
+        section.document.error(
             &section.span,
             "`connections` is less than `connections_per_session`",
-            Doubt::new(why, remedy),
+            Hint::new(why, remedy),
         );
     }
     limits
 }
 
-pub(super) fn phantoms(section: &Section<'_, '_>) -> Phantoms {
-    Phantoms {
+pub(super) fn phantoms(section: &Section<'_, '_>) -> PhantomFile {
+    PhantomFile {
         file: path(section, "file"),
     }
 }
 
 fn path(section: &Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
     section
-        .parsed(key, |text| section.page.path(text))
+        .parsed(key, |text| section.document.path(text))
         .map(Spanned::into_inner)
 }
 
@@ -387,7 +304,7 @@ fn within(
             units::show_duration(*range.start()),
             units::show_duration(*range.end()),
         );
-        Err(Doubt::new(
+        Err(Hint::new(
             format!("it is outside {least} to {most}"),
             "write a duration within that range",
         ))

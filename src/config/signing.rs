@@ -7,13 +7,14 @@ use toml::Spanned;
 use crate::credential::SecretRef;
 use crate::credential::signing::recipe::ByRecipe;
 use crate::credential::signing::sigv4::{NAME, SigV4, SigV4Settings};
+use crate::files;
 use crate::recipe::{self, Algorithm, Recipe};
 use crate::session::{KnownPart, Signer};
 
+use super::diagnostic::Hint;
 use super::keys;
-use super::mistake::Doubt;
-use super::page::Section;
 use super::reference;
+use super::section::Section;
 use super::sigv4;
 use super::variable::sandbox_variable;
 
@@ -115,36 +116,36 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
         section,
         &["places", "when", "shape", "foreign"],
         "contradicts",
-        || Doubt::new("what signs a request stands in no place of it", "remove it"),
+        || Hint::new("what signs a request stands in no place of it", "remove it"),
     );
     let parts = parts(section, &*signer)?;
     Some(SigningCredential { signer, parts })
 }
 
 /// Refuses keys that do not fit with `sign`.
-fn refuse(section: &Section<'_, '_>, keys: &[&'static str], what: &str, doubt: impl Fn() -> Doubt) {
+fn refuse(section: &Section<'_, '_>, keys: &[&'static str], what: &str, hint: impl Fn() -> Hint) {
     for key in keys.iter().copied() {
         if section.has(key) {
-            section.error(key, format!("`{key}` {what} `sign`"), doubt());
+            section.error(key, format!("`{key}` {what} `sign`"), hint());
         }
     }
 }
 
-fn without_sign() -> Doubt {
-    Doubt::new(
+fn without_sign() -> Hint {
+    Hint::new(
         "it is about signing",
         "add `sign = \"sigv4\"`, or remove it",
     )
 }
 
 /// The way of signing that a name means: `sigv4`, the name of a recipe, or the path of one.
-fn signer(section: &Section<'_, '_>, text: &str) -> Result<Arc<dyn Signer>, Doubt> {
+fn signer(section: &Section<'_, '_>, text: &str) -> Result<Arc<dyn Signer>, Hint> {
     if text == NAME {
         return Ok(Arc::new(sigv4::read(section)));
     }
     let recipe = recipe(section, text)?;
     refuse(section, &sigv4::KEYS, "contradicts", || {
-        Doubt::new(
+        Hint::new(
             "it is about SigV4",
             "remove it; `origins` says where it goes",
         )
@@ -152,7 +153,7 @@ fn signer(section: &Section<'_, '_>, text: &str) -> Result<Arc<dyn Signer>, Doub
     Ok(Arc::new(ByRecipe::new(recipe)))
 }
 
-fn recipe(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Doubt> {
+fn recipe(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Hint> {
     if let Some(recipe) = recipe::preset(text) {
         return Ok(recipe);
     }
@@ -168,17 +169,17 @@ fn recipe(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Doubt> {
         },
         |near| format!("did you mean `{near}`?"),
     );
-    Err(Doubt::new("no way of signing has that name", remedy))
+    Err(Hint::new("no way of signing has that name", remedy))
 }
 
-fn own(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Doubt> {
-    let path = section.page.path(text)?;
+fn own(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Hint> {
+    let path = section.document.path(text)?;
     let correct = "correct the path, or the recipe by docs/signing-recipes.md";
-    let read = std::fs::read_to_string(&path)
-        .map_err(|error| Doubt::new(format!("the recipe cannot be read: {error}"), correct))?;
+    let read = files::read(&path, LARGEST_RECIPE_MIB)
+        .map_err(|unfit| Hint::new(unfit.to_string(), unfit.remedy(&path)))?;
     Recipe::load(&read).map(Arc::new).map_err(|mistakes| {
         let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Doubt::new(
+        Hint::new(
             format!("the recipe is refused: {}", all.join("; ")),
             correct,
         )
@@ -235,7 +236,7 @@ fn named(section: &Section<'_, '_>, known: &[KnownPart]) -> Vec<(String, Spanned
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("its parts are {}", names.join(", ")),
         };
-        Err(Doubt::new("it has no such part", remedy))
+        Err(Hint::new("it has no such part", remedy))
     })
 }
 
@@ -245,10 +246,10 @@ fn named_source(
     part: &KnownPart,
     text: &Spanned<String>,
 ) -> Option<SecretRef> {
-    let read = reference::parse(text.get_ref(), |path| section.page.path(path));
-    let refused = |doubt| {
+    let read = reference::parse(text.get_ref(), |path| section.document.path(path));
+    let refused = |hint| {
         let what = format!("`{}` is no reference to a secret", part.name);
-        section.page.error(&text.span(), what, doubt);
+        section.document.error(&text.span(), what, hint);
     };
     read.map_err(refused).ok()
 }
@@ -275,15 +276,15 @@ fn check_variables(section: &Section<'_, '_>, parts: &[PartSource], named: usize
     if section.has("env") {
         if named != parts.len() {
             let remedy = format!("name {} variables, in the order {names}", parts.len());
-            let doubt = Doubt::new("each part stands in a variable of its own", remedy);
-            section.error("env", "`env` does not name a variable for each part", doubt);
+            let hint = Hint::new("each part stands in a variable of its own", remedy);
+            section.error("env", "`env` does not name a variable for each part", hint);
         }
     } else if !unheld.is_empty() {
         let remedy = format!("add `env`, a variable for each of {names}");
-        section.page.warn(
+        section.document.warn(
             &section.span_of("sign"),
             format!("no variable holds the phantom of {}", unheld.join(", ")),
-            Doubt::new("the workload could never sign with it", remedy),
+            Hint::new("the workload could never sign with it", remedy),
         );
     }
 }
@@ -298,10 +299,13 @@ fn program(section: &Section<'_, '_>, known: &[KnownPart]) -> Option<Option<Secr
     if from.program().is_some() && !section.has("parts") && is_printed {
         return Some(Some(from));
     }
-    let doubt = Doubt::new(
+    let hint = Hint::new(
         "a signing credential has several parts; `from` holds those of `sigv4` as a program that prints all of them",
         "write a reference for each part in `parts`, or `from = { command = [...] }` alone",
     );
-    section.error("from", "`from` does not hold the parts", doubt);
+    section.error("from", "`from` does not hold the parts", hint);
     None
 }
+
+/// The largest recipe that is read.
+const LARGEST_RECIPE_MIB: u64 = 1;

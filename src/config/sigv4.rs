@@ -5,9 +5,9 @@ use toml::Spanned;
 use crate::credential::signing::sigv4::{OwnEndpoint, SigV4, SigV4Settings};
 use crate::sigv4::{PinMistake, Pins, Scope};
 
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use super::network;
-use super::page::Section;
+use super::section::Section;
 
 /// Reads what a SigV4 credential may sign.
 pub(super) fn read(section: &Section<'_, '_>) -> SigV4 {
@@ -76,11 +76,11 @@ fn scope(section: &Section<'_, '_>, pins: Pins) -> Scope {
                 PinMistake::Action(_) => PINS[5],
                 PinMistake::CredentialAction(_) => PINS[6],
             };
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "it would pin nothing that there is",
                 "correct it, or remove it",
             );
-            section.error(key, mistake.to_string(), doubt);
+            section.error(key, mistake.to_string(), hint);
         }
         // Not taken: a configuration with a mistake is refused as a whole.
         Scope::default()
@@ -109,14 +109,14 @@ fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
             exact_paths: exact_paths.unwrap_or_default(),
         };
         if exact_paths.is_some() && read.is_object_store() {
-            let doubt = Doubt::new(
+            let hint = Hint::new(
                 "the paths of an object store are always taken as they stand",
                 "remove it",
             );
             section.error(
                 "exact_paths",
                 "`exact_paths` stands beside a service of S3's",
-                doubt,
+                hint,
             );
         }
         Some(read)
@@ -129,14 +129,14 @@ fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
 }
 
 /// The name of a service or a region, as it stands in a credential scope.
-fn label(text: &str) -> Result<String, Doubt> {
+fn label(text: &str) -> Result<String, Hint> {
     let fits = (1..=64).contains(&text.len())
         && text
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     match fits {
         true => Ok(text.to_owned()),
-        false => Err(Doubt::new(
+        false => Err(Hint::new(
             "a service or region has the characters a-z, 0-9 and `-`",
             "write for example `s3` or `eu-central-1`",
         )),

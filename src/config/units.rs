@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use crate::body::Limit;
 
 /// Reads a size, written as `100B`, `32KiB`, `256MiB` or `2GiB`.
 ///
 /// # Errors
-/// A [`Doubt`] where the number or the unit is missing, is another one, or is too large.
-pub fn size(text: &str) -> Result<Limit, Doubt> {
+/// A [`Hint`] where the number or the unit is missing, is another one, or is too large.
+pub fn size(text: &str) -> Result<Limit, Hint> {
     let (number, unit) = split(text)?;
     let shift = match unit {
         "B" => 0,
@@ -17,20 +17,20 @@ pub fn size(text: &str) -> Result<Limit, Doubt> {
         "MiB" => 20,
         "GiB" => 30,
         "" => {
-            return Err(Doubt::new(
+            return Err(Hint::new(
                 "a size needs its unit",
                 "write for example `32KiB` or `256MiB`",
             ));
         }
         _ => {
-            return Err(Doubt::new(
+            return Err(Hint::new(
                 "the unit of a size is B, KiB, MiB or GiB",
                 "write for example `256MiB`",
             ));
         }
     };
     let bytes = number.checked_mul(1 << shift).ok_or_else(|| {
-        Doubt::new(
+        Hint::new(
             "the size is larger than can be counted",
             "write a smaller size",
         )
@@ -41,8 +41,8 @@ pub fn size(text: &str) -> Result<Limit, Doubt> {
 /// Reads a duration: a whole number with one of `ms`, `s`, `m`, `h`, `d`.
 ///
 /// # Errors
-/// A [`Doubt`] where the number or the unit is missing, is another one, or is too large.
-pub fn duration(text: &str) -> Result<Duration, Doubt> {
+/// A [`Hint`] where the number or the unit is missing, is another one, or is too large.
+pub fn duration(text: &str) -> Result<Duration, Hint> {
     let (number, unit) = split(text)?;
     let millis = match unit {
         "ms" => 1,
@@ -51,13 +51,13 @@ pub fn duration(text: &str) -> Result<Duration, Doubt> {
         "h" => 3_600_000,
         "d" => 86_400_000,
         "" => {
-            return Err(Doubt::new(
+            return Err(Hint::new(
                 "a duration needs its unit",
                 "write for example `10s`, `5m` or `24h`",
             ));
         }
         _ => {
-            return Err(Doubt::new(
+            return Err(Hint::new(
                 "the unit of a duration is ms, s, m, h or d",
                 "write for example `10s` or `24h`",
             ));
@@ -68,7 +68,7 @@ pub fn duration(text: &str) -> Result<Duration, Doubt> {
         .filter(|millis| *millis <= LONGEST_MILLIS)
         .map(Duration::from_millis)
         .ok_or_else(|| {
-            Doubt::new(
+            Hint::new(
                 "the duration is longer than ten years",
                 "write a shorter one",
             )
@@ -92,11 +92,11 @@ pub fn show_duration(duration: Duration) -> String {
     format!("{millis}ms")
 }
 
-fn split(text: &str) -> Result<(u64, &str), Doubt> {
+fn split(text: &str) -> Result<(u64, &str), Hint> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number = number.parse().map_err(|_| {
-        Doubt::new(
+        Hint::new(
             "it does not start with a whole number",
             "write a number and its unit, such as `10s` or `32KiB`",
         )

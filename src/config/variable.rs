@@ -1,15 +1,15 @@
 //! Which variables of the workload may hold a phantom: none that steers a loader, a shell or the
 //! network.
 
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use super::reference::variable;
 
 /// Checks the name of a variable that the workload gets, which must not steer its loader or its
 /// network.
 ///
 /// # Errors
-/// A [`Doubt`] where it is no variable, or one that the sandbox sets itself.
-pub fn sandbox_variable(text: &str) -> Result<String, Doubt> {
+/// A [`Hint`] where it is no variable, or one that the sandbox sets itself.
+pub fn sandbox_variable(text: &str) -> Result<String, Hint> {
     let name = variable(text)?;
     let upper = name.to_ascii_uppercase();
     let steers = STEERING.contains(&upper.as_str())
@@ -18,7 +18,7 @@ pub fn sandbox_variable(text: &str) -> Result<String, Doubt> {
             .any(|prefix| upper.starts_with(prefix))
         || STEERING_ENDS.iter().any(|end| upper.ends_with(end));
     if steers {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "that variable steers a loader, a shell, an interpreter, a tool or the network",
             "name the variable that the client reads its key from",
         ));

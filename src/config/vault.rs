@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use toml::Spanned;
 
-use crate::credential::{Login, LoginMethod, SecretRef, VaultSettings};
+use crate::credential::{LoginMethod, SecretRef, VaultLogin, VaultSettings};
 use crate::message::{Authority, HostPattern, Origin, Scheme};
 
-use super::mistake::Doubt;
+use super::diagnostic::Hint;
 use super::origin::{Certificates, certificates};
-use super::page::Section;
+use super::section::Section;
 use super::{network, reference, units};
 
 /// The ways to log in, each with the keys that it must have and those that it may have.
@@ -45,7 +45,7 @@ pub(super) fn vault(section: &Section<'_, '_>) -> Option<VaultSettings> {
         section.missing("addresses", "it says where the vault is", remedy);
     }
     let servers = values(section.each("addresses", server));
-    let roots = section.each("roots", |text| certificates(section.page.path(text)?));
+    let roots = section.each("roots", |text| certificates(section.document.path(text)?));
     let namespace = section.parsed("namespace", path);
     let ttl = section.parsed("ttl", |text| between(text, 1));
     let max_stale = section.parsed("max_stale", |text| between(text, 0));
@@ -74,11 +74,11 @@ fn keys(section: &Section<'_, '_>) -> Keys {
         secret_id: local("secret_id"),
         jwt: local("jwt"),
         token_file: section
-            .parsed("token_file", |text| section.page.path(text))
+            .parsed("token_file", |text| section.document.path(text))
             .map(Spanned::into_inner),
         certificate: section
             .parsed("client_certificate", |text| {
-                certificates(section.page.path(text)?)
+                certificates(section.document.path(text)?)
             })
             .map(Spanned::into_inner),
         key: local("client_key"),
@@ -86,7 +86,7 @@ fn keys(section: &Section<'_, '_>) -> Keys {
     }
 }
 
-fn login(section: &Section<'_, '_>, keys: Keys) -> Option<Login> {
+fn login(section: &Section<'_, '_>, keys: Keys) -> Option<VaultLogin> {
     let words = LOGINS.map(|(word, ..)| (word, word));
     if !section.has("login") {
         let remedy = "add `login = \"approle\"`, `jwt`, `kubernetes`, `cert` or `token`";
@@ -102,7 +102,7 @@ fn login(section: &Section<'_, '_>, keys: Keys) -> Option<Login> {
     }
     refuse_others(section, chosen);
     let method = match chosen {
-        "token" => return Some(Login::Token(keys.token?)),
+        "token" => return Some(VaultLogin::Token(keys.token?)),
         "approle" => LoginMethod::AppRole {
             role_id: keys.role_id?,
             secret_id: keys.secret_id,
@@ -121,7 +121,7 @@ fn login(section: &Section<'_, '_>, keys: Keys) -> Option<Login> {
             key: key_file(section, &keys.key?)?,
         },
     };
-    Some(Login::Method {
+    Some(VaultLogin::Method {
         mount: keys.mount.unwrap_or_else(|| chosen.to_owned()),
         method,
     })
@@ -135,8 +135,8 @@ fn refuse_others(section: &Section<'_, '_>, chosen: &str) {
     for key in LOGIN_KEYS {
         if section.has(key) && !LOGINS.iter().any(|login| uses(login, key)) {
             let what = format!("`{key}` does not belong to `login = \"{chosen}\"`");
-            let doubt = Doubt::new("the login does not use it", format!("remove `{key}`"));
-            section.error(key, what, doubt);
+            let hint = Hint::new("the login does not use it", format!("remove `{key}`"));
+            section.error(key, what, hint);
         }
     }
 }
@@ -145,11 +145,11 @@ fn refuse_others(section: &Section<'_, '_>, chosen: &str) {
 fn local(section: &Section<'_, '_>, key: &'static str) -> Option<SecretRef> {
     let from = reference::read(section, key, "")?.allowing_short(true);
     if from.is_in_vault() {
-        let doubt = Doubt::new(
+        let hint = Hint::new(
             "the vault cannot say how to get into it",
             "write `env:NAME`, `file:/path` or `keyring:gateway/NAME`",
         );
-        section.error(key, format!("`{key}` is kept in the vault"), doubt);
+        section.error(key, format!("`{key}` is kept in the vault"), hint);
         return None;
     }
     Some(from)
@@ -158,16 +158,16 @@ fn local(section: &Section<'_, '_>, key: &'static str) -> Option<SecretRef> {
 fn key_file(section: &Section<'_, '_>, key: &SecretRef) -> Option<PathBuf> {
     if key.path().is_none() {
         let why = "the key of a client certificate is read from a PEM file";
-        let doubt = Doubt::new(why, "write `client_key = \"file:/path/key.pem\"`");
-        section.error("client_key", "`client_key` is no file", doubt);
+        let hint = Hint::new(why, "write `client_key = \"file:/path/key.pem\"`");
+        section.error("client_key", "`client_key` is no file", hint);
     }
     key.path().map(PathBuf::from)
 }
 
-fn server(text: &str) -> Result<Origin, Doubt> {
+fn server(text: &str) -> Result<Origin, Hint> {
     let pattern = network::origin(text)?;
     if pattern.scheme == Scheme::Http && !pattern.is_loopback() {
-        return Err(Doubt::new(
+        return Err(Hint::new(
             "secrets would travel in clear text; `http` is for loopback addresses alone",
             "write `https://`",
         ));
@@ -180,7 +180,7 @@ fn server(text: &str) -> Result<Origin, Doubt> {
                 port: pattern.port,
             },
         }),
-        HostPattern::Below(_) => Err(Doubt::new(
+        HostPattern::Below(_) => Err(Hint::new(
             "an address is that of one server",
             "write `https://vault.example:8200`",
         )),
@@ -188,34 +188,34 @@ fn server(text: &str) -> Result<Origin, Doubt> {
 }
 
 /// A mount or a namespace, such as `auth-agents` or `team/one`.
-fn path(text: &str) -> Result<String, Doubt> {
+fn path(text: &str) -> Result<String, Hint> {
     let text = text.trim_matches('/');
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.bytes().all(fits);
     match text.split('/').all(is_name) && text.len() <= 256 {
         true => Ok(text.to_owned()),
-        false => Err(Doubt::new(
+        false => Err(Hint::new(
             "a mount or namespace has names of the characters A-Z, a-z, 0-9 and `-_.`",
             "write for example `team/one`",
         )),
     }
 }
 
-fn word(text: &str) -> Result<String, Doubt> {
+fn word(text: &str) -> Result<String, Hint> {
     match (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(text.to_owned()),
-        false => Err(Doubt::new(
+        false => Err(Hint::new(
             "it has 1 to 256 visible characters",
             "write the role's name or id",
         )),
     }
 }
 
-fn between(text: &str, least: u64) -> Result<Duration, Doubt> {
+fn between(text: &str, least: u64) -> Result<Duration, Hint> {
     let duration = units::duration(text)?;
     match (Duration::from_secs(least)..=Duration::from_secs(86_400)).contains(&duration) {
         true => Ok(duration),
-        false => Err(Doubt::new(
+        false => Err(Hint::new(
             format!("it is outside {least}s to 1d"),
             "write a duration within that range",
         )),

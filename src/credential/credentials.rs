@@ -1,16 +1,17 @@
 //! The credentials of a configuration: what each may be lent for, and where its secret comes from.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::error::Error;
 use super::given::Given;
 use super::holding::Holding;
 use super::inject::Prepared;
 use super::secret::Secret;
-use super::store::{CachedSecret, SecretRef, Source, Stores};
+use super::store::{CachedSecret, SecretRef, SecretSource, Stores};
 use super::stored::Stored;
 use crate::names::SessionId;
 use crate::session::phantom::PhantomKey;
@@ -32,7 +33,7 @@ pub struct Credentials {
 /// What belongs to one binding: where its secret comes from, and the field values that were built
 /// from the last one.
 pub(super) struct CredentialSlot {
-    pub(super) source: Source,
+    pub(super) source: SecretSource,
     pub(super) ready: ArcSwapOption<Prepared>,
     pub(super) given: Given,
     /// The greatest number that was used once, where signing with it takes such.
@@ -81,8 +82,7 @@ impl Credentials {
     }
 
     pub(super) fn exposed_to(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {
-        let all = self.exposed_to.lock();
-        all.unwrap_or_else(PoisonError::into_inner)
+        self.exposed_to.lock()
     }
 
     pub(super) fn strangers(&self) -> Option<&PhantomKey> {
@@ -117,7 +117,7 @@ impl Credentials {
     }
 
     /// Where the secret of a binding comes from, by its place in the configuration.
-    pub(super) fn source(&self, at: usize) -> &Source {
+    pub(super) fn source(&self, at: usize) -> &SecretSource {
         &self.slots[at].source
     }
 

@@ -1,16 +1,17 @@
 //! What the answers of a session are searched for: every secret that an origin could know, whoever
 //! it was lent to.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use super::credentials::Credentials;
-use super::echo;
 use super::error::Error;
 use super::fetch::Fetched;
 use super::issue::is_optional;
 use super::redactor::Redactor;
+use super::scrub;
 use super::scrub::Guessed;
 use super::searched::{Exposable, ExposedSecret, Searched, TemporarySecrets, Wanted, forms};
 use super::secret::Secret;
@@ -34,7 +35,7 @@ impl ExposedSecrets {
         &self,
         grown: impl FnOnce(&Searched) -> Result<Option<Searched>, Error>,
     ) -> Result<bool, Error> {
-        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _growing = self.growing.lock();
         let grown = grown(&self.now.load())?;
         let has_grown = grown.is_some();
         if let Some(grown) = grown {
@@ -123,7 +124,7 @@ impl Credentials {
             }));
         }
         // What is too short cannot be lent, either.
-        bound.retain(|one| one.secret.expose().len() >= echo::SHORTEST);
+        bound.retain(|one| one.secret.expose().len() >= scrub::SHORTEST);
         Ok(bound)
     }
 

@@ -1,9 +1,10 @@
 //! What a store gave for one credential: an origin that was shown a secret may show it later, when
 //! another one has taken its place.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::secret::Secret;
@@ -30,7 +31,7 @@ impl Given {
     }
 
     fn add_at(&self, secret: &Arc<Secret>, ends: Option<Instant>, now: Instant) {
-        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.0.lock();
         let mut known = given.iter_mut();
         if let Some(known) = known.find(|one| Arc::ptr_eq(&one.secret, secret)) {
             // Its lease may have been renewed. What never ends has no end to move.
@@ -50,14 +51,14 @@ impl Given {
     }
 
     fn all_at(&self, now: Instant) -> Vec<Arc<Secret>> {
-        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.0.lock();
         prune(&mut given, now);
         given.iter().map(|one| one.secret.clone()).collect()
     }
 
     /// Whether the store ever gave something.
     pub(super) fn is_some(&self) -> bool {
-        let given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = self.0.lock();
         !given.is_empty()
     }
 }

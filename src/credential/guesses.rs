@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::names::SessionId;
 
@@ -48,7 +49,7 @@ impl Guesses {
 
     /// Counts a part of a secret, before anything of what stands in its place is shown.
     pub(super) fn part(&self, text: &[u8]) {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.parts.lock();
         if self.are_spent() || !parts.insert(self.keys.hash_one(text)) {
             return;
         }

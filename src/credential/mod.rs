@@ -5,7 +5,6 @@ mod attach;
 mod check;
 mod credentialed;
 mod credentials;
-mod echo;
 mod error;
 mod exposed;
 mod fetch;
@@ -38,13 +37,13 @@ pub use inject::AttachFailure;
 pub use mint::Minting;
 pub use redactor::Redactor;
 pub use scrub::{
-    Echoes, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
+    EchoSearch, FrameFault, Guessed, ScrubBody, ScrubFault, ScrubFrames, Scrubber, SecretForms,
 };
 pub use secret::{MAX_BYTES, MIN_BYTES, Secret, SecretUnsafe};
 pub use store::{
-    CachedSecret, DEFAULT_SERVICE, HttpAnswer, HttpClient, Lease, Login, LoginMethod, Malformed,
-    Material, MemoryStore, SecretRef, SecretStore, Source, StoreAnswer, StoreError, Stores,
-    Unavailable, Vault, VaultSettings, variable_name,
+    CachedSecret, DEFAULT_SERVICE, HttpAnswer, HttpClient, LoginMethod, ReferenceMalformed,
+    SecretRef, SecretSource, StoreError, StoreFuture, Stores, Unavailable, Vault, VaultLogin,
+    VaultSettings, variable_name,
 };
 pub use stored::Stored;
 pub use verify::Verified;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Body;
 
-use super::scrub::{Echoes, Guessed, ScrubBody, ScrubFrames, Scrubber};
+use super::scrub::{EchoSearch, Guessed, ScrubBody, ScrubFrames, Scrubber};
 use super::searched::Searched;
 use super::signatures::Signature;
 
@@ -51,11 +51,11 @@ impl Redactor {
         }
     }
 
-    fn echoes(&self) -> Arc<Echoes> {
+    fn echoes(&self) -> Arc<EchoSearch> {
         self.echoes_of(&self.searched.load())
     }
 
-    fn echoes_of(&self, searched: &Searched) -> Arc<Echoes> {
+    fn echoes_of(&self, searched: &Searched) -> Arc<EchoSearch> {
         match self.failed {
             true => searched.with_signatures(&self.made),
             false => searched.echoes.clone(),

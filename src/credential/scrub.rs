@@ -4,7 +4,7 @@
 //! and `Content-Length` stays true. A secret that was renewed may have another length: its phantom
 //! replaces a whole echo where the length of the content may change, and elsewhere a mask is
 //! written over it. Every whole echo is replaced, also where echoes overlap; and of secrets that
-//! have a `Part` every piece of so many letters, in fields, in the first [`FINE`] bytes of a
+//! have a `DrawnPart` every piece of so many letters, in fields, in the first [`FINE`] bytes of a
 //! content or message, and at each end.
 //!
 //! What could, by its shape, begin an echo is held back until more comes or the content ends,
@@ -14,67 +14,48 @@
 //! replaced; therefore those are counted ([`Guesses`](super::guesses::Guesses)), and few of them
 //! end what the session is shown.
 
-mod beginnings;
 mod body;
-mod echoes;
+mod fault;
+mod form;
 mod forms;
 mod frames;
 mod index;
 mod messages;
+mod partial;
+mod piece;
+mod search;
+mod sextets;
+mod spelling;
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use zeroize::Zeroizing;
 
-use crate::names::ReasonCode;
 pub use body::{ScrubBody, ScrubFault};
-pub use echoes::Echoes;
-use echoes::{Echo, Scan};
+pub use fault::{Guessed, Unscrubbable};
 pub use forms::SecretForms;
 pub use frames::{FrameFault, ScrubFrames};
+pub use search::EchoSearch;
+
+pub(super) use fault::SHORTEST;
+pub(super) use form::alike;
+
+use search::{Echo, Scan};
 
 /// Original bytes that were given out. Rare, so it is as small as can be where there are none.
 type Past = Box<Zeroizing<Vec<u8>>>;
 
-/// Says why a secret's echoes could not be replaced in place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unscrubbable {
-    /// Too short to be told from chance in content.
-    #[error("secret is shorter than {} bytes", super::echo::SHORTEST)]
-    TooShort,
-    /// Secret and phantom differ in length, or in where their special characters stand.
-    #[error("phantom has not the shape of its secret")]
-    ShapeDiffers,
-    /// There would be nothing to hide behind.
-    #[error("phantom is the secret itself")]
-    PhantomIsSecret,
-}
-
-/// The session met more parts of secrets than accidents make, so it is shown nothing more in which
-/// one could be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("answers to the session held too many different parts of secrets")]
-pub struct Guessed;
-
-impl Guessed {
-    /// The reason code in refusals and audit.
-    #[must_use]
-    pub fn reason(self) -> ReasonCode {
-        ReasonCode::SecretGuessed
-    }
-}
-
 /// Gives a session's search where it is another than before: a secret may be lent, or renewed,
 /// while a stream lasts.
-pub(in crate::credential) type Newer = Box<dyn FnMut() -> Option<Arc<Echoes>> + Send + Sync>;
+pub(in crate::credential) type Newer = Box<dyn FnMut() -> Option<Arc<EchoSearch>> + Send + Sync>;
 
 /// Replaces echoes in one stream of bytes, however it is cut.
 ///
 /// Holds back only a last part that, by its shape, could begin an echo. Has no `Debug`: it may hold
 /// a part of a secret.
 pub struct Scrubber {
-    echoes: Arc<Echoes>,
+    search: Arc<EchoSearch>,
     newer: Option<Newer>,
     /// The original bytes that the search goes on from.
     held: Bytes,
@@ -93,9 +74,9 @@ pub struct Scrubber {
 
 impl Scrubber {
     /// A scrubber at the start of a stream.
-    pub fn new(echoes: Arc<Echoes>) -> Self {
+    pub fn new(search: Arc<EchoSearch>) -> Self {
         Self {
-            echoes,
+            search,
             newer: None,
             held: Bytes::new(),
             shown: 0,
@@ -110,7 +91,7 @@ impl Scrubber {
     /// Has echoes replaced by phantoms of another length, too. Nothing may count on the length of
     /// what passes, and nothing of it is [released](Self::release) before its end.
     pub(in crate::credential) fn resizing(mut self) -> Self {
-        self.resizes = self.echoes.resizes();
+        self.resizes = self.search.resizes();
         self
     }
 
@@ -124,9 +105,9 @@ impl Scrubber {
         // What is open is known by its number in the search that found it.
         if self.open.is_empty()
             && let Some(newer) = &mut self.newer
-            && let Some(echoes) = newer()
+            && let Some(search) = newer()
         {
-            self.echoes = echoes;
+            self.search = search;
         }
     }
 
@@ -140,7 +121,7 @@ impl Scrubber {
     /// # Errors
     /// [`Guessed`].
     pub fn check(&self) -> Result<(), Guessed> {
-        match self.echoes.guesses().are_spent() {
+        match self.search.guesses().are_spent() {
             true => Err(Guessed),
             false => Ok(()),
         }
@@ -166,14 +147,14 @@ impl Scrubber {
         }
         self.fine = self.fine.max(FINE);
         let mut owned = BytesMut::from(&self.held[..]);
-        let mut found = self.echoes.scan(&self.held, true, self.held.len()).found;
+        let mut found = self.search.scan(&self.held, true, self.held.len()).found;
         self.add_those_before(&self.held, &mut found);
         found.retain(|echo| !self.is_open(echo));
-        self.echoes.count(&found);
-        self.echoes.name_whole(&mut found, &self.open, false);
-        // Echoes before it may reach into it.
+        self.search.count(&found);
+        self.search.name_whole(&mut found, &self.open, false);
+        // EchoSearch before it may reach into it.
         found.extend(&self.open);
-        self.echoes.write(&mut found, &mut owned);
+        self.search.write(&mut found, &mut owned);
         let shown = std::mem::replace(&mut self.shown, self.held.len());
         owned.freeze().split_off(shown)
     }
@@ -188,7 +169,7 @@ impl Scrubber {
     /// Adds the pieces that begin in what was given out before.
     fn add_those_before(&self, bytes: &[u8], found: &mut Vec<Echo>) {
         if !self.past.is_empty() {
-            self.echoes.scan_border(&self.past, bytes, found);
+            self.search.scan_border(&self.past, bytes, found);
         }
     }
 
@@ -201,7 +182,7 @@ impl Scrubber {
         } else {
             self.join(chunk)
         };
-        let scan = self.echoes.scan(&bytes, false, self.fine);
+        let scan = self.search.scan(&bytes, false, self.fine);
         let settled = self.settle(bytes, scan);
         self.unseen(settled)
     }
@@ -209,7 +190,7 @@ impl Scrubber {
     /// Gives what was held back, at the end of the stream; the scrubber can then begin another.
     pub fn finish(&mut self) -> Bytes {
         let bytes = std::mem::take(&mut self.held);
-        let scan = self.echoes.scan(&bytes, true, bytes.len());
+        let scan = self.search.scan(&bytes, true, bytes.len());
         let settled = self.settle(bytes, scan);
         self.past.clear();
         self.fine = self.fine.max(FINE);
@@ -251,17 +232,17 @@ impl Scrubber {
         if found.is_empty() && self.open.is_empty() {
             return bytes;
         }
-        self.echoes.count(&found);
+        self.search.count(&found);
         self.replaced += found.len() as u64;
-        let echoes = &self.echoes;
-        echoes.name_whole(&mut found, &self.open, self.resizes);
+        let search = &self.search;
+        search.name_whole(&mut found, &self.open, self.resizes);
         self.open.append(&mut found);
         let mut owned = bytes
             .try_into_mut()
             .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
-        echoes.write(&mut self.open, &mut owned);
+        search.write(&mut self.open, &mut owned);
         let settled = match self.resizes {
-            true => echoes.resized(&mut self.open, &owned),
+            true => search.resized(&mut self.open, &owned),
             false => owned.freeze(),
         };
         self.open.retain_mut(|echo| echo.advance(hold));
@@ -275,10 +256,10 @@ impl Scrubber {
 
     /// Keeps the last of what is given out, where a piece may go on behind it.
     fn remember(&mut self, given: &[u8]) {
-        let kept = self.echoes.past(given);
+        let kept = self.search.past(given);
         if kept.len() == given.len() && !self.past.is_empty() {
             self.past.extend_from_slice(kept);
-            let surplus = self.past.len().saturating_sub(self.echoes.reach());
+            let surplus = self.past.len().saturating_sub(self.search.reach());
             self.past.drain(..surplus);
         } else if !kept.is_empty() || !given.is_empty() {
             self.past.clear();

@@ -1,13 +1,14 @@
 //! What the answers of one session are searched for at one time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::error::Error;
 use super::fetch::Fetched;
 use super::guesses::Guesses;
-use super::scrub::{Echoes, SecretForms};
+use super::scrub::{EchoSearch, SecretForms};
 use super::secret::{Secret, mask};
 use super::signatures::{Signature, Signatures};
 use super::store::CachedSecret;
@@ -21,11 +22,11 @@ pub(super) struct Searched {
     /// Something was lent: the answers of all origins are searched, for the workload may have
     /// carried it on.
     pub(super) lent: bool,
-    pub(super) echoes: Arc<Echoes>,
+    pub(super) echoes: Arc<EchoSearch>,
     pub(super) guesses: Arc<Guesses>,
     pub(super) signatures: Arc<Signatures>,
     /// The search that looks for signatures, too, and up to the how manieth.
-    with_signatures: Mutex<Option<(u64, Arc<Echoes>)>>,
+    with_signatures: Mutex<Option<(u64, Arc<EchoSearch>)>>,
 }
 
 /// A secret that an origin could know.
@@ -111,7 +112,7 @@ impl Searched {
             known: Vec::new(),
             minted: Vec::new(),
             lent: false,
-            echoes: Arc::new(Echoes::of(Vec::new(), guesses.clone())),
+            echoes: Arc::new(EchoSearch::of(Vec::new(), guesses.clone())),
             guesses,
             signatures: Arc::default(),
             with_signatures: Mutex::default(),
@@ -146,7 +147,7 @@ impl Searched {
     ) -> Self {
         let bound = known.iter().map(|known| &known.forms);
         let secrets = bound.chain(minted.iter().flat_map(|minted| &minted.forms));
-        let echoes = Echoes::of(secrets.cloned().collect(), self.guesses.clone());
+        let echoes = EchoSearch::of(secrets.cloned().collect(), self.guesses.clone());
         Self {
             echoes: Arc::new(echoes),
             known,
@@ -160,18 +161,14 @@ impl Searched {
 
     /// The search of an answer to a request that failed, in which services repeat signatures: what
     /// was made for the request, and the latest of the session.
-    pub(super) fn with_signatures(&self, made: &[Arc<Signature>]) -> Arc<Echoes> {
+    pub(super) fn with_signatures(&self, made: &[Arc<Signature>]) -> Arc<EchoSearch> {
         let (number, mut signatures) = self.signatures.that_hold();
         let is_late = |one: &&Arc<Signature>| !signatures.iter().any(|late| Arc::ptr_eq(late, one));
         let older: Vec<Arc<Signature>> = made.iter().filter(is_late).cloned().collect();
         if signatures.is_empty() && older.is_empty() {
             return self.echoes.clone();
         }
-        let kept = || {
-            self.with_signatures
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let kept = || self.with_signatures.lock();
         if let Some((of, echoes)) = &*kept()
             && *of == number
             && older.is_empty()
@@ -182,7 +179,7 @@ impl Searched {
         signatures.extend(older);
         let mut secrets = self.echoes.secrets().to_vec();
         secrets.extend(signatures.iter().filter_map(|one| one.forms()));
-        let echoes = Arc::new(Echoes::of(secrets, self.guesses.clone()));
+        let echoes = Arc::new(EchoSearch::of(secrets, self.guesses.clone()));
         if is_usual {
             *kept() = Some((number, echoes.clone()));
         }

@@ -3,7 +3,7 @@
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::echo;
+use super::scrub;
 use crate::intercept::explicit::Authentication;
 use crate::recipe::{Algorithm, KeyFault, KeyForm};
 use crate::session::phantom::{Phantom, Shape};
@@ -146,7 +146,7 @@ impl Secret {
             && text
                 .iter()
                 .zip(&self.bytes)
-                .all(|(p, s)| echo::alike(*p, *s))
+                .all(|(p, s)| scrub::alike(*p, *s))
         {
             return Zeroizing::new(text.to_vec());
         }
@@ -199,7 +199,7 @@ pub const MAX_BYTES: usize = 16 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credential::scrub::Echoes;
+    use crate::credential::scrub::EchoSearch;
     use crate::names::CredentialName;
     use crate::session::phantom::{Issue, PhantomKey};
 
@@ -262,10 +262,10 @@ mod tests {
             let secret = Secret::new(Zeroizing::new(real.as_bytes().to_vec()), false).unwrap();
             let stand_in = secret.stand_in(&phantom);
             assert!(
-                Echoes::new([(secret.expose(), &stand_in[..])]).is_ok(),
+                EchoSearch::new([(secret.expose(), &stand_in[..])]).is_ok(),
                 "{real}"
             );
-            assert!(Echoes::new([(secret.expose(), phantom.reveal().as_bytes())]).is_err());
+            assert!(EchoSearch::new([(secret.expose(), phantom.reveal().as_bytes())]).is_err());
         }
     }
 

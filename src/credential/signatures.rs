@@ -2,13 +2,13 @@
 //! wherever that is sent.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
-use super::echo;
-use super::scrub::SecretForms;
+use super::scrub::{SHORTEST, SecretForms};
 use super::secret::mask;
 
 /// A signature as it was written.
@@ -41,7 +41,7 @@ impl Signatures {
     /// Keeps a signature's texts for as long as it is good, and gives those that can be looked for.
     pub(super) fn keep(&self, texts: Vec<Vec<u8>>) -> Vec<Arc<Signature>> {
         // A mask of what is masked already would be the same.
-        let hides = |text: &Vec<u8>| text.len() >= echo::SHORTEST && mask(text)[..] != text[..];
+        let hides = |text: &Vec<u8>| text.len() >= SHORTEST && mask(text)[..] != text[..];
         let signature = |text| {
             Arc::new(Signature {
                 text: Zeroizing::new(text),
@@ -49,7 +49,7 @@ impl Signatures {
             })
         };
         let kept: Vec<_> = texts.into_iter().filter(hides).map(signature).collect();
-        let mut late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut late = self.0.lock();
         late.number += kept.len() as u64;
         let now = Instant::now();
         late.signatures
@@ -60,13 +60,13 @@ impl Signatures {
     }
 
     pub(super) fn are_none(&self) -> bool {
-        let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let late = self.0.lock();
         late.signatures.is_empty()
     }
 
     /// The latest that are still good, and how many there were at all.
     pub(super) fn that_hold(&self) -> (u64, Vec<Arc<Signature>>) {
-        let late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let late = self.0.lock();
         let holds = |made: &Instant| made.elapsed() < HOLDS_FOR;
         let hold = late.signatures.iter().filter(|(made, _)| holds(made));
         (late.number, hold.map(|(_, one)| one.clone()).collect())

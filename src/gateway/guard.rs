@@ -1,8 +1,9 @@
 //! What lives as long as a connection or an exchange does, and what can end it from outside.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::audit::{End, Outcome, Trail};
@@ -225,7 +226,7 @@ impl ExchangeGuard {
     }
 
     fn trail(&self) -> MutexGuard<'_, Option<Trail>> {
-        self.trail.lock().unwrap_or_else(PoisonError::into_inner)
+        self.trail.lock()
     }
 
     /// Ends the trail, if it was not ended.

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::Version;
+use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -101,7 +102,7 @@ impl Worker {
             else {
                 return;
             };
-            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = seen.lock();
             // A flood of names is one line each up to a bound, then none: the log is not the
             // workload's to fill.
             if seen.len() >= REFUSED_NAMES || !seen.insert(host.clone()) {

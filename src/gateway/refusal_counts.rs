@@ -2,7 +2,8 @@
 //! TLS alert or a name that does not exist for what it is.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::names::{ExchangeId, ReasonCode};
 
@@ -25,7 +26,7 @@ pub struct RefusalCount {
 impl RefusalCounts {
     /// Counts a refusal.
     pub fn count(&self, host: &str, reason: ReasonCode, id: ExchangeId) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let mut kind = (host.to_owned(), reason);
         if all.len() >= MOST && !all.contains_key(&kind) {
             kind.0 = "…".to_owned();
@@ -40,7 +41,7 @@ impl RefusalCounts {
     /// Everything that was refused, by host and reason.
     #[must_use]
     pub fn all(&self) -> Vec<(String, ReasonCode, RefusalCount)> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         all.iter()
             .map(|((host, reason), counted)| (host.clone(), *reason, *counted))
             .collect()

@@ -4,9 +4,10 @@
 //! One sweep a second looks at everything; an exchange itself sets no timer. So a deadline is exact
 //! to a second, and costs nothing on the path of a request.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::guard::{ConnectionGuard, ExchangeGuard};
@@ -127,7 +128,7 @@ impl<T> Default for Register<T> {
 
 impl<T> Register<T> {
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn enter(&self, one: T) -> Arc<T> {

@@ -3,10 +3,11 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
@@ -107,7 +108,7 @@ impl Leaves {
 
     /// After a panic under the lock, the cache lacks at most one leaf, so it stays in use.
     fn cache(&self) -> MutexGuard<'_, LeafCache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -62,11 +63,7 @@ impl Responder {
     /// sessions go on.
     async fn admit(&self) {
         loop {
-            let taken = self
-                .budget
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(Instant::now());
+            let taken = self.budget.lock().take(Instant::now());
             match taken {
                 Ok(()) => return,
                 Err(wait) => sleep(wait).await,
@@ -76,7 +73,7 @@ impl Responder {
 
     /// After a panic under the lock, at most one name lacks an address, so the pool stays in use.
     fn pool(&self) -> MutexGuard<'_, Synthetic> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
 use hyper::client::conn::{http1, http2};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::body::Content;
@@ -108,8 +109,8 @@ impl Pool {
         }
     }
 
-    fn pools(&self) -> std::sync::MutexGuard<'_, Map<PoolKey, HostPool>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pools(&self) -> MutexGuard<'_, Map<PoolKey, HostPool>> {
+        self.pools.lock()
     }
 
     /// Takes an open HTTP/1.1 connection, the most recently used first. It may not be ready yet.

@@ -25,7 +25,7 @@ use super::resolve::{Resolve, ResolverSettings, ResolverUnusable, StubResolver};
 use super::rule::{ClientIdentity, KeyUnreadable, OriginProtocol, OriginRule, OriginSettings};
 use super::tls::{self, Offer};
 use super::{Error, dial};
-use crate::credential::{HttpAnswer, HttpClient, StoreAnswer, StoreError};
+use crate::credential::{HttpAnswer, HttpClient, StoreError, StoreFuture};
 use crate::message::{HostPattern, Origin, OriginPattern, Scheme};
 
 /// A client for the servers of one store. It keeps no connection: it is asked every few minutes.
@@ -123,7 +123,7 @@ impl HttpClient for StoreClient {
         &'a self,
         server: &'a Origin,
         request: Request<Zeroizing<Vec<u8>>>,
-    ) -> StoreAnswer<'a, HttpAnswer> {
+    ) -> StoreFuture<'a, HttpAnswer> {
         Box::pin(async move {
             let answer = timeout(DEADLINE, self.ask(server, request)).await;
             answer.unwrap_or(Err(StoreError::TimedOut(DEADLINE)))

@@ -12,9 +12,9 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 
 use super::*;
-use crate::credential::store::Lease;
+use crate::credential::Stores;
+use crate::credential::store::{Lease, MemoryStore};
 use crate::credential::stored::stored;
-use crate::credential::{MemoryStore, Stores};
 use crate::session::Binding;
 use crate::session::phantom::{PhantomKey, Phantoms};
 use crate::session::stage::{GITHUB, binding, head, name};
@@ -197,7 +197,7 @@ impl Body for Lines {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match self.0.lock().unwrap().pop_front() {
+        match self.0.lock().pop_front() {
             Some(line) => Poll::Ready(Some(Ok(Frame::data(line.into())))),
             None => Poll::Pending,
         }
@@ -215,7 +215,7 @@ async fn a_stream_is_searched_for_what_was_renewed_while_it_lasts() {
     let (lines, mut frames) = (Lines::default(), waits.scrub_frames());
     let mut stream = waits.scrub(lines.clone(), &mut HeaderMap::new());
     let mut next = async |line: &str| {
-        lines.0.lock().unwrap().push_back(line.to_owned());
+        lines.0.lock().push_back(line.to_owned());
         let frame = stream.frame().await.unwrap().unwrap();
         String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
     };

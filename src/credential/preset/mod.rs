@@ -3,6 +3,7 @@
 
 mod registry;
 mod table;
+mod user_config;
 
 use std::sync::OnceLock;
 
@@ -13,7 +14,8 @@ use crate::names::CredentialName;
 use crate::session::phantom::Shape;
 use crate::session::{Binding, Foreign, Role, When};
 
-pub use registry::{Registry, RegistryUnknown, UserConfig};
+pub use registry::{PackageRegistry, RegistryUnknown};
+pub use user_config::UserConfig;
 
 /// What the gateway knows of one service.
 #[derive(Debug, Clone)]
@@ -26,8 +28,9 @@ pub struct Preset {
     pub allow: Vec<OriginPattern>,
     /// The sets of the home that the sandbox shows with it: what a person wrote for its programs.
     pub home: Vec<String>,
-    /// The registry whose hosts the user's own configuration names; see [`Registry::origins`].
-    pub registry: Option<Registry>,
+    /// The registry whose hosts the user's own configuration names; see
+    /// [`PackageRegistry::origins`].
+    pub registry: Option<PackageRegistry>,
     /// Its credentials.
     pub credentials: Vec<PresetCredential>,
 }
@@ -176,7 +179,7 @@ struct RawPreset {
     allow: Vec<String>,
     #[serde(default)]
     home: Vec<String>,
-    registry: Option<Registry>,
+    registry: Option<PackageRegistry>,
     credential: Vec<RawCredential>,
 }
 

@@ -1,19 +1,15 @@
 //! Package registries: their hosts stand nowhere in this program; the user's own configuration
 //! names them.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
 use serde::Deserialize;
 
+use super::user_config::UserConfig;
 use crate::message::{Authority, HostPattern, OriginPattern, Scheme};
 
 /// A package registry whose clients have a configuration of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Registry {
+pub enum PackageRegistry {
     /// npm's.
     Npm,
     /// pip's, uv's and twine's.
@@ -27,97 +23,7 @@ pub enum Registry {
 #[error("no configuration of yours names the host of {0}; name it yourself: `--allow HOST`")]
 pub struct RegistryUnknown(&'static str);
 
-/// Whose configuration is read: the user's and the system's, never the project's.
-///
-/// A project's `.npmrc`, `.cargo/config.toml` or virtual environment is the workload's to write:
-/// read from there, a host of its own choice would be allowed and lent credentials.
-#[derive(Debug, Clone)]
-pub struct UserConfig {
-    home: PathBuf,
-    system: PathBuf,
-    variables: HashMap<String, String>,
-    /// Directories in which the registry's own program is looked for when no file names a host.
-    programs: Vec<PathBuf>,
-}
-
-impl UserConfig {
-    /// The configuration of the user who runs the gateway; programs are looked for in `PATH`,
-    /// outside the working directory.
-    #[must_use]
-    pub fn of_this_user() -> Option<Self> {
-        let home = PathBuf::from(std::env::var_os("HOME")?);
-        let project = std::env::current_dir().ok()?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        // Where the project is an ancestor of everything, it still may not name the programs inside
-        // it; `/` is no project.
-        let inside = |directory: &Path| {
-            project != Path::new("/") && project != home && directory.starts_with(&project)
-        };
-        let programs = std::env::split_paths(&path)
-            .filter(|directory| directory.is_absolute() && !inside(directory))
-            .collect();
-        let variables = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        Some(Self {
-            home,
-            system: PathBuf::from("/"),
-            variables: variables.collect(),
-            programs,
-        })
-    }
-
-    /// A configuration below other roots, with these variables and without programs.
-    #[must_use]
-    pub fn below(home: &Path, system: &Path, variables: HashMap<String, String>) -> Self {
-        Self {
-            home: home.to_owned(),
-            system: system.to_owned(),
-            variables,
-            programs: Vec::new(),
-        }
-    }
-
-    fn variable(&self, name: &str) -> Option<&str> {
-        self.variables
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
-    }
-
-    /// The text of a configuration file; one that is absent, unreadable or huge says nothing.
-    fn text(path: &Path) -> Option<String> {
-        let about = std::fs::metadata(path).ok()?;
-        (about.is_file() && about.len() <= MAX_FILE_BYTES)
-            .then(|| std::fs::read_to_string(path).ok())?
-    }
-
-    fn named_file(&self, variable: &str) -> Option<PathBuf> {
-        self.variable(variable)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    }
-
-    /// What the registry's own program says, run in `/`, where no project's file applies.
-    fn ask(&self, programs: &[&str], arguments: &[&str]) -> Option<String> {
-        let found = programs.iter().find_map(|program| {
-            self.programs
-                .iter()
-                .map(|directory| directory.join(program))
-                .find(|path| path.is_file())
-        })?;
-        let mut command = Command::new(found);
-        command
-            .args(arguments)
-            .current_dir("/")
-            .env_clear()
-            .env("HOME", &self.home);
-        command.env("PATH", std::env::join_paths(&self.programs).ok()?);
-        answer(command)
-    }
-}
-
-impl Registry {
+impl PackageRegistry {
     /// The origins that the user's configuration names for the registry, each once.
     ///
     /// Files first; where none names the default, npm and pip are asked for theirs, within five
@@ -194,76 +100,90 @@ fn npm(user: &UserConfig) -> Vec<String> {
     addresses
 }
 
+/// The addresses that the configuration of Python's tools names.
+#[derive(Default)]
+struct PythonIndexes {
+    addresses: Vec<String>,
+    /// Whether the default is among them.
+    default: bool,
+}
+
 /// pip's `index-url` and `extra-index-url`, uv's indexes, twine's `repository`.
 fn pypi(user: &UserConfig) -> Vec<String> {
-    let mut addresses: Vec<String> = Vec::new();
-    let mut default = false;
-    for (name, is_default) in [
-        ("PIP_INDEX_URL", true),
-        ("UV_INDEX_URL", true),
-        ("UV_DEFAULT_INDEX", true),
-        ("PIP_EXTRA_INDEX_URL", false),
-        ("UV_EXTRA_INDEX_URL", false),
-        ("UV_INDEX", false),
-        ("TWINE_REPOSITORY_URL", false),
-        ("UV_PUBLISH_URL", false),
-    ] {
-        for word in user
-            .variable(name)
-            .into_iter()
-            .flat_map(str::split_whitespace)
-        {
-            default |= is_default;
-            // uv writes `name=URL`.
-            let named = word.split_once('=').filter(|(name, _)| !name.contains(':'));
-            addresses.push(named.map_or(word, |(_, address)| address).to_owned());
+    let mut found = PythonIndexes::default();
+    found.take_variables(user);
+    found.take_ini_files(user);
+    found.take_uv_files(user);
+    if !found.default {
+        let asked = user.ask(&["python3", "python"], &["-I", "-c", PIP_DEFAULT]);
+        found.addresses.extend(asked);
+    }
+    found.addresses
+}
+
+impl PythonIndexes {
+    fn take_variables(&mut self, user: &UserConfig) {
+        for (name, is_default) in [
+            ("PIP_INDEX_URL", true),
+            ("UV_INDEX_URL", true),
+            ("UV_DEFAULT_INDEX", true),
+            ("PIP_EXTRA_INDEX_URL", false),
+            ("UV_EXTRA_INDEX_URL", false),
+            ("UV_INDEX", false),
+            ("TWINE_REPOSITORY_URL", false),
+            ("UV_PUBLISH_URL", false),
+        ] {
+            for word in user
+                .variable(name)
+                .into_iter()
+                .flat_map(str::split_whitespace)
+            {
+                self.default |= is_default;
+                // uv writes `name=URL`.
+                let named = word.split_once('=').filter(|(name, _)| !name.contains(':'));
+                let address = named.map_or(word, |(_, address)| address);
+                self.addresses.push(address.to_owned());
+            }
         }
     }
-    let files = [
-        user.named_file("PIP_CONFIG_FILE")
-            .unwrap_or_else(|| user.system.join("etc/pip.conf")),
-        user.system.join("etc/xdg/pip/pip.conf"),
-        user.home.join(".pip/pip.conf"),
-        user.home.join(".config/pip/pip.conf"),
-        user.home.join(".pypirc"),
-    ];
-    for text in files.iter().filter_map(|file| UserConfig::text(file)) {
-        for (key, value) in ini(&text) {
-            let known = ["index-url", "extra-index-url", "repository"].contains(&key.as_str());
-            default |= key == "index-url";
-            addresses.extend(
-                value
-                    .split_whitespace()
-                    .filter(|_| known)
-                    .map(str::to_owned),
-            );
+
+    fn take_ini_files(&mut self, user: &UserConfig) {
+        let files = [
+            user.named_file("PIP_CONFIG_FILE")
+                .unwrap_or_else(|| user.system.join("etc/pip.conf")),
+            user.system.join("etc/xdg/pip/pip.conf"),
+            user.home.join(".pip/pip.conf"),
+            user.home.join(".config/pip/pip.conf"),
+            user.home.join(".pypirc"),
+        ];
+        for text in files.iter().filter_map(|file| UserConfig::text(file)) {
+            for (key, value) in ini(&text) {
+                self.default |= key == "index-url";
+                if ["index-url", "extra-index-url", "repository"].contains(&key.as_str()) {
+                    let addresses = value.split_whitespace().map(str::to_owned);
+                    self.addresses.extend(addresses);
+                }
+            }
         }
     }
-    for file in [
-        user.home.join(".config/uv/uv.toml"),
-        user.system.join("etc/uv/uv.toml"),
-    ] {
-        let Some(table) = UserConfig::text(&file).and_then(|text| text.parse::<toml::Table>().ok())
-        else {
-            continue;
-        };
-        default |= table.contains_key("index-url");
-        addresses.extend(
-            ["index-url", "extra-index-url", "publish-url"]
-                .iter()
-                .flat_map(|key| texts(table.get(*key))),
-        );
-        let indexes = table
-            .get("index")
-            .and_then(toml::Value::as_array)
-            .into_iter()
-            .flatten();
-        addresses.extend(indexes.flat_map(|index| texts(index.get("url"))));
+
+    fn take_uv_files(&mut self, user: &UserConfig) {
+        let files = [
+            user.home.join(".config/uv/uv.toml"),
+            user.system.join("etc/uv/uv.toml"),
+        ];
+        let texts_of_files = files.iter().filter_map(|file| UserConfig::text(file));
+        for table in texts_of_files.filter_map(|text| text.parse::<toml::Table>().ok()) {
+            self.default |= table.contains_key("index-url");
+            for key in ["index-url", "extra-index-url", "publish-url"] {
+                self.addresses.extend(texts(table.get(key)));
+            }
+            let indexes = table.get("index").and_then(toml::Value::as_array);
+            let indexes = indexes.into_iter().flatten();
+            self.addresses
+                .extend(indexes.flat_map(|index| texts(index.get("url"))));
+        }
     }
-    if !default {
-        addresses.extend(user.ask(&["python3", "python"], &["-I", "-c", PIP_DEFAULT]));
-    }
-    addresses
 }
 
 /// cargo's `[source]`, `[registries]` and their variables. cargo does not tell its built-in
@@ -354,60 +274,14 @@ fn origin_of(address: &str) -> Option<OriginPattern> {
     })
 }
 
-/// The first line that a program prints, if it ends well and soon.
-fn answer(mut command: Command) -> Option<String> {
-    use std::io::Read as _;
-    use std::os::unix::process::CommandExt as _;
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0);
-    let mut child = command.spawn().ok()?;
-    let deadline = Instant::now() + ANSWER_WITHIN;
-    let status = loop {
-        match child.try_wait().ok()? {
-            Some(status) => break status,
-            None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
-            None => {
-                let group = i32::try_from(child.id())
-                    .ok()
-                    .and_then(rustix::process::Pid::from_raw);
-                if let Some(group) = group {
-                    // It may have ended by itself meanwhile, which is as good.
-                    let _ =
-                        rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-                }
-                child.wait().ok()?;
-                return None;
-            }
-        }
-    };
-    let mut printed = Vec::new();
-    // An address fits a pipe, so a program that ended has printed it; a child of its own that holds
-    // the pipe is not waited for.
-    let stdout = child.stdout.take()?;
-    rustix::io::ioctl_fionbio(&stdout, true).ok()?;
-    // A pipe that is still open ends the reading with `WouldBlock`, after everything that was
-    // printed.
-    let _ = stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut printed);
-    let line = String::from_utf8(printed)
-        .ok()?
-        .lines()
-        .next()?
-        .trim()
-        .to_owned();
-    status.success().then_some(line)
-}
-
 /// pip prints its configuration but not its default, which is a constant of its own.
 const PIP_DEFAULT: &str = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)";
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-const MAX_ANSWER_BYTES: u64 = 4096;
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     struct Machine {
@@ -438,7 +312,7 @@ mod tests {
             )
         }
 
-        fn origins(&self, registry: Registry) -> Vec<String> {
+        fn origins(&self, registry: PackageRegistry) -> Vec<String> {
             registry
                 .origins(&self.user())
                 .unwrap()
@@ -461,7 +335,7 @@ mod tests {
             &[],
         );
         assert_eq!(
-            machine.origins(Registry::Npm),
+            machine.origins(PackageRegistry::Npm),
             ["https://npm.example", "https://corp.example:8443"]
         );
     }
@@ -485,10 +359,12 @@ mod tests {
             ],
             &[("UV_INDEX", "corp=https://var.example/simple")],
         );
-        let found = machine.origins(Registry::Pypi);
+        let found = machine.origins(PackageRegistry::Pypi);
         let hosts = ["var", "index", "one", "two", "upload", "uv"];
         assert_eq!(found, hosts.map(|host| format!("https://{host}.example")));
-        assert!(!format!("{:?}", Registry::Pypi.origins(&machine.user())).contains("CANARY"));
+        assert!(
+            !format!("{:?}", PackageRegistry::Pypi.origins(&machine.user())).contains("CANARY")
+        );
     }
 
     #[test]
@@ -502,14 +378,18 @@ mod tests {
         );
         let hosts = ["x", "mirror", "corp"];
         assert_eq!(
-            machine.origins(Registry::Crates),
+            machine.origins(PackageRegistry::Crates),
             hosts.map(|host| format!("https://{host}.example"))
         );
     }
 
     #[test]
     fn where_nothing_names_a_host_the_remedy_is_said() {
-        for registry in [Registry::Npm, Registry::Pypi, Registry::Crates] {
+        for registry in [
+            PackageRegistry::Npm,
+            PackageRegistry::Pypi,
+            PackageRegistry::Crates,
+        ] {
             let error = registry
                 .origins(&Machine::with(&[], &[]).user())
                 .unwrap_err();
@@ -539,7 +419,7 @@ mod tests {
                 ..machine.user()
             };
             let began = Instant::now();
-            let origins = Registry::Npm
+            let origins = PackageRegistry::Npm
                 .origins(&user)
                 .ok()
                 .map(|origins| origins[0].to_string());

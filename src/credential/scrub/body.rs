@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
 use http_body::{Body, Frame, SizeHint};
 
-use super::{Guessed, Scrubber, messages::Messages};
+use super::{Guessed, Scrubber, messages::MessageEnds};
 
 /// A body with phantoms in place of echoes, in data and trailers.
 ///
@@ -21,7 +21,7 @@ pub struct ScrubBody<B> {
     body: B,
     scrubber: Scrubber,
     /// Boxed, as trailers are, because it is rare and large.
-    messages: Option<Box<Messages>>,
+    messages: Option<Box<MessageEnds>>,
     trailers: Option<Box<HeaderMap>>,
     done: bool,
 }
@@ -46,7 +46,7 @@ impl<B> ScrubBody<B> {
         Self {
             body,
             scrubber,
-            messages: Messages::told_by(fields).map(Box::new),
+            messages: MessageEnds::told_by(fields).map(Box::new),
             trailers: None,
             done: false,
         }
@@ -68,7 +68,7 @@ impl<B> ScrubBody<B> {
         let bare = scrubbed.body.is_end_stream();
         let may_change = told.is_none_or(|length| length <= MOST_RESIZED);
         let keeps = scrubbed.messages.is_some() || fields.contains_key(CONTENT_RANGE);
-        if scrubbed.scrubber.echoes.resizes() && may_change && !keeps && !bare {
+        if scrubbed.scrubber.search.resizes() && may_change && !keeps && !bare {
             scrubbed.scrubber = scrubbed.scrubber.resizing();
             fields.remove(CONTENT_LENGTH);
         }
@@ -109,7 +109,7 @@ impl<B> ScrubBody<B> {
             return Ok(None);
         };
         self.scrubber.renew();
-        self.scrubber.replaced += self.scrubber.echoes.scrub_fields(&mut fields)?;
+        self.scrubber.replaced += self.scrubber.search.scrub_fields(&mut fields)?;
         Ok(Some(Frame::trailers(*fields)))
     }
 

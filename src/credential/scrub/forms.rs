@@ -3,16 +3,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::Unscrubbable;
-use super::beginnings::Beginnings;
-use super::index::{Blocks, Entry, GRID_COUNT, Grid};
-use crate::credential::echo::{self, Form, Piece, Sought};
+use super::fault::Unscrubbable;
+use super::form::{self, SecretForm, Sought};
+use super::index::{Blocks, GRID_COUNT, Grid, IndexedForm};
+use super::partial::PartialMatcher;
+use super::piece::Piece;
 use crate::credential::part::DrawnPart;
 
 /// A secret in every form in which it could come back. Has no `Debug`.
 pub struct SecretForms {
-    forms: Vec<Form>,
-    beginnings: Arc<Beginnings>,
+    forms: Vec<SecretForm>,
+    partial: Arc<PartialMatcher>,
     /// By the number of the grid.
     whole: [OnceLock<Blocks>; GRID_COUNT],
     pieces: [OnceLock<Blocks>; GRID_COUNT],
@@ -31,7 +32,7 @@ impl SecretForms {
             stand_in,
             phantom,
         };
-        Ok(Self::new(echo::forms(&sought, part.as_ref())?))
+        Ok(Self::new(form::forms(&sought, part.as_ref())?))
     }
 
     /// The forms of a text that services repeat as it is, which a mask hides.
@@ -39,25 +40,25 @@ impl SecretForms {
     /// # Errors
     /// As [`SecretForms::of`].
     pub(in crate::credential) fn of_text(text: &[u8], mask: &[u8]) -> Result<Self, Unscrubbable> {
-        Ok(Self::new(echo::usual_forms(text, mask)?))
+        Ok(Self::new(form::usual_forms(text, mask)?))
     }
 
-    fn new(forms: Vec<Form>) -> Self {
+    fn new(forms: Vec<SecretForm>) -> Self {
         Self {
-            beginnings: Arc::new(Beginnings::of(&forms)),
+            partial: Arc::new(PartialMatcher::of(&forms)),
             forms,
             whole: Default::default(),
             pieces: Default::default(),
         }
     }
 
-    pub(super) fn forms(&self) -> &[Form] {
+    pub(super) fn forms(&self) -> &[SecretForm] {
         &self.forms
     }
 
     /// How what is not whole yet is told.
-    pub(super) fn beginnings(&self) -> &Arc<Beginnings> {
-        &self.beginnings
+    pub(super) fn partial(&self) -> &Arc<PartialMatcher> {
+        &self.partial
     }
 
     /// Whether pieces of it are looked for.
@@ -67,7 +68,7 @@ impl SecretForms {
 
     /// Whether an echo of it can be replaced by something of another length.
     pub(super) fn resizes(&self) -> bool {
-        let resized = |form: &Form| {
+        let resized = |form: &SecretForm| {
             let phantom = form.phantom.as_ref();
             phantom.is_some_and(|phantom| phantom.len() != form.secret.len())
         };
@@ -105,8 +106,8 @@ impl SecretForms {
     }
 }
 
-fn whole_of((at, form): (usize, &Form)) -> Entry<'_> {
-    Entry {
+fn whole_of((at, form): (usize, &SecretForm)) -> IndexedForm<'_> {
+    IndexedForm {
         form: at,
         within: 0..form.secret.len(),
         least: form.secret.len(),
@@ -115,9 +116,9 @@ fn whole_of((at, form): (usize, &Form)) -> Entry<'_> {
     }
 }
 
-fn piece_of((at, form): (usize, &Form)) -> Entry<'_> {
+fn piece_of((at, form): (usize, &SecretForm)) -> IndexedForm<'_> {
     match &form.piece {
-        Some(piece) => Entry {
+        Some(piece) => IndexedForm {
             within: piece.within.clone(),
             least: piece.least,
             ..whole_of((at, form))

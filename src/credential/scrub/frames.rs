@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::{Buf, Bytes};
 
-use super::{Echoes, Scrubber};
+use super::{EchoSearch, Guessed, Scrubber};
 
 /// Scrubs the bytes that an origin sends after an upgrade to WebSocket, without extensions.
 ///
@@ -15,12 +15,12 @@ use super::{Echoes, Scrubber};
 /// leaves nothing to be given out.
 pub struct ScrubFrames {
     scrubber: Scrubber,
-    reading: Reading,
+    reading: FrameState,
     header: Vec<u8>,
     control: Vec<u8>,
     /// A fragmented message is open.
     fragmented: bool,
-    queue: VecDeque<Part>,
+    queue: VecDeque<Queued>,
 }
 
 /// What the origin did against RFC 6455; the caller cuts the connection.
@@ -46,18 +46,18 @@ pub enum FrameFault {
     Flood,
     /// The session may be shown nothing more; the origin is not to blame.
     #[error(transparent)]
-    Guessed(#[from] super::Guessed),
+    Guessed(#[from] Guessed),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum FrameState {
     Header,
     Data { left: u64, last: bool },
     Control { left: u64 },
 }
 
 /// What is to be given out in order.
-enum Part {
+enum Queued {
     /// A header or control frame.
     Literal(Bytes),
     /// So many bytes of what the scrubber gives.
@@ -66,14 +66,14 @@ enum Part {
 
 impl ScrubFrames {
     /// Begins right after the head of the 101 answer.
-    pub fn new(echoes: Arc<Echoes>) -> Self {
-        Self::by(Scrubber::new(echoes))
+    pub fn new(search: Arc<EchoSearch>) -> Self {
+        Self::by(Scrubber::new(search))
     }
 
     pub(in crate::credential) fn by(scrubber: Scrubber) -> Self {
         Self {
             scrubber,
-            reading: Reading::Header,
+            reading: FrameState::Header,
             header: Vec::with_capacity(LONGEST_HEADER),
             control: Vec::new(),
             fragmented: false,
@@ -97,9 +97,9 @@ impl ScrubFrames {
         let mut rest = chunk.clone();
         while !rest.is_empty() {
             match self.reading {
-                Reading::Header => self.read_header(&mut rest, &mut out)?,
-                Reading::Data { left, last } => self.read_data(left, last, &mut rest, &mut out),
-                Reading::Control { left } => self.read_control(left, &mut rest, &mut out),
+                FrameState::Header => self.read_header(&mut rest, &mut out)?,
+                FrameState::Data { left, last } => self.read_data(left, last, &mut rest, &mut out),
+                FrameState::Control { left } => self.read_control(left, &mut rest, &mut out),
             }
             if self.queue.len() > MOST_PARTS {
                 return Err(FrameFault::Flood);
@@ -131,19 +131,19 @@ impl ScrubFrames {
         }
         let (opcode, last, length) = self.check_header()?;
         self.queue
-            .push_back(Part::Literal(Bytes::copy_from_slice(&self.header)));
+            .push_back(Queued::Literal(Bytes::copy_from_slice(&self.header)));
         self.header.clear();
         self.flush(out);
         self.reading = if opcode >= CLOSE {
-            Reading::Control { left: length }
+            FrameState::Control { left: length }
         } else {
             self.fragmented = !last;
-            Reading::Data { left: length, last }
+            FrameState::Data { left: length, last }
         };
         // An empty frame has no byte that would end it.
         match self.reading {
-            Reading::Data { left: 0, last } => self.read_data(0, last, &mut Bytes::new(), out),
-            Reading::Control { left: 0 } => self.read_control(0, &mut Bytes::new(), out),
+            FrameState::Data { left: 0, last } => self.read_data(0, last, &mut Bytes::new(), out),
+            FrameState::Control { left: 0 } => self.read_control(0, &mut Bytes::new(), out),
             _ => {}
         }
         Ok(())
@@ -185,14 +185,14 @@ impl ScrubFrames {
         let left = left - payload.len() as u64;
         match self.queue.back_mut() {
             _ if payload.is_empty() => {}
-            Some(Part::Payload(count)) => *count += payload.len() as u64,
-            _ => self.queue.push_back(Part::Payload(payload.len() as u64)),
+            Some(Queued::Payload(count)) => *count += payload.len() as u64,
+            _ => self.queue.push_back(Queued::Payload(payload.len() as u64)),
         }
         let settled = self.scrubber.push(payload);
         self.supply(settled, out);
-        self.reading = Reading::Data { left, last };
+        self.reading = FrameState::Data { left, last };
         if left == 0 {
-            self.reading = Reading::Header;
+            self.reading = FrameState::Header;
             if last {
                 let settled = self.scrubber.finish();
                 self.supply(settled, out);
@@ -207,15 +207,15 @@ impl ScrubFrames {
             rest.split_to(usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len())));
         self.control.extend_from_slice(&part);
         let left = left - part.len() as u64;
-        self.reading = Reading::Control { left };
+        self.reading = FrameState::Control { left };
         if left == 0 {
-            self.reading = Reading::Header;
+            self.reading = FrameState::Header;
             let payload = std::mem::take(&mut self.control);
             self.scrubber.renew();
-            let scrubbed = self.scrubber.echoes.scrub_in_place(&payload);
+            let scrubbed = self.scrubber.search.scrub_in_place(&payload);
             self.scrubber.replaced += u64::from(scrubbed.is_some());
             self.queue
-                .push_back(Part::Literal(scrubbed.unwrap_or(payload).into()));
+                .push_back(Queued::Literal(scrubbed.unwrap_or(payload).into()));
             self.flush(out);
         }
     }
@@ -224,7 +224,7 @@ impl ScrubFrames {
     fn supply(&mut self, mut settled: Bytes, out: &mut Vec<Bytes>) {
         self.flush(out);
         while !settled.is_empty()
-            && let Some(Part::Payload(count)) = self.queue.front_mut()
+            && let Some(Queued::Payload(count)) = self.queue.front_mut()
         {
             let taken =
                 usize::try_from(*count).map_or(settled.len(), |count| count.min(settled.len()));
@@ -239,7 +239,7 @@ impl ScrubFrames {
 
     /// Gives out what waits for no payload.
     fn flush(&mut self, out: &mut Vec<Bytes>) {
-        while let Some(Part::Literal(bytes)) = self.queue.front_mut() {
+        while let Some(Queued::Literal(bytes)) = self.queue.front_mut() {
             out.push(std::mem::take(bytes));
             self.queue.pop_front();
         }

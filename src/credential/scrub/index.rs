@@ -10,7 +10,7 @@ use std::ops::Range;
 use zeroize::Zeroizing;
 
 /// Blocks of all that is looked for, and where they stand. Its memory is wiped when it goes.
-pub(super) struct Index {
+pub(super) struct BlockIndex {
     filter: Filter,
     /// Sorted, beside `places`: which form holds this block, and how far from its start.
     blocks: Zeroizing<Vec<u64>>,
@@ -31,7 +31,7 @@ pub(super) struct Grid {
 pub(super) type Blocks = Zeroizing<Vec<(u64, u32, u32)>>;
 
 /// A form and where in it blocks are taken from.
-pub(super) struct Entry<'f> {
+pub(super) struct IndexedForm<'f> {
     pub(super) form: usize,
     pub(super) bytes: &'f [u8],
     /// As long, of another secret of its shape: where both are alike, all text of that spelling is.
@@ -60,7 +60,7 @@ impl Grid {
     }
 
     /// The blocks by which every entry's least row of bytes is met, wherever in a text it begins.
-    pub(super) fn blocks<'f>(self, entries: impl IntoIterator<Item = Entry<'f>>) -> Blocks {
+    pub(super) fn blocks<'f>(self, entries: impl IntoIterator<Item = IndexedForm<'f>>) -> Blocks {
         let mut all = Zeroizing::new(Vec::new());
         for entry in entries {
             // Whatever stands before, the blocks that are looked at are a stride apart: so for each
@@ -78,7 +78,7 @@ impl Grid {
     }
 }
 
-impl Entry<'_> {
+impl IndexedForm<'_> {
     /// Where blocks stand that begin at one place of a stride, one in every least row of bytes.
     fn chosen(&self, place: usize, grid: Grid) -> Vec<usize> {
         let mut chosen = Vec::new();
@@ -109,7 +109,7 @@ impl Entry<'_> {
     }
 }
 
-impl Index {
+impl BlockIndex {
     /// Puts the blocks of several secrets together; each has the number that its first form has.
     pub(super) fn of<'b>(
         grid: Grid,
@@ -265,7 +265,7 @@ mod tests {
                 .map(|at| format!("{before}{:02x}{after}", b'G' + (at * 7 % 50) as u8))
                 .collect();
             for (grid, blocks) in [(whole, forms.whole(whole)), (pieces, forms.pieces(pieces))] {
-                let index = Index::of(grid, [(0, blocks)].into_iter());
+                let index = BlockIndex::of(grid, [(0, blocks)].into_iter());
                 let mut hits = 0;
                 index.each(text.as_bytes(), |_, _, _| hits += 1);
                 assert!(

@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 
 /// Follows the lengths. A message's end is an end of text: behind it stands the next one's length,
 /// whose first byte is in no secret, so that nothing need be held back there until more comes.
-pub(super) struct Messages {
+pub(super) struct MessageEnds {
     layout: &'static Layout,
     header: [u8; LONGEST_HEADER],
     known: usize,
@@ -54,7 +54,7 @@ impl Layout {
     }
 }
 
-impl Messages {
+impl MessageEnds {
     /// For content of a type that has messages.
     pub(super) fn told_by(fields: &HeaderMap) -> Option<Self> {
         let mut kind = fields.get(CONTENT_TYPE)?.as_bytes().to_ascii_lowercase();
@@ -126,8 +126,8 @@ mod tests {
 
     use super::*;
 
-    fn messages(kind: &'static str) -> Option<Messages> {
-        Messages::told_by(&HeaderMap::from_iter([(
+    fn messages(kind: &'static str) -> Option<MessageEnds> {
+        MessageEnds::told_by(&HeaderMap::from_iter([(
             CONTENT_TYPE,
             HeaderValue::from_static(kind),
         )]))
@@ -156,7 +156,7 @@ mod tests {
         ] {
             assert!(messages(kind).is_none(), "{kind}");
         }
-        assert!(Messages::told_by(&HeaderMap::new()).is_none());
+        assert!(MessageEnds::told_by(&HeaderMap::new()).is_none());
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderValue};
 
+use super::form::{SecretForm, Sought, forms};
 use super::*;
-use crate::credential::echo::{Form, Sought, forms};
 use crate::credential::part::DrawnPart;
 
 mod body;
@@ -28,18 +28,21 @@ fn phantom_of(secret: &str) -> String {
     secret.chars().map(one).collect()
 }
 
-fn echoes(lent: &[(&str, &str)]) -> Arc<Echoes> {
+fn echoes(lent: &[(&str, &str)]) -> Arc<EchoSearch> {
     Arc::new(
-        Echoes::new(lent.iter().map(|(s, p)| (s.as_bytes(), p.as_bytes())))
+        EchoSearch::new(lent.iter().map(|(s, p)| (s.as_bytes(), p.as_bytes())))
             .expect("they can be scrubbed"),
     )
 }
 
-fn github() -> Arc<Echoes> {
+fn github() -> Arc<EchoSearch> {
     echoes(&[(SECRET, PHANTOM)])
 }
 
-fn scrub<'a>(echoes: &Arc<Echoes>, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, u64) {
+fn scrub<'a>(
+    echoes: &Arc<EchoSearch>,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> (Vec<u8>, u64) {
     let mut scrubber = Scrubber::new(echoes.clone());
     let mut out = Vec::new();
     for chunk in chunks {
@@ -54,11 +57,11 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("the test is about text")
 }
 
-fn form_pairs() -> Vec<Form> {
+fn form_pairs() -> Vec<SecretForm> {
     forms_of(SECRET, PHANTOM)
 }
 
-fn forms_of(secret: &str, phantom: &str) -> Vec<Form> {
+fn forms_of(secret: &str, phantom: &str) -> Vec<SecretForm> {
     let (secret, phantom) = (secret.as_bytes(), phantom.as_bytes());
     let part = DrawnPart::of(secret, phantom);
     let sought = Sought {

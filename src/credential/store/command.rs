@@ -1,7 +1,5 @@
 //! Programs that print a secret: no shell, small environment, bounded output and time.
 
-use std::fmt;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -13,34 +11,10 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::{Answer, Backend, Lease, Malformed, Material, SecretStore, StoreError};
+use super::backend::{Backend, CommandLine};
+use super::material::{Lease, Material};
+use super::{SecretStore, StoreError, StoreFuture};
 use crate::credential::secret::trim_line_end;
-
-/// A program that prints a secret: no shell, an absolute path, a small environment.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct CommandLine {
-    pub(super) program: PathBuf,
-    pub(super) arguments: Vec<String>,
-    /// How long its answer serves, where it does not say so itself.
-    pub(super) ttl: Option<Duration>,
-}
-
-impl CommandLine {
-    /// Why no text stands for a command.
-    pub(super) fn not_a_text() -> Malformed {
-        Malformed::new(
-            "a command is a list of arguments: no shell takes it apart",
-            "write `{ command = [\"/usr/bin/pass\", \"show\", \"x\"], ttl = \"5m\" }`",
-        )
-    }
-}
-
-/// Shows the program alone, for arguments can be private.
-impl fmt::Display for CommandLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.program.display().fmt(f)
-    }
-}
 
 /// Programs. What one prints is the secret itself, `{"secret": TEXT, "expires_in": SECONDS}`, or
 /// the document that AWS's SDKs take from a `credential_process`, whose members are fields.
@@ -55,7 +29,7 @@ impl Default for CommandStore {
 }
 
 impl SecretStore for CommandStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             let Backend::Command(line) = from else {
                 return Err(StoreError::Absent);
@@ -103,7 +77,7 @@ async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         .await
         .map_err(|_| StoreError::Unreachable("the command's output broke off"))?;
     if printed.len() > MAX_OUTPUT_BYTES {
-        return Err(StoreError::Output);
+        return Err(StoreError::Output(MAX_OUTPUT_BYTES));
     }
     let status = child.wait().await.map_err(|_| StoreError::Failed(None))?;
     group.ended();
@@ -236,7 +210,7 @@ const PASSED: &[&str] = &[
 const DEFAULT_TTL: Duration = Duration::from_secs(300);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The most that a command may print, in bytes.
-pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 /// The `PATH` that a command gets.
 const FIXED_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 const MAX_TTL_SECONDS: u64 = 86_400;
@@ -295,8 +269,11 @@ mod tests {
                 "echo '{\"secret\":\"CANARY-0001\",\"expires_in\":0}'",
                 StoreError::Json,
             ),
-            ("head -c 70000 /dev/zero | tr '\\0' a", StoreError::Output),
-            ("yes CANARY-0001", StoreError::Output),
+            (
+                "head -c 70000 /dev/zero | tr '\\0' a",
+                StoreError::Output(MAX_OUTPUT_BYTES),
+            ),
+            ("yes CANARY-0001", StoreError::Output(MAX_OUTPUT_BYTES)),
         ] {
             let error = fetch(script).await.err().unwrap();
             assert_eq!(error, cause, "{script}");

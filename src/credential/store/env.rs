@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt as _;
 
 use zeroize::Zeroizing;
 
-use super::{Answer, Backend, Malformed, Material, SecretRef, SecretStore, StoreError};
+use super::{Backend, Material, SecretRef, SecretStore, StoreError, StoreFuture};
 
 /// Secrets that stood in the gateway's environment when it started.
 ///
@@ -13,14 +13,13 @@ use super::{Answer, Backend, Malformed, Material, SecretRef, SecretStore, StoreE
 /// environment would need `unsafe` and would not remove it from the kernel's copy:
 /// `/proc/PID/environ` keeps the text until the gateway ends. The launcher must therefore not pass
 /// it on, and the gateway must be undumpable, which hides that file from its own user.
-pub struct EnvStore {
+pub(super) struct EnvStore {
     values: HashMap<String, Zeroizing<Vec<u8>>>,
 }
 
 impl EnvStore {
     /// Reads the variables that the references name.
-    #[must_use]
-    pub fn capture<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
+    pub(super) fn capture<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
         let value = |name: &str| Some(Zeroizing::new(std::env::var_os(name)?.into_vec()));
         let names = references.into_iter().filter_map(SecretRef::env_name);
         let values = names.filter_map(|name| Some((name.to_owned(), value(name)?)));
@@ -31,7 +30,7 @@ impl EnvStore {
 }
 
 impl SecretStore for EnvStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
         let value = match from {
             Backend::Env(name) => self.values.get(name),
             _ => None,
@@ -39,22 +38,6 @@ impl SecretStore for EnvStore {
         let material = value.map(|value| Material::single(value.clone(), None));
         Box::pin(std::future::ready(material.ok_or(StoreError::Absent)))
     }
-}
-
-/// Checks the name of an environment variable.
-///
-/// # Errors
-/// [`Malformed`] where it has another character than `A-Z a-z 0-9 _`, or starts with a digit.
-pub fn variable_name(name: &str) -> Result<&str, Malformed> {
-    let begins = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
-    let goes_on = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    if name.bytes().next().is_some_and(begins) && name.bytes().all(goes_on) && name.len() <= 128 {
-        return Ok(name);
-    }
-    Err(Malformed::new(
-        "a variable has the characters A-Z, a-z, 0-9 and `_` and starts with no digit",
-        "write for example `GITHUB_TOKEN`",
-    ))
 }
 
 #[cfg(test)]

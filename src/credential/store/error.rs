@@ -1,9 +1,26 @@
-//! Why a store gives no secret.
+//! Why a text is no reference, and why a store has no secret to give.
 
 use std::time::Duration;
 
-use super::command::MAX_OUTPUT_BYTES;
 use crate::credential::secret::SecretUnsafe;
+use crate::files::Replaceable;
+
+/// A text that is no reference. Nothing of the text is in it, which may be a secret that someone
+/// wrote where a reference belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReferenceMalformed {
+    /// Why.
+    pub why: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl ReferenceMalformed {
+    pub(super) fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (why, remedy) = (why.into(), remedy.into());
+        Self { why, remedy }
+    }
+}
 
 /// Why a store has no secret to give. Nothing of a secret or of a program's output is in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +81,9 @@ pub enum StoreError {
     /// The file belongs to somebody else.
     #[error("the file belongs neither to this user nor to root")]
     Owner,
+    /// Others may replace the file.
+    #[error(transparent)]
+    Replaceable(#[from] Replaceable),
     /// Others may read or write the file.
     #[error("others may read or write the file; run `chmod 600` on it")]
     Permissions,
@@ -73,9 +93,9 @@ pub enum StoreError {
     /// The program failed.
     #[error("the command failed with {}", .0.map_or_else(|| "a signal".to_owned(), |code| format!("status {code}")))]
     Failed(Option<i32>),
-    /// The program printed more than 64 KiB.
-    #[error("the command printed more than {MAX_OUTPUT_BYTES} bytes")]
-    Output,
+    /// The program printed more than so many bytes.
+    #[error("the command printed more than {0} bytes")]
+    Output(usize),
     /// The program printed an object that is none of those that are known.
     #[error(
         "the command printed JSON that is neither {{\"secret\": TEXT, \"expires_in\": SECONDS}} nor a document of `Version` 1 \

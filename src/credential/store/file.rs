@@ -1,72 +1,30 @@
 //! Files that hold one secret each and that nobody else may read.
 
-use std::fmt;
 use std::fs::{Metadata, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::{Answer, Backend, Lease, Malformed, Material, SecretStore, StoreError};
+use super::backend::{Backend, check_private};
+use super::material::{Lease, Material};
+use super::{SecretStore, StoreError, StoreFuture};
 use crate::credential::secret::{MAX_BYTES, trim_line_end};
-
-/// A file that holds one secret, by its absolute path.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct SecretFile(PathBuf);
-
-impl SecretFile {
-    pub(super) fn at(path: PathBuf) -> Self {
-        Self(path)
-    }
-
-    /// The same, after a look at whose file it is and who may read it: told at once what every
-    /// fetch would be refused for.
-    ///
-    /// # Errors
-    /// [`Malformed`] where it is missing, no regular file, owned by another user, or readable or
-    /// writable by others.
-    pub(super) fn checked(path: PathBuf) -> Result<Self, Malformed> {
-        let about = std::fs::metadata(&path).map_err(|error| {
-            let why = format!("the file cannot be looked at: {error}");
-            Malformed::new(why, "create it, or correct the path")
-        })?;
-        match judge(&about) {
-            Ok(()) => Ok(Self(path)),
-            Err(why) => {
-                let remedy = match why {
-                    StoreError::Permissions => format!("run `chmod 600 {}`", path.display()),
-                    StoreError::Owner => String::from("own the file yourself"),
-                    _ => String::from("name the file that holds the secret"),
-                };
-                Err(Malformed::new(why.to_string(), remedy))
-            }
-        }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl fmt::Display for SecretFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.display().fmt(f)
-    }
-}
+use crate::files;
 
 /// Files. A changed file is seen within a second; one that is gone serves at most five seconds
 /// more.
 pub(super) struct FileStore;
 
 impl SecretStore for FileStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
         Box::pin(async move {
-            let Backend::File(SecretFile(path)) = from else {
+            let Backend::File(file) = from else {
                 return Err(StoreError::Absent);
             };
-            let path = path.clone();
+            let path = file.path().to_owned();
             let value = tokio::task::spawn_blocking(move || read(&path))
                 .await
                 .map_err(|_| StoreError::Unreachable("the reading task ended"))??;
@@ -77,26 +35,12 @@ impl SecretStore for FileStore {
 
 /// Reads a text that others may read, but not write: what Kubernetes mounts.
 pub(super) fn read_shared(path: &Path) -> Result<Zeroizing<String>, StoreError> {
-    let value = read_if(path, |about| match judge(about) {
+    let value = read_if(path, |about| match check_private(about) {
         Err(StoreError::Permissions) if about.mode() & 0o022 == 0 => Ok(()),
         other => other,
     })?;
     let text = std::str::from_utf8(&value).map_err(|_| StoreError::Illegible)?;
     Ok(Zeroizing::new(text.to_owned()))
-}
-
-/// Whether a file is one that holds a secret for its owner alone, who is this user or root.
-fn judge(about: &Metadata) -> Result<(), StoreError> {
-    if !about.is_file() {
-        return Err(StoreError::NotRegular);
-    }
-    if !crate::files::trusted(about.uid()) {
-        return Err(StoreError::Owner);
-    }
-    if about.mode() & 0o077 != 0 {
-        return Err(StoreError::Permissions);
-    }
-    Ok(())
 }
 
 /// Reads a file after checking, on the open file itself, what it is, whose it is and who may read
@@ -105,12 +49,12 @@ fn judge(about: &Metadata) -> Result<(), StoreError> {
 /// Symbolic links are followed, for orchestrators mount secrets through them; what they lead to is
 /// what is checked.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
-    read_if(path, judge)
+    read_if(path, check_private)
 }
 
 fn read_if(
     path: &Path,
-    judge: impl FnOnce(&Metadata) -> Result<(), StoreError>,
+    check: impl FnOnce(&Metadata) -> Result<(), StoreError>,
 ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => StoreError::Absent,
@@ -122,7 +66,8 @@ fn read_if(
         .custom_flags(libc::O_NONBLOCK)
         .open(path)
         .map_err(failed)?;
-    judge(&file.metadata().map_err(failed)?)?;
+    check(&file.metadata().map_err(failed)?)?;
+    files::check_folders(path)?;
     // Room for everything at once: a growing vector would leave copies behind.
     let mut value = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 3));
     file.take(MAX_BYTES as u64 + 3)
@@ -143,6 +88,7 @@ const LEASE: Lease = Lease {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use super::super::backend::SecretFile;
     use super::*;
 
     fn written(value: &[u8], mode: u32) -> tempfile::NamedTempFile {

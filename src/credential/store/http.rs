@@ -4,7 +4,7 @@
 use http::{Request, StatusCode};
 use zeroize::Zeroizing;
 
-use super::Answer;
+use super::StoreFuture;
 use crate::message::Origin;
 
 /// A client for the servers of one store.
@@ -19,7 +19,7 @@ pub trait HttpClient: Send + Sync {
         &'a self,
         server: &'a Origin,
         request: Request<Zeroizing<Vec<u8>>>,
-    ) -> Answer<'a, HttpAnswer>;
+    ) -> StoreFuture<'a, HttpAnswer>;
 }
 
 /// What a server answered.

@@ -1,6 +1,5 @@
 //! The operating system's key ring, through the Secret Service on the session's bus.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,40 +9,8 @@ use tokio::sync::{Semaphore, oneshot};
 use zbus_secret_service_keyring_store::Store;
 use zeroize::Zeroizing;
 
-use super::{Answer, Backend, Lease, Malformed, Material, SecretStore, StoreError};
-
-/// An item of the key ring.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Item {
-    pub(super) service: String,
-    pub(super) name: String,
-}
-
-impl Item {
-    /// Reads `SERVICE/NAME`.
-    pub(super) fn parse(text: &str) -> Result<Self, Malformed> {
-        let fits = |part: &str| {
-            (1..=128).contains(&part.len())
-                && part.bytes().all(|c| c.is_ascii_graphic() && c != b'/')
-        };
-        match text.split_once('/') {
-            Some((service, name)) if fits(service) && fits(name) => Ok(Self {
-                service: service.to_owned(),
-                name: name.to_owned(),
-            }),
-            _ => Err(Malformed::new(
-                "an entry of the key ring has a service and a name",
-                "write `keyring:gateway/NAME`",
-            )),
-        }
-    }
-}
-
-impl fmt::Display for Item {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.service, self.name)
-    }
-}
+use super::material::{Lease, Material};
+use super::{Backend, SecretStore, StoreError, StoreFuture};
 
 /// The key ring. It answers on a thread of its own, for a locked ring asks its user and may never
 /// answer.
@@ -60,7 +27,7 @@ impl KeyringStore {
 }
 
 impl SecretStore for KeyringStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             let Backend::Keyring(item) = from else {
                 return Err(StoreError::Absent);

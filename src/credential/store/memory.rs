@@ -1,13 +1,13 @@
-//! A store in memory, for trying the rest of the gateway without one.
+//! A store in memory, for tests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
-use super::{Answer, Backend, Lease, Material, SecretStore, StoreError};
+use super::{Backend, Lease, Material, SecretStore, StoreError, StoreFuture};
 
 /// Secrets by their reference's text, changeable while it serves, with a delay and a count of
 /// fetches.
@@ -60,7 +60,7 @@ impl MemoryStore {
 
     /// Makes every fetch of a reference that is kept take so long.
     pub fn slow(&self, reference: &str, delay: Duration) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(reference) {
             entry.delay = delay;
         }
@@ -73,14 +73,11 @@ impl MemoryStore {
     }
 
     fn set(&self, reference: &str, entry: Entry) {
-        self.entries
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(reference.to_owned(), entry);
+        self.entries.lock().insert(reference.to_owned(), entry);
     }
 
     fn answer(&self, from: &Backend) -> (Result<Material, StoreError>, Duration) {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.lock();
         let Some(entry) = entries.get(&from.to_string()) else {
             return (Err(StoreError::Absent), Duration::ZERO);
         };
@@ -95,7 +92,7 @@ impl MemoryStore {
 }
 
 impl SecretStore for MemoryStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             self.fetches.fetch_add(1, Ordering::Relaxed);
             let (answer, delay) = self.answer(from);

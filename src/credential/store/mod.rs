@@ -2,134 +2,43 @@
 //!
 //! A new store is a file beside this one, and its lines in [`Backend`] and [`Backends`].
 
+mod backend;
 mod cache;
 mod command;
 mod env;
 mod error;
 mod file;
 mod http;
+mod interface;
 mod keyring;
 mod material;
+#[cfg(test)]
 mod memory;
 mod reference;
 mod vault;
 
-use std::fmt;
-use std::future::Future;
-use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 
-pub use self::Answer as StoreAnswer;
-pub use cache::{CachedSecret, Source, Stores, Unavailable};
-pub use env::{EnvStore, variable_name};
-pub use error::StoreError;
+pub use backend::variable_name;
+pub use cache::{CachedSecret, SecretSource, Stores, Unavailable};
+pub use error::{ReferenceMalformed, StoreError};
 pub use http::{HttpAnswer, HttpClient};
+pub use interface::StoreFuture;
 pub use keyring::DEFAULT_SERVICE;
-pub use material::{Lease, Material};
-pub use memory::MemoryStore;
-pub use reference::{Malformed, SecretRef};
-pub use vault::{Login, LoginMethod, VaultSettings};
+pub use reference::SecretRef;
+pub use vault::{LoginMethod, VaultLogin, VaultSettings};
 
 pub(super) use keyring::blocking as blocking_keyring;
+#[cfg(test)]
+pub(super) use {material::Lease, memory::MemoryStore};
 
-use command::{CommandLine, CommandStore};
-use file::{FileStore, SecretFile};
-use keyring::{Item, KeyringStore};
-pub use vault::VaultPath;
-
-/// A place from which secrets are fetched.
-pub trait SecretStore: Send + Sync {
-    /// Reads everything that is kept in one place, as one reading, within the store's own deadline.
-    ///
-    /// Dropping the future ends the work: nothing that it started outlives it but a key ring's own
-    /// answer.
-    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material>;
-
-    /// Extends a lease; what was read under it serves on.
-    ///
-    /// # Errors
-    /// [`StoreError::NotRenewable`] where the store does not do that: the secret is fetched anew.
-    fn renew<'a>(&'a self, _lease: &'a Lease) -> Answer<'a, Lease> {
-        Box::pin(std::future::ready(Err(StoreError::NotRenewable)))
-    }
-
-    /// Keeps alive what the store itself needs; called about every second.
-    fn tend(&self) -> Answer<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    /// Ends the store's own login, with the process.
-    fn close(&self) -> Answer<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    /// Ends a lease: the store makes what was read under it worthless.
-    fn revoke<'a>(&'a self, _lease: &'a Lease) -> Answer<'a, ()> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-}
-
-/// A store's answer, under way.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
-
-/// Where a secret is kept, in the words of its store.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub enum Backend {
-    /// A variable of the gateway's own environment.
-    Env(String),
-    /// A file that holds nothing else, and that its owner alone can read.
-    File(SecretFile),
-    /// An item of the operating system's key ring.
-    Keyring(Item),
-    /// What a program prints.
-    Command(CommandLine),
-    /// What a Vault or OpenBao keeps or issues.
-    Vault(VaultPath),
-}
-
-impl Backend {
-    /// Whether the store makes a new secret for each session, which ends with it.
-    fn is_issued(&self) -> bool {
-        match self {
-            Self::Vault(path) => path.issued,
-            Self::Env(_) | Self::File(_) | Self::Keyring(_) | Self::Command(_) => false,
-        }
-    }
-
-    /// Reads what stands behind the scheme of a reference, and which field is meant there; `path`
-    /// makes a path of its text.
-    fn parse<E: From<Malformed>>(
-        scheme: &str,
-        rest: &str,
-        path: impl FnOnce(&str) -> Result<PathBuf, E>,
-    ) -> Result<(Self, Option<Box<str>>), E> {
-        let vault = |(path, field)| (Self::Vault(path), Some(field));
-        let whole = match scheme {
-            "vault" => return Ok(vault(VaultPath::parse(rest)?)),
-            "vault-lease" => return Ok(vault(VaultPath::parse_issued(rest)?)),
-            "env" => Self::Env(variable_name(rest)?.to_owned()),
-            "file" => Self::File(SecretFile::checked(path(rest)?)?),
-            "keyring" => Self::Keyring(Item::parse(rest)?),
-            "command" => return Err(CommandLine::not_a_text().into()),
-            _ => return Err(reference::unknown_scheme().into()),
-        };
-        Ok((whole, None))
-    }
-}
-
-/// Shows the store and the name; of a command the program alone, for arguments can be private.
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Env(name) => write!(f, "env:{name}"),
-            Self::File(file) => write!(f, "file:{file}"),
-            Self::Keyring(item) => write!(f, "keyring:{item}"),
-            Self::Command(line) => write!(f, "command:{line}"),
-            Self::Vault(path) => path.fmt(f),
-        }
-    }
-}
+use backend::Backend;
+use command::CommandStore;
+use env::EnvStore;
+use file::FileStore;
+use interface::SecretStore;
+use keyring::KeyringStore;
+use material::Material;
 
 /// The stores at work.
 struct Backends {
@@ -156,6 +65,7 @@ impl Backends {
     }
 
     /// One store in place of all, whatever a reference names.
+    #[cfg(test)]
     fn all(store: &Arc<dyn SecretStore>) -> Self {
         Self {
             env: store.clone(),
@@ -190,7 +100,7 @@ impl Backends {
 struct NotConfigured;
 
 impl SecretStore for NotConfigured {
-    fn fetch<'a>(&'a self, _: &'a Backend) -> Answer<'a, Material> {
+    fn fetch<'a>(&'a self, _: &'a Backend) -> StoreFuture<'a, Material> {
         Box::pin(std::future::ready(Err(StoreError::NotConfigured)))
     }
 }

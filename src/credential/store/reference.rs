@@ -4,10 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::command::CommandLine;
-use super::file::SecretFile;
-use super::keyring::Item;
-use super::{Backend, StoreError};
+use super::backend::{Backend, CommandLine, KeyringItem, SecretFile, unknown_scheme};
+use super::error::{ReferenceMalformed, StoreError};
 use crate::credential::secret::{Secret, SecretUnsafe};
 use crate::recipe::Algorithm;
 use zeroize::Zeroizing;
@@ -24,30 +22,13 @@ pub struct SecretRef {
     private_key: Option<Algorithm>,
 }
 
-/// A text that is no reference. Nothing of the text is in it, which may be a secret that someone
-/// wrote where a reference belongs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed {
-    /// Why.
-    pub why: String,
-    /// What to do.
-    pub remedy: String,
-}
-
-impl Malformed {
-    pub(super) fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
-        let (why, remedy) = (why.into(), remedy.into());
-        Self { why, remedy }
-    }
-}
-
 impl SecretRef {
     /// Reads a reference, `SCHEME:PLACE`; `path` makes a path of its text.
     ///
     /// # Errors
-    /// [`Malformed`] where the scheme is unknown, its rest is malformed, or a file can be read by
-    /// others; or what `path` says.
-    pub fn parse<E: From<Malformed>>(
+    /// [`ReferenceMalformed`] where the scheme is unknown, its rest is malformed, or a file can be
+    /// read by others; or what `path` says.
+    pub fn parse<E: From<ReferenceMalformed>>(
         text: &str,
         path: impl FnOnce(&str) -> Result<PathBuf, E>,
     ) -> Result<Self, E> {
@@ -68,7 +49,7 @@ impl SecretRef {
     /// A reference to an item of the key ring: `keyring:SERVICE/NAME`.
     #[must_use]
     pub fn keyring(service: impl Into<String>, name: impl Into<String>) -> Self {
-        Self::to(Backend::Keyring(Item {
+        Self::to(Backend::Keyring(KeyringItem {
             service: service.into(),
             name: name.into(),
         }))
@@ -206,11 +187,3 @@ impl fmt::Debug for SecretRef {
         fmt::Display::fmt(self, f)
     }
 }
-
-/// A text that begins with the scheme of no store.
-pub(super) fn unknown_scheme() -> Malformed {
-    Malformed::new("a reference starts with its kind", REFERENCES)
-}
-
-const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME`, `vault:secret/app#FIELD`, \
-     `vault-lease:database/creds/app#FIELD` or `{ command = [\"/path\"], ttl = \"5m\" }`";

@@ -1,7 +1,9 @@
 //! Whose phantom is this? Knows the phantoms of every live session and of those that ended lately.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::text::Phantom;
 use crate::names::{Map, SessionId};
@@ -50,8 +52,8 @@ impl Registry {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // Every change leaves the map whole, so a panic elsewhere must not stop the gateway.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        // Every change leaves the map whole, so it stays in use after a panic under the lock.
+        self.known.lock()
     }
 }
 

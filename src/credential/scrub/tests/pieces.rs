@@ -221,7 +221,7 @@ type Frames = Vec<Result<Frame<Bytes>, &'static str>>;
 
 /// What comes through, and whether the session was shown all of it.
 fn through(
-    echoes: &Arc<Echoes>,
+    echoes: &Arc<EchoSearch>,
     kind: &str,
     coding: &str,
     pieces: &[&[u8]],
@@ -304,7 +304,7 @@ fn frames(contents: &[Vec<u8>]) -> Vec<u8> {
     frames.collect::<Vec<_>>().concat()
 }
 
-fn search(secrets: &[String], phantoms: &[String]) -> Arc<Echoes> {
+fn search(secrets: &[String], phantoms: &[String]) -> Arc<EchoSearch> {
     let pairs: Vec<_> = secrets
         .iter()
         .zip(phantoms)
@@ -435,7 +435,7 @@ fn the_third_different_piece_ends_what_the_session_is_shown() {
     let guesses = Arc::new(Guesses::new(None));
     let (secret, phantom) = (SECRET.as_bytes(), PHANTOM.as_bytes());
     let forms = SecretForms::of(secret, phantom, phantom).unwrap();
-    let echoes = Arc::new(Echoes::of(vec![Arc::new(forms)], guesses.clone()));
+    let echoes = Arc::new(EchoSearch::of(vec![Arc::new(forms)], guesses.clone()));
     let show = |text: &str| through(&echoes, "text/plain", "identity", &[text.as_bytes()], false);
     for _ in 0..20 {
         assert_eq!(

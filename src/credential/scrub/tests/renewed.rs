@@ -15,16 +15,19 @@ const LONG: &str =
     "ghs_A1b2C3d4E5f6G7h8I9j0.K1l2M3n4O5p6Q7r8S9t0U1v2W3x4Y5z6a7B8c9D0e1F2g3_H4i5J6k7L8";
 const SHORT: &str = "ghs_a9B8c7D6e5F4g3H2i1J0k9L8";
 
-fn renewed(secrets: &[(&str, &str)]) -> Arc<Echoes> {
+fn renewed(secrets: &[(&str, &str)]) -> Arc<EchoSearch> {
     let forms = |(secret, phantom): &(&str, &str)| {
         let secret = secret.as_bytes();
         Arc::new(SecretForms::of(secret, &mask(secret), phantom.as_bytes()).unwrap())
     };
     let forms = secrets.iter().map(forms).collect();
-    Arc::new(Echoes::of(forms, Arc::new(Guesses::new(None))))
+    Arc::new(EchoSearch::of(forms, Arc::new(Guesses::new(None))))
 }
 
-fn resized<'a>(echoes: &Arc<Echoes>, chunks: impl IntoIterator<Item = &'a [u8]>) -> (String, u64) {
+fn resized<'a>(
+    echoes: &Arc<EchoSearch>,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> (String, u64) {
     let mut scrubber = Scrubber::new(echoes.clone()).resizing();
     let mut out = Vec::new();
     for chunk in chunks {

@@ -1,10 +1,11 @@
 //! What a SigV4 credential may sign: its endpoints, its pins, and what may go unsigned.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method};
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::message::{HostPattern, Origin, OriginPattern, RequestHead, Scheme};
 use crate::session::SignatureFault;
@@ -114,7 +115,7 @@ impl Reach {
 
     /// To whom requests to an origin are, where it is one that the credential signs for.
     pub(super) fn endpoint(&self, origin: &Origin) -> Option<Arc<Endpoint>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(found) = known.get(origin) {
             return found.clone();
         }

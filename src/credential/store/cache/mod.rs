@@ -2,41 +2,23 @@
 //! place.
 
 mod place;
+mod source;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+#[cfg(test)]
+use super::SecretStore;
 use super::vault::VaultStore;
-use super::{Backend, Backends, SecretRef, SecretStore, StoreError, Vault};
-use crate::credential::secret::Secret;
+use super::{Backend, Backends, SecretRef, Vault};
 use crate::names::SessionId;
-use place::{Place, Reading, Slot};
-
-/// A secret, and until when it may be put into a request.
-#[derive(Clone)]
-pub struct CachedSecret {
-    /// The secret.
-    pub secret: Arc<Secret>,
-    /// When it may no longer be used; `None` is never.
-    pub expires: Option<Instant>,
-    place: Arc<Place>,
-    reading: Arc<Reading>,
-}
-
-/// A reference had no usable secret; nothing is sent. Its text is for the operator's log, never for
-/// the client.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no secret from `{reference}`: {cause}")]
-pub struct Unavailable {
-    /// Where it was looked for.
-    pub reference: Box<SecretRef>,
-    /// Why there is none.
-    pub cause: StoreError,
-}
+use place::{CacheSlot, Place};
+pub use source::{CachedSecret, SecretSource, Unavailable};
 
 /// All stores, and what was read from them.
 #[derive(Clone)]
@@ -45,16 +27,6 @@ pub struct Stores(Arc<Inner>);
 struct Inner {
     backends: Backends,
     places: Mutex<HashMap<Backend, Arc<Place>>>,
-}
-
-/// One reference's secret, fetched when first needed, refreshed before it expires, never used
-/// after.
-#[derive(Clone)]
-pub struct Source {
-    reference: SecretRef,
-    /// Which of its place's references it is.
-    at: usize,
-    place: Arc<Place>,
 }
 
 impl Stores {
@@ -79,8 +51,8 @@ impl Stores {
     }
 
     /// One store in place of all, whatever a reference names.
-    #[must_use]
-    pub fn with(store: Arc<dyn SecretStore>) -> Self {
+    #[cfg(test)]
+    pub(in crate::credential) fn with(store: Arc<dyn SecretStore>) -> Self {
         Self::of(Backends::all(&store))
     }
 
@@ -91,17 +63,13 @@ impl Stores {
 
     /// The source of a reference's secret. Sources of one place share each reading of it.
     #[must_use]
-    pub fn source(&self, reference: &SecretRef) -> Source {
+    pub fn source(&self, reference: &SecretRef) -> SecretSource {
         let backend = &reference.backend;
         let mut places = self.places();
         let made = places
             .entry(backend.clone())
             .or_insert_with(|| Arc::new(Place::new(backend.clone(), self.0.backends.of(backend))));
-        Source {
-            at: made.wants(reference),
-            reference: reference.clone(),
-            place: made.clone(),
-        }
+        SecretSource::new(reference, made)
     }
 
     /// Ends what was issued to a session: its leases are revoked, and there are no new ones.
@@ -153,12 +121,12 @@ impl Stores {
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<Backend, Arc<Place>>> {
-        // Every change leaves the map whole, so a panic elsewhere must not stop the gateway.
-        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+        // Every change leaves the map whole, so it stays in use after a panic under the lock.
+        self.0.places.lock()
     }
 
     /// What was issued to sessions.
-    fn issued(&self, of: impl Fn(&SessionId) -> bool) -> Vec<(Arc<Place>, Arc<Slot>)> {
+    fn issued(&self, of: impl Fn(&SessionId) -> bool) -> Vec<(Arc<Place>, Arc<CacheSlot>)> {
         let mut issued = Vec::new();
         for place in self.places().values() {
             let slots = place.slots();
@@ -166,92 +134,5 @@ impl Stores {
             issued.extend(slots.map(|(_, slot)| (place.clone(), slot.clone())));
         }
         issued
-    }
-}
-
-impl Source {
-    /// The reference.
-    #[must_use]
-    pub fn reference(&self) -> &SecretRef {
-        &self.reference
-    }
-
-    /// Whether the store makes a new secret for each session.
-    #[must_use]
-    pub fn is_issued(&self) -> bool {
-        self.reference.backend.is_issued()
-    }
-
-    /// What is issued to sessions, and serves them now.
-    #[must_use]
-    pub(in crate::credential) fn issued(&self) -> Vec<CachedSecret> {
-        let slots = self.place.slots();
-        let readings = slots.values().filter_map(|slot| slot.serving(self.at));
-        readings.filter_map(|one| self.of(one).ok()).collect()
-    }
-
-    /// The secret, from memory while it serves, else from its store; what a store issues to each
-    /// session is this session's.
-    ///
-    /// Past 80 per cent of its life the store is asked again in the background; what is held serves
-    /// until then. Cancel safe: a dropped call leaves the fetch to the next.
-    ///
-    /// # Errors
-    /// [`Unavailable`] where the store has none or fails and none that is held still serves.
-    pub async fn resolve(&self, session: Option<&SessionId>) -> Result<CachedSecret, Unavailable> {
-        let reading = match self.slot(session) {
-            Ok(slot) => self.place.read(&slot, self.at).await,
-            Err(cause) => Err(cause),
-        };
-        reading
-            .and_then(|reading| self.of(reading))
-            .map_err(|cause| self.unavailable(cause))
-    }
-
-    /// The secret of the very reading that another is of, where both are kept in one place.
-    ///
-    /// # Errors
-    /// [`Unavailable`] where that reading has none.
-    pub fn beside(&self, other: &CachedSecret) -> Option<Result<CachedSecret, Unavailable>> {
-        let is_known = self.at < other.reading.secrets.len();
-        (is_known && Arc::ptr_eq(&self.place, &other.place)).then(|| {
-            let reading = other.reading.clone();
-            self.of(reading).map_err(|cause| self.unavailable(cause))
-        })
-    }
-
-    /// Forgets the secret, so that the next use asks the store.
-    #[cfg(test)]
-    pub(crate) fn forget(&self) {
-        self.place.shared.held.store(None);
-    }
-
-    fn slot(&self, session: Option<&SessionId>) -> Result<Arc<Slot>, StoreError> {
-        if !self.is_issued() {
-            return Ok(self.place.shared.clone());
-        }
-        let session = session.ok_or(StoreError::NoSession)?;
-        Ok(self
-            .place
-            .slots()
-            .entry(session.clone())
-            .or_default()
-            .clone())
-    }
-
-    fn of(&self, reading: Arc<Reading>) -> Result<CachedSecret, StoreError> {
-        Ok(CachedSecret {
-            secret: reading.secrets[self.at].clone()?,
-            expires: reading.expires,
-            place: self.place.clone(),
-            reading,
-        })
-    }
-
-    fn unavailable(&self, cause: StoreError) -> Unavailable {
-        Unavailable {
-            reference: Box::new(self.reference.clone()),
-            cause,
-        }
     }
 }

@@ -1,15 +1,17 @@
 //! A place in a store, and the latest reading of it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout};
 
-use super::super::{Backend, Lease, Material, SecretRef, SecretStore, StoreError};
+use super::super::material::{Lease, Material};
+use super::super::{Backend, SecretRef, SecretStore, StoreError};
 use crate::credential::secret::Secret;
 use crate::names::SessionId;
 
@@ -20,14 +22,14 @@ pub(super) struct Place {
     /// Each reference to it. A reading's secrets are in this order.
     wanted: Mutex<Vec<SecretRef>>,
     /// What was read there for all sessions.
-    pub(super) shared: Arc<Slot>,
+    pub(super) shared: Arc<CacheSlot>,
     /// What was read there for one session, where the store issues secrets to each.
-    of_sessions: Mutex<HashMap<SessionId, Arc<Slot>>>,
+    of_sessions: Mutex<HashMap<SessionId, Arc<CacheSlot>>>,
 }
 
 /// The latest reading of a place.
 #[derive(Default)]
-pub(super) struct Slot {
+pub(super) struct CacheSlot {
     pub(super) held: ArcSwapOption<Reading>,
     /// Whoever reads holds it.
     flight: Arc<tokio::sync::Mutex<Flight>>,
@@ -68,7 +70,7 @@ impl Place {
 
     /// Notes that a reference reads there; gives where its secret stands in readings.
     pub(super) fn wants(&self, reference: &SecretRef) -> usize {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = self.wanted.lock();
         let known = wanted.iter().position(|known| known == reference);
         known.unwrap_or_else(|| {
             wanted.push(reference.clone());
@@ -81,16 +83,14 @@ impl Place {
         self.backend.is_issued()
     }
 
-    pub(super) fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<Slot>>> {
-        self.of_sessions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<CacheSlot>>> {
+        self.of_sessions.lock()
     }
 
     /// What is held, where it serves and has the secret of that reference, else a new reading.
     pub(super) async fn read(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
+        slot: &Arc<CacheSlot>,
         at: usize,
     ) -> Result<Arc<Reading>, StoreError> {
         if let Some(held) = slot.serving(at) {
@@ -127,7 +127,7 @@ impl Place {
 
     /// Asks the store in the background, unless somebody does. The task ends by the store's own
     /// deadline.
-    pub(super) fn refresh(self: &Arc<Self>, slot: &Arc<Slot>) {
+    pub(super) fn refresh(self: &Arc<Self>, slot: &Arc<CacheSlot>) {
         if let Ok(flight) = slot.flight.clone().try_lock_owned()
             && flight.failed_lately().is_none()
         {
@@ -139,7 +139,11 @@ impl Place {
     }
 
     /// A new reading, or the last failure where that is fresh.
-    async fn fetch(&self, slot: &Slot, mut flight: InFlight) -> Result<Arc<Reading>, StoreError> {
+    async fn fetch(
+        &self,
+        slot: &CacheSlot,
+        mut flight: InFlight,
+    ) -> Result<Arc<Reading>, StoreError> {
         if flight.ended {
             return Err(StoreError::Ended);
         }
@@ -165,7 +169,7 @@ impl Place {
     }
 
     /// Has the store extend what is held, or asks it for a new reading.
-    async fn ask(&self, slot: &Slot) -> Result<Reading, StoreError> {
+    async fn ask(&self, slot: &CacheSlot) -> Result<Reading, StoreError> {
         // Counted from the question, for the secret may have been made then.
         let asked = Instant::now();
         let before = slot.held.load_full();
@@ -198,7 +202,7 @@ impl Place {
         material: &Material,
         before: Option<&Reading>,
     ) -> Result<Vec<Result<Arc<Secret>, StoreError>>, StoreError> {
-        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = self.wanted.lock();
         let one = |(at, reference): (usize, &SecretRef)| {
             let Some(value) = material.field(reference.field.as_deref()) else {
                 return Ok(Err(reference.lacking()));
@@ -215,7 +219,7 @@ impl Place {
     }
 }
 
-impl Slot {
+impl CacheSlot {
     /// What is held, where it serves and has the secret of that reference.
     pub(super) fn serving(&self, at: usize) -> Option<Arc<Reading>> {
         let held = self.held.load();
@@ -232,7 +236,7 @@ impl Slot {
 
     /// Keeps in mind that a lease must be revoked.
     fn note(&self, lease: &Lease, asked: Instant) {
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = self.leases.lock();
         leases.retain(|(known, end)| known.id != lease.id && *end > asked);
         leases.push((lease.clone(), asked + lease.expires_after));
     }
@@ -241,8 +245,7 @@ impl Slot {
     pub(super) async fn end(&self, place: &Place) {
         self.flight.lock().await.ended = true;
         self.held.store(None);
-        let leases =
-            std::mem::take(&mut *self.leases.lock().unwrap_or_else(PoisonError::into_inner));
+        let leases = std::mem::take(&mut *self.leases.lock());
         for (lease, _) in leases {
             if let Err(cause) = place.store.revoke(&lease).await {
                 tracing::warn!(store = %place.backend, %cause, "a lease was not revoked");

@@ -6,13 +6,13 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::super::material::LeaseId;
-use super::super::{Answer, Lease, Malformed, Material, MemoryStore};
+use super::super::{Lease, Material, MemoryStore, ReferenceMalformed, StoreError, StoreFuture};
 use super::place::RETRY_AFTER;
 use super::*;
 
 const NAME: &str = "env:TOKEN";
 
-fn stage() -> (Arc<MemoryStore>, Source) {
+fn stage() -> (Arc<MemoryStore>, SecretSource) {
     let store = Arc::new(MemoryStore::default());
     let stores = Stores::with(Arc::<MemoryStore>::clone(&store));
     let source = stores.source(&SecretRef::env("TOKEN"));
@@ -23,7 +23,7 @@ fn millis(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-async fn holds(source: &Source, value: &[u8]) -> bool {
+async fn holds(source: &SecretSource, value: &[u8]) -> bool {
     source.resolve(None).await.ok().unwrap().secret.is(value)
 }
 
@@ -179,7 +179,7 @@ impl Issuing {
 }
 
 impl SecretStore for Issuing {
-    fn fetch<'a>(&'a self, _: &'a Backend) -> Answer<'a, Material> {
+    fn fetch<'a>(&'a self, _: &'a Backend) -> StoreFuture<'a, Material> {
         Box::pin(async move {
             tokio::time::sleep(millis(20)).await;
             let number = self.issued.fetch_add(1, Ordering::SeqCst);
@@ -192,25 +192,25 @@ impl SecretStore for Issuing {
         })
     }
 
-    fn renew<'a>(&'a self, lease: &'a Lease) -> Answer<'a, Lease> {
+    fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Lease> {
         self.renewed.fetch_add(1, Ordering::SeqCst);
         let login = lease.id.as_ref().map(|id| id.login);
         let lease = self.lease(login.unwrap_or_default());
         Box::pin(std::future::ready(Ok(lease)))
     }
 
-    fn revoke<'a>(&'a self, lease: &'a Lease) -> Answer<'a, ()> {
+    fn revoke<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         let login = lease.id.as_ref().map(|id| id.login);
-        self.revoked.lock().unwrap().extend(login);
+        self.revoked.lock().extend(login);
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
-fn issuing(life: Duration) -> (Arc<Issuing>, Stores, Source) {
+fn issuing(life: Duration) -> (Arc<Issuing>, Stores, SecretSource) {
     issuing_as("", life)
 }
 
-fn issuing_as(value: &'static str, life: Duration) -> (Arc<Issuing>, Stores, Source) {
+fn issuing_as(value: &'static str, life: Duration) -> (Arc<Issuing>, Stores, SecretSource) {
     let store = Arc::new(Issuing {
         life,
         value,
@@ -218,7 +218,7 @@ fn issuing_as(value: &'static str, life: Duration) -> (Arc<Issuing>, Stores, Sou
     });
     let stores = Stores::with(store.clone());
     let text = "vault-lease:database/creds/app#password";
-    let parsed = SecretRef::parse(text, |_| Err(Malformed::new("", "")));
+    let parsed = SecretRef::parse(text, |_| Err(ReferenceMalformed::new("", "")));
     let source = stores.source(&parsed.unwrap());
     (store, stores, source)
 }
@@ -234,12 +234,12 @@ async fn each_session_has_a_lease_of_its_own_until_it_ends_and_none_after() {
     let nobody = source.resolve(None).await.err().unwrap();
     assert_eq!(nobody.cause, StoreError::NoSession);
     stores.end(&one).await;
-    assert_eq!(*store.revoked.lock().unwrap(), [0]);
+    assert_eq!(*store.revoked.lock(), [0]);
     let over = source.resolve(Some(&one)).await.err().unwrap();
     assert_eq!(over.cause, StoreError::Ended);
     source.resolve(Some(&two)).await.ok().unwrap();
     stores.close().await;
-    assert_eq!(*store.revoked.lock().unwrap(), [0, 1]);
+    assert_eq!(*store.revoked.lock(), [0, 1]);
 }
 
 #[tokio::test]
@@ -262,7 +262,7 @@ async fn what_is_issued_and_cannot_be_used_is_revoked_at_once() {
             assert!(source.resolve(Some(&session)).await.is_err(), "{value}");
         }
         assert_eq!(store.issued.load(Ordering::SeqCst), 1);
-        assert_eq!(*store.revoked.lock().unwrap(), [0]);
+        assert_eq!(*store.revoked.lock(), [0]);
     }
 }
 
@@ -285,7 +285,7 @@ async fn a_lease_is_renewed_while_it_can_be_and_then_replaced_and_all_are_revoke
     let next = source.resolve(Some(&session)).await.ok().unwrap();
     assert!(next.secret.is(b"CANARY-0001"));
     stores.end(&session).await;
-    assert_eq!(*store.revoked.lock().unwrap(), [0, 1]);
+    assert_eq!(*store.revoked.lock(), [0, 1]);
 }
 
 #[tokio::test]
@@ -296,7 +296,7 @@ async fn a_client_that_goes_away_loses_no_lease() {
     assert!(asked.await.is_err());
     stores.end(&session).await;
     assert_eq!(store.issued.load(Ordering::SeqCst), 1);
-    assert_eq!(*store.revoked.lock().unwrap(), [0]);
+    assert_eq!(*store.revoked.lock(), [0]);
 }
 
 #[tokio::test]

@@ -21,8 +21,8 @@ pub(super) struct Api {
     first: AtomicUsize,
 }
 
-/// A question.
-pub(super) struct Question<'q> {
+/// One request.
+pub(super) struct VaultRequest<'q> {
     method: Method,
     path: String,
     token: Option<&'q str>,
@@ -31,7 +31,7 @@ pub(super) struct Question<'q> {
     secrets: Vec<&'q str>,
 }
 
-impl<'q> Question<'q> {
+impl<'q> VaultRequest<'q> {
     /// Reads a path.
     pub(super) fn get(path: impl Into<String>) -> Self {
         Self {
@@ -113,18 +113,18 @@ impl Api {
     /// Asks the server that answered last, then those that could not be reached or are sealed.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
-        question: &Question<'_>,
+        question: &VaultRequest<'_>,
     ) -> Result<T, StoreError> {
         let content = self.ask_any(question).await?;
         serde_json::from_slice(&content).map_err(|_| StoreError::Illegible)
     }
 
     /// The same where nothing of the answer is needed.
-    pub(super) async fn tell(&self, question: &Question<'_>) -> Result<(), StoreError> {
+    pub(super) async fn tell(&self, question: &VaultRequest<'_>) -> Result<(), StoreError> {
         self.ask_any(question).await.map(drop)
     }
 
-    async fn ask_any(&self, question: &Question<'_>) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    async fn ask_any(&self, question: &VaultRequest<'_>) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         let first = self.first.load(Ordering::Relaxed);
         let mut last = StoreError::Unreachable("it has no server");
         for at in (first..self.servers.len()).chain(0..first) {
@@ -149,7 +149,7 @@ impl Api {
     async fn ask_one(
         &self,
         server: &Origin,
-        question: &Question<'_>,
+        question: &VaultRequest<'_>,
     ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         let mut server = server;
         for _ in 0..=MOST_REDIRECTS {
@@ -222,7 +222,7 @@ mod tests {
 
     use serde::de::IgnoredAny;
 
-    use super::super::super::Answer;
+    use super::super::super::StoreFuture;
     use super::*;
     use crate::session::stage::head;
 
@@ -234,7 +234,7 @@ mod tests {
             &'a self,
             server: &'a Origin,
             _: Request<Zeroizing<Vec<u8>>>,
-        ) -> Answer<'a, HttpAnswer> {
+        ) -> StoreFuture<'a, HttpAnswer> {
             let answer = match *server == self.0 {
                 true => Err(StoreError::TimedOut(Duration::ZERO)),
                 false => Ok(HttpAnswer {
@@ -256,7 +256,7 @@ mod tests {
             let api = Api::new(client, servers.to_vec(), None);
             let mut failed = 0;
             for _ in 0..3 {
-                let answer = api.ask::<IgnoredAny>(&Question::get("x")).await;
+                let answer = api.ask::<IgnoredAny>(&VaultRequest::get("x")).await;
                 failed += usize::from(answer.is_err());
             }
             assert!(failed <= 1, "{failed}");

@@ -10,21 +10,22 @@ mod settings;
 mod token;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::time::{Instant, timeout};
 use zeroize::Zeroizing;
 
 use super::http::HttpClient;
-use super::material::LeaseId;
-use super::{Answer, Backend, Lease, Material, SecretRef, SecretStore, Source, StoreError};
-use api::{Api, Question};
+use super::material::{Lease, LeaseId, Material};
+use super::{Backend, SecretRef, SecretSource, SecretStore, StoreError, StoreFuture};
+use api::{Api, VaultRequest};
 pub use path::VaultPath;
-use reply::{Fields, Mount, OwnToken, Reply, Versioned};
-pub use settings::{Login, LoginMethod, VaultSettings};
+use reply::{Mount, OwnToken, SecretFields, VaultReply, Versioned};
+pub use settings::{LoginMethod, VaultLogin, VaultSettings};
 use token::{Token, Tokens};
 
 /// A Vault or OpenBao.
@@ -47,7 +48,7 @@ enum Engine {
 }
 
 #[derive(Serialize)]
-struct Named<'l> {
+struct LeaseRequest<'l> {
     lease_id: &'l str,
     #[serde(skip_serializing_if = "Option::is_none")]
     increment: Option<u64>,
@@ -60,7 +61,7 @@ impl VaultStore {
     pub(super) fn new(
         settings: &VaultSettings,
         client: Arc<dyn HttpClient>,
-        source: impl Fn(&SecretRef) -> Source,
+        source: impl Fn(&SecretRef) -> SecretSource,
     ) -> Self {
         let servers = settings.servers.clone();
         Self {
@@ -76,7 +77,7 @@ impl VaultStore {
     /// the one that is held.
     async fn ask<T: DeserializeOwned>(
         &self,
-        question: impl Fn() -> Question<'static>,
+        question: impl Fn() -> VaultRequest<'static>,
     ) -> Result<(T, Arc<Token>), StoreError> {
         let token = self.tokens.token(&self.api).await?;
         let answer = self.ask_with(&token, question()).await;
@@ -84,8 +85,8 @@ impl VaultStore {
             return answer.map(|answer| (answer, token));
         };
         // It may be the path that is refused, or the token.
-        let own = Question::get("auth/token/lookup-self");
-        match self.ask_with::<Reply<OwnToken>>(&token, own).await {
+        let own = VaultRequest::get("auth/token/lookup-self");
+        match self.ask_with::<VaultReply<OwnToken>>(&token, own).await {
             Err(StoreError::Refused { status: 403, .. }) => self.tokens.reject(&token).await,
             _ => return Err(cause),
         }
@@ -97,7 +98,7 @@ impl VaultStore {
     async fn ask_with<T: DeserializeOwned>(
         &self,
         token: &Token,
-        question: Question<'_>,
+        question: VaultRequest<'_>,
     ) -> Result<T, StoreError> {
         self.api.ask(&question.with_token(&token.text)).await
     }
@@ -124,7 +125,7 @@ impl VaultStore {
         let version = path.version.map(|number| format!("?version={number}"));
         let asked = format!("{mount}data/{name}{}", version.unwrap_or_default());
         let (reply, _) = self
-            .ask::<Reply<Versioned>>(|| Question::get(asked.clone()))
+            .ask::<VaultReply<Versioned>>(|| VaultRequest::get(asked.clone()))
             .await?;
         let data = reply.data.and_then(|version| version.data);
         Ok(material(
@@ -135,7 +136,7 @@ impl VaultStore {
 
     async fn read_plain(&self, path: &VaultPath) -> Result<Material, StoreError> {
         let (reply, token) = self
-            .ask::<Reply<Fields>>(|| Question::get(&*path.path))
+            .ask::<VaultReply<SecretFields>>(|| VaultRequest::get(&*path.path))
             .await?;
         if !reply.lease_id.is_empty() {
             // Nobody would end it.
@@ -155,7 +156,7 @@ impl VaultStore {
     /// Has a secret made for a session, under a lease of its own.
     async fn issue(&self, path: &VaultPath) -> Result<Material, StoreError> {
         let (reply, token) = self
-            .ask::<Reply<Fields>>(|| Question::get(&*path.path))
+            .ask::<VaultReply<SecretFields>>(|| VaultRequest::get(&*path.path))
             .await?;
         if reply.lease_id.is_empty() {
             return Err(StoreError::Unreachable(
@@ -182,15 +183,15 @@ impl VaultStore {
         }
         let asked = format!("sys/internal/ui/mounts/{}", path.path);
         let (reply, _) = self
-            .ask::<Reply<Mount>>(|| Question::get(asked.clone()))
+            .ask::<VaultReply<Mount>>(|| VaultRequest::get(asked.clone()))
             .await?;
         let engine = engine_of(path, &reply.data.ok_or(StoreError::Illegible)?)?;
         self.known().insert(path.path.clone(), engine.clone());
         Ok(engine)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Engine>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, Engine>> {
+        self.known.lock()
     }
 
     /// Until when a secret serves that has no lease.
@@ -210,13 +211,13 @@ impl VaultStore {
         if id.login != token.login {
             return Err(StoreError::NotRenewable);
         }
-        let content = Named {
+        let content = LeaseRequest {
             lease_id: &id.text,
             increment: Some(lease.expires_after.as_secs()),
             sync: None,
         };
-        let question = Question::post("sys/leases/renew", &content);
-        let reply: Reply<IgnoredAny> = self.ask_with(&token, question).await?;
+        let question = VaultRequest::post("sys/leases/renew", &content);
+        let reply: VaultReply<IgnoredAny> = self.ask_with(&token, question).await?;
         let granted = Duration::from_secs(reply.lease_duration);
         // Near its longest life less and less is given; a new lease gives more.
         if granted < lease.expires_after / 2 {
@@ -230,19 +231,19 @@ impl VaultStore {
     }
 
     async fn end_lease(&self, token: &Token, lease_id: &str) -> Result<(), StoreError> {
-        let content = Named {
+        let content = LeaseRequest {
             lease_id,
             increment: None,
             // The answer comes when the secret is worth nothing any more.
             sync: Some(true),
         };
-        let question = Question::post("sys/leases/revoke", &content).with_token(&token.text);
+        let question = VaultRequest::post("sys/leases/revoke", &content).with_token(&token.text);
         self.api.tell(&question).await
     }
 }
 
 impl SecretStore for VaultStore {
-    fn fetch<'a>(&'a self, from: &'a Backend) -> Answer<'a, Material> {
+    fn fetch<'a>(&'a self, from: &'a Backend) -> StoreFuture<'a, Material> {
         within(async move {
             match from {
                 Backend::Vault(path) if path.issued => self.issue(path).await,
@@ -252,11 +253,11 @@ impl SecretStore for VaultStore {
         })
     }
 
-    fn renew<'a>(&'a self, lease: &'a Lease) -> Answer<'a, Lease> {
+    fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Lease> {
         within(self.extend(lease))
     }
 
-    fn revoke<'a>(&'a self, lease: &'a Lease) -> Answer<'a, ()> {
+    fn revoke<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         within(async move {
             let id = lease.id.as_ref().ok_or(StoreError::Absent)?;
             let token = self.tokens.token(&self.api).await?;
@@ -264,30 +265,32 @@ impl SecretStore for VaultStore {
         })
     }
 
-    fn tend(&self) -> Answer<'_, ()> {
+    fn tend(&self) -> StoreFuture<'_, ()> {
         within(async {
             self.tokens.tend(&self.api).await;
             Ok(())
         })
     }
 
-    fn close(&self) -> Answer<'_, ()> {
+    fn close(&self) -> StoreFuture<'_, ()> {
         within(self.tokens.close(&self.api))
     }
 }
 
 /// Within the store's deadline.
-fn within<'a, T>(work: impl Future<Output = Result<T, StoreError>> + Send + 'a) -> Answer<'a, T> {
+fn within<'a, T>(
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'a,
+) -> StoreFuture<'a, T> {
     Box::pin(async move {
         let done = timeout(DEADLINE, work).await;
         done.unwrap_or(Err(StoreError::TimedOut(DEADLINE)))
     })
 }
 
-fn login(settings: &Login, source: impl Fn(&SecretRef) -> Source) -> token::Login {
+fn login(settings: &VaultLogin, source: impl Fn(&SecretRef) -> SecretSource) -> token::Login {
     let (mount, method) = match settings {
-        Login::Token(token) => return token::Login::Given(source(token)),
-        Login::Method { mount, method } => (mount.clone(), method.clone()),
+        VaultLogin::Token(token) => return token::Login::Given(source(token)),
+        VaultLogin::Method { mount, method } => (mount.clone(), method.clone()),
     };
     match method {
         LoginMethod::AppRole { role_id, secret_id } => token::Login::AppRole {
@@ -331,7 +334,7 @@ fn issued(seconds: u64, token: &Token, id: LeaseId) -> Lease {
     }
 }
 
-fn material(fields: Fields, lease: Lease) -> Material {
+fn material(fields: SecretFields, lease: Lease) -> Material {
     let texts = fields.texts.into_iter();
     texts.fold(Material::new(Some(lease)), |material, (name, text)| {
         material.with(&name, Zeroizing::new(text.as_bytes().to_vec()))

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::Malformed;
+use super::super::ReferenceMalformed;
 
 /// What is read of Vault.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub struct VaultPath {
 
 impl VaultPath {
     /// Reads `PATH#FIELD` or `PATH?version=N#FIELD`; gives the field, too.
-    pub(in super::super) fn parse(text: &str) -> Result<(Self, Box<str>), Malformed> {
+    pub(in super::super) fn parse(text: &str) -> Result<(Self, Box<str>), ReferenceMalformed> {
         let (place, field) = Self::parts(text)?;
         let (path, version) = match place.split_once("?version=") {
             None => (place, None),
@@ -30,12 +30,14 @@ impl VaultPath {
     }
 
     /// Reads `PATH#FIELD` of a secret that is made for each session.
-    pub(in super::super) fn parse_issued(text: &str) -> Result<(Self, Box<str>), Malformed> {
+    pub(in super::super) fn parse_issued(
+        text: &str,
+    ) -> Result<(Self, Box<str>), ReferenceMalformed> {
         let (path, field) = Self::parts(text)?;
         Ok((Self::new(path, None, true)?, field))
     }
 
-    fn new(path: &str, version: Option<u32>, issued: bool) -> Result<Self, Malformed> {
+    fn new(path: &str, version: Option<u32>, issued: bool) -> Result<Self, ReferenceMalformed> {
         Ok(Self {
             path: checked(path)?,
             version,
@@ -43,7 +45,7 @@ impl VaultPath {
         })
     }
 
-    fn parts(text: &str) -> Result<(&str, Box<str>), Malformed> {
+    fn parts(text: &str) -> Result<(&str, Box<str>), ReferenceMalformed> {
         let named = text.split_once('#');
         let (place, field) = named.ok_or_else(|| malformed("a reference names a field"))?;
         let fits = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
@@ -56,7 +58,7 @@ impl VaultPath {
 
 /// A path that means the same to everybody who reads it: no empty segment, none of dots, and
 /// nothing that would be escaped.
-fn checked(path: &str) -> Result<Box<str>, Malformed> {
+fn checked(path: &str) -> Result<Box<str>, ReferenceMalformed> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~@+=:,".contains(&byte);
     let is_segment =
         |segment: &str| !matches!(segment, "" | "." | "..") && segment.bytes().all(fits);
@@ -68,8 +70,8 @@ fn checked(path: &str) -> Result<Box<str>, Malformed> {
     Ok(path.into())
 }
 
-fn malformed(why: &str) -> Malformed {
-    Malformed::new(
+fn malformed(why: &str) -> ReferenceMalformed {
+    ReferenceMalformed::new(
         why,
         "write `vault:secret/app#token`, or `vault-lease:database/creds/app#password`",
     )

@@ -9,7 +9,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 /// The frame of every answer.
 #[derive(Deserialize)]
-pub(super) struct Reply<T> {
+pub(super) struct VaultReply<T> {
     #[serde(default)]
     pub(super) lease_id: String,
     #[serde(default)]
@@ -55,14 +55,14 @@ pub(super) struct Mount {
 #[derive(Deserialize)]
 pub(super) struct Versioned {
     /// Absent where the version is deleted.
-    pub(super) data: Option<Fields>,
+    pub(super) data: Option<SecretFields>,
 }
 
 /// A text that is wiped.
 pub(super) struct Text(pub(super) Zeroizing<String>);
 
 /// The fields of a secret that are texts, and `ttl` where it is a number.
-pub(super) struct Fields {
+pub(super) struct SecretFields {
     pub(super) texts: Vec<(String, Zeroizing<String>)>,
     /// In seconds.
     pub(super) ttl: Option<u64>,
@@ -84,7 +84,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-impl<'de> Deserialize<'de> for Fields {
+impl<'de> Deserialize<'de> for SecretFields {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_map(FieldsVisitor)
     }
@@ -107,14 +107,14 @@ const LONGEST_SECONDS: u64 = 10 * 365 * 86_400;
 struct FieldsVisitor;
 
 impl<'de> Visitor<'de> for FieldsVisitor {
-    type Value = Fields;
+    type Value = SecretFields;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the fields of a secret")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-        let mut fields = Fields {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SecretFields, A::Error> {
+        let mut fields = SecretFields {
             texts: Vec::new(),
             ttl: None,
         };
@@ -192,7 +192,7 @@ mod tests {
     fn fields_that_are_texts_are_read_and_others_are_passed_over() {
         let text =
             r#"{"a":"x\u0041","ttl":7,"n":-1,"f":1.5,"b":true,"z":null,"m":{"a":[1]},"s":[]}"#;
-        let fields: Fields = serde_json::from_str(text).unwrap();
+        let fields: SecretFields = serde_json::from_str(text).unwrap();
         assert_eq!(fields.ttl, Some(7));
         let texts: Vec<_> = fields
             .texts
@@ -205,14 +205,17 @@ mod tests {
     #[test]
     fn a_field_that_stands_twice_is_refused() {
         for text in [r#"{"a":"x","a":"y"}"#, r#"{"a":1,"a":"y"}"#, "[]", "\"a\""] {
-            assert!(serde_json::from_str::<Fields>(text).is_err(), "{text}");
+            assert!(
+                serde_json::from_str::<SecretFields>(text).is_err(),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn a_time_that_no_clock_reaches_is_cut() {
         let text = format!(r#"{{"lease_duration":{}}}"#, u64::MAX);
-        let reply: Reply<IgnoredAny> = serde_json::from_str(&text).unwrap();
+        let reply: VaultReply<IgnoredAny> = serde_json::from_str(&text).unwrap();
         assert_eq!(reply.lease_duration, LONGEST_SECONDS);
         let text = format!(r#"{{"ttl":{}}}"#, u64::MAX);
         let token: OwnToken = serde_json::from_str(&text).unwrap();

@@ -20,7 +20,7 @@ pub struct VaultSettings {
     /// The namespace of every path.
     pub namespace: Option<String>,
     /// How the gateway logs in.
-    pub login: Login,
+    pub login: VaultLogin,
     /// After so long a secret that has no lease is read again.
     pub ttl: Duration,
     /// For so much longer it serves while the store cannot be asked.
@@ -29,7 +29,7 @@ pub struct VaultSettings {
 
 /// How the gateway comes by its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Login {
+pub enum VaultLogin {
     /// It is given one.
     Token(SecretRef),
     /// By an authentication method at a mount, such as `approle`.
@@ -80,8 +80,8 @@ impl VaultSettings {
     /// Where all that is secret of it is kept.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
         let kept = match &self.login {
-            Login::Token(token) => Some(token),
-            Login::Method { method, .. } => match method {
+            VaultLogin::Token(token) => Some(token),
+            VaultLogin::Method { method, .. } => match method {
                 LoginMethod::AppRole { secret_id, .. } => secret_id.as_ref(),
                 LoginMethod::Jwt { jwt, .. } => Some(jwt),
                 LoginMethod::Kubernetes { .. } | LoginMethod::Certificate { .. } => None,
@@ -93,12 +93,12 @@ impl VaultSettings {
     /// The files in which secrets lie, beside those of references.
     pub fn secret_files(&self) -> impl Iterator<Item = &PathBuf> {
         let file = match &self.login {
-            Login::Method { method, .. } => match method {
+            VaultLogin::Method { method, .. } => match method {
                 LoginMethod::Kubernetes { token_file, .. } => Some(token_file),
                 LoginMethod::Certificate { key, .. } => Some(key),
                 LoginMethod::AppRole { .. } | LoginMethod::Jwt { .. } => None,
             },
-            Login::Token(_) => None,
+            VaultLogin::Token(_) => None,
         };
         file.into_iter()
     }
@@ -107,7 +107,7 @@ impl VaultSettings {
     #[must_use]
     pub fn client_certificate(&self) -> Option<(&[CertificateDer<'static>], &PathBuf)> {
         match &self.login {
-            Login::Method {
+            VaultLogin::Method {
                 method: LoginMethod::Certificate { chain, key, .. },
                 ..
             } => Some((chain, key)),

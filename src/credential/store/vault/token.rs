@@ -10,9 +10,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::super::{Source, StoreError};
-use super::api::{Api, Question};
-use super::reply::{Auth, OwnToken, Reply};
+use super::super::{SecretSource, StoreError};
+use super::api::{Api, VaultRequest};
+use super::reply::{Auth, OwnToken, VaultReply};
 
 /// The token, and how the gateway comes by it.
 pub(super) struct Tokens {
@@ -22,16 +22,16 @@ pub(super) struct Tokens {
 
 /// How the gateway comes by its token, with the sources of what is secret of it.
 pub(super) enum Login {
-    Given(Source),
+    Given(SecretSource),
     AppRole {
         mount: String,
         role_id: String,
-        secret_id: Option<Source>,
+        secret_id: Option<SecretSource>,
     },
     Jwt {
         mount: String,
         role: String,
-        jwt: Source,
+        jwt: SecretSource,
     },
     Kubernetes {
         mount: String,
@@ -147,7 +147,7 @@ impl Tokens {
         match (held, &self.login) {
             (None, _) | (_, Login::Given(_)) => Ok(()),
             (Some(held), _) => {
-                let question = Question::post("auth/token/revoke-self", &Nothing {});
+                let question = VaultRequest::post("auth/token/revoke-self", &Nothing {});
                 api.tell(&question.with_token(&held.text)).await
             }
         }
@@ -179,9 +179,9 @@ impl Tokens {
             return Err(StoreError::NotRenewable);
         }
         let asked = Instant::now();
-        let question = Question::post("auth/token/renew-self", &Nothing {});
+        let question = VaultRequest::post("auth/token/renew-self", &Nothing {});
         let question = question.with_token(&held.text);
-        let reply: Reply<IgnoredAny> = api.ask(&question).await?;
+        let reply: VaultReply<IgnoredAny> = api.ask(&question).await?;
         let auth = reply.auth.ok_or(StoreError::Illegible)?;
         let granted = Duration::from_secs(auth.lease_duration);
         let is_given = matches!(self.login, Login::Given(_));
@@ -226,12 +226,12 @@ impl Login {
                 };
                 let secret_id = secret_id.as_ref().map(|text| text.as_str());
                 let content = AppRole { role_id, secret_id };
-                let question = Question::post(login(mount), &content);
+                let question = VaultRequest::post(login(mount), &content);
                 auth(api, &question.hiding(secret_id.unwrap_or_default())).await?
             }
             Self::Jwt { mount, role, jwt } => {
                 let jwt = text(jwt).await?;
-                let question = Question::post(login(mount), &Jwt { role, jwt: &jwt });
+                let question = VaultRequest::post(login(mount), &Jwt { role, jwt: &jwt });
                 auth(api, &question.hiding(&jwt)).await?
             }
             Self::Kubernetes {
@@ -240,12 +240,16 @@ impl Login {
                 token_file,
             } => {
                 let jwt = service_account_token(token_file).await?;
-                let question = Question::post(login(mount), &Jwt { role, jwt: &jwt });
+                let question = VaultRequest::post(login(mount), &Jwt { role, jwt: &jwt });
                 auth(api, &question.hiding(&jwt)).await?
             }
             Self::Certificate { mount, role } => {
                 let name = role.as_deref();
-                auth(api, &Question::post(login(mount), &Certificate { name })).await?
+                auth(
+                    api,
+                    &VaultRequest::post(login(mount), &Certificate { name }),
+                )
+                .await?
             }
         };
         Ok(Token::of(auth, asked, number))
@@ -269,17 +273,17 @@ fn login(mount: &str) -> String {
     format!("auth/{mount}/login")
 }
 
-async fn auth(api: &Api, question: &Question<'_>) -> Result<Auth, StoreError> {
-    let reply: Reply<IgnoredAny> = api.ask(question).await?;
+async fn auth(api: &Api, question: &VaultRequest<'_>) -> Result<Auth, StoreError> {
+    let reply: VaultReply<IgnoredAny> = api.ask(question).await?;
     reply.auth.ok_or(StoreError::Illegible)
 }
 
 /// A token that is given: the server says how long it serves.
-async fn adopt(api: &Api, source: &Source, login: u64) -> Result<Token, StoreError> {
+async fn adopt(api: &Api, source: &SecretSource, login: u64) -> Result<Token, StoreError> {
     let token = text(source).await?;
     let asked = Instant::now();
-    let question = Question::get("auth/token/lookup-self").with_token(&token);
-    let reply: Reply<OwnToken> = api.ask(&question).await?;
+    let question = VaultRequest::get("auth/token/lookup-self").with_token(&token);
+    let reply: VaultReply<OwnToken> = api.ask(&question).await?;
     let known = reply.data.ok_or(StoreError::Illegible)?;
     let granted = Duration::from_secs(known.ttl);
     Ok(Token {
@@ -291,13 +295,13 @@ async fn adopt(api: &Api, source: &Source, login: u64) -> Result<Token, StoreErr
     })
 }
 
-async fn is_current(source: &Source, held: &Token) -> bool {
+async fn is_current(source: &SecretSource, held: &Token) -> bool {
     let kept = source.resolve(None).await;
     // Where it cannot be read just now, the one that is held serves on.
     kept.map_or(true, |kept| kept.secret.is(held.text.as_bytes()))
 }
 
-async fn text(source: &Source) -> Result<Zeroizing<String>, StoreError> {
+async fn text(source: &SecretSource) -> Result<Zeroizing<String>, StoreError> {
     let kept = source.resolve(None).await.map_err(|why| why.cause)?;
     Ok(kept.secret.text())
 }

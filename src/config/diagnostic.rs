@@ -28,7 +28,7 @@ pub struct Position {
 
 /// Holds one finding about a configuration. It never holds a value that could be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct Diagnostic {
     /// Where it stands.
     pub position: Position,
     /// Whether it stops the gateway.
@@ -43,15 +43,15 @@ pub struct Mistake {
 
 /// Says why a single value is not accepted, without where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doubt {
+pub struct Hint {
     /// Why the value is refused.
     pub why: String,
     /// What to write instead.
     pub remedy: String,
 }
 
-impl Doubt {
-    /// Makes a doubt of its two sentences.
+impl Hint {
+    /// Makes a hint of its two sentences.
     pub fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             why: why.into(),
@@ -60,7 +60,7 @@ impl Doubt {
     }
 }
 
-impl From<Problems> for Doubt {
+impl From<Problems> for Hint {
     fn from(Problems(problems): Problems) -> Self {
         let whys = problems
             .iter()
@@ -123,7 +123,7 @@ impl fmt::Display for Severity {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::credential::echo::{Form, alike};
+use super::form::{SecretForm, alike};
 
 /// Tells a possible beginning by its shape: which bytes may stand in a form, and where those stand
 /// that are no letters.
@@ -11,7 +11,7 @@ use crate::credential::echo::{Form, alike};
 /// Would it depend on a secret's own bytes, then content that the workload chose, and a look at
 /// which of its ends come late, would tell the secret byte by byte.
 #[derive(PartialEq, Eq)]
-pub(super) struct Beginnings {
+pub(super) struct PartialMatcher {
     /// The shape of each form: its stand-in with one letter in place of all letters and digits.
     shapes: Vec<Box<[u8]>>,
     /// Which bytes may stand in a form.
@@ -29,53 +29,22 @@ pub(super) struct Beginnings {
     marks: Vec<(u8, Reverse<u32>, u32)>,
 }
 
-impl Beginnings {
-    pub(super) fn of(forms: &[Form]) -> Self {
-        let mut usual = [false; 256];
-        for byte in (0..=u8::MAX).filter(is_coded) {
-            usual[usize::from(byte)] = true;
-        }
-        let mut any = usual;
-        let mut marks = Vec::new();
+impl PartialMatcher {
+    pub(super) fn of(forms: &[SecretForm]) -> Self {
+        let coded = || (0..=u8::MAX).filter(is_coded);
+        let all = forms.iter().flat_map(|form| form.stand_in.iter().copied());
+        let unbroken = unbroken_forms(forms).flat_map(|(_, form)| form.stand_in.iter().copied());
         let mut between: Vec<_> = forms.iter().filter_map(|form| form.between).collect();
         between.sort_unstable();
         between.dedup();
-        for byte in forms.iter().flat_map(|form| form.stand_in.iter()) {
-            any[usize::from(*byte)] = true;
-        }
-        let mut apart = [false; 256];
-        for byte in between.iter().copied().flatten() {
-            apart[usize::from(*byte)] = true;
-        }
-        for digit in (0..=u8::MAX).filter(u8::is_ascii_hexdigit) {
-            apart[usize::from(digit)] = !between.is_empty();
-        }
-        // Spaces and colons are in all text: hex with such between is known by more.
-        for (index, form) in forms
-            .iter()
-            .enumerate()
-            .filter(|(_, form)| form.between.is_none())
-        {
-            for (at, &byte) in form.stand_in.iter().enumerate() {
-                usual[usize::from(byte)] = true;
-                // What ends a form leaves nothing to wait for.
-                if !is_coded(&byte) && at + 1 < form.stand_in.len() {
-                    marks.push((byte, Reverse(at as u32), index as u32));
-                }
-            }
-        }
-        marks.sort_unstable();
+        let lengths = forms.iter().map(|form| form.stand_in.len());
         Self {
-            usual,
-            any,
+            usual: set_of(coded().chain(unbroken)),
+            any: set_of(coded().chain(all)),
+            apart: bytes_in_hex(&between),
             between,
-            apart,
-            longest: forms
-                .iter()
-                .map(|form| form.stand_in.len())
-                .max()
-                .unwrap_or(0),
-            marks,
+            longest: lengths.max().unwrap_or(0),
+            marks: marks(forms),
             shapes: forms.iter().map(|form| shape(&form.stand_in)).collect(),
         }
     }
@@ -112,13 +81,18 @@ impl Beginnings {
             .take_while(usual)
             .count();
         let (_, run) = bytes.split_at(bytes.len() - run);
-        let Some(last) = run.last().filter(|last| !is_coded(last)) else {
-            return run.len();
-        };
-        let first = self.marks.partition_point(|(mark, ..)| mark < last);
+        match run.last() {
+            Some(last) if !is_coded(last) => self.up_to_mark(run, *last),
+            _ => run.len(),
+        }
+    }
+
+    /// How much of a run some form has up to the mark with which the run ends.
+    fn up_to_mark(&self, run: &[u8], last: u8) -> usize {
+        let first = self.marks.partition_point(|(mark, ..)| *mark < last);
         let places = self.marks[first..]
             .iter()
-            .take_while(|(mark, ..)| mark == last);
+            .take_while(|(mark, ..)| *mark == last);
         let mut steps = 0;
         for (_, Reverse(at), index) in places {
             let length = *at as usize + 1;
@@ -143,6 +117,40 @@ impl Beginnings {
         }
         0
     }
+}
+
+/// The forms without anything between their bytes, numbered. Spaces and colons are in all text: hex
+/// with such between is known by more.
+fn unbroken_forms(forms: &[SecretForm]) -> impl Iterator<Item = (usize, &SecretForm)> {
+    let numbered = forms.iter().enumerate();
+    numbered.filter(|(_, form)| form.between.is_none())
+}
+
+fn set_of(bytes: impl Iterator<Item = u8>) -> [bool; 256] {
+    let mut set = [false; 256];
+    bytes.for_each(|byte| set[usize::from(byte)] = true);
+    set
+}
+
+/// Which bytes stand in hex with something between.
+fn bytes_in_hex(between: &[&'static [u8]]) -> [bool; 256] {
+    let digits = (0..=u8::MAX).filter(|byte| byte.is_ascii_hexdigit() && !between.is_empty());
+    set_of(between.iter().copied().flatten().copied().chain(digits))
+}
+
+/// The bytes that no base64 holds, with where they stand, sorted.
+fn marks(forms: &[SecretForm]) -> Vec<(u8, Reverse<u32>, u32)> {
+    let mut marks = Vec::new();
+    for (index, form) in unbroken_forms(forms) {
+        for (at, &byte) in form.stand_in.iter().enumerate() {
+            // What ends a form leaves nothing to wait for.
+            if !is_coded(&byte) && at + 1 < form.stand_in.len() {
+                marks.push((byte, Reverse(at as u32), index as u32));
+            }
+        }
+    }
+    marks.sort_unstable();
+    marks
 }
 
 /// The length of the last part that is bytes in hex with this between them, the last of them

@@ -6,25 +6,25 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::beginnings::Beginnings;
+use super::fault::{Guessed, Unscrubbable};
+use super::form::SecretForm;
 use super::forms::SecretForms;
-use super::index::{Grid, Index};
-use super::{Guessed, Unscrubbable};
-use crate::credential::echo::Form;
+use super::index::{BlockIndex, Grid};
+use super::partial::PartialMatcher;
 use crate::credential::guesses::Guesses;
 
 /// Everything by which the secrets that a session's origins know could come back; put together once
 /// for a set of secrets and shared.
 ///
 /// Its memory is wiped when it goes. Has no `Debug`.
-pub struct Echoes {
+pub struct EchoSearch {
     secrets: Vec<Arc<SecretForms>>,
     /// Finds whole forms, and costs little.
-    whole: Index,
+    whole: BlockIndex,
     /// Finds pieces, too. `None` where no secret is looked for in pieces.
-    pieces: Option<Index>,
+    pieces: Option<BlockIndex>,
     /// Those that differ: secrets of one shape have the same.
-    beginnings: Vec<Arc<Beginnings>>,
+    partial: Vec<Arc<PartialMatcher>>,
     /// Whether an echo can be replaced by something of another length.
     resizes: bool,
     /// The length of the shortest text that could hold an echo.
@@ -75,7 +75,7 @@ pub(super) struct Scan {
     pub(super) hold: usize,
 }
 
-impl Echoes {
+impl EchoSearch {
     /// Prepares the search for echoes of secrets, each with its phantom, which has its shape.
     ///
     /// # Errors
@@ -95,10 +95,10 @@ impl Echoes {
         let shortest = each().map(|forms| forms.shortest()).min();
         let shortest_piece = each().map(|forms| forms.shortest_piece()).min();
         let shortest_piece = shortest_piece.unwrap_or(usize::MAX);
-        let mut beginnings: Vec<Arc<Beginnings>> = Vec::new();
-        for one in each().map(|forms| forms.beginnings()) {
-            if !beginnings.contains(one) {
-                beginnings.push(one.clone());
+        let mut partial: Vec<Arc<PartialMatcher>> = Vec::new();
+        for one in each().map(|forms| forms.partial()) {
+            if !partial.contains(one) {
+                partial.push(one.clone());
             }
         }
         let numbered = || (0_u32..).map(|number| number << FORM_BITS).zip(each());
@@ -108,9 +108,9 @@ impl Echoes {
         let pieces = numbered().map(|(first, forms)| (first, forms.pieces(fine)));
         let in_pieces = each().any(|forms| forms.has_pieces());
         Self {
-            whole: Index::of(grid, whole),
-            pieces: in_pieces.then(|| Index::of(fine, pieces)),
-            beginnings,
+            whole: BlockIndex::of(grid, whole),
+            pieces: in_pieces.then(|| BlockIndex::of(fine, pieces)),
+            partial,
             resizes: each().any(|forms| forms.resizes()),
             shortest: shortest_piece,
             shortest_whole: shortest.unwrap_or(usize::MAX),
@@ -135,7 +135,7 @@ impl Echoes {
         &self.secrets
     }
 
-    fn form(&self, number: usize) -> &Form {
+    fn form(&self, number: usize) -> &SecretForm {
         &self.secrets[number >> FORM_BITS].forms()[number & ((1 << FORM_BITS) - 1)]
     }
 
@@ -217,7 +217,7 @@ impl Echoes {
     /// 9110 §5.1).
     fn stands_in_name(&self, name: &HeaderName) -> bool {
         let name = name.as_str().as_bytes();
-        let holds = |form: &Form| {
+        let holds = |form: &SecretForm| {
             let length = form.secret.len();
             name.windows(length)
                 .any(|text| text.eq_ignore_ascii_case(&form.secret))
@@ -230,18 +230,18 @@ impl Echoes {
     /// Finds the echoes in a buffer, and pieces of them in its first `fine` bytes. `ended` says
     /// that nothing follows it.
     pub(super) fn scan(&self, bytes: &[u8], ended: bool, fine: usize) -> Scan {
-        let mut search = Search {
-            echoes: self,
+        let mut pass = SearchPass {
+            search: self,
             bytes,
             found: Vec::new(),
         };
         if !self.is_empty() {
-            search.run(fine);
+            pass.run(fine);
         }
-        let lengths = self.beginnings.iter().map(|one| one.length(bytes));
+        let lengths = self.partial.iter().map(|one| one.length(bytes));
         let begun = if ended { 0 } else { lengths.max().unwrap_or(0) };
         Scan {
-            found: search.found,
+            found: pass.found,
             hold: bytes.len() - begun,
         }
     }
@@ -255,8 +255,7 @@ impl Echoes {
     pub(super) fn past<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         match bytes.last() {
             Some(last)
-                if self.pieces.is_some()
-                    && self.beginnings.iter().any(|one| one.may_hold(*last)) =>
+                if self.pieces.is_some() && self.partial.iter().any(|one| one.may_hold(*last)) =>
             {
                 &bytes[bytes.len().saturating_sub(self.reach)..]
             }
@@ -355,31 +354,31 @@ impl Echoes {
 }
 
 /// One pass over one buffer.
-struct Search<'a> {
-    echoes: &'a Echoes,
+struct SearchPass<'a> {
+    search: &'a EchoSearch,
     bytes: &'a [u8],
     found: Vec<Echo>,
 }
 
-impl Search<'_> {
+impl SearchPass<'_> {
     fn run(&mut self, fine: usize) {
-        let echoes = self.echoes;
+        let search = self.search;
         let fine = self.bytes.len().min(fine);
-        let pieces = echoes.pieces.as_ref().filter(|_| fine > 0);
+        let pieces = search.pieces.as_ref().filter(|_| fine > 0);
         if let Some(pieces) = pieces {
             pieces.each(&self.bytes[..fine], |at, form, offset| {
                 self.piece(at, form, offset)
             });
         }
         if pieces.is_none() || fine < self.bytes.len() {
-            echoes.whole.each(self.bytes, |at, form, offset| {
+            search.whole.each(self.bytes, |at, form, offset| {
                 if let Some(start) = at.checked_sub(offset) {
                     self.whole(start, form);
                 }
             });
         }
         // What stands inside another echo is that one's.
-        let is_piece = |echo: &Echo| echo.length < echoes.form(echo.form).secret.len();
+        let is_piece = |echo: &Echo| echo.length < search.form(echo.form).secret.len();
         self.found.sort_unstable_by_key(|echo| {
             (echo.start, Reverse(echo.length), is_piece(echo), echo.form)
         });
@@ -393,7 +392,7 @@ impl Search<'_> {
 
     /// Notes the echo that begins here, if it is whole.
     fn whole(&mut self, start: usize, index: usize) {
-        let form = self.echoes.form(index);
+        let form = self.search.form(index);
         if self.bytes[start..].starts_with(&form.secret) {
             self.note(start, index, 0, form.secret.len());
         }
@@ -402,7 +401,7 @@ impl Search<'_> {
     /// Notes the piece that stands here, as long as it is; or the whole, where it is all.
     #[inline(never)]
     fn piece(&mut self, at: usize, index: usize, offset: usize) {
-        let form = self.echoes.form(index);
+        let form = self.search.form(index);
         let Some(piece) = &form.piece else {
             if let Some(start) = at.checked_sub(offset) {
                 self.whole(start, index);
@@ -432,7 +431,7 @@ impl Search<'_> {
 
     /// An echo whose tail is still to come lies in what is held back.
     fn note(&mut self, start: usize, index: usize, from: usize, length: usize) {
-        let form = self.echoes.form(index);
+        let form = self.search.form(index);
         let ends = from + length == form.secret.len();
         let tail = form
             .tail

@@ -12,7 +12,7 @@ fn spelled(secret: &str, phantom: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-fn forms_of(secret: &str, phantom: &str) -> Result<Vec<Form>, Unscrubbable> {
+fn forms_of(secret: &str, phantom: &str) -> Result<Vec<SecretForm>, Unscrubbable> {
     let (secret, phantom) = (secret.as_bytes(), phantom.as_bytes());
     let sought = Sought {
         secret,

@@ -1,161 +1,35 @@
-//! Reads a configuration file key by key and keeps every mistake, instead of stopping at the first.
+//! One table of a configuration file, read key by key. Every mistake is kept, and reading goes on.
 
-use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::diagnostic::Hint;
+use super::document::Document;
 use super::keys;
-use super::literal::{known_prefix, shown};
-use super::mistake::{Doubt, Mistake, Position, Severity};
-
-/// Holds one file while it is read: its text, where its paths start, and what was found wrong.
-pub(super) struct Page<'t> {
-    file: Arc<str>,
-    text: &'t str,
-    directory: PathBuf,
-    home: Option<PathBuf>,
-    found: RefCell<Vec<Mistake>>,
-}
+use super::literal::shown;
 
 /// Holds one table of the file under the name of its section.
 pub(super) struct Section<'p, 't> {
-    /// The page that collects the mistakes.
-    pub page: &'p Page<'t>,
+    /// The document that collects the mistakes.
+    pub document: &'p Document<'t>,
     /// Where the table stands.
     pub span: Range<usize>,
     name: &'static str,
     table: &'p DeTable<'t>,
 }
 
-impl<'t> Page<'t> {
-    pub fn new(file: Arc<str>, text: &'t str, directory: PathBuf, home: Option<PathBuf>) -> Self {
-        Self {
-            file,
-            text,
-            directory,
-            home,
-            found: RefCell::new(Vec::new()),
-        }
-    }
-
-    /// Notes an error at a place of the file.
-    pub fn error(&self, span: &Range<usize>, what: impl Into<String>, doubt: Doubt) {
-        self.note(Severity::Error, span, what.into(), doubt);
-    }
-
-    /// Notes a warning at a place of the file.
-    pub fn warn(&self, span: &Range<usize>, what: impl Into<String>, doubt: Doubt) {
-        self.note(Severity::Warning, span, what.into(), doubt);
-    }
-
-    fn note(&self, severity: Severity, span: &Range<usize>, what: String, doubt: Doubt) {
-        let mistake = Mistake {
-            position: Position::of(&self.file, self.text, span),
-            severity,
-            what,
-            why: doubt.why,
-            remedy: doubt.remedy,
-        };
-        self.found.borrow_mut().push(mistake);
-    }
-
-    /// Gives all that was found, in the order of the file.
-    pub fn into_found(self) -> Vec<Mistake> {
-        let mut found = self.found.into_inner();
-        found.sort_by(|left, right| left.position.cmp(&right.position));
-        found.dedup();
-        found
-    }
-
-    /// The path that a text means: relative to the file, `~/` the user's home.
-    ///
-    /// # Errors
-    /// A [`Doubt`] where the text is empty or holds NUL, or where there is no home to stand for
-    /// `~`.
-    pub fn path(&self, text: &str) -> Result<PathBuf, Doubt> {
-        resolve_path(text, &self.directory, self.home.as_deref())
-    }
-
-    /// Refuses a literal credential wherever it stands, without repeating it.
-    pub fn refuse_literals(&self, table: &DeTable<'_>) {
-        for (key, value) in table {
-            self.refuse_literal(key.get_ref(), key.span());
-            self.refuse_literals_in(value);
-        }
-    }
-
-    fn refuse_literals_in(&self, value: &Spanned<DeValue<'_>>) {
-        match value.get_ref() {
-            DeValue::String(text) => self.refuse_literal(text, value.span()),
-            DeValue::Array(items) => items.iter().for_each(|item| self.refuse_literals_in(item)),
-            DeValue::Table(table) => self.refuse_literals(table),
-            _ => {}
-        }
-    }
-
-    fn refuse_literal(&self, text: &str, span: Range<usize>) {
-        if text.len() >= 20 && known_prefix(text) {
-            self.error(
-                &span,
-                "a literal secret stands in the file",
-                literal_doubt(),
-            );
-        }
-    }
-}
-
-/// Why a literal secret is refused.
-pub(super) fn literal_doubt() -> Doubt {
-    Doubt::new(
-        "the configuration holds references to secrets, never secrets: files are copied, committed and shown",
-        "store it (`gateway secret set NAME`), write `from = \"keyring:gateway/NAME\"`, and rotate this one",
-    )
-}
-
-/// The path that a text means: relative to `directory`, `~/` the user's home.
-pub(super) fn resolve_path(
-    text: &str,
-    directory: &Path,
-    home: Option<&Path>,
-) -> Result<PathBuf, Doubt> {
-    if text.is_empty() || text.contains('\0') {
-        return Err(Doubt::new(
-            "a path has at least one character and no NUL",
-            "write a path",
-        ));
-    }
-    if let Some(rest) = text
-        .strip_prefix("~/")
-        .or_else(|| (text == "~").then_some(""))
-    {
-        let home = home.ok_or_else(|| {
-            Doubt::new("there is no HOME to stand for `~`", "write the whole path")
-        })?;
-        return Ok(home.join(rest));
-    }
-    if text.starts_with('~') {
-        return Err(Doubt::new(
-            "`~user` is not looked up",
-            "write the whole path",
-        ));
-    }
-    Ok(directory.join(text))
-}
-
 impl<'p, 't> Section<'p, 't> {
     /// Opens a table and refuses the keys that its section does not have.
     pub fn open(
-        page: &'p Page<'t>,
+        document: &'p Document<'t>,
         name: &'static str,
         table: &'p DeTable<'t>,
         span: Range<usize>,
     ) -> Self {
         let section = Self {
-            page,
+            document,
             span,
             name,
             table,
@@ -185,8 +59,8 @@ impl<'p, 't> Section<'p, 't> {
                 shown(word),
                 keys::heading(self.name)
             );
-            self.page
-                .error(&key.span(), what, Doubt::new(UNKNOWN, remedy));
+            self.document
+                .error(&key.span(), what, Hint::new(UNKNOWN, remedy));
         }
     }
 
@@ -215,14 +89,15 @@ impl<'p, 't> Section<'p, 't> {
     }
 
     /// Notes an error about a key of this section.
-    pub fn error(&self, key: &'static str, what: impl Into<String>, doubt: Doubt) {
-        self.page.error(&self.span_of(key), what, doubt);
+    pub fn error(&self, key: &'static str, what: impl Into<String>, hint: Hint) {
+        self.document.error(&self.span_of(key), what, hint);
     }
 
     /// Notes that a key is missing.
     pub fn missing(&self, key: &'static str, why: &str, remedy: &str) {
         let what = format!("{} has no `{key}`", keys::heading(self.name));
-        self.page.error(&self.span, what, Doubt::new(why, remedy));
+        self.document
+            .error(&self.span, what, Hint::new(why, remedy));
     }
 
     fn mistyped(&self, key: &'static str, value: &Spanned<DeValue<'_>>, wanted: &str) {
@@ -234,10 +109,10 @@ impl<'p, 't> Section<'p, 't> {
         let takes = keys::of(self.name)
             .find(|known| known.name == key)
             .map_or(wanted, |key| key.takes);
-        self.page.error(
+        self.document.error(
             &value.span(),
             what,
-            Doubt::new(format!("it takes a {wanted}"), format!("write {takes}")),
+            Hint::new(format!("it takes a {wanted}"), format!("write {takes}")),
         );
     }
 
@@ -257,16 +132,16 @@ impl<'p, 't> Section<'p, 't> {
     pub fn parsed<T>(
         &self,
         key: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, Doubt>,
+        parse: impl FnOnce(&str) -> Result<T, Hint>,
     ) -> Option<Spanned<T>> {
-        self.judge(key, self.text(key)?, parse)
+        self.accept(key, self.text(key)?, parse)
     }
 
     /// A list of texts that `parse` understands each.
     pub fn each<T>(
         &self,
         key: &'static str,
-        parse: impl Fn(&str) -> Result<T, Doubt>,
+        parse: impl Fn(&str) -> Result<T, Hint>,
     ) -> Vec<Spanned<T>> {
         let Some(value) = self.value(key) else {
             return Vec::new();
@@ -279,7 +154,7 @@ impl<'p, 't> Section<'p, 't> {
         for item in items {
             match item.get_ref().as_str() {
                 Some(text) => {
-                    taken.extend(self.judge(key, Spanned::new(item.span(), text), &parse))
+                    taken.extend(self.accept(key, Spanned::new(item.span(), text), &parse))
                 }
                 None => self.mistyped(key, item, "text in quotes"),
             }
@@ -287,21 +162,21 @@ impl<'p, 't> Section<'p, 't> {
         taken
     }
 
-    fn judge<T>(
+    fn accept<T>(
         &self,
         key: &'static str,
         text: Spanned<&str>,
-        parse: impl FnOnce(&str) -> Result<T, Doubt>,
+        parse: impl FnOnce(&str) -> Result<T, Hint>,
     ) -> Option<Spanned<T>> {
         match parse(text.get_ref()) {
             Ok(value) => Some(Spanned::new(text.span(), value)),
-            Err(doubt) => {
+            Err(hint) => {
                 let what = format!(
                     "`{key}` of {} is {}",
                     keys::heading(self.name),
                     shown(text.get_ref())
                 );
-                self.page.error(&text.span(), what, doubt);
+                self.document.error(&text.span(), what, hint);
                 None
             }
         }
@@ -333,10 +208,10 @@ impl<'p, 't> Section<'p, 't> {
                 shown(number.as_str())
             );
             let why = format!("it is outside {} to {}", range.start(), range.end());
-            self.page.error(
+            self.document.error(
                 &value.span(),
                 what,
-                Doubt::new(why, "write a number within that range"),
+                Hint::new(why, "write a number within that range"),
             );
         }
         fits
@@ -354,7 +229,7 @@ impl<'p, 't> Section<'p, 't> {
                         .iter()
                         .map(|(word, _)| format!("`{word}`"))
                         .collect();
-                    Doubt::new(
+                    Hint::new(
                         "it is none of the words that stand for something",
                         format!("write {}", words.join(" or ")),
                     )
@@ -367,7 +242,7 @@ impl<'p, 't> Section<'p, 't> {
     pub fn texts(
         &self,
         key: &'static str,
-        check: impl Fn(&str) -> Result<(), Doubt>,
+        check: impl Fn(&str) -> Result<(), Hint>,
     ) -> Vec<(String, Spanned<String>)> {
         let Some(value) = self.value(key) else {
             return Vec::new();
@@ -378,9 +253,9 @@ impl<'p, 't> Section<'p, 't> {
         };
         let mut texts = Vec::new();
         for (name, value) in table {
-            if let Err(doubt) = check(name.get_ref()) {
+            if let Err(hint) = check(name.get_ref()) {
                 let what = format!("unknown name {} in `{key}`", shown(name.get_ref()));
-                self.page.error(&name.span(), what, doubt);
+                self.document.error(&name.span(), what, hint);
             } else if let Some(text) = value.get_ref().as_str() {
                 texts.push((
                     name.get_ref().to_string(),
@@ -405,7 +280,7 @@ impl<'p, 't> Section<'p, 't> {
         let mut tables = Vec::new();
         for item in items {
             match item.get_ref().as_table() {
-                Some(table) => tables.push(Section::open(self.page, name, table, item.span())),
+                Some(table) => tables.push(Section::open(self.document, name, table, item.span())),
                 None => self.mistyped(key, item, "table in braces"),
             }
         }
@@ -416,7 +291,7 @@ impl<'p, 't> Section<'p, 't> {
     pub fn inner(&self, key: &'static str, name: &'static str) -> Option<Section<'p, 't>> {
         let value = self.value(key)?;
         match value.get_ref().as_table() {
-            Some(table) => Some(Section::open(self.page, name, table, value.span())),
+            Some(table) => Some(Section::open(self.document, name, table, value.span())),
             None => {
                 self.mistyped(key, value, "table in braces");
                 None

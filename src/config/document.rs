@@ -1,0 +1,132 @@
+//! A configuration file while it is read, with every mistake that was found in it.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::diagnostic::{Diagnostic, Hint, Position, Severity};
+use super::literal::known_prefix;
+
+/// Holds one file while it is read: its text, where its paths start, and what was found wrong.
+pub(super) struct Document<'t> {
+    file: Arc<str>,
+    text: &'t str,
+    directory: PathBuf,
+    home: Option<PathBuf>,
+    found: RefCell<Vec<Diagnostic>>,
+}
+
+impl<'t> Document<'t> {
+    pub fn new(file: Arc<str>, text: &'t str, directory: PathBuf, home: Option<PathBuf>) -> Self {
+        Self {
+            file,
+            text,
+            directory,
+            home,
+            found: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Notes an error at a place of the file.
+    pub fn error(&self, span: &Range<usize>, what: impl Into<String>, hint: Hint) {
+        self.note(Severity::Error, span, what.into(), hint);
+    }
+
+    /// Notes a warning at a place of the file.
+    pub fn warn(&self, span: &Range<usize>, what: impl Into<String>, hint: Hint) {
+        self.note(Severity::Warning, span, what.into(), hint);
+    }
+
+    fn note(&self, severity: Severity, span: &Range<usize>, what: String, hint: Hint) {
+        let mistake = Diagnostic {
+            position: Position::of(&self.file, self.text, span),
+            severity,
+            what,
+            why: hint.why,
+            remedy: hint.remedy,
+        };
+        self.found.borrow_mut().push(mistake);
+    }
+
+    /// Gives all that was found, in the order of the file.
+    pub fn into_found(self) -> Vec<Diagnostic> {
+        let mut found = self.found.into_inner();
+        found.sort_by(|left, right| left.position.cmp(&right.position));
+        found.dedup();
+        found
+    }
+
+    /// The path that a text means: relative to the file, `~/` the user's home.
+    ///
+    /// # Errors
+    /// A [`Hint`] where the text is empty or holds NUL, or where there is no home to stand for
+    /// `~`.
+    pub fn path(&self, text: &str) -> Result<PathBuf, Hint> {
+        resolve_path(text, &self.directory, self.home.as_deref())
+    }
+
+    /// Refuses a literal credential wherever it stands, without repeating it.
+    pub fn refuse_literals(&self, table: &DeTable<'_>) {
+        for (key, value) in table {
+            self.refuse_literal(key.get_ref(), key.span());
+            self.refuse_literals_in(value);
+        }
+    }
+
+    fn refuse_literals_in(&self, value: &Spanned<DeValue<'_>>) {
+        match value.get_ref() {
+            DeValue::String(text) => self.refuse_literal(text, value.span()),
+            DeValue::Array(items) => items.iter().for_each(|item| self.refuse_literals_in(item)),
+            DeValue::Table(table) => self.refuse_literals(table),
+            _ => {}
+        }
+    }
+
+    fn refuse_literal(&self, text: &str, span: Range<usize>) {
+        if text.len() >= 20 && known_prefix(text) {
+            self.error(&span, "a literal secret stands in the file", literal_hint());
+        }
+    }
+}
+
+/// Why a literal secret is refused.
+pub(super) fn literal_hint() -> Hint {
+    Hint::new(
+        "the configuration holds references to secrets, never secrets: files are copied, committed and shown",
+        "store it (`gateway secret set NAME`), write `from = \"keyring:gateway/NAME\"`, and rotate this one",
+    )
+}
+
+/// The path that a text means: relative to `directory`, `~/` the user's home.
+pub(super) fn resolve_path(
+    text: &str,
+    directory: &Path,
+    home: Option<&Path>,
+) -> Result<PathBuf, Hint> {
+    if text.is_empty() || text.contains('\0') {
+        return Err(Hint::new(
+            "a path has at least one character and no NUL",
+            "write a path",
+        ));
+    }
+    if let Some(rest) = text
+        .strip_prefix("~/")
+        .or_else(|| (text == "~").then_some(""))
+    {
+        let home = home.ok_or_else(|| {
+            Hint::new("there is no HOME to stand for `~`", "write the whole path")
+        })?;
+        return Ok(home.join(rest));
+    }
+    if text.starts_with('~') {
+        return Err(Hint::new(
+            "`~user` is not looked up",
+            "write the whole path",
+        ));
+    }
+    Ok(directory.join(text))
+}

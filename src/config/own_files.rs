@@ -1,0 +1,100 @@
+//! The files of a configuration: those that the gateway reads or writes for itself, and those in
+//! which secrets lie.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::credential::VaultSettings;
+
+use super::credential::Credential;
+use super::listener::ListenerKind;
+use super::{Config, state};
+
+impl Config {
+    /// The folder of the audit log, links followed: that of the file that is named, else that of
+    /// the user's logs.
+    #[must_use]
+    pub fn audit_folder(&self) -> Option<PathBuf> {
+        let named = self.audit.path.as_deref().map(real);
+        let folder = named.map(|file| file.parent().map(Path::to_owned));
+        folder.unwrap_or_else(|| state::audit_directory().map(|folder| real(&folder)))
+    }
+
+    /// The files that the gateway reads or writes for itself, but for those in which secrets lie.
+    /// No workload may see or change them.
+    #[must_use]
+    pub fn own_files(&self) -> Vec<PathBuf> {
+        let roots = self
+            .origins
+            .iter()
+            .flat_map(|origin| origin.files.iter().cloned());
+        let single = [
+            &self.file,
+            &self.audit.path,
+            &self.ca.certificate,
+            &self.phantoms.file,
+        ];
+        single
+            .into_iter()
+            .flatten()
+            .cloned()
+            .chain(self.policy.paths())
+            .chain(roots)
+            .chain(self.vault.iter().flat_map(|vault| vault.files.clone()))
+            .collect()
+    }
+
+    /// The files in which secrets lie.
+    #[must_use]
+    pub fn secret_files(&self) -> Vec<PathBuf> {
+        let secrets = self.credentials.iter().flat_map(Credential::references);
+        let passwords = self
+            .listeners
+            .iter()
+            .filter_map(|listener| match &listener.kind {
+                ListenerKind::Proxy { authentication } => authentication
+                    .as_ref()
+                    .map(|authentication| &authentication.password),
+                ListenerKind::Tls { .. } => None,
+            });
+        let keys = self
+            .origins
+            .iter()
+            .filter_map(|origin| Some(origin.rule.identity.as_ref()?.key.clone()));
+        secrets
+            .chain(passwords)
+            .chain(self.vault.iter().flat_map(VaultSettings::references))
+            .filter_map(|reference| reference.path().map(Path::to_owned))
+            .chain(keys)
+            .chain(
+                self.vault
+                    .iter()
+                    .flat_map(VaultSettings::secret_files)
+                    .cloned(),
+            )
+            .collect()
+    }
+}
+
+/// Whether a path leads into a folder.
+pub(super) fn within(path: &Path, folder: &Path) -> bool {
+    real(path).starts_with(real(folder))
+}
+
+/// Where a path leads, links and `..` followed as far as there is something; what is not there yet
+/// comes behind it.
+fn real(path: &Path) -> PathBuf {
+    for there in path.ancestors() {
+        if let Ok(found) = std::fs::canonicalize(there)
+            && let Ok(rest) = path.strip_prefix(there)
+        {
+            return rest.components().fold(found, |mut at, part| {
+                match part {
+                    Component::ParentDir => drop(at.pop()),
+                    part => at.push(part),
+                }
+                at
+            });
+        }
+    }
+    path.to_owned()
+}

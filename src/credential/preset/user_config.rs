@@ -1,0 +1,146 @@
+//! What the user who runs the gateway, and the system, have configured for package registries.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Whose configuration is read: the user's and the system's, never the project's.
+///
+/// A project's `.npmrc`, `.cargo/config.toml` or virtual environment is the workload's to write:
+/// read from there, a host of its own choice would be allowed and lent credentials.
+#[derive(Debug, Clone)]
+pub struct UserConfig {
+    pub(super) home: PathBuf,
+    pub(super) system: PathBuf,
+    pub(super) variables: HashMap<String, String>,
+    /// Directories in which the registry's own program is looked for when no file names a host.
+    pub(super) programs: Vec<PathBuf>,
+}
+
+impl UserConfig {
+    /// The configuration of the user who runs the gateway; programs are looked for in `PATH`,
+    /// outside the working directory.
+    #[must_use]
+    pub fn of_this_user() -> Option<Self> {
+        let home = PathBuf::from(std::env::var_os("HOME")?);
+        let project = std::env::current_dir().ok()?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        // Where the project is an ancestor of everything, it still may not name the programs inside
+        // it; `/` is no project.
+        let inside = |directory: &Path| {
+            project != Path::new("/") && project != home && directory.starts_with(&project)
+        };
+        let programs = std::env::split_paths(&path)
+            .filter(|directory| directory.is_absolute() && !inside(directory))
+            .collect();
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        Some(Self {
+            home,
+            system: PathBuf::from("/"),
+            variables: variables.collect(),
+            programs,
+        })
+    }
+
+    /// A configuration below other roots, with these variables and without programs.
+    #[must_use]
+    pub fn below(home: &Path, system: &Path, variables: HashMap<String, String>) -> Self {
+        Self {
+            home: home.to_owned(),
+            system: system.to_owned(),
+            variables,
+            programs: Vec::new(),
+        }
+    }
+
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The text of a configuration file; one that is absent, unreadable or huge says nothing.
+    pub(super) fn text(path: &Path) -> Option<String> {
+        let about = std::fs::metadata(path).ok()?;
+        (about.is_file() && about.len() <= MAX_FILE_BYTES)
+            .then(|| std::fs::read_to_string(path).ok())?
+    }
+
+    pub(super) fn named_file(&self, variable: &str) -> Option<PathBuf> {
+        self.variable(variable)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    }
+
+    /// What the registry's own program says, run in `/`, where no project's file applies.
+    pub(super) fn ask(&self, programs: &[&str], arguments: &[&str]) -> Option<String> {
+        let found = programs.iter().find_map(|program| {
+            self.programs
+                .iter()
+                .map(|directory| directory.join(program))
+                .find(|path| path.is_file())
+        })?;
+        let mut command = Command::new(found);
+        command
+            .args(arguments)
+            .current_dir("/")
+            .env_clear()
+            .env("HOME", &self.home);
+        command.env("PATH", std::env::join_paths(&self.programs).ok()?);
+        answer(command)
+    }
+}
+
+/// The first line that a program prints, if it ends well and soon.
+fn answer(mut command: Command) -> Option<String> {
+    use std::io::Read as _;
+    use std::os::unix::process::CommandExt as _;
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0);
+    let mut child = command.spawn().ok()?;
+    let deadline = Instant::now() + ANSWER_WITHIN;
+    let status = loop {
+        match child.try_wait().ok()? {
+            Some(status) => break status,
+            None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+            None => {
+                let group = i32::try_from(child.id())
+                    .ok()
+                    .and_then(rustix::process::Pid::from_raw);
+                if let Some(group) = group {
+                    // It may have ended by itself meanwhile, which is as good.
+                    let _ =
+                        rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                }
+                child.wait().ok()?;
+                return None;
+            }
+        }
+    };
+    let mut printed = Vec::new();
+    // An address fits a pipe, so a program that ended has printed it; a child of its own that holds
+    // the pipe is not waited for.
+    let stdout = child.stdout.take()?;
+    rustix::io::ioctl_fionbio(&stdout, true).ok()?;
+    // A pipe that is still open ends the reading with `WouldBlock`, after everything that was
+    // printed.
+    let _ = stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut printed);
+    let line = String::from_utf8(printed)
+        .ok()?
+        .lines()
+        .next()?
+        .trim()
+        .to_owned();
+    status.success().then_some(line)
+}
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const MAX_ANSWER_BYTES: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 1 << 20;

@@ -1,0 +1,91 @@
+//! Which pieces of a form count as reflected.
+
+use std::ops::Range;
+
+use super::spelling::Spelled;
+use crate::credential::part::{DrawnPart, LEAST_DIGITS};
+
+/// Which pieces of a form are looked for.
+#[derive(Clone)]
+pub(super) struct Piece {
+    /// Where the letters stand that count.
+    pub(super) within: Range<usize>,
+    /// How many bytes of them make a piece.
+    pub(super) least: usize,
+    /// How many of those must differ from the stand-in's.
+    pub(super) differing: usize,
+    /// Where no letter stands whole but digits.
+    digits: Vec<Range<usize>>,
+    /// How many bytes make a piece there.
+    least_of_digits: usize,
+}
+
+impl Piece {
+    /// The pieces of a form that is spelled byte for byte.
+    pub(super) fn of_spelling(text: &Spelled, part: &DrawnPart) -> Self {
+        let bytes = &text.bytes[part.letters.clone()];
+        let length = |row: &[Range<usize>]| row[row.len() - 1].end - row[0].start;
+        let least = |bytes: &[Range<usize>], count: usize| bytes.windows(count).map(length).min();
+        // Up to where the letters around them are not whole.
+        let alone = |row: &Range<usize>| {
+            let before = row
+                .start
+                .checked_sub(1)
+                .map_or(0, |at| text.bytes[at].start + 1);
+            let behind = text
+                .bytes
+                .get(row.end)
+                .map_or(text.text.len(), |byte| byte.end - 1);
+            before..behind
+        };
+        let digits = part.digits.iter();
+        let least_of_digits = digits
+            .clone()
+            .filter_map(|row| least(&text.bytes[row.clone()], LEAST_DIGITS));
+        Self {
+            within: bytes[0].start..bytes[bytes.len() - 1].end,
+            least: least(bytes, part.least).unwrap_or(text.text.len()),
+            least_of_digits: least_of_digits.min().unwrap_or(text.text.len()),
+            digits: digits.map(alone).collect(),
+            // By chance a phantom has a letter of its secret's at the same place; a constant of all
+            // tokens of a kind is more.
+            differing: part.least - 2,
+        }
+    }
+
+    /// The pieces of a form in base64: the characters that are made of a part's letters alone.
+    pub(super) fn of_sextets(part: &DrawnPart, shift: usize, length: usize) -> Self {
+        let first = (8 * shift).div_ceil(6);
+        let at = |letter: usize| 8 * (shift + letter);
+        let start = at(part.letters.start).div_ceil(6).saturating_sub(first);
+        let end = (at(part.letters.end) / 6).saturating_sub(first);
+        let touched = |row: &Range<usize>| {
+            at(row.start).div_ceil(6).saturating_sub(first)..(at(row.end) / 6).saturating_sub(first)
+        };
+        Self {
+            within: start..end.min(length),
+            // Fewer by one where the letters begin within a character.
+            least: 8 * part.least / 6 - 1,
+            differing: part.least - 2,
+            digits: part.digits.iter().map(touched).collect(),
+            least_of_digits: 8 * LEAST_DIGITS / 6,
+        }
+    }
+
+    /// The length of the longest piece that does not count.
+    pub(super) fn longest_that_is_none(&self) -> usize {
+        match self.digits.is_empty() {
+            true => self.least - 1,
+            false => self.least.max(self.least_of_digits) - 1,
+        }
+    }
+
+    /// How many bytes a row must have that stands here.
+    pub(super) fn least_in(&self, row: &Range<usize>) -> usize {
+        let holds = |digits: &Range<usize>| digits.start <= row.start && row.end <= digits.end;
+        match self.digits.iter().any(holds) {
+            true => self.least_of_digits,
+            false => self.least,
+        }
+    }
+}

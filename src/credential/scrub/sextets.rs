@@ -1,0 +1,83 @@
+//! How a text stands inside base64, at each of the three alignments.
+
+use zeroize::Zeroizing;
+
+/// The base64 character after the interior of a form, which holds bits of the secret's last byte
+/// and of what follows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// Which of the six bits are the secret's.
+    mask: u8,
+    secret: u8,
+    phantom: u8,
+    alphabet: &'static [u8; 64],
+}
+
+impl Tail {
+    /// The same, with the bits of another text to be written; `None` where those are its own.
+    pub(super) fn written_as(self, other: Tail) -> Option<Tail> {
+        let tail = Tail {
+            phantom: other.secret,
+            ..self
+        };
+        (tail.secret != tail.phantom).then_some(tail)
+    }
+
+    /// The character to write in place of this one, if its known bits are the secret's.
+    pub(super) fn replace(self, character: u8) -> Option<u8> {
+        let alphabet = [self.alphabet, STANDARD, URL_SAFE]
+            .into_iter()
+            .find(|a| a.contains(&character))?;
+        let sextet = alphabet.iter().position(|&c| c == character)? as u8;
+        (sextet & self.mask == self.secret)
+            .then(|| alphabet[usize::from(sextet & !self.mask | self.phantom)])
+    }
+}
+
+/// The base64 characters that are made of these bytes alone, if `shift` bytes stand before them in
+/// the first group.
+///
+/// The character before them holds 2 or 4 high bits of the first byte beside foreign ones (where
+/// `shift` is not 0) and stays as it is; it tells at most the class of that byte, which the phantom
+/// tells too. The one after them is the [`Tail`].
+pub(super) fn sextets(
+    bytes: &[u8],
+    shift: usize,
+    alphabet: &'static [u8; 64],
+) -> (Zeroizing<Vec<u8>>, Tail) {
+    let bit_length = 8 * (shift + bytes.len());
+    let sextet = |index: usize| {
+        let byte = |at: usize| {
+            at.checked_sub(shift)
+                .and_then(|at| bytes.get(at))
+                .copied()
+                .unwrap_or(0)
+        };
+        let bit = 6 * index;
+        let pair = u16::from_be_bytes([byte(bit / 8), byte(bit / 8 + 1)]);
+        (pair >> (10 - bit % 8)) as u8 & 0x3f
+    };
+    let (first, end) = ((8 * shift).div_ceil(6), bit_length / 6);
+    let mut interior = Zeroizing::new(Vec::with_capacity(end - first));
+    interior.extend((first..end).map(|index| alphabet[usize::from(sextet(index))]));
+    let mask = match bit_length % 6 {
+        2 => 0b11_0000,
+        4 => 0b11_1100,
+        _ => 0,
+    };
+    let bits = if mask == 0 { 0 } else { sextet(end) & mask };
+    (
+        interior,
+        Tail {
+            mask,
+            secret: bits,
+            phantom: bits,
+            alphabet,
+        },
+    )
+}
+
+pub(super) const STANDARD: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+pub(super) const URL_SAFE: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

@@ -1,0 +1,179 @@
+//! How writers spell a text byte for byte: as it is, in hex, percent-encoded, escaped, in UTF-16.
+
+use std::ops::Range;
+
+use zeroize::Zeroizing;
+
+/// A text spelled byte for byte.
+pub(super) struct Spelled {
+    pub(super) text: Zeroizing<Vec<u8>>,
+    /// Where the spelling of each byte stands.
+    pub(super) bytes: Vec<Range<usize>>,
+    /// What stands between the bytes in hex, where something does.
+    pub(super) between: Option<&'static [u8]>,
+}
+
+/// The spellings byte for byte, always as many and in the same order.
+pub(super) fn spellings(bytes: &[u8]) -> Vec<Spelled> {
+    let mut all = usual_spellings(bytes);
+    for digits in [LOWER, UPPER] {
+        all.push(spell(bytes, b"", |byte, out| hex(byte, digits, out)));
+        for between in BETWEEN_HEX {
+            all.push(spell(bytes, between, |byte, out| hex(byte, digits, out)));
+        }
+        for (before, after) in AROUND_HEX {
+            all.push(spell(bytes, b"", |byte, out| {
+                out.extend_from_slice(before);
+                hex(byte, digits, out);
+                out.extend_from_slice(after);
+            }));
+        }
+        all.push(spell(bytes, b"", |byte, out| {
+            json_unicode(byte, digits, out)
+        }));
+    }
+    // UTF-16 in either order of bytes, but for the NUL before or behind the whole.
+    all.push(spell(bytes, b"\0", |byte, out| out.push(byte)));
+    all
+}
+
+/// Those in which letters and digits stand for themselves.
+pub(super) fn usual_spellings(bytes: &[u8]) -> Vec<Spelled> {
+    let mut all = vec![spell(bytes, b"", |byte, out| out.push(byte))];
+    for digits in [LOWER, UPPER] {
+        for kept in KEPT_IN_PERCENT {
+            all.push(spell(bytes, b"", |byte, out| {
+                percent(byte, kept, digits, out)
+            }));
+        }
+        for escaped in ESCAPED_IN_JSON {
+            all.push(spell(bytes, b"", |byte, out| {
+                json(byte, escaped, digits, out)
+            }));
+        }
+    }
+    for entities in ENTITIES {
+        all.push(spell(bytes, b"", |byte, out| {
+            match entities.iter().find(|(special, _)| *special == byte) {
+                Some((_, entity)) => out.extend_from_slice(entity.as_bytes()),
+                None => out.push(byte),
+            }
+        }));
+    }
+    all
+}
+
+/// Spells each byte; six bytes are the most that one becomes, so no copy is left behind by growing.
+fn spell(bytes: &[u8], between: &'static [u8], one: impl Fn(u8, &mut Vec<u8>)) -> Spelled {
+    let mut text = Zeroizing::new(Vec::with_capacity(6 * bytes.len()));
+    let mut places = Vec::with_capacity(bytes.len());
+    for (at, &byte) in bytes.iter().enumerate() {
+        if at > 0 {
+            text.extend_from_slice(between);
+        }
+        let start = text.len();
+        one(byte, &mut text);
+        places.push(start..text.len());
+    }
+    Spelled {
+        text,
+        bytes: places,
+        between: BETWEEN_HEX.contains(&between).then_some(between),
+    }
+}
+
+fn hex(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
+    out.extend_from_slice(&[
+        digits[usize::from(byte >> 4)],
+        digits[usize::from(byte & 0xf)],
+    ]);
+}
+
+fn percent(byte: u8, kept: &str, digits: &[u8; 16], out: &mut Vec<u8>) {
+    match byte {
+        // The form encoding of the URL standard, which alone keeps spaces, writes them so.
+        b' ' if kept.contains(' ') => out.push(b'+'),
+        _ if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) => out.push(byte),
+        _ => {
+            out.push(b'%');
+            hex(byte, digits, out);
+        }
+    }
+}
+
+/// RFC 8259 §7: what must be escaped, and what some writers escape too.
+fn json(byte: u8, escaped: &str, digits: &[u8; 16], out: &mut Vec<u8>) {
+    match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        b'/' if escaped.contains('/') => out.extend_from_slice(b"\\/"),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        _ if byte < b' ' || escaped.as_bytes().contains(&byte) => json_unicode(byte, digits, out),
+        _ => out.push(byte),
+    }
+}
+
+fn json_unicode(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\\u00");
+    hex(byte, digits, out);
+}
+
+const LOWER: &[u8; 16] = b"0123456789abcdef";
+const UPPER: &[u8; 16] = b"0123456789ABCDEF";
+
+/// What writers of bytes in hex put between them (AWS's errors, certificates' prints, sources in
+/// C).
+const BETWEEN_HEX: [&[u8]; 6] = [b" ", b":", b"-", b",0x", b", 0x", b" 0x"];
+
+/// What stands around each byte in hex: percent-encoding in full, string literals, references of
+/// HTML.
+const AROUND_HEX: [(&[u8], &[u8]); 3] = [(b"%", b""), (b"\\x", b""), (b"&#x", b";")];
+
+/// What is left as it is beside letters and digits: nothing (strict writers), RFC 3986 unreserved,
+/// `encodeURIComponent`, the same with `/` (path writers), `encodeURI`, and forms.
+const KEPT_IN_PERCENT: [&str; 6] = [
+    "",
+    "-._~",
+    "-._~!*'()",
+    "-._~/",
+    "-._~!*'();/?:@&=+$,#",
+    "-._* ",
+];
+
+/// What is escaped beside the necessary: nothing, `/` (PHP), what would end a script element (Go,
+/// Rails), both.
+const ESCAPED_IN_JSON: [&str; 5] = ["", "/", "<>&", "<>&'", "<>&/'"];
+
+/// What is written as which entity, by family of writers.
+const ENTITIES: [&[(u8, &str)]; 9] = [
+    &[AMP, LT, GT],
+    &[AMP, LT, GT, QUOT],
+    &[AMP, LT, GT, QUOT, (b'\'', "&apos;")],
+    &[AMP, LT, GT, QUOT, (b'\'', "&#39;")],
+    &[AMP, LT, GT, QUOT, (b'\'', "&#x27;")],
+    &[AMP, LT, GT, QUOT, (b'\'', "&#x27;"), (b'/', "&#x2F;")],
+    &[AMP, LT, GT, (b'"', "&#34;"), (b'\'', "&#39;")],
+    &[
+        AMP,
+        LT,
+        GT,
+        (b'"', "&#34;"),
+        (b'\'', "&#39;"),
+        (b'+', "&#43;"),
+    ],
+    &[
+        AMP,
+        LT,
+        GT,
+        QUOT,
+        (b'\'', "&#39;"),
+        (b'/', "&#x2F;"),
+        (b'`', "&#x60;"),
+        (b'=', "&#x3D;"),
+    ],
+];
+const AMP: (u8, &str) = (b'&', "&amp;");
+const LT: (u8, &str) = (b'<', "&lt;");
+const GT: (u8, &str) = (b'>', "&gt;");
+const QUOT: (u8, &str) = (b'"', "&quot;");

@@ -1,0 +1,213 @@
+//! Where a secret is kept, by kind of store.
+
+use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::error::{ReferenceMalformed, StoreError};
+use super::vault::VaultPath;
+use crate::files;
+
+/// Where a secret is kept, in the words of its store.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// A variable of the gateway's own environment.
+    Env(String),
+    /// A file that holds nothing else, and that its owner alone can read.
+    File(SecretFile),
+    /// An item of the operating system's key ring.
+    Keyring(KeyringItem),
+    /// What a program prints.
+    Command(CommandLine),
+    /// What a Vault or OpenBao keeps or issues.
+    Vault(VaultPath),
+}
+
+impl Backend {
+    /// Whether the store makes a new secret for each session, which ends with it.
+    pub(super) fn is_issued(&self) -> bool {
+        match self {
+            Self::Vault(path) => path.issued,
+            Self::Env(_) | Self::File(_) | Self::Keyring(_) | Self::Command(_) => false,
+        }
+    }
+
+    /// Reads what stands behind the scheme of a reference, and which field is meant there; `path`
+    /// makes a path of its text.
+    pub(super) fn parse<E: From<ReferenceMalformed>>(
+        scheme: &str,
+        rest: &str,
+        path: impl FnOnce(&str) -> Result<PathBuf, E>,
+    ) -> Result<(Self, Option<Box<str>>), E> {
+        let vault = |(path, field)| (Self::Vault(path), Some(field));
+        let whole = match scheme {
+            "vault" => return Ok(vault(VaultPath::parse(rest)?)),
+            "vault-lease" => return Ok(vault(VaultPath::parse_issued(rest)?)),
+            "env" => Self::Env(variable_name(rest)?.to_owned()),
+            "file" => Self::File(SecretFile::checked(path(rest)?)?),
+            "keyring" => Self::Keyring(KeyringItem::parse(rest)?),
+            "command" => return Err(CommandLine::not_a_text().into()),
+            _ => return Err(unknown_scheme().into()),
+        };
+        Ok((whole, None))
+    }
+}
+
+/// Shows the store and the name; of a command the program alone, for arguments can be private.
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "env:{name}"),
+            Self::File(file) => write!(f, "file:{file}"),
+            Self::Keyring(item) => write!(f, "keyring:{item}"),
+            Self::Command(line) => write!(f, "command:{line}"),
+            Self::Vault(path) => path.fmt(f),
+        }
+    }
+}
+
+/// A file that holds one secret, by its absolute path.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SecretFile(PathBuf);
+
+impl SecretFile {
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// The same, after a look at who owns the file and who may read it. A reference is refused at
+    /// once for what every fetch would fail for.
+    ///
+    /// # Errors
+    /// [`ReferenceMalformed`] where it is missing, no regular file, owned by another user, or
+    /// readable or writable by others.
+    pub(super) fn checked(path: PathBuf) -> Result<Self, ReferenceMalformed> {
+        let about = std::fs::metadata(&path).map_err(|error| {
+            let why = format!("the file cannot be looked at: {error}");
+            ReferenceMalformed::new(why, "create it, or correct the path")
+        })?;
+        let checked = check_private(&about);
+        match checked.and_then(|()| Ok(files::check_folders(&path)?)) {
+            Ok(()) => Ok(Self(path)),
+            Err(why) => {
+                let remedy = match why {
+                    StoreError::Permissions => format!("run `chmod 600 {}`", path.display()),
+                    StoreError::Owner => String::from("own the file yourself"),
+                    StoreError::Replaceable(ref why) => why.remedy(),
+                    _ => String::from("name the file that holds the secret"),
+                };
+                Err(ReferenceMalformed::new(why.to_string(), remedy))
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl fmt::Display for SecretFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+/// Checks that a file is a regular one of this user or of root, and that others may not use it.
+pub(super) fn check_private(about: &Metadata) -> Result<(), StoreError> {
+    if !about.is_file() {
+        return Err(StoreError::NotRegular);
+    }
+    if !files::trusted(about.uid()) {
+        return Err(StoreError::Owner);
+    }
+    if about.mode() & 0o077 != 0 {
+        return Err(StoreError::Permissions);
+    }
+    Ok(())
+}
+
+/// An item of the key ring.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct KeyringItem {
+    pub(super) service: String,
+    pub(super) name: String,
+}
+
+impl KeyringItem {
+    /// Reads `SERVICE/NAME`.
+    pub(super) fn parse(text: &str) -> Result<Self, ReferenceMalformed> {
+        let fits = |part: &str| {
+            (1..=128).contains(&part.len())
+                && part.bytes().all(|c| c.is_ascii_graphic() && c != b'/')
+        };
+        match text.split_once('/') {
+            Some((service, name)) if fits(service) && fits(name) => Ok(Self {
+                service: service.to_owned(),
+                name: name.to_owned(),
+            }),
+            _ => Err(ReferenceMalformed::new(
+                "an entry of the key ring has a service and a name",
+                "write `keyring:gateway/NAME`",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for KeyringItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.service, self.name)
+    }
+}
+
+/// A program that prints a secret: no shell, an absolute path, a small environment.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct CommandLine {
+    pub(super) program: PathBuf,
+    pub(super) arguments: Vec<String>,
+    /// How long its answer serves, where it does not say so itself.
+    pub(super) ttl: Option<Duration>,
+}
+
+impl CommandLine {
+    /// Why no text stands for a command.
+    pub(super) fn not_a_text() -> ReferenceMalformed {
+        ReferenceMalformed::new(
+            "a command is a list of arguments: no shell takes it apart",
+            "write `{ command = [\"/usr/bin/pass\", \"show\", \"x\"], ttl = \"5m\" }`",
+        )
+    }
+}
+
+/// Shows the program alone, for arguments can be private.
+impl fmt::Display for CommandLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.program.display().fmt(f)
+    }
+}
+
+/// Checks the name of an environment variable.
+///
+/// # Errors
+/// [`ReferenceMalformed`] where it has another character than `A-Z a-z 0-9 _`, or starts with a
+/// digit.
+pub fn variable_name(name: &str) -> Result<&str, ReferenceMalformed> {
+    let begins = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    let goes_on = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.bytes().next().is_some_and(begins) && name.bytes().all(goes_on) && name.len() <= 128 {
+        return Ok(name);
+    }
+    Err(ReferenceMalformed::new(
+        "a variable has the characters A-Z, a-z, 0-9 and `_` and starts with no digit",
+        "write for example `GITHUB_TOKEN`",
+    ))
+}
+
+/// A text that begins with the scheme of no store.
+pub(super) fn unknown_scheme() -> ReferenceMalformed {
+    ReferenceMalformed::new("a reference starts with its kind", REFERENCES)
+}
+
+const REFERENCES: &str = "write `env:NAME`, `file:/path`, `keyring:gateway/NAME`, `vault:secret/app#FIELD`, \
+     `vault-lease:database/creds/app#FIELD` or `{ command = [\"/path\"], ttl = \"5m\" }`";
