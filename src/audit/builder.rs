@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::encode::{encode, timestamp};
+use super::encode::timestamp;
 use super::record::{Injected, Record, Word};
 use super::redact::Redact;
 use super::words::{End, Length, Outcome, Phase};
@@ -82,7 +82,7 @@ impl RecordBuilder {
             return;
         }
         self.record.lent.push(Injected {
-            credential: credential.to_string(),
+            credential: credential.as_str().to_owned(),
             place: kept(place.as_bytes()).unwrap_or_default(),
         });
     }
@@ -123,12 +123,12 @@ impl RecordBuilder {
         record.status = status;
         record.outcome = Some(outcome.name().into());
         record.us.insert(TOTAL, total);
-        encode(record)
+        record.encode()
     }
 
     /// The `end` record.
     pub(super) fn end(&self, status: Option<u16>, end: &End) -> Vec<u8> {
-        encode(&Record {
+        Record {
             kind: "end".into(),
             id: self.record.id.clone(),
             time: Some(timestamp(SystemTime::now())),
@@ -141,7 +141,8 @@ impl RecordBuilder {
             scrubbed: Some(end.scrubbed),
             us: [(TOTAL, self.elapsed_us())].into(),
             ..Record::default()
-        })
+        }
+        .encode()
     }
 
     fn elapsed_us(&self) -> u64 {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::chain::Head;
-use super::encode::{encode, timestamp};
+use super::encode::timestamp;
 use super::error::Error;
 use super::file::{LogFile, OpenedChain};
 use super::lasting::Lasting;
@@ -144,7 +144,7 @@ impl Log {
             count: Some(event.count),
             ..Record::default()
         };
-        self.append(&encode(&record)).map(drop)
+        self.append(&record.encode()).map(drop)
     }
 
     /// Whether a session may write one more record.

@@ -69,7 +69,7 @@ impl Trail {
     /// Works on everything noted before and after, since texts are redacted when the record is
     /// written.
     pub fn session(&mut self, session: &SessionId, redact: Arc<dyn Redact>) {
-        self.builder.record.session = Some(session.to_string());
+        self.builder.record.session = Some(session.as_str().to_owned());
         self.builder.redact = Some(redact);
     }
 

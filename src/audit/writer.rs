@@ -5,7 +5,7 @@ use std::mem;
 use std::time::SystemTime;
 
 use super::chain::{Head, MAX_LINE_BYTES, seal};
-use super::encode::{encode, timestamp};
+use super::encode::timestamp;
 use super::error::Error;
 use super::record::Record;
 use super::scan::{TORN_END, Torn};
@@ -88,7 +88,7 @@ impl Writer {
     /// Writes one of the records that tell of the log itself: `start`, `resume`, `continue`,
     /// `stop`.
     pub(super) fn append_own(&mut self, kind: &'static str) -> Result<u64, Error> {
-        self.append(&encode(&self.own(kind)))
+        self.append(&self.own(kind).encode())
     }
 
     /// Makes sure that so many bytes, all that is promised, find room later, and that the log works
@@ -137,7 +137,7 @@ impl Writer {
             (self.torn, self.failed, self.lost) = (None, None, 0);
         }
         if self.begins_file {
-            self.put(&encode(&self.own("continue")), false)?;
+            self.put(&self.own("continue").encode(), false)?;
             self.begins_file = false;
         }
         if let Some(record) = record {
@@ -173,14 +173,15 @@ impl Writer {
 
     /// The record that accounts for a failure.
     fn recovery(&self, cause: Cause) -> Vec<u8> {
-        encode(&Record {
+        Record {
             cause: Some(cause.name().into()),
             torn_at: self.torn.as_ref().map(|torn| torn.at),
             torn_bytes: self.torn.as_ref().map(|torn| torn.bytes),
             torn_sha256: self.torn.as_ref().map(Torn::sha256),
             lost: Some(self.lost),
             ..self.own("recover")
-        })
+        }
+        .encode()
     }
 
     /// Begins a new file where the old one is full or gone.

@@ -107,7 +107,7 @@ impl Host {
 
     /// The host and then each of its parent domains: `api.github.com`, `github.com`, `com`. An
     /// address yields only itself.
-    pub fn domains(&self) -> impl Iterator<Item = &str> {
+    pub fn domains(&self) -> impl Iterator<Item = &str> + Clone {
         let is_name = self.ip.is_none();
         std::iter::successors(Some(self.as_str()), move |domain| {
             let dot = domain.bytes().position(|byte| byte == b'.')?;

@@ -8,6 +8,7 @@
 
 use std::num::NonZeroUsize;
 
+use foldhash::quality::RandomState;
 use http::header::CONTENT_TYPE;
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -19,10 +20,7 @@ use super::schema::Action;
 use super::verdict::Verdict;
 
 /// The verdicts of one generation, those that were used longest ago dropped first.
-///
-/// The standard library's hash is slower than others, and what a workload makes up (paths) cannot
-/// make its keys collide.
-pub(super) struct DecisionCache(Mutex<LruCache<Box<[u8]>, Verdict, std::hash::RandomState>>);
+pub(super) struct DecisionCache(Mutex<LruCache<Box<[u8]>, Verdict, RandomState>>);
 
 impl std::fmt::Debug for DecisionCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -36,7 +34,7 @@ impl DecisionCache {
         let most = NonZeroUsize::new(MOST_VERDICTS).expect("it is not 0");
         Self(Mutex::new(LruCache::with_hasher(
             most,
-            std::hash::RandomState::new(),
+            RandomState::default(),
         )))
     }
 

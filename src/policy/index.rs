@@ -2,6 +2,7 @@
 //! cost nothing.
 
 use std::collections::HashMap;
+use std::iter;
 use std::sync::Arc;
 
 use super::rule::{Rule, What, Who};
@@ -85,19 +86,20 @@ impl Index {
         groups: &[Arc<str>],
         target: Target<'_>,
     ) -> impl Iterator<Item = u32> {
-        let mut whos = vec![0];
-        whos.extend(self.sessions.get(session));
-        whos.extend(groups.iter().filter_map(|group| self.groups.get(&**group)));
-        let mut whats = vec![0];
-        match target {
-            Target::Host(host) => {
-                whats.extend(self.hosts.get(host.as_str()));
-                whats.extend(domains(host).filter_map(|domain| self.domains.get(domain)));
-            }
-            Target::Credential(name) => whats.extend(self.credentials.get(name)),
-        }
-        whos.into_iter()
-            .flat_map(move |who| whats.clone().into_iter().map(move |what| (who, what)))
+        let groups = groups.iter().filter_map(|group| self.groups.get(&**group));
+        let whos = self.sessions.get(session).into_iter().chain(groups);
+        let (host, credential) = match target {
+            Target::Host(host) => (Some(host), None),
+            Target::Credential(name) => (None, self.credentials.get(name)),
+        };
+        let exact = host.and_then(|host| self.hosts.get(host.as_str()));
+        let domains = host.into_iter().flat_map(domains);
+        let domains = domains.filter_map(|domain| self.domains.get(domain));
+        let whats = exact.into_iter().chain(domains).chain(credential);
+        let whats = iter::once(0).chain(whats.copied());
+        iter::once(0)
+            .chain(whos.copied())
+            .flat_map(move |who| whats.clone().map(move |what| (who, what)))
             .filter_map(|scope| self.by_scope.get(&scope))
             .flatten()
             .copied()

@@ -276,7 +276,7 @@ pub(super) fn uid(kind: &EntityTypeName, id: &str) -> EntityUid {
 /// The domains that a host is in, itself first, the top-level domain last; an address is in none.
 ///
 /// Label by label, so that `evilgithub.com` is not in `github.com`.
-pub(super) fn domains(host: &Host) -> impl Iterator<Item = &str> {
+pub(super) fn domains(host: &Host) -> impl Iterator<Item = &str> + Clone {
     host.domains().filter(|_| host.ip().is_none())
 }
 
