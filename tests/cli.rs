@@ -147,7 +147,7 @@ fn plant(at: &Path) {
     fs::write(
         at.join("gateway.toml"),
         "[audit]\npath = \"forged/audit.jsonl\"\n[policy]\nfiles = [\"planted.cedar\"]\n[ca]\ncertificate = \"planted.pem\"\n\
-         [phantoms]\nfile = \"planted.env\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:9\"\nsession = \"agent-1\"\n\
+         [phantoms]\nenv_file = \"planted.env\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:9\"\nsession = \"agent-1\"\n\
          [[credential]]\nname = \"TOKEN\"\nfrom = \"env:TOKEN\"\norigins = [\"https://api.example.com\"]\n",
     )
     .unwrap();

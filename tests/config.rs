@@ -113,12 +113,12 @@ fn a_whole_file_is_read_as_it_is_written() {
         origins = ["https://*.corp.test"]
         places = ["header:x-api-key"]
         env = ["CORP_KEY"]
-        when = "always"
-        foreign = "strip"
+        inject = "always"
+        foreign_credential = "strip"
         [[origin]]
         match = "https://*.corp.test"
         roots = ["corp.pem"]
-        only_roots = true
+        replace_system_roots = true
         client_certificate = "corp.pem"
         client_key = "file:key.pem"
         addresses = ["10.1.0.0/16"]
@@ -185,7 +185,7 @@ fn all_mistakes_of_a_file_are_reported_at_once_and_in_its_order() {
             "8:1: [[listener]] has no `address` | there is nowhere to listen |",
             "9:8: `kind` of [[listener]] is `http` | it is none of the words",
             "10:1: unknown key `adress` in [[listener]] | a key that nothing reads would be a setting that does not hold | did you mean `address`?",
-            "12:10: `leaves` of [limits] is `0` | it is outside 1 to 100000 | write a number within that range",
+            "12:10: `cached_certificates` of [limits] is `0` | it is outside 1 to 100000 | write a number within that range",
         ],
     );
 }
@@ -341,7 +341,7 @@ fn weak_and_contradictory_origins_are_refused() {
             "5:64: `addresses` of [[origin]] is `fd00:ec2::254` | it reaches",
             "5:81: `addresses` of [[origin]] is `10.0.0.1/8` | bits are set behind the prefix",
             "7:13: `cleartext` contradicts `match`",
-            "8:14: `only_roots` stands without `roots`",
+            "8:14: `replace_system_roots` stands without `roots`",
             "9:1: a second [[origin]] is for https://a.test",
             "11:22: `client_certificate` of [[origin]] is `/nonexistent.pem` | the file cannot be read",
             "11:22: `client_certificate` stands without `client_key`",
@@ -610,12 +610,12 @@ fn certificates_that_everyone_can_change_are_not_trusted() {
 fn several_sessions_have_a_phantoms_file_and_a_certificate_each() {
     let listeners = "[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:1\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:2\"\nsession = \"b\"\n";
     refused(
-        &format!("{listeners}[phantoms]\nfile = \"p.env\"\n"),
+        &format!("{listeners}[phantoms]\nenv_file = \"p.env\"\n"),
         &["8:1: one phantoms file stands for several sessions"],
     );
     assert!(
         read(&format!(
-            "{listeners}[phantoms]\nfile = \"{{session}}.env\"\n"
+            "{listeners}[phantoms]\nenv_file = \"{{session}}.env\"\n"
         ))
         .is_ok()
     );
@@ -981,7 +981,7 @@ fn the_certificate_and_the_variables_of_a_running_gateway_are_printed() {
     let at = folder.path();
     let certificate = rcgen::generate_simple_self_signed(vec!["ca.test".into()]).unwrap();
     let pem = certificate.cert.pem();
-    fs::write(at.join("gateway.toml"), "[ca]\ncertificate = \"ca.pem\"\n[phantoms]\nfile = \"p.env\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:8080\"\n[[credential]]\nname = \"TOKEN\"\norigins = [\"https://a.test\"]\n").unwrap();
+    fs::write(at.join("gateway.toml"), "[ca]\ncertificate = \"ca.pem\"\n[phantoms]\nenv_file = \"p.env\"\n[[listener]]\nkind = \"proxy\"\naddress = \"127.0.0.1:8080\"\n[[credential]]\nname = \"TOKEN\"\norigins = [\"https://a.test\"]\n").unwrap();
     ends_with(&["ca", "--config", "gateway.toml"], at, 1, "is it running?");
     fs::write(at.join("ca.pem"), "no certificate").unwrap();
     ends_with(&["ca", "--config", "gateway.toml"], at, 1, "no certificate");

@@ -20,8 +20,8 @@ use syn::{Item, Visibility};
 
 /// What is measured, what it may be at most, and what it is to become.
 const LIMITS: [Limit; 12] = [
-    limit("files that use each other in a circle", 99, 0),
-    limit("files in the largest circle", 10, 0),
+    limit("files that use each other in a circle", 0, 0),
+    limit("files in the largest circle", 0, 0),
     limit(
         "lines of the path: `run` in src/gateway/exchange.rs",
         30,
@@ -30,13 +30,9 @@ const LIMITS: [Limit; 12] = [
     limit("lines of a function outside tests: median", 9, 8),
     limit("lines of a function outside tests: 90 %", 28, 28),
     limit("lines of a function outside tests: longest", 100, 100),
-    limit(
-        "names that two types of one crate have, but `Error`",
-        104,
-        0,
-    ),
-    limit("public items that nothing uses", 3, 0),
-    limit("public items that only tests and benchmarks use", 1, 0),
+    limit("names that two types of one crate have, but `Error`", 0, 0),
+    limit("public items that nothing uses", 0, 0),
+    limit("public items that only tests and benchmarks use", 0, 0),
     limit("lines of profiles in Cargo.toml", 8, 8),
     limit("lines of prose over 100 columns", 0, 0),
     limit("files that set another width than rustfmt's 100", 0, 0),
@@ -69,7 +65,14 @@ fn the_shape_holds() {
             joined(&circles),
         ),
         path_lines(&functions),
-        Measured(lengths[lengths.len() / 2], Vec::new()),
+        Measured(
+            lengths[lengths.len() / 2],
+            vec![format!(
+                "{} of {} have at most 8",
+                lengths.partition_point(|lines| *lines <= 8),
+                lengths.len()
+            )],
+        ),
         Measured(lengths[lengths.len() * 9 / 10], Vec::new()),
         Measured(
             *lengths.last().unwrap(),

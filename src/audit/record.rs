@@ -13,7 +13,7 @@ pub type Word = Cow<'static, str>;
 
 macro_rules! record {
     ($($(#[$about:meta])* $key:ident: $kind:ty,)*) => {
-        /// One record of any kind as it stands in the log; `docs/audit.md` tells what each key means.
+        /// One record of any kind as it stands in the log; `docs/audit.md` tells what each key is.
         ///
         /// A key with nothing to say is absent. Before a record has its place in the chain, `v`,
         /// `seq`, `prev` and `hash` say nothing.

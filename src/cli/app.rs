@@ -113,7 +113,7 @@ impl App {
         let settings = CaSettings {
             lifetime: self.config.ca.lifetime,
             constraints: self.constraints(),
-            leaves_kept: self.config.limits.leaves,
+            leaves_kept: self.config.limits.cached_certificates,
             ..CaSettings::default()
         };
         let (shared, asks) = (self.shared.clone(), session.clone());

@@ -71,7 +71,7 @@ impl Embedded {
         };
         OriginRule {
             roots: vec![self.root.clone()],
-            only_roots: true,
+            replace_system_roots: true,
             connect: Some(self.address),
             ..OriginRule::of(matches)
         }

@@ -193,7 +193,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
     let places = values(section.each("places", place));
     let when = section
         .choice(
-            "when",
+            "inject",
             &[("phantom", When::Phantom), ("always", When::Always)],
         )
         .unwrap_or(When::Phantom);
@@ -219,7 +219,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
         when,
         foreign: section
             .choice(
-                "foreign",
+                "foreign_credential",
                 &[("refuse", Foreign::Refuse), ("strip", Foreign::Strip)],
             )
             .unwrap_or(Foreign::Refuse),
@@ -397,7 +397,7 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
         let why = "without a phantom, nothing says which of several places the client meant";
         let remedy = "name exactly one place, such as `places = [\"header:authorization:Bearer\"]`";
         section.error(
-            "when",
+            "inject",
             "`when = \"always\"` needs exactly one place",
             Hint::new(why, remedy),
         );

@@ -172,8 +172,13 @@ pub const KEYS: &[ConfigKey] = &[
         "shape of the phantom",
         "that of the preset, else of the secret",
     ),
-    key("credential", "when", "`phantom` or `always`", "phantom"),
-    key("credential", "foreign", "`refuse` or `strip`", "refuse"),
+    key("credential", "inject", "`phantom` or `always`", "phantom"),
+    key(
+        "credential",
+        "foreign_credential",
+        "`refuse` or `strip`",
+        "refuse",
+    ),
     key(
         "credential",
         "takes",
@@ -236,7 +241,7 @@ pub const KEYS: &[ConfigKey] = &[
     ),
     key("origin", "match", "origin", "required"),
     key("origin", "roots", "list of paths", "none"),
-    key("origin", "only_roots", "true or false", "false"),
+    key("origin", "replace_system_roots", "true or false", "false"),
     key("origin", "client_certificate", "path", "none"),
     key("origin", "client_key", "reference", "none"),
     key("origin", "addresses", "list of networks", "none"),
@@ -303,11 +308,11 @@ pub const KEYS: &[ConfigKey] = &[
     key("limits", "idle_timeout", "duration", "60s"),
     key("limits", "progress_timeout", "duration", "300s"),
     key("limits", "streams_per_connection", "number", "128"),
-    key("limits", "leaves", "number", "1024"),
-    key("limits", "hold", "size", "16MiB"),
-    key("limits", "hold_all", "size", "64MiB"),
-    key("limits", "decoding_all", "size", "128MiB"),
-    key("phantoms", "file", "path", "not written"),
+    key("limits", "cached_certificates", "number", "1024"),
+    key("limits", "max_buffered_request", "size", "16MiB"),
+    key("limits", "max_buffered_total", "size", "64MiB"),
+    key("limits", "max_decoder_memory", "size", "128MiB"),
+    key("phantoms", "env_file", "path", "not written"),
 ];
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
     let origin = Origin {
         rule: OriginRule {
             roots: roots.concat(),
-            only_roots: section.truth("only_roots").unwrap_or(false),
+            replace_system_roots: section.truth("replace_system_roots").unwrap_or(false),
             identity,
             addresses: addresses.into_iter().map(Spanned::into_inner).collect(),
             connect: section.parsed("connect", connect).map(Spanned::into_inner),
@@ -141,12 +141,12 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
     let error = |key: &'static str, what: &str, why: &str, remedy: &str| {
         section.error(key, what, Hint::new(why, remedy))
     };
-    if rule.only_roots && !section.has("roots") {
+    if rule.replace_system_roots && !section.has("roots") {
         error(
-            "only_roots",
-            "`only_roots` stands without `roots`",
+            "replace_system_roots",
+            "`replace_system_roots` stands without `roots`",
             "no origin could be verified",
-            "add `roots`, or remove `only_roots`",
+            "add `roots`, or remove `replace_system_roots`",
         );
     }
     if rule.connect.is_some() && section.has("addresses") {
@@ -180,7 +180,7 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
             "use https, or `connect` to a tunnel's end on loopback",
         );
     }
-    for key in ["roots", "only_roots", "client_certificate"] {
+    for key in ["roots", "replace_system_roots", "client_certificate"] {
         if section.has(key) {
             let what = format!("`{key}` contradicts `match`");
             section.error(

@@ -31,7 +31,7 @@ impl Config {
             &self.file,
             &self.audit.path,
             &self.ca.certificate,
-            &self.phantoms.file,
+            &self.phantoms.env_file,
         ];
         single
             .into_iter()

@@ -52,7 +52,7 @@ pub struct Runtime {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PhantomFile {
     /// The file of `NAME=phantom` lines, mode 0600; `{session}` stands for the session's name.
-    pub file: Option<PathBuf>,
+    pub env_file: Option<PathBuf>,
 }
 
 impl Ca {
@@ -73,13 +73,13 @@ impl PhantomFile {
     /// The file of one session.
     #[must_use]
     pub fn file_of(&self, session: &SessionId) -> Option<PathBuf> {
-        of_session(self.file.as_deref()?, session)
+        of_session(self.env_file.as_deref()?, session)
     }
 
     /// Whether each session gets a file of its own.
     #[must_use]
     pub fn per_session(&self) -> bool {
-        self.file.as_deref().is_some_and(names_session)
+        self.env_file.as_deref().is_some_and(names_session)
     }
 }
 
@@ -243,11 +243,12 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
     limits.connections = count("connections", 1_000_000).unwrap_or(limits.connections);
     limits.exchanges_per_session =
         count("exchanges_per_session", 1_000_000).unwrap_or(limits.exchanges_per_session);
-    limits.leaves = count("leaves", 100_000).unwrap_or(limits.leaves);
+    limits.cached_certificates =
+        count("cached_certificates", 100_000).unwrap_or(limits.cached_certificates);
     for (key, place) in [
-        ("hold", &mut limits.hold),
-        ("hold_all", &mut limits.hold_all),
-        ("decoding_all", &mut limits.decoding_all),
+        ("max_buffered_request", &mut limits.max_buffered_request),
+        ("max_buffered_total", &mut limits.max_buffered_total),
+        ("max_decoder_memory", &mut limits.max_decoder_memory),
     ] {
         if let Some(size) = section.parsed(key, units::size) {
             *place = size.into_inner();
@@ -280,7 +281,7 @@ pub(super) fn limits(section: &Section<'_, '_>) -> Limits {
 
 pub(super) fn phantoms(section: &Section<'_, '_>) -> PhantomFile {
     PhantomFile {
-        file: path(section, "file"),
+        env_file: path(section, "env_file"),
     }
 }
 

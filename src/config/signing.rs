@@ -114,7 +114,7 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
     };
     refuse(
         section,
-        &["places", "when", "shape", "foreign"],
+        &["places", "inject", "shape", "foreign_credential"],
         "contradicts",
         || Hint::new("what signs a request stands in no place of it", "remove it"),
     );

@@ -130,7 +130,7 @@ fn sessions(document: &Document<'_>, config: &Config, spans: &Spans) {
             );
         }
     }
-    if groups.len() > 1 && config.phantoms.file.is_some() && !config.phantoms.per_session() {
+    if groups.len() > 1 && config.phantoms.env_file.is_some() && !config.phantoms.per_session() {
         let why = "each session has phantoms of its own, and none may read another's";
         let hint = Hint::new(why, "write `{session}` into the file's name");
         document.error(
@@ -270,10 +270,10 @@ fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
         document.warn(&(0..0), "there are listeners and no policy", hint);
     }
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
-        if credential.when == When::Phantom && config.phantoms.file.is_none() {
+        if credential.when == When::Phantom && config.phantoms.env_file.is_none() {
             let hint = Hint::new(
                 "the workload could not learn its phantom",
-                "add `[phantoms]` with `file = \"phantoms.env\"`",
+                "add `[phantoms]` with `env_file = \"phantoms.env\"`",
             );
             document.warn(
                 span,

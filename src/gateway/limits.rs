@@ -29,13 +29,13 @@ pub struct Limits {
     /// For which an exchange may see no byte move in either direction.
     pub progress_timeout: Duration,
     /// Leaf certificates that one session keeps.
-    pub leaves: usize,
+    pub cached_certificates: usize,
     /// Content of one request that is held, where it must be seen whole before it goes on.
-    pub hold: Limit,
+    pub max_buffered_request: Limit,
     /// Content of all requests that is held.
-    pub hold_all: Limit,
+    pub max_buffered_total: Limit,
     /// What undoing the content codings of all answers takes.
-    pub decoding_all: Limit,
+    pub max_decoder_memory: Limit,
 }
 
 impl Default for Limits {
@@ -51,10 +51,10 @@ impl Default for Limits {
             connect_timeout: origins.connect_timeout,
             idle_timeout: origins.idle_timeout,
             progress_timeout: Duration::from_secs(300),
-            leaves: CaSettings::default().leaves_kept,
-            hold: Holding::REQUEST,
-            hold_all: Holding::REQUESTS,
-            decoding_all: Holding::DECODING,
+            cached_certificates: CaSettings::default().leaves_kept,
+            max_buffered_request: Holding::REQUEST,
+            max_buffered_total: Holding::REQUESTS,
+            max_decoder_memory: Holding::DECODING,
         }
     }
 }
@@ -64,9 +64,9 @@ impl Limits {
     #[must_use]
     pub fn holding(&self) -> Holding {
         Holding {
-            limit: self.hold,
-            budget: HoldBudget::new(self.hold_all),
-            decoding: HoldBudget::new(self.decoding_all),
+            limit: self.max_buffered_request,
+            budget: HoldBudget::new(self.max_buffered_total),
+            decoding: HoldBudget::new(self.max_decoder_memory),
         }
     }
 

@@ -37,10 +37,10 @@ pub struct ClientIdentity {
 pub struct OriginRule {
     /// The origins.
     pub matches: OriginPattern,
-    /// Roots beside (or, with `only_roots`, in place of) the system's.
+    /// Roots beside (or, with `replace_system_roots`, in place of) the system's.
     pub roots: Vec<CertificateDer<'static>>,
     /// Whether the system's roots do not count.
-    pub only_roots: bool,
+    pub replace_system_roots: bool,
     /// Certificate and key for mutual TLS.
     pub identity: Option<ClientIdentity>,
     /// Networks that may be dialled although their addresses are prohibited elsewhere.
@@ -62,7 +62,7 @@ impl OriginRule {
         Self {
             matches,
             roots: Vec::new(),
-            only_roots: false,
+            replace_system_roots: false,
             identity: None,
             addresses: Vec::new(),
             connect: None,

@@ -67,7 +67,7 @@ impl StoreClient {
         let first = servers.first().ok_or(Error::Protocol)?;
         let anywhere = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
         let rule = OriginRule {
-            only_roots: !roots.is_empty(),
+            replace_system_roots: !roots.is_empty(),
             roots,
             identity,
             addresses: anywhere

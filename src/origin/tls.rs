@@ -103,7 +103,7 @@ pub(super) fn configure(
         None => (None, None),
     };
     let roots = match rule {
-        Some(rule) if rule.only_roots => with(RootCertStore::empty(), &rule.roots)?,
+        Some(rule) if rule.replace_system_roots => with(RootCertStore::empty(), &rule.roots)?,
         Some(rule) if !rule.roots.is_empty() => {
             with(system_roots()?.as_ref().clone(), &rule.roots)?
         }

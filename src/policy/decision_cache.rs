@@ -61,7 +61,7 @@ impl DecisionCache {
 
 /// Everything that the verdict depends on; `None` where it is not kept.
 fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u8>> {
-    let mut key = Key(Vec::with_capacity(USUAL_BYTES));
+    let mut key = DecisionKey(Vec::with_capacity(USUAL_BYTES));
     key.number(set.number);
     key.text(facts.session.as_str());
     key.texts(facts.groups.iter().map(|group| &**group));
@@ -84,9 +84,9 @@ fn key(set: &RuleSet, facts: &Facts<'_>, loan: Option<Loan<'_>>) -> Option<Vec<u
 }
 
 /// A key under way. Each text stands behind its length, so that no two sequences are written alike.
-struct Key(Vec<u8>);
+struct DecisionKey(Vec<u8>);
 
-impl Key {
+impl DecisionKey {
     fn input(&mut self, input: Input, facts: &Facts<'_>) -> Option<()> {
         match input {
             // They stand in every key.

@@ -1,6 +1,6 @@
 //! The table of facts: everything that a policy can read of a request, one row each. The enum, the
-//! schema, the context, the keys of the decision cache and the table of docs/policy.md are made from
-//! it.
+//! schema, the context, the keys of the decision cache and the table of docs/policy.md are made
+//! from it.
 
 use std::cell::OnceCell;
 use std::time::UNIX_EPOCH;

@@ -109,7 +109,7 @@ class Way:
         listener = free_listener()
         self.address = listener
         self.config = self.folder.configure(
-            f'\n[ca]\ncertificate = "ca.pem"\n[phantoms]\nfile = "phantoms.env"\n[[listener]]\nkind = "proxy"\naddress = "{listener}"\nsession = "clients"\n')
+            f'\n[ca]\ncertificate = "ca.pem"\n[phantoms]\nenv_file = "phantoms.env"\n[[listener]]\nkind = "proxy"\naddress = "{listener}"\nsession = "clients"\n')
         self.server = subprocess.Popen([self.gateway, "serve", "-q", "--config", self.config])
         self.variables = self.printed_by_env()
         return self

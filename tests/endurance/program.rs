@@ -253,7 +253,7 @@ fn config(address: SocketAddr, origin: &Origin, setup: &Setup) -> String {
     .concat();
     format!(
         "[ca]\ncertificate = \"ca.pem\"\n[audit]\npath = \"log/audit.jsonl\"\nsync = \"{}\"\n[policy]\nfiles = [\"policies/*.cedar\"]
-         [phantoms]\nfile = \"phantoms.env\"\n[limits]\n{}\n[[listener]]\nkind = \"tls\"\naddress = \"{address}\"\nsession = \"agent-1\"
+         [phantoms]\nenv_file = \"phantoms.env\"\n[limits]\n{}\n[[listener]]\nkind = \"tls\"\naddress = \"{address}\"\nsession = \"agent-1\"
          [[credential]]\nname = \"TOKEN\"\nfrom = \"file:secret\"\norigins = [\"https://*.origin.test\"]
          places = [\"header:authorization:Bearer\"]\n{hosts}",
         setup.sync, setup.limits

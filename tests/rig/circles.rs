@@ -60,6 +60,8 @@ fn used(source: &Source, names: &Names) -> BTreeSet<usize> {
         let path = match path.first().map(String::as_str) {
             None => continue,
             Some("crate" | "super" | "self") => code.absolute(&path),
+            // What the file itself defines.
+            Some(first) if names.defined[&code.module].contains(first) => continue,
             Some(first) => match imports.get(first) {
                 Some(target) => [&names.within(&code.module, target)[..], &path[1..]].concat(),
                 None if names.defined[&code.module].contains(first) => continue,

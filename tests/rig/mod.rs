@@ -1097,7 +1097,7 @@ fn settings(origins: &Origins, names: &Names, at: &Path) -> String {
 
 fn listeners(ports: &Ports) -> String {
     let mut text = String::from(
-        "[audit]\npath = \"audit/serve.jsonl\"\n[ca]\ncertificate = \"ca-{session}.pem\"\n[phantoms]\nfile = \"phantoms-{session}.env\"\n",
+        "[audit]\npath = \"audit/serve.jsonl\"\n[ca]\ncertificate = \"ca-{session}.pem\"\n[phantoms]\nenv_file = \"phantoms-{session}.env\"\n",
     );
     for (kind, address, session) in [
         ("proxy", ports.proxy, "a"),

@@ -189,7 +189,7 @@ class Gateway:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
         parts = [
-            '[audit]\npath = "audit.jsonl"\n[policy]\nfiles = ["policy.cedar"]\n[ca]\ncertificate = "ca.pem"\n[phantoms]\nfile = "phantoms.env"\n'
+            '[audit]\npath = "audit.jsonl"\n[policy]\nfiles = ["policy.cedar"]\n[ca]\ncertificate = "ca.pem"\n[phantoms]\nenv_file = "phantoms.env"\n'
             f'[[listener]]\nkind = "proxy"\naddress = "127.0.0.1:{self.port}"\nsession = "vectors"\n'
             f'[[origin]]\nmatch = "https://{HOST}"\nconnect = "127.0.0.1:{origin.port}"\nroots = ["{folder}/origin-ca.pem"]\nonly_roots = true\n'
         ]

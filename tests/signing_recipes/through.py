@@ -215,7 +215,7 @@ def authority(folder, hosts):
 def configure(folder, all_cases, origin):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    parts = ['[audit]\npath = "audit.jsonl"\n[ca]\ncertificate = "ca.pem"\n[phantoms]\nfile = "phantoms.env"\n[policy]\nfiles = ["policy.cedar"]\n'
+    parts = ['[audit]\npath = "audit.jsonl"\n[ca]\ncertificate = "ca.pem"\n[phantoms]\nenv_file = "phantoms.env"\n[policy]\nfiles = ["policy.cedar"]\n'
              f'[[listener]]\nkind = "proxy"\naddress = "127.0.0.1:{port}"\nsession = "keys"\n']
     (folder / "secrets").mkdir(mode=0o700)
     for case in all_cases:

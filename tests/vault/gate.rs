@@ -204,7 +204,7 @@ impl Drop for Gate {
 /// Writes a configuration with a proxy.
 pub fn configure(folder: &Path, proxy: u16, sections: &str) {
     let text = format!(
-        "[policy]\nfiles = [\"policy.cedar\"]\n[audit]\npath = \"log/audit.jsonl\"\n[phantoms]\nfile = \"phantoms-{{session}}.env\"\n[[listener]]\nkind = \"proxy\"\n\
+        "[policy]\nfiles = [\"policy.cedar\"]\n[audit]\npath = \"log/audit.jsonl\"\n[phantoms]\nenv_file = \"phantoms-{{session}}.env\"\n[[listener]]\nkind = \"proxy\"\n\
          address = \"127.0.0.1:{proxy}\"\n{sections}"
     );
     fs::write(folder.join("gateway.toml"), text).unwrap();

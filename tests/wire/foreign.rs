@@ -670,7 +670,7 @@ impl Services {
             .local_addr()
             .unwrap();
         let mut text = format!(
-            "[audit]\npath = \"audit.jsonl\"\n[phantoms]\nfile = \"phantoms.env\"\n[policy]\nfiles = [\"all.cedar\"]\n\
+            "[audit]\npath = \"audit.jsonl\"\n[phantoms]\nenv_file = \"phantoms.env\"\n[policy]\nfiles = [\"all.cedar\"]\n\
              [[listener]]\nkind = \"proxy\"\naddress = \"{proxy}\"\n[[origin]]\nmatch = \"https://*.rig.test\"\nconnect = \"{nobody}\"\n"
         );
         let mut credentials = Vec::new();
