@@ -146,10 +146,10 @@ fn what_a_session_would_not_bind_is_refused_where_it_stands_and_all_of_it_at_onc
         )
     };
     let text = [
-        credential("A", "when = \"always\"\npath = \"/a\""),
-        credential("B", "when = \"always\"\npath = \"/a/b\""),
+        credential("A", "inject = \"always\"\npath = \"/a\""),
+        credential("B", "inject = \"always\"\npath = \"/a/b\""),
         credential("C", "path = \"/c\""),
-        credential("D", "when = \"always\"\npath = \"/d\"").replace("header:authorization:Bearer", "basic:password"),
+        credential("D", "inject = \"always\"\npath = \"/d\"").replace("header:authorization:Bearer", "basic:password"),
         "[[credential]]\nname = \"E\"\norigins = [\"http://b.test\"]\nplaces = [\"header:x-key\"]\n\
          [[origin]]\nmatch = \"http://b.test\"\nconnect = \"127.0.0.1:1\"\ncleartext = true\n".to_owned(),
         "[[credential]]\nname = \"F\"\npreset = \"npm\"\n".to_owned(),

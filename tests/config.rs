@@ -84,7 +84,7 @@ fn a_whole_file_is_read_as_it_is_written() {
         runtime = { threads = 2 }
         resolver = { servers = ["127.0.0.1", "[::1]:5353"], hosts_file = false }
         sandbox = { see = ["/srv/tools"], see_home = ["claude", "~/.vimrc"], hide = ["~/x"], pass_env = ["EDITOR"], write = ["/var/cache/pip"] }
-        phantoms = { file = "run/{session}.env" }
+        phantoms = { env_file = "run/{session}.env" }
         [limits]
         head_timeout = "5s"
         [[listener]]
@@ -175,7 +175,7 @@ fn what_leads_out_of_the_home_is_nothing_of_the_home() {
 #[test]
 fn all_mistakes_of_a_file_are_reported_at_once_and_in_its_order() {
     refused(
-        "[ca]\ncertifcate = \"x\"\nlifetime = \"24\"\n[adit]\n[audit]\nsync = \"never\"\nrotate = 5\n[[listener]]\nkind = \"http\"\nadress = \"x\"\n[limits]\nleaves = 0\n",
+        "[ca]\ncertifcate = \"x\"\nlifetime = \"24\"\n[adit]\n[audit]\nsync = \"never\"\nrotate = 5\n[[listener]]\nkind = \"http\"\nadress = \"x\"\n[limits]\ncached_certificates = 0\n",
         &[
             "2:1: unknown key `certifcate` in [ca] | a key that nothing reads would be a setting that does not hold | did you mean `certificate`?",
             "3:12: `lifetime` of [ca] is `24` | a duration needs its unit | write for example `10s`, `5m` or `24h`",
@@ -258,7 +258,7 @@ fn weak_credentials_are_refused() {
     refused(
         concat!(
             "[[credential]]\nname = \"A\"\norigins = [\"http://api.test\", \"https://*.com\", \"https://*.co.uk\", \"ftp://api.test\"]\n",
-            "[[credential]]\nname = \"A\"\norigins = [\"http://127.0.0.1:80\"]\nplaces = [\"header:host\", \"header:x-key\"]\nwhen = \"always\"\nenv = [\"LD_PRELOAD\", \"https_proxy\", \"B\"]\n",
+            "[[credential]]\nname = \"A\"\norigins = [\"http://127.0.0.1:80\"]\nplaces = [\"header:host\", \"header:x-key\"]\ninject = \"always\"\nenv = [\"LD_PRELOAD\", \"https_proxy\", \"B\"]\n",
             "[[credential]]\nname = \"no-variable\"\norigins = []\n",
             "[[credential]]\nname = \"C\"\nfrom = \"env:C\"\npath = \"/a/../b\"\nmethods = [\"TRACE\", \"get\"]\n",
         ),
@@ -286,7 +286,7 @@ fn weak_credentials_are_refused() {
 fn a_credential_that_is_put_in_always_shares_no_place() {
     let credential = |name: &str, when: &str| {
         format!(
-            "[[credential]]\nname = \"{name}\"\norigins = [\"https://*.a.test\"]\nplaces = [\"header:x-key\"]\nwhen = \"{when}\"\n"
+            "[[credential]]\nname = \"{name}\"\norigins = [\"https://*.a.test\"]\nplaces = [\"header:x-key\"]\ninject = \"{when}\"\n"
         )
     };
     let both = credential("A", "always") + &credential("B", "phantom");
@@ -298,8 +298,8 @@ fn a_credential_that_is_put_in_always_shares_no_place() {
     );
     assert!(read(&(credential("A", "phantom") + &credential("B", "phantom"))).is_ok());
     refused(
-        "[[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\nwhen = \"always\"\n",
-        &["4:8: `when = \"always\"` needs exactly one place"],
+        "[[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\ninject = \"always\"\n",
+        &["4:8: `inject = \"always\"` needs exactly one place"],
     );
 }
 
@@ -328,7 +328,7 @@ fn weak_and_contradictory_origins_are_refused() {
     refused(
         concat!(
             "[[origin]]\nmatch = \"https://*.test\"\n",
-            "[[origin]]\nmatch = \"https://a.test\"\naddresses = [\"0.0.0.0/0\", \"169.254.169.254\", \"169.254.0.0/16\", \"fd00:ec2::254\", \"10.0.0.1/8\", \"10.1.0.0/16\"]\nconnect = \"127.0.0.1:1\"\ncleartext = true\nonly_roots = true\n",
+            "[[origin]]\nmatch = \"https://a.test\"\naddresses = [\"0.0.0.0/0\", \"169.254.169.254\", \"169.254.0.0/16\", \"fd00:ec2::254\", \"10.0.0.1/8\", \"10.1.0.0/16\"]\nconnect = \"127.0.0.1:1\"\ncleartext = true\nreplace_system_roots = true\n",
             "[[origin]]\nmatch = \"https://a.test\"\nclient_certificate = \"/nonexistent.pem\"\n",
             "[[origin]]\nmatch = \"http://b.test\"\ncleartext = true\nhttp = \"2\"\nroots = []\nconnect = \"169.254.169.254:80\"\n",
         ),

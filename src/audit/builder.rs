@@ -179,7 +179,10 @@ fn listed(all: &[impl ToString]) -> (Vec<String>, Option<u64>) {
 /// U+FFFD.
 pub(super) fn kept(text: &[u8]) -> Option<String> {
     let kept = &text[..text.len().min(MOST_KEPT)];
-    (!kept.is_empty()).then(|| String::from_utf8_lossy(kept).into_owned())
+    (!kept.is_empty()).then(|| match std::str::from_utf8(kept) {
+        Ok(text) => text.to_owned(),
+        Err(_) => String::from_utf8_lossy(kept).into_owned(),
+    })
 }
 
 /// Redacts what must be, and cuts the rest to `most` bytes.

@@ -398,7 +398,7 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
         let remedy = "name exactly one place, such as `places = [\"header:authorization:Bearer\"]`";
         section.error(
             "inject",
-            "`when = \"always\"` needs exactly one place",
+            "`inject = \"always\"` needs exactly one place",
             Hint::new(why, remedy),
         );
     }
@@ -408,7 +408,7 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
             "no variable holds the phantom",
             Hint::new(
                 "the workload could never present it",
-                "name a variable, or write `when = \"always\"`",
+                "name a variable, or write `inject = \"always\"`",
             ),
         );
     }

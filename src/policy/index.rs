@@ -1,13 +1,13 @@
 //! Which rules can apply: looked up by whom and what their scopes name, so that ten thousand others
 //! cost nothing.
 
-use std::collections::HashMap;
 use std::iter;
 use std::sync::Arc;
 
 use super::rule::{Rule, What, Who};
 use super::schema::{Action, Actions, domains};
 use crate::message::Host;
+use crate::names::Map;
 
 /// The rules of a generation, found by scope.
 ///
@@ -16,13 +16,13 @@ use crate::message::Host;
 /// this against Cedar with the whole set.
 #[derive(Default, Debug)]
 pub(super) struct Index {
-    sessions: HashMap<Box<str>, u32>,
-    groups: HashMap<Box<str>, u32>,
-    hosts: HashMap<Box<str>, u32>,
-    domains: HashMap<Box<str>, u32>,
-    credentials: HashMap<Box<str>, u32>,
+    sessions: Map<Box<str>, u32>,
+    groups: Map<Box<str>, u32>,
+    hosts: Map<Box<str>, u32>,
+    domains: Map<Box<str>, u32>,
+    credentials: Map<Box<str>, u32>,
     /// Rules by the numbers of whom and what, 0 being anyone and anything.
-    by_scope: HashMap<(u32, u32), Vec<u32>>,
+    by_scope: Map<(u32, u32), Vec<u32>>,
     actions: Vec<Actions>,
     permits: Vec<bool>,
     unconditional: Vec<bool>,
@@ -124,7 +124,7 @@ impl Index {
 
 /// The number of a name in one of `COUNT` interleaved series, from 1 on, so that no two kinds share
 /// a number.
-fn number(names: &mut HashMap<Box<str>, u32>, id: &str, series: u32) -> u32 {
+fn number(names: &mut Map<Box<str>, u32>, id: &str, series: u32) -> u32 {
     const COUNT: u32 = 3;
     if let Some(number) = names.get(id) {
         return *number;

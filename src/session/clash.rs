@@ -56,7 +56,7 @@ impl BindingMalformed {
             Self::Cleartext(_) => "write `https://`",
             Self::BasicUser(_) => "name another place, or a preset that knows the user",
             Self::Clash(..) => {
-                "narrow their `origins`, `methods` or `path`, or write `when = \"phantom\"`"
+                "narrow their `origins`, `methods` or `path`, or write `inject = \"phantom\"`"
             }
             Self::Part(_) => "name every part that it signs with",
             Self::Path(_) => "write for example `/repos/owner/name`",

@@ -74,7 +74,7 @@ def configuration(report):
     parts = ['[audit]\npath = "log/audit.jsonl"\n\n[policy]\nfiles = ["policy.cedar"]\n\n[sandbox]\npass_env = ["BASE_*", "CLIENTS_PYTHON"]\n']
     for name, origin in report["origins"].items():
         slash = "encoded_slash = true\n" if name == "packages.test" else ""
-        parts.append(f'[[origin]]\nmatch = "https://{name}:{origin["port"]}"\nroots = ["origins-ca.pem"]\nonly_roots = true\n'
+        parts.append(f'[[origin]]\nmatch = "https://{name}:{origin["port"]}"\nroots = ["origins-ca.pem"]\nreplace_system_roots = true\n'
                      f'connect = "{origin["address"]}:{origin["port"]}"\n{slash}')
     for secret in report["secrets"].values():
         places = f"places = {json.dumps(PLACES[secret['env']])}\n" if secret["env"] in PLACES else ""

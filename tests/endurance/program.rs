@@ -246,7 +246,7 @@ fn config(address: SocketAddr, origin: &Origin, setup: &Setup) -> String {
     ]
     .map(|(host, port, version)| {
         format!(
-            "[[origin]]\nmatch = \"https://{host}.origin.test\"\nroots = [\"origin.pem\"]\nonly_roots = true
+            "[[origin]]\nmatch = \"https://{host}.origin.test\"\nroots = [\"origin.pem\"]\nreplace_system_roots = true
                  connect = \"127.0.0.1:{port}\"\nhttp = \"{version}\"\n"
         )
     })

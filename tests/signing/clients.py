@@ -79,13 +79,13 @@ def configuration(report):
     endpoints = []
     for name, port in report["hosts"].items():
         for match in [name, "*." + name] if name == "s3.test" else [name]:
-            parts.append(f'[[origin]]\nmatch = "https://{match}:{port}"\nroots = ["origins-ca.pem"]\nonly_roots = true\nconnect = "127.0.0.1:{port}"\n')
+            parts.append(f'[[origin]]\nmatch = "https://{match}:{port}"\nroots = ["origins-ca.pem"]\nreplace_system_roots = true\nconnect = "127.0.0.1:{port}"\n')
             endpoints.append(f'    {{ origin = "https://{match}:{port}", service = "{report["services"][name]}", region = "{report["region"]}" }},')
     reference = lambda name: f'"file:secrets/{name}"'
     keys = ", ".join(f"{part} = {reference(name)}" for name, part in (("AWS_ACCESS_KEY_ID", "access_key"), ("AWS_SECRET_ACCESS_KEY", "secret_key"), ("AWS_SESSION_TOKEN", "session_token")))
     parts.append(f'[[credential]]\nname = "aws"\nsign = "sigv4"\nparts = {{ {keys} }}\ncredential_actions = ["sts:AssumeRole"]\nendpoints = [\n' + "\n".join(endpoints) + "\n]\n")
     for name, port in report["azure"]["hosts"].items():
-        parts.append(f'[[origin]]\nmatch = "https://{name}:{port}"\nroots = ["origins-ca.pem"]\nonly_roots = true\nconnect = "127.0.0.1:{port}"\n')
+        parts.append(f'[[origin]]\nmatch = "https://{name}:{port}"\nroots = ["origins-ca.pem"]\nreplace_system_roots = true\nconnect = "127.0.0.1:{port}"\n')
     for kind, recipe in zip(AZURE, ("azure-shared-key", "azure-table-shared-key", "azure-blob-sas")):
         origins = [f"https://{name}:{port}" for name, port in report["azure"]["hosts"].items() if name.split(".")[1] in SIGNED_FOR[kind]]
         # The account's name is the client's own: it stands in the host.
@@ -95,7 +95,7 @@ def configuration(report):
     for name, scheme in report["recipes"]["schemes"].items():
         # oss2 writes the slashes of a key so.
         slash = "encoded_slash = true\n" if name == "OSS4" else ""
-        parts += [f'[[origin]]\nmatch = "https://{host}"\nroots = ["origins-ca.pem"]\nonly_roots = true\nconnect = "127.0.0.1:{report["recipes"]["port"]}"\n{slash}' for host in scheme["hosts"]]
+        parts += [f'[[origin]]\nmatch = "https://{host}"\nroots = ["origins-ca.pem"]\nreplace_system_roots = true\nconnect = "127.0.0.1:{report["recipes"]["port"]}"\n{slash}' for host in scheme["hosts"]]
         keys = ", ".join(f'{part} = {reference(f"{name}_{part.upper()}")}' for part in scheme["keys"])
         parts.append(f'[[credential]]\nname = "{name}"\nsign = "{scheme["recipe"]}"\nenv = {json.dumps([f"{name}_{part.upper()}" for part in scheme["keys"]])}\n'
                      f'origins = {json.dumps([f"https://{host}" for host in scheme["hosts"]])}\nparts = {{ {keys} }}\n')

@@ -191,7 +191,7 @@ class Gateway:
         parts = [
             '[audit]\npath = "audit.jsonl"\n[policy]\nfiles = ["policy.cedar"]\n[ca]\ncertificate = "ca.pem"\n[phantoms]\nenv_file = "phantoms.env"\n'
             f'[[listener]]\nkind = "proxy"\naddress = "127.0.0.1:{self.port}"\nsession = "vectors"\n'
-            f'[[origin]]\nmatch = "https://{HOST}"\nconnect = "127.0.0.1:{origin.port}"\nroots = ["{folder}/origin-ca.pem"]\nonly_roots = true\n'
+            f'[[origin]]\nmatch = "https://{HOST}"\nconnect = "127.0.0.1:{origin.port}"\nroots = ["{folder}/origin-ca.pem"]\nreplace_system_roots = true\n'
         ]
         policies = [f'@id("ask")\npermit(principal, action in Gateway::Action::"ask", resource == Gateway::Host::"{HOST}");\n']
         self.variables = {}

@@ -224,7 +224,7 @@ def configure(folder, all_cases, origin):
         # In the order of the recipe: the key's id first.
         env = json.dumps([case.variables[part] for part in ("key", "secret") if part in case.variables])
         parts.append(f'[[credential]]\nname = "{case.name}"\nsign = "{case.recipe}"\norigins = ["{at}"]\nparts = {{ {given} }}\nenv = {env}\n'
-                     f'[[origin]]\nmatch = "{at}"\nroots = ["origin-ca.pem"]\nonly_roots = true\nconnect = "127.0.0.1:{origin.port}"\n')
+                     f'[[origin]]\nmatch = "{at}"\nroots = ["origin-ca.pem"]\nreplace_system_roots = true\nconnect = "127.0.0.1:{origin.port}"\n')
         for part, value in case.real.items():
             file = folder / "secrets" / case.variables[part]
             file.touch(mode=0o600)
