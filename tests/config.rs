@@ -185,7 +185,7 @@ fn all_mistakes_of_a_file_are_reported_at_once_and_in_its_order() {
             "8:1: [[listener]] has no `address` | there is nowhere to listen |",
             "9:8: `kind` of [[listener]] is `http` | it is none of the words",
             "10:1: unknown key `adress` in [[listener]] | a key that nothing reads would be a setting that does not hold | did you mean `address`?",
-            "12:10: `cached_certificates` of [limits] is `0` | it is outside 1 to 100000 | write a number within that range",
+            "12:23: `cached_certificates` of [limits] is `0` | it is outside 1 to 100000 | write a number within that range",
         ],
     );
 }
@@ -299,7 +299,7 @@ fn a_credential_that_is_put_in_always_shares_no_place() {
     assert!(read(&(credential("A", "phantom") + &credential("B", "phantom"))).is_ok());
     refused(
         "[[credential]]\nname = \"A\"\norigins = [\"https://a.test\"]\ninject = \"always\"\n",
-        &["4:8: `inject = \"always\"` needs exactly one place"],
+        &["4:10: `inject = \"always\"` needs exactly one place"],
     );
 }
 
@@ -341,7 +341,7 @@ fn weak_and_contradictory_origins_are_refused() {
             "5:64: `addresses` of [[origin]] is `fd00:ec2::254` | it reaches",
             "5:81: `addresses` of [[origin]] is `10.0.0.1/8` | bits are set behind the prefix",
             "7:13: `cleartext` contradicts `match`",
-            "8:14: `replace_system_roots` stands without `roots`",
+            "8:24: `replace_system_roots` stands without `roots`",
             "9:1: a second [[origin]] is for https://a.test",
             "11:22: `client_certificate` of [[origin]] is `/nonexistent.pem` | the file cannot be read",
             "11:22: `client_certificate` stands without `client_key`",
