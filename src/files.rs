@@ -159,21 +159,28 @@ fn parts_from_last(path: &Path) -> Vec<PathBuf> {
 }
 
 fn check_entry(folder: &Path, entry: &Path, about: &Metadata) -> Result<(), Replaceable> {
-    let mode = fs::metadata(folder)?.mode();
+    let of_folder = fs::metadata(folder)?;
+    let mode = of_folder.mode();
     if mode & 0o002 == 0 || is_read_only(folder) {
         return Ok(());
     }
-    match mode & STICKY != 0 {
-        true if trusted(about.uid()) => Ok(()),
-        true => Err(Replaceable::Entry {
-            entry: entry.to_owned(),
-            owner: about.uid(),
-        }),
-        false => Err(Replaceable::Folder(folder.to_owned())),
+    if mode & STICKY == 0 {
+        return Err(Replaceable::Folder(folder.to_owned()));
     }
+    // There an entry may be removed by its owner and by the folder's.
+    for (path, about) in [(folder, &of_folder), (entry, about)] {
+        if !trusted(about.uid()) {
+            return Err(Replaceable::Entry {
+                entry: path.to_owned(),
+                owner: about.uid(),
+            });
+        }
+    }
+    Ok(())
 }
 
-/// Whether nobody can write there: orchestrators mount a folder of mode 0777 so.
+/// Whether nobody can write there by this mount: orchestrators mount a folder of mode 0777 so. Who
+/// has the same files mounted to write elsewhere is trusted.
 fn is_read_only(folder: &Path) -> bool {
     statvfs(folder).is_ok_and(|about| about.f_flag.contains(StatVfsMountFlags::RDONLY))
 }

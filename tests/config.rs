@@ -520,6 +520,24 @@ fn a_recipe_that_everyone_can_change_is_refused() {
 }
 
 #[test]
+fn a_recipe_of_ones_own_is_no_file_of_the_workload_and_steers_no_shell() {
+    let folder = tempfile::tempdir().unwrap();
+    let recipe = folder.path().join("mine.toml");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("policies/signers/kraken.toml");
+    let shipped = fs::read_to_string(shipped).unwrap();
+    let text =
+        "[[credential]]\nname = \"A\"\nsign = \"./mine.toml\"\norigins = [\"https://a.test\"]\n";
+    fs::write(&recipe, &shipped).unwrap();
+    let config = read_in(folder.path(), text).unwrap();
+    assert!(config.own_files().contains(&recipe));
+    let steering = shipped.replacen("variables = [\"", "variables = [\"LD_PRELOAD\", \"", 1);
+    fs::write(&recipe, steering).unwrap();
+    let mistakes = read_in(folder.path(), text).unwrap_err();
+    let refused = "the recipe's variable `LD_PRELOAD` is refused";
+    assert!(mistakes[0].contains(refused), "{mistakes:#?}");
+}
+
+#[test]
 fn files_that_others_can_replace_are_refused() {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("folder");

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::encode::{Object, Value};
@@ -140,8 +141,9 @@ record! {
 /// As it stands in the log.
 impl Serialize for Record {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let line = serde_json::from_slice::<serde_json::Value>(&self.encode());
-        line.expect("a record is JSON").serialize(serializer)
+        serde_json::from_slice::<serde_json::Value>(&self.encode())
+            .map_err(S::Error::custom)?
+            .serialize(serializer)
     }
 }
 
@@ -162,8 +164,8 @@ impl Value for Injected {
 
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = Object::new(out);
-        object.member("credential", &self.credential);
-        object.member("place", &self.place);
+        object.member("credential", &Some(&self.credential));
+        object.member("place", &Some(&self.place));
         object.end();
     }
 }

@@ -336,6 +336,7 @@ fn pinned(credential: Credential, buckets: &[String]) -> Result<Credential, Hint
         signing: Some(SigningCredential {
             signer: Arc::new(signer),
             parts: signing.parts.clone(),
+            recipe_file: None,
         }),
         ..credential
     })

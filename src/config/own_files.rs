@@ -39,8 +39,17 @@ impl Config {
             .cloned()
             .chain(self.policy.paths())
             .chain(roots)
+            .chain(self.recipe_files())
             .chain(self.vault.iter().flat_map(|vault| vault.files.clone()))
             .collect()
+    }
+
+    fn recipe_files(&self) -> impl Iterator<Item = PathBuf> {
+        let signing = self
+            .credentials
+            .iter()
+            .filter_map(|one| one.signing.as_ref());
+        signing.filter_map(|signing| signing.recipe_file.clone())
     }
 
     /// The files in which secrets lie.

@@ -1,5 +1,6 @@
 //! What of a `[[credential]]` is about signing: the way of signing, and where the parts are kept.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Spanned;
@@ -25,6 +26,8 @@ pub struct SigningCredential {
     pub signer: Arc<dyn Signer>,
     /// The parts in their order, the first of which is that by which requests are known.
     pub parts: Vec<PartSource>,
+    /// The file of the recipe by which it signs, where that is the user's own.
+    pub recipe_file: Option<PathBuf>,
 }
 
 /// Where one part of a signing credential is kept.
@@ -75,6 +78,7 @@ impl SigningCredential {
             }
         }
         Some(Self {
+            recipe_file: None,
             signer: Arc::new(signer),
             parts,
         })
@@ -91,6 +95,7 @@ impl SigningCredential {
         Self {
             parts: parts.collect(),
             signer: Arc::new(signer),
+            recipe_file: None,
         }
     }
 
@@ -105,7 +110,7 @@ impl SigningCredential {
 /// Reads the keys about signing, if the credential signs.
 pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
     let signer = section.parsed("sign", |text| signer(section, text));
-    let Some(signer) = signer.map(Spanned::into_inner) else {
+    let Some((signer, recipe_file)) = signer.map(Spanned::into_inner) else {
         if !section.has("sign") {
             refuse(section, &["parts"], "stands without", without_sign);
             refuse(section, &sigv4::KEYS, "stands without", without_sign);
@@ -119,7 +124,11 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
         || Hint::new("what signs a request stands in no place of it", "remove it"),
     );
     let parts = parts(section, &*signer)?;
-    Some(SigningCredential { signer, parts })
+    Some(SigningCredential {
+        signer,
+        parts,
+        recipe_file,
+    })
 }
 
 /// Refuses keys that do not fit with `sign`.
@@ -138,27 +147,32 @@ fn without_sign() -> Hint {
     )
 }
 
-/// The way of signing that a name means: `sigv4`, the name of a recipe, or the path of one.
-fn signer(section: &Section<'_, '_>, text: &str) -> Result<Arc<dyn Signer>, Hint> {
+/// The way of signing that a name means: `sigv4`, the name of a recipe, or the path of one, which
+/// is given beside it.
+fn signer(
+    section: &Section<'_, '_>,
+    text: &str,
+) -> Result<(Arc<dyn Signer>, Option<PathBuf>), Hint> {
     if text == NAME {
-        return Ok(Arc::new(sigv4::read(section)));
+        return Ok((Arc::new(sigv4::read(section)), None));
     }
-    let recipe = recipe(section, text)?;
+    let (recipe, file) = recipe(section, text)?;
     refuse(section, &sigv4::KEYS, "contradicts", || {
         Hint::new(
             "it is about SigV4",
             "remove it; `origins` says where it goes",
         )
     });
-    Ok(Arc::new(ByRecipe::new(recipe)))
+    Ok((Arc::new(ByRecipe::new(recipe)), file))
 }
 
-fn recipe(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Hint> {
+fn recipe(section: &Section<'_, '_>, text: &str) -> Result<(Arc<Recipe>, Option<PathBuf>), Hint> {
     if let Some(recipe) = recipe::preset(text) {
-        return Ok(recipe);
+        return Ok((recipe, None));
     }
     if text.contains('/') {
-        return own(section, text);
+        let path = section.document.path(text)?;
+        return Ok((own(&path)?, Some(path)));
     }
     let names = recipe::presets().map(Recipe::name).chain([NAME]);
     let remedy = keys::nearest(text, names).map_or_else(
@@ -172,11 +186,10 @@ fn recipe(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Hint> {
     Err(Hint::new("no way of signing has that name", remedy))
 }
 
-fn own(section: &Section<'_, '_>, text: &str) -> Result<Arc<Recipe>, Hint> {
-    let path = section.document.path(text)?;
+fn own(path: &Path) -> Result<Arc<Recipe>, Hint> {
     let correct = "correct the path, or the recipe by docs/signing-recipes.md";
-    let read = files::read(&path, LARGEST_RECIPE_MIB)
-        .map_err(|unfit| Hint::new(unfit.to_string(), unfit.remedy(&path)))?;
+    let read = files::read(path, LARGEST_RECIPE_MIB)
+        .map_err(|unfit| Hint::new(unfit.to_string(), unfit.remedy(path)))?;
     Recipe::load(&read).map(Arc::new).map_err(|mistakes| {
         let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         Hint::new(
@@ -221,8 +234,22 @@ fn parts(section: &Section<'_, '_>, signer: &dyn Signer) -> Option<Vec<PartSourc
     }
     if whole {
         check_variables(section, &parts, variables.len());
+        check_harmless(section, &parts);
     }
     whole.then_some(parts)
+}
+
+/// The variables that a recipe names must be such as `env` may name.
+fn check_harmless(section: &Section<'_, '_>, parts: &[PartSource]) {
+    for name in parts.iter().filter_map(|part| part.variable.as_deref()) {
+        if let Err(hint) = sandbox_variable(name) {
+            section.error(
+                "sign",
+                format!("the recipe's variable `{name}` is refused"),
+                hint,
+            );
+        }
+    }
 }
 
 /// The parts that `parts` names, each with what stands there.

@@ -152,7 +152,7 @@ impl Scrubber {
         found.retain(|echo| !self.is_open(echo));
         self.search.count(&found);
         self.search.name_whole(&mut found, &self.open, false);
-        // EchoSearch before it may reach into it.
+        // Echoes before it may reach into it.
         found.extend(&self.open);
         self.search.write(&mut found, &mut owned);
         let shown = std::mem::replace(&mut self.shown, self.held.len());

@@ -153,13 +153,20 @@ mod tests {
 
     #[test]
     fn every_file_system_in_memory_is_mounted_here() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for entry in std::fs::read_dir(folder).unwrap().flatten() {
-            let Ok(text) = std::fs::read_to_string(entry.path()) else {
-                continue;
-            };
-            let is_here = entry.file_name() == "bounds.rs";
-            assert_eq!(text.contains("\"tmpfs\""), is_here, "{:?}", entry.path());
+        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                match entry.file_type().unwrap().is_dir() {
+                    // The attacks may try what they like.
+                    true if entry.file_name() == "escape" => {}
+                    true => folders.push(entry.path()),
+                    false => {
+                        let text = std::fs::read_to_string(entry.path()).unwrap();
+                        let is_here = entry.file_name() == "bounds.rs";
+                        assert_eq!(text.contains("\"tmpfs\""), is_here, "{:?}", entry.path());
+                    }
+                }
+            }
         }
     }
 }

@@ -54,7 +54,9 @@ impl DecisionCache {
         }
         // Judged outside the lock: other questions need not wait for it.
         let verdict = judge();
-        self.0.lock().put(key.into(), verdict.clone());
+        if verdict.policies.len() <= MOST_POLICIES {
+            self.0.lock().put(key.into(), verdict.clone());
+        }
         verdict
     }
 }
@@ -139,6 +141,8 @@ impl DecisionKey {
 /// With [`MOST_BYTES`], all keys together take less than 8 MiB.
 const MOST_VERDICTS: usize = 4096;
 const MOST_BYTES: usize = 1024;
+/// More policies rarely decide together, and a verdict has all of their names.
+const MOST_POLICIES: usize = 16;
 /// What a usual key needs, so that the buffer does not grow.
 const USUAL_BYTES: usize = 256;
 

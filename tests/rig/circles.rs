@@ -64,7 +64,6 @@ fn used(source: &Source, names: &Names) -> BTreeSet<usize> {
             Some(first) if names.defined[&code.module].contains(first) => continue,
             Some(first) => match imports.get(first) {
                 Some(target) => [&names.within(&code.module, target)[..], &path[1..]].concat(),
-                None if names.defined[&code.module].contains(first) => continue,
                 None if path.len() > 1 => names.within(&code.module, &path),
                 None => continue,
             },
