@@ -1,14 +1,19 @@
 //! What the fuzz targets share.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use gateway_message::{Authority, EncodedSlash, Origin, RequestHead, RequestTarget, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
 /// The secret key of AWS's examples.
 pub const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
 /// A head from its texts, `None` where a part of it is none.
 #[must_use]
-pub fn head(method: &str, host: &str, target: &str, fields: &[(&str, &str)]) -> Option<RequestHead> {
+pub fn head(
+    method: &str,
+    host: &str,
+    target: &str,
+    fields: &[(&str, &str)],
+) -> Option<RequestHead> {
     let mut map = HeaderMap::new();
     for (name, value) in fields {
         map.append(

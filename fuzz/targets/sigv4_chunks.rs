@@ -5,8 +5,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use gateway_sigv4::{ChunkResigner, ClientSignature, Fault, SigningParams, sign};
 use gateway_fuzz::{SECRET, head};
+use gateway_sigv4::{ChunkResigner, ClientSignature, Fault, SigningParams, sign};
 use libfuzzer_sys::fuzz_target;
 
 // Fuzzed content is an unsigned stream as it is, or the parts of a signed one, signed and then
@@ -21,7 +21,11 @@ fuzz_target!(|input: (bool, Vec<u8>, Vec<u16>, Option<(u32, u8)>, u16)| {
 });
 
 fn raw(content: &[u8], cuts: &[u16], decoded: u16) {
-    let Some(mut whole) = opened("STREAMING-UNSIGNED-PAYLOAD-TRAILER", &decoded.to_string(), "") else {
+    let Some(mut whole) = opened(
+        "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+        &decoded.to_string(),
+        "",
+    ) else {
         return;
     };
     let (out, end) = through(&mut whole, content, &[]);
@@ -31,7 +35,12 @@ fn raw(content: &[u8], cuts: &[u16], decoded: u16) {
     if end.is_ok() {
         assert_eq!(out, content);
     }
-    let mut cut = opened("STREAMING-UNSIGNED-PAYLOAD-TRAILER", &decoded.to_string(), "").unwrap();
+    let mut cut = opened(
+        "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+        &decoded.to_string(),
+        "",
+    )
+    .unwrap();
     let (again, cut_end) = through(&mut cut, content, cuts);
     assert_eq!(end.is_ok(), cut_end.is_ok());
     if end.is_ok() {
@@ -67,7 +76,8 @@ fn composed(data: &[u8], sizes: &[u16], change: Option<(u32, u8)>) {
             hex(chunk)
         );
         last = aws_sigv4::sign::v4::calculate_signature(&key, text.as_bytes());
-        content.extend_from_slice(format!("{:x};chunk-signature={last}\r\n", chunk.len()).as_bytes());
+        content
+            .extend_from_slice(format!("{:x};chunk-signature={last}\r\n", chunk.len()).as_bytes());
         content.extend_from_slice(chunk);
         content.extend_from_slice(b"\r\n");
     }
@@ -118,7 +128,9 @@ fn opened_with_seed(kind: &str, length: &str, trailer: &str) -> Option<(ChunkRes
     );
     let key = aws_sigv4::sign::v4::generate_signing_key(SECRET, at(), "us-east-1", "s3");
     let seed = aws_sigv4::sign::v4::calculate_signature(key, text.as_bytes());
-    let value = format!("AWS4-HMAC-SHA256 Credential=AKIA/{scope}, SignedHeaders={names}, Signature={seed}");
+    let value = format!(
+        "AWS4-HMAC-SHA256 Credential=AKIA/{scope}, SignedHeaders={names}, Signature={seed}"
+    );
     fields.push(("authorization", &value));
     let mut head = head("PUT", "s3.amazonaws.com", "/bucket/key", &fields)?;
     let claim = ClientSignature::read(&head).unwrap().unwrap();
@@ -135,7 +147,11 @@ fn opened_with_seed(kind: &str, length: &str, trailer: &str) -> Option<(ChunkRes
     Some((signed.rechain(&head, 1 << 20).unwrap()?, seed))
 }
 
-fn through(rechain: &mut ChunkResigner, content: &[u8], cuts: &[u16]) -> (Vec<u8>, Result<(), Fault>) {
+fn through(
+    rechain: &mut ChunkResigner,
+    content: &[u8],
+    cuts: &[u16],
+) -> (Vec<u8>, Result<(), Fault>) {
     let mut out = Vec::new();
     let mut end = Ok(());
     let mut rest = content;
@@ -154,7 +170,11 @@ fn through(rechain: &mut ChunkResigner, content: &[u8], cuts: &[u16]) -> (Vec<u8
 
 fn hex(bytes: &[u8]) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    digest
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// 24 May 2013, the day of AWS's examples.

@@ -10,9 +10,9 @@ use aws_sigv4::http_request::{
     SigningParams, SigningSettings, UriPathNormalizationMode, sign as aws_sign,
 };
 use aws_sigv4::sign::v4;
-use gateway_message::RequestHead;
-use gateway_sigv4::{ClientSignature, SigningParams, sign};
 use gateway_fuzz::{SECRET, head};
+use gateway_message::RequestHead;
+use gateway_sigv4::{ClientSignature, sign};
 use http::{HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -52,12 +52,22 @@ fuzz_target!(|input: Input<'_>| {
     heads.push(head("POST", "s3.amazonaws.com", "/", &more));
     for head in heads.into_iter().flatten() {
         if let Ok(Some(claim)) = ClientSignature::read(&head) {
-            assert!(claim.verify(&head, SECRET.as_bytes(), Some(&[0; 32])).is_err());
+            assert!(
+                claim
+                    .verify(&head, SECRET.as_bytes(), Some(&[0; 32]))
+                    .is_err()
+            );
         }
     }
 });
 
-fn signed_by_aws(s3: bool, presigned: bool, segments: &[&str], pairs: &[(&str, &str)], values: &[&str]) {
+fn signed_by_aws(
+    s3: bool,
+    presigned: bool,
+    segments: &[&str],
+    pairs: &[(&str, &str)],
+    values: &[&str],
+) {
     let encode = |text: &str| utf8_percent_encode(text, SEGMENT).to_string();
     // Dot and empty segments have readings of their own, which the gateway settles before; a NUL or
     // a break it refuses.
@@ -70,7 +80,11 @@ fn signed_by_aws(s3: bool, presigned: bool, segments: &[&str], pairs: &[(&str, &
         .filter(odd)
         .map(|segment| format!("/{}", encode(segment)))
         .collect();
-    let path = if path.is_empty() { "/".to_owned() } else { path };
+    let path = if path.is_empty() {
+        "/".to_owned()
+    } else {
+        path
+    };
     let pairs: Vec<String> = pairs
         .iter()
         .filter(|(name, value)| {
@@ -85,7 +99,9 @@ fn signed_by_aws(s3: bool, presigned: bool, segments: &[&str], pairs: &[(&str, &
     let target = format!("{path}{mark}{}", pairs.join("&"));
     let names = ["x-amz-meta-a", "my-field", "range", "content-type"];
     let is_value = |value: &&str| {
-        value.is_ascii() && !value.contains(|c: char| c.is_ascii_control()) && value.trim() == *value
+        value.is_ascii()
+            && !value.contains(|c: char| c.is_ascii_control())
+            && value.trim() == *value
     };
     let fields: Vec<(&str, &str)> = names
         .into_iter()
@@ -109,7 +125,7 @@ fn signed_by_aws(s3: bool, presigned: bool, segments: &[&str], pairs: &[(&str, &
     let verified = claim
         .verify(&head, SECRET.as_bytes(), Some(&hash))
         .expect("what AWS signs verifies");
-    let with = SigningParams {
+    let with = gateway_sigv4::SigningParams {
         access_key: ACCESS_KEY,
         secret: SECRET.as_bytes(),
         session_token: None,
