@@ -16,12 +16,11 @@ pub(super) struct DrawnPart {
 }
 
 impl DrawnPart {
-    /// The part of a secret that is looked for in pieces; `None` where it is looked for as a whole
-    /// alone.
+    /// Returns the part of a secret to search for in pieces; `None` if only the whole is searched
+    /// for.
     ///
-    /// That is so where pieces would be met by chance, as those of a password that reads as words
-    /// are, and where the whole has so little to guess that to learn two pieces of it would be to
-    /// know it.
+    /// It is `None` if pieces would occur by chance, as with a password made of words, or if the
+    /// secret has so little entropy that two known pieces would reveal it.
     pub(super) fn of(secret: &[u8], phantom: &[u8]) -> Option<Self> {
         let letters = unshared(secret, phantom);
         // Leave out numbers, which name an account or a time and are common in pages. If too little

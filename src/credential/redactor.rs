@@ -14,8 +14,8 @@ use super::signatures::Signature;
 /// What one answer is searched for.
 #[derive(Clone)]
 pub struct Redactor {
-    /// The session's search. What it has when the answer comes is looked for, and not only what it
-    /// had when the request went out: a secret may have been renewed, and lent again, meanwhile.
+    /// The session's search. It is read when the answer arrives, because a secret may have been
+    /// renewed and lent again after the request went out.
     pub(super) searched: Arc<ArcSwap<Searched>>,
     /// Whether the request failed, so that signatures are searched for too.
     pub(super) failed: bool,

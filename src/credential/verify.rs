@@ -79,7 +79,7 @@ impl Credentials {
         }
     }
 
-    /// Looks for foreign credentials in content that may be a form.
+    /// Searches content that may be a form for foreign credentials.
     async fn watched(&self, mut authorized: Authorized) -> Result<Authorized, Error> {
         let unreadable = |why| Error::Misplaced(CredentialRefusal::Unreadable { why });
         let Some(kind) = FormKind::of(&authorized.head().fields).map_err(unreadable)? else {
