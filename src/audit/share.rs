@@ -149,8 +149,9 @@ impl FreeSpace {
         disk
     }
 
-    /// Asks the file system. If it does not answer, the room stays as last known; a write will then
-    /// fail if the disk is full.
+    /// Asks the file system.
+    ///
+    /// If that fails, the last known room is kept; a write to a full disk then fails by itself.
     pub(super) fn look(&self) {
         let Some(found) = self
             .folder

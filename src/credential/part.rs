@@ -187,8 +187,8 @@ pub(super) const LEAST_DIGITS: usize = 11;
 /// Occurs by chance once in 17 billion characters of the same kind.
 const BITS_OF_A_PIECE: f64 = 34.0;
 
-/// The entropy a secret must keep after two of its pieces are known, as many characters added: 20
-/// letters and digits.
+/// A secret needs more entropy than this, in bits, to be searched for in pieces: 20 letters and
+/// digits. Enough then stays unknown after two of its pieces and as many letters more.
 const LEAST_BITS: f64 = 119.0;
 
 #[cfg(test)]

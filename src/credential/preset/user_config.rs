@@ -26,8 +26,8 @@ impl UserConfig {
         let home = PathBuf::from(std::env::var_os("HOME")?);
         let project = std::env::current_dir().ok()?;
         let path = std::env::var_os("PATH").unwrap_or_default();
-        // Programs inside the project are not trusted, except if the project is `/`, which contains
-        // everything.
+        // Programs inside the project are not trusted. `/` and the home directory do not count as a
+        // project.
         let inside = |directory: &Path| {
             project != Path::new("/") && project != home && directory.starts_with(&project)
         };

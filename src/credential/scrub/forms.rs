@@ -56,7 +56,7 @@ impl SecretForms {
         &self.forms
     }
 
-    /// How what is not whole yet is told.
+    /// Recognizes forms that are not complete yet.
     pub(super) fn partial(&self) -> &Arc<PartialMatcher> {
         &self.partial
     }

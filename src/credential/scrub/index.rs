@@ -4,7 +4,6 @@
 //! as long as the shortest form. Only those blocks of a text are read. A bit filter rejects most of
 //! them; a sorted list tells which forms contain the rest, and where. The cost does not depend on
 //! how the forms begin, and hardly on how many there are.
-//! how the forms begin, nor much on how many there are.
 
 use std::ops::Range;
 

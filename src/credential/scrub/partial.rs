@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 
 use super::form::{SecretForm, alike};
 
-/// Tells a possible beginning by its shape: which bytes may stand in a form, and where those stand
-/// that are no letters.
+/// Recognizes a possible beginning by its shape: which bytes a form may contain, and where it has
+/// punctuation.
 ///
-/// INVARIANT: it depends on phantoms and on lengths alone, which whoever holds the phantoms knows.
-/// Would it depend on a secret's own bytes, then content that the workload chose, and a look at
-/// which of its ends come late, would tell the secret byte by byte.
+/// INVARIANT: this depends only on phantoms and lengths, which the holder of the phantoms knows. If
+/// it depended on a secret's own bytes, a workload could choose content, watch which of its ends
+/// arrive late, and learn the secret byte by byte.
 #[derive(PartialEq, Eq)]
 pub(super) struct PartialMatcher {
     /// The shape of each form: its stand-in with every letter and digit replaced by one letter.

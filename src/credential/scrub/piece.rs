@@ -72,7 +72,7 @@ impl Piece {
         }
     }
 
-    /// The length of the longest piece that does not count.
+    /// The length of the longest run that is too short to be a piece.
     pub(super) fn longest_that_is_none(&self) -> usize {
         match self.digits.is_empty() {
             true => self.least - 1,

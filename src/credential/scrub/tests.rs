@@ -221,7 +221,7 @@ fn what_could_begin_an_echo_is_found_in_bounded_steps() {
 
 #[test]
 fn an_echo_that_reaches_into_what_a_message_end_shows_is_replaced_there() {
-    // The outer secret ends as the inner one begins.
+    // The outer secret ends with the beginning of the inner one.
     let echoes = echoes(&[
         (SECRET, PHANTOM),
         ("r8-a-second-secret", "k3-z-mnopqr-tuvwxy"),

@@ -15,7 +15,7 @@ use crate::files;
 pub enum Backend {
     /// A variable of the gateway's own environment.
     Env(String),
-    /// A file that holds nothing else, and that its owner alone can read.
+    /// A file with nothing else in it, readable only by its owner.
     File(SecretFile),
     /// An item of the operating system's key ring.
     Keyring(KeyringItem),

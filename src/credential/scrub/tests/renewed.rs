@@ -76,7 +76,7 @@ fn old_and_new_are_told_apart_and_say_the_same_phantom() {
 
 #[test]
 fn what_overlaps_is_masked_and_nothing_of_it_is_shown() {
-    // The inner secret begins in the end of the outer one and continues after it.
+    // The outer secret ends with the beginning of the inner one.
     let outer = "Kx9mPqRtV2bN5cWz7yQ3Lp8sHARED99";
     let inner = "sHARED99charlieDelta45Kx93mPq7";
     let echoes = renewed(&[(outer, "short-phantom-1"), (inner, "short-phantom-2")]);

@@ -23,7 +23,7 @@ pub struct SigV4Settings {
     pub partitions: Vec<String>,
     /// Endpoints that are not AWS's own. If there are any, the credential is used only for them.
     pub endpoints: Vec<OwnEndpoint>,
-    /// Origins that accept unsigned requests.
+    /// Origins to which requests may be sent unsigned.
     pub unsigned: Vec<OriginPattern>,
 }
 

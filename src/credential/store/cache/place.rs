@@ -19,7 +19,7 @@ use crate::names::SessionId;
 pub(super) struct Place {
     backend: Backend,
     store: Arc<dyn SecretStore>,
-    /// Each reference to it. A reading's secrets are in this order.
+    /// All references to it. The secrets of a read are in this order.
     wanted: Mutex<Vec<SecretRef>>,
     /// What was read for all sessions.
     pub(super) shared: Arc<CacheSlot>,

@@ -89,8 +89,8 @@ impl SecretSource {
             .map_err(|cause| self.unavailable(cause))
     }
 
-    /// Returns this reference's secret from the same read as another; `None` if that read has no
-    /// place for it.
+    /// Returns this reference's secret from the same read as `other`; `None` if that read does not
+    /// cover this reference.
     ///
     /// # Errors
     /// [`Unavailable`] if that read lacks the secret.

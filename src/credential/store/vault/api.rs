@@ -77,8 +77,8 @@ impl<'q> VaultRequest<'q> {
             .parse()
             .map_err(|_| StoreError::Unreachable("the path is none"))?;
         let fields = request.headers_mut();
-        // Servers can be configured to require it, as a guard against forged requests from
-        // browsers.
+        // Servers can be configured to require it, as a guard against requests that a browser or a
+        // careless client is tricked into sending.
         fields.insert("x-vault-request", HeaderValue::from_static("true"));
         if let Some(namespace) = namespace {
             fields.insert("x-vault-namespace", value(namespace)?);
