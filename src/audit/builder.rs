@@ -1,4 +1,4 @@
-//! Gathers what becomes known of one exchange, and makes its records.
+//! Gathers what is known about one exchange, and makes its records.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::redact::Redact;
 use super::words::{End, Length, Outcome, Phase};
 use gateway_names::{CredentialName, ExchangeId, PolicyId};
 
-/// The record of one exchange under way.
+/// The record of an exchange in progress.
 ///
-/// A client's text is kept as it came until the record is made: only then is it known for certain
-/// what must be redacted.
+/// Client text is kept unchanged until the record is made, because only then is it certain what
+/// must be redacted.
 pub(super) struct RecordBuilder {
     pub(super) record: Record,
     pub(super) redact: Option<Arc<dyn Redact>>,
@@ -87,8 +87,8 @@ impl RecordBuilder {
         });
     }
 
-    /// More bytes than this exchange's records will have, healing included, if little more becomes
-    /// known.
+    /// An upper bound for this exchange's records in bytes, including recovery, if little more is
+    /// learned.
     pub(super) fn most_bytes(&mut self) -> u64 {
         let record = &self.record;
         let lists = record.policies.len() + record.facts.len() + 2 * record.lent.len();
@@ -99,7 +99,7 @@ impl RecordBuilder {
         (texts + 160 * lists + 4096) as u64
     }
 
-    /// Whether the record made at the answer already tells this end.
+    /// Whether the record made at the answer already describes this end.
     pub(super) fn said_all(&self, length: Length, end: &End) -> bool {
         let as_announced =
             |said: Option<u64>, counted: Option<u64>| counted.is_none() || counted == said;
@@ -111,7 +111,7 @@ impl RecordBuilder {
             && as_announced(record.request_bytes.or(Some(0)), end.request_bytes)
     }
 
-    /// The `exchange` record, with every text of the client redacted first and then cut.
+    /// Makes the `exchange` record. Redacts each client text first, then cuts it.
     pub(super) fn exchange(&mut self, status: Option<u16>, outcome: Outcome) -> Vec<u8> {
         let redact = self.redact.clone();
         for (text, most) in self.texts() {
@@ -126,7 +126,7 @@ impl RecordBuilder {
         record.encode()
     }
 
-    /// The `end` record.
+    /// Makes the `end` record.
     pub(super) fn end(&self, status: Option<u16>, end: &End) -> Vec<u8> {
         Record {
             kind: "end".into(),
@@ -149,7 +149,7 @@ impl RecordBuilder {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Every text that the client chose, and how many bytes of it are shown.
+    /// Every text chosen by the client, and how many bytes of it to show.
     fn texts(&mut self) -> impl Iterator<Item = (&mut String, usize)> {
         let record = &mut self.record;
         let heads = [
@@ -168,15 +168,14 @@ impl RecordBuilder {
     }
 }
 
-/// The first of a list, and how many more there are.
+/// The first items of a list, and how many are left out.
 fn listed(all: &[impl ToString]) -> (Vec<String>, Option<u64>) {
     let (shown, rest) = all.split_at(all.len().min(MOST_LISTED));
     let more = (!rest.is_empty()).then_some(rest.len() as u64);
     (shown.iter().map(ToString::to_string).collect(), more)
 }
 
-/// A text, up to the length beyond which no part of it can be shown; what is not UTF-8 becomes
-/// U+FFFD.
+/// Keeps the part of a text that could be shown. Invalid UTF-8 becomes U+FFFD.
 pub(super) fn kept(text: &[u8]) -> Option<String> {
     let kept = &text[..text.len().min(MOST_KEPT)];
     (!kept.is_empty()).then(|| match std::str::from_utf8(kept) {
@@ -185,7 +184,7 @@ pub(super) fn kept(text: &[u8]) -> Option<String> {
     })
 }
 
-/// Redacts what must be, and cuts the rest to `most` bytes.
+/// Redacts the text, then cuts it to `most` bytes.
 fn show(text: &mut String, most: usize, redact: Option<&dyn Redact>) {
     let mut places = Vec::new();
     if let Some(redact) = redact {
@@ -197,7 +196,7 @@ fn show(text: &mut String, most: usize, redact: Option<&dyn Redact>) {
     text.truncate(text.floor_char_boundary(most));
 }
 
-/// The text with each place replaced; places that overlap or run over are taken together.
+/// Replaces each place in the text; overlapping places are merged, and places past the end are cut.
 fn redacted(whole: &[u8], places: &[Range<usize>]) -> String {
     let mut out = Vec::with_capacity(whole.len());
     let mut at = 0;
@@ -216,7 +215,7 @@ fn redacted(whole: &[u8], places: &[Range<usize>]) -> String {
 
 const TOTAL: Word = Word::Borrowed("total");
 const CONCEALED: &[u8] = b"[phantom]";
-/// Longer than any phantom beyond what is shown, so that none is cut before it is found.
+/// More than the shown part plus any phantom, so that no phantom is cut before it is found.
 const MOST_KEPT: usize = 32 * 1024;
 const MOST_METHOD: usize = 32;
 const MOST_HOST: usize = 255;
@@ -225,5 +224,5 @@ const MOST_NAME: usize = 64;
 const MOST_NAMES: usize = 32;
 const MOST_LISTED: usize = 16;
 const MOST_PLACE: usize = 128;
-/// The bytes that one byte takes where it is escaped, as in `\u001b`.
+/// The length of one escaped byte, as in `\u001b`.
 const LONGEST_ESCAPE: usize = 6;

@@ -1,8 +1,8 @@
-//! One line of the chain: how it is sealed with its hash, and how it is checked.
+//! Seals one line of the chain with its hash, and checks sealed lines.
 //!
 //! A line is `{"v":1,"seq":N,"prev":"H",` … `,"hash":"H"}` and a line feed. Its hash is the SHA-256
-//! of every byte of the line that stands before `,"hash":"`, and so covers `prev`, and so
-//! everything before it.
+//! of all bytes of the line before `,"hash":"`. The hash therefore covers `prev`, and through it
+//! every earlier record.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,21 +10,22 @@ use std::str::FromStr;
 use sha2::digest::Output;
 use sha2::{Digest, Sha256};
 
-/// The longest line that is written or taken for a record, in bytes, line feed included.
+/// The longest line written or accepted as a record, in bytes, including the line feed.
 pub const MAX_LINE_BYTES: usize = 128 * 1024;
 
-/// A SHA-256 as the 64 lower-case hexadecimal digits that stand in the file.
+/// A SHA-256 as 64 lower-case hexadecimal digits, as the file has it.
 pub(super) type HexHash = [u8; 64];
 
-/// Names one record by its number and hash: keep one elsewhere, and nothing before it can change or
-/// go unseen.
+/// Identifies one record by its number and hash.
+///
+/// If you keep a copy elsewhere, no change to that record or an earlier one goes unnoticed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     pub(super) seq: u64,
     pub(super) hash: HexHash,
 }
 
-/// What one sealed line says of its place in the chain.
+/// What a sealed line says about its place in the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Link<'a> {
     /// The record's own number and hash.
@@ -35,24 +36,24 @@ pub(super) struct Link<'a> {
     pub(super) kind: &'a [u8],
 }
 
-/// Why a line is no sealed record.
+/// Why a line is not a sealed record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LinkBroken {
-    /// The line has no end: its writer died, or is writing now.
+    /// The line has no end: its writer died, or is still writing.
     #[error("the line has no end")]
     Unterminated,
     /// The line does not have the form of a record.
     #[error("the line is no record")]
     Malformed,
-    /// The line is a record of a later version of this format.
+    /// The record has a later version of this format.
     #[error("the record has an unknown version")]
     Version,
-    /// The content is not what was sealed.
+    /// The content does not match the hash.
     #[error("the content does not match its hash")]
     Hash,
 }
 
-/// The text is not `SEQ:HASH`.
+/// The error for a text that is not `SEQ:HASH`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a head is `SEQ:HASH`, a number and 64 lower-case hexadecimal digits")]
 pub struct HeadMalformed(());
@@ -94,9 +95,9 @@ impl FromStr for Head {
     }
 }
 
-/// Appends one sealed line to `out` and gives its head.
+/// Appends one sealed line to `out` and returns its head.
 ///
-/// `record` is a JSON object that begins with its `"kind"`.
+/// `record` must be a JSON object that begins with `"kind"`.
 pub(super) fn seal(out: &mut Vec<u8>, before: Option<Head>, record: &[u8]) -> Head {
     let seq = before.map_or(0, |head| head.seq + 1);
     let start = out.len();
@@ -113,10 +114,10 @@ pub(super) fn seal(out: &mut Vec<u8>, before: Option<Head>, record: &[u8]) -> He
     Head { seq, hash }
 }
 
-/// Checks one line, its line feed included, against its own hash.
+/// Checks one line, including its line feed, against its own hash.
 ///
 /// # Errors
-/// [`LinkBroken`] where any byte of it is not as it was sealed.
+/// [`LinkBroken`] if any byte differs from what was sealed.
 pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
     if line.last() != Some(&b'\n') {
         return Err(LinkBroken::Unterminated);
@@ -160,7 +161,7 @@ pub(super) fn unseal(line: &[u8]) -> Result<Link<'_>, LinkBroken> {
     })
 }
 
-/// The 64 lower-case hexadecimal digits of a digest.
+/// The digest as 64 lower-case hexadecimal digits.
 pub(super) fn hex(digest: Output<Sha256>) -> HexHash {
     let mut out = [0; 64];
     base16ct::lower::encode(&digest, &mut out).expect("32 bytes are 64 digits");
@@ -174,7 +175,7 @@ fn hex_hash(text: &[u8]) -> Option<HexHash> {
     text.try_into().ok().filter(|_| digits)
 }
 
-/// What the first record of a chain has for `prev`.
+/// The `prev` of a chain's first record.
 pub(super) const GENESIS: HexHash = [b'0'; 64];
 const OPENING: &[u8] = b"{\"v\":1,\"seq\":";
 const PREV: &[u8] = b",\"prev\":\"";

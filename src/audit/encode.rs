@@ -1,4 +1,4 @@
-//! Writes what records have as JSON of printable ASCII, so that each is one line on any terminal.
+//! Writes records as JSON in printable ASCII, so that each is one line on any terminal.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Iso8601;
 use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
 
-/// An object under way. What has nothing to say is left out.
+/// A JSON object being written. Unset members are left out.
 pub(super) struct Object<'a> {
     out: &'a mut Vec<u8>,
     is_empty: bool,
@@ -29,7 +29,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Writes a value behind its key, which needs no escapes.
+    /// Writes a member. The key must need no escapes.
     pub(super) fn member(&mut self, key: &'static str, value: &impl Value) {
         if value.is_unset() {
             return;
@@ -48,9 +48,9 @@ impl<'a> Object<'a> {
     }
 }
 
-/// What a key may have.
+/// A value that a record's member can have.
 ///
-/// Not by serde's derive: that costs a twelfth of an exchange (docs/benchmarks.md).
+/// Serde's derive is not used: it costs a twelfth of an exchange (docs/benchmarks.md).
 pub(super) trait Value {
     fn is_unset(&self) -> bool;
     fn write(&self, out: &mut Vec<u8>);
@@ -152,7 +152,7 @@ impl Value for BTreeMap<Cow<'static, str>, u64> {
             if at > 0 {
                 out.push(b',');
             }
-            // Where the record was read from a file, its keys are anybody's.
+            // The keys of a record read from a file are untrusted.
             text(key, out);
             out.push(b':');
             value.write(out);
@@ -161,7 +161,7 @@ impl Value for BTreeMap<Cow<'static, str>, u64> {
     }
 }
 
-/// A text, whose escapes are `serde_json`'s where it needs any.
+/// Writes a JSON string, with `serde_json`'s escapes if it needs any.
 fn text(text: &str, out: &mut Vec<u8>) {
     if text.bytes().all(|byte| PLAIN[usize::from(byte)]) {
         out.push(b'"');
@@ -173,7 +173,7 @@ fn text(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a byte stands in a JSON text as itself.
+/// Whether a byte can appear unescaped in a JSON string.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = b' ';
@@ -186,7 +186,7 @@ const PLAIN: [bool; 256] = {
 
 /// `2026-11-21T09:15:17.123456Z`: UTC, microseconds. RFC 3339 §5.6.
 ///
-/// A clock before 1970 reads as 1970, one after 9999 as 9999.
+/// A time before 1970 is written as 1970, one after 9999 as 9999.
 pub(super) fn timestamp(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = time::Duration::try_from(since).unwrap_or(time::Duration::MAX);
@@ -196,7 +196,7 @@ pub(super) fn timestamp(at: SystemTime) -> String {
         .expect("the years 1970 to 9999 have four digits")
 }
 
-/// Escapes what `serde_json` leaves: DEL and every letter beyond ASCII, such as bidi controls.
+/// Escapes what `serde_json` does not: DEL and every non-ASCII character, such as bidi controls.
 /// RFC 8259 §7.
 struct Ascii;
 

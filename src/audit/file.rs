@@ -1,5 +1,5 @@
-//! The log's file: who may reach it, its lock, what it held before, room for what comes, and its
-//! successor.
+//! The log's file: its permissions, its lock, its earlier content, its reserved space and its
+//! rotation.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -15,7 +15,7 @@ use super::error::Error;
 use super::scan::{Scan, Torn, scan};
 use super::sink::{Durable, Short, Sink, write_counted};
 
-/// The file that the log appends to, with the lock that keeps other processes away.
+/// The file that the log appends to, and the lock that keeps other processes out.
 pub(super) struct LogFile {
     path: PathBuf,
     file: Arc<File>,
@@ -30,21 +30,21 @@ pub(super) struct LogFile {
     lock: File,
 }
 
-/// What an opened log held: where its chain goes on.
+/// What an opened log contained, and where its chain continues.
 pub(super) struct OpenedChain {
     pub(super) chain: Option<String>,
     pub(super) head: Option<Head>,
     pub(super) torn: Option<Torn>,
-    /// The chain ended in an older file, and this one is empty.
+    /// The chain ended in an older file, and the current file is empty.
     pub(super) ended_elsewhere: bool,
 }
 
 impl LogFile {
-    /// Opens or makes the log, and reads where its chain ends.
+    /// Opens or creates the log, and finds the end of its chain.
     ///
     /// # Errors
-    /// [`Error::Exposed`] where others can reach it, [`Error::Locked`] where another process has
-    /// it, [`Error::Foreign`] where the file is something else, [`Error::Open`] for the rest.
+    /// [`Error::Exposed`] if other users can reach it, [`Error::Locked`] if another process uses
+    /// it, [`Error::Foreign`] if the file is not a log, [`Error::Open`] otherwise.
     pub(super) fn open(path: &Path, rotate_bytes: u64) -> Result<(Self, OpenedChain), Error> {
         let directory = private_directory(folder_of(path))?;
         let lock = lock(path)?;
@@ -81,7 +81,7 @@ impl LogFile {
         ))
     }
 
-    /// The folder of the log.
+    /// The log's folder.
     pub(super) fn directory(&self) -> Arc<File> {
         Arc::clone(&self.directory)
     }
@@ -93,8 +93,8 @@ impl LogFile {
         })
     }
 
-    /// Moves the full file to a name that says its first record, and makes the next; or leaves all
-    /// as it was.
+    /// Renames the full file after its first record and creates the next file; on failure, changes
+    /// nothing.
     fn replace_full(&self) -> io::Result<File> {
         let older = with_suffix(&self.path, self.first_seq);
         if fs::symlink_metadata(&older).is_ok() {
@@ -108,7 +108,8 @@ impl LogFile {
         made
     }
 
-    /// Makes a file where ours was taken away; takes an empty one that was put there instead.
+    /// Creates a new file after ours was taken away. Accepts an empty file that was put in its
+    /// place.
     fn replace_moved(&self) -> Result<File, Error> {
         let made = private_file(&self.path)?;
         if made.metadata().map_err(opening(&self.path))?.len() > 0 {
@@ -122,8 +123,8 @@ impl LogFile {
 
 impl Drop for LogFile {
     fn drop(&mut self) {
-        // Closing alone would leave the lock to a child that was forked in between and has not yet
-        // executed.
+        // Closing the file is not enough: a child that was forked but has not yet called exec would
+        // keep the lock.
         let _ = self.lock.unlock();
     }
 }
@@ -178,7 +179,7 @@ impl Sink for LogFile {
     }
 
     fn turn(&mut self, seq: u64, moved: bool) -> Result<(), Error> {
-        // A turn that fails is tried again only after as many bytes more, not at each record.
+        // After a failure, wait for another `rotate_bytes` instead of retrying at each record.
         self.due_at = self.position + self.rotate_bytes;
         let made = if moved {
             self.replace_moved()?
@@ -222,7 +223,7 @@ impl Durable for OnDisk {
     }
 }
 
-/// A directory, whose names must last as well as the files that they name.
+/// A directory. Its entries must survive a power loss as well as the files they name.
 struct Directory(Arc<File>);
 
 impl Durable for Directory {
@@ -231,8 +232,9 @@ impl Durable for Directory {
     }
 }
 
-/// Opens the file and reads where its chain ends. An empty file goes on from the newest full one;
-/// the last value says so.
+/// Opens the file and finds the end of its chain.
+///
+/// An empty file continues the newest full one; the last value is then true.
 fn find_end(path: &Path) -> Result<(File, Scan, bool), Error> {
     let file = private_file(path)?;
     let found = scan(&file).map_err(opening(path))?;
@@ -245,7 +247,7 @@ fn find_end(path: &Path) -> Result<(File, Scan, bool), Error> {
     };
     let before = private_file(&older).and_then(|file| scan(&file).map_err(opening(&older)))?;
     if before.torn.is_some() {
-        // The power went while the files changed places: the older one is not finished yet.
+        // The power failed during rotation. The older file is not finished yet.
         fs::rename(&older, path).map_err(opening(path))?;
         return Ok((private_file(path)?, before, false));
     }
@@ -300,8 +302,8 @@ fn private_file(path: &Path) -> Result<File, Error> {
     })
 }
 
-/// Opens for reading and appending; never through a symbolic link, never waiting for a pipe's other
-/// end.
+/// Options to read and append. They never follow a symbolic link, and never wait for the other end
+/// of a pipe.
 fn options() -> OpenOptions {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut options = OpenOptions::new();
@@ -313,7 +315,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Takes the lock, on a file of its own that is never renamed.
+/// Takes the lock, on a separate file that is never renamed.
 fn lock(path: &Path) -> Result<File, Error> {
     let name = path
         .file_name()
@@ -341,11 +343,10 @@ fn with_suffix(path: &Path, first_seq: u64) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The files of the log at `path` in the order of the chain: those that were full, then the present
-/// one.
+/// Lists the files of the log at `path` in chain order: the full ones first, then the current one.
 ///
 /// # Errors
-/// [`Error::Open`] where the directory cannot be read, or nothing is there.
+/// [`Error::Open`] if the directory cannot be read, or there is no file.
 pub fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = siblings(path).map_err(opening(path))?;
     match fs::symlink_metadata(path) {
@@ -356,7 +357,7 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// The full files of this log, by the number of their first record.
+/// The full files of this log, sorted by the number of their first record.
 fn siblings(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let mut found = Vec::new();
@@ -381,8 +382,8 @@ fn folder_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-/// Whether a file without any record can be a first record that was cut short: one line at most,
-/// not yet ended.
+/// Whether a file without records may hold a first record that was cut short: at most one line, and
+/// that unfinished.
 fn is_torn_beginning(file: &File, len: u64) -> io::Result<bool> {
     use std::os::unix::fs::FileExt;
     let mut content =
@@ -402,5 +403,5 @@ fn opening(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     |source| Error::Open { path, source }
 }
 
-/// Room set aside beyond what was asked, so that the next records need not ask.
+/// Space reserved beyond the request, so that the next records need not reserve any.
 const RESERVE_BYTES: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! The search for an exchange in the files of a log.
+//! Searches the files of a log for an exchange.
 
 use std::path::PathBuf;
 
@@ -10,23 +10,23 @@ use super::record::Record;
 use super::scan::{Lines, open};
 use gateway_names::ExchangeId;
 
-/// What the log holds of one exchange.
+/// The records that a log holds about one exchange.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Found {
     /// The file that holds the record.
     pub file: PathBuf,
-    /// The record's line; the first is 1.
+    /// The record's line number; the first line is 1.
     pub line: u64,
-    /// The record made before the answer, or instead of it.
+    /// The record written before the answer, or in place of it.
     pub exchange: Record,
-    /// The record of its end, where it did not end as announced.
+    /// The `end` record, if the exchange did not end as announced.
     pub end: Option<Record>,
 }
 
-/// Searches the files for an exchange; a line that does not match its hash is not believed.
+/// Searches the files for an exchange.
 ///
-/// Reads in the order of `paths` and stops at the end of the files, since an `end` record may come
-/// hours later.
+/// Ignores every line that does not match its hash. Reads the files in the order of `paths`, to the
+/// end of the last one, because an `end` record may come hours later.
 ///
 /// # Errors
 /// [`Error::Open`] for the first file that cannot be read.

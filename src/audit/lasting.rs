@@ -1,17 +1,17 @@
-//! Which records survive a loss of power.
+//! Tracks which records survive a power loss.
 
-/// How far the log survives a loss of power.
+/// How much of the log survives a power loss.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Lasting {
-    /// The first record that no sync has kept.
+    /// The first record that no successful sync covers.
     until: u64,
-    /// The records that a failed sync was to keep: a later one that succeeds does not vouch for
-    /// them.
+    /// The records that a failed sync should have saved. A later sync that succeeds does not vouch
+    /// for them.
     failed: (u64, u64),
 }
 
 impl Lasting {
-    /// Whether the record lasts; `None` while nobody knows.
+    /// Whether the record survives a power loss; `None` while that is unknown.
     pub(super) fn of(&self, seq: u64) -> Option<bool> {
         let failed = (self.failed.0..self.failed.1).contains(&seq);
         if failed {

@@ -1,9 +1,8 @@
-//! Writes one record for each exchange: JSON lines, hash-chained, in the file before the answer
-//! leaves.
+//! Writes one record per exchange as hash-chained JSON lines, before the answer leaves.
 //!
-//! A [`Trail`] gathers what is known of one exchange and hands it to the [`Log`], which alone knows
-//! the chain. [`verify()`] and [`find()`] read what was written, offline. The keys, the promise
-//! about durability and an independent verifier are in `docs/audit.md`.
+//! A [`Trail`] gathers what is known about one exchange and hands it to the [`Log`], which alone
+//! knows the chain. [`verify()`] and [`find()`] read written logs offline. `docs/audit.md`
+//! describes the keys, the durability guarantee and an independent verifier.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The log: opened once, shared by every thread, closed when the last handle goes.
+//! The log: opened once, shared by all threads, closed when the last handle is dropped.
 
 use std::fmt;
 use std::io;
@@ -25,40 +25,40 @@ use super::sink::Sink;
 use super::writer::Writer;
 use gateway_names::{ReasonCode, SessionId};
 
-/// Where the log stands and how hard it holds on; the audit section of the configuration.
+/// Where the log is and how durable it is: the audit section of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The file; its directory is made with mode 0700 where it is missing.
+    /// The file. Its directory is created with mode 0700 if missing.
     pub path: PathBuf,
-    /// When a record must survive a loss of power. Default: `batch`.
+    /// When a record must survive a power loss. Default: `batch`.
     #[serde(default)]
     pub sync: Durability,
-    /// The size in bytes from which the next record begins a new file. Default: 256 MiB; at least
-    /// 64 KiB.
+    /// The size in bytes at which the next record begins a new file. Default: 256 MiB; minimum: 64
+    /// KiB.
     #[serde(default = "rotate_bytes")]
     pub rotate_bytes: u64,
-    /// What one session may write. Default: 256 MiB at once, 256 KiB a second.
+    /// How much one session may write. Default: a burst of 256 MiB, then 256 KiB a second.
     #[serde(default)]
     pub allowance: Allowance,
 }
 
-/// Something worth a record that is no exchange: a refused question, a reload, a revocation.
+/// An event that is recorded but is not an exchange: a refused question, a reload, a revocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     /// What happened, in the words of `docs/audit.md`.
     pub name: &'static str,
     /// The session that it happened to.
     pub session: Option<&'a SessionId>,
-    /// What it was about: a host, a credential's name; never a secret, a phantom or content.
+    /// What it concerned: a host or a credential's name; never a secret, a phantom or content.
     pub subject: &'a [u8],
-    /// The reason's code where something was refused.
+    /// The reason code, if something was refused.
     pub reason: Option<&'static str>,
     /// How many such events this record stands for.
     pub count: u64,
 }
 
-/// Takes records and chains them; cheap to clone, the same log for every thread.
+/// Chains and writes records. Cheap to clone: all clones share one log.
 #[derive(Clone)]
 pub struct Log(Arc<Handle>);
 
@@ -68,7 +68,7 @@ struct Handle {
 }
 
 impl Settings {
-    /// The settings for a log at `path` with every default.
+    /// The default settings for a log at `path`.
     #[must_use]
     pub fn at(path: &Path) -> Self {
         Self {
@@ -81,10 +81,10 @@ impl Settings {
 }
 
 impl Log {
-    /// Opens the file, heals a torn end by a `recover` record, and goes on with its chain.
+    /// Opens the file, records a torn end with a `recover` record, and continues the chain.
     ///
     /// # Errors
-    /// Every cause for which a log cannot be trusted to keep records; see [`Error`].
+    /// Any cause that prevents the log from keeping records reliably; see [`Error`].
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let (place, past) = LogFile::open(
             &settings.path,
@@ -99,10 +99,10 @@ impl Log {
         )
     }
 
-    /// A log in memory, and the view through which a test reads it.
+    /// Creates a log in memory, and a view through which a test reads it.
     ///
     /// # Errors
-    /// [`Error::Start`] where the system gives no random bytes or no thread.
+    /// [`Error::Start`] if the system provides no random bytes or no thread.
     pub fn memory(sync: Durability) -> Result<(Self, Memory), Error> {
         let memory = Memory::default();
         let unbounded = Allowance {
@@ -118,17 +118,18 @@ impl Log {
         Ok((log, memory))
     }
 
-    /// The last record written: keep it elsewhere, and a later cut of the log's end is found.
+    /// The last record written. With a copy kept elsewhere, a later truncation of the log is
+    /// detected.
     ///
-    /// `None` only where not even the chain's first record has been written.
+    /// `None` only if the chain's first record has not been written yet.
     #[must_use]
     pub fn head(&self) -> Option<Head> {
         self.0.shared.lock().head()
     }
 
-    /// Writes a record about something that is no exchange.
+    /// Writes a record about an event that is not an exchange.
     ///
-    /// Does not wait for the disk; the next sync takes the record with it.
+    /// Does not wait for the disk; the next sync includes the record.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the record was not written.
@@ -153,20 +154,19 @@ impl Log {
         account.admit(shared.allowance, &shared.disk, Instant::now())
     }
 
-    /// Counts for a session what was written of it.
+    /// Charges a session for what was written.
     pub(super) fn charge(&self, account: &Account, bytes: u64) {
         account.charge(bytes, &self.0.shared.disk);
     }
 
-    /// Writes how many exchanges of a session were refused without a record since this was called
-    /// last, if any were.
+    /// Records how many of a session's exchanges were refused without a record since the last call,
+    /// if any.
     ///
-    /// To be called once a second, and at the end: the records are the gateway's own, and no
-    /// session makes more of them.
+    /// Call it once a second and at the end. The gateway itself writes these records, so a session
+    /// cannot cause more of them.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the number is kept for the next
-    /// call.
+    /// [`Error::Full`], [`Error::Write`], [`Error::Unsynced`]: the count is kept for the next call.
     pub fn tell_suppressed(&self, session: &SessionId, account: &Account) -> Result<(), Error> {
         let count = account.take_suppressed();
         if count == 0 {
@@ -182,13 +182,13 @@ impl Log {
         self.event(event).inspect_err(|_| account.suppress(count))
     }
 
-    /// Writes one record and gives its number.
+    /// Writes one record and returns its number.
     pub(super) fn append(&self, record: &[u8]) -> Result<u64, Error> {
         self.0.shared.append(record)
     }
 
-    /// Waits until the record `seq` survives a loss of power, where the settings ask for that
-    /// before an answer.
+    /// Waits until the record `seq` survives a power loss, if the settings require that before an
+    /// answer.
     pub(super) async fn settle(&self, seq: u64) -> Result<(), Error> {
         if self.0.shared.sync == Durability::Batch {
             return Ok(());
@@ -200,8 +200,8 @@ impl Log {
         }
     }
 
-    /// Makes sure that so many bytes find room later, and that the log works now; given back by
-    /// [`Log::release`].
+    /// Reserves this many bytes for later, and checks that the log works now. [`Log::release`]
+    /// gives them back.
     pub(super) fn promise(&self, bytes: u64) -> Result<(), Error> {
         let shared = &self.0.shared;
         let promised = shared.promised.fetch_add(bytes, Ordering::SeqCst) + bytes;
@@ -272,8 +272,8 @@ impl fmt::Debug for Log {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Best effort: without this record the chain is as valid, and says that the end was not
-        // orderly.
+        // Best effort: without this record the chain is still valid, but shows that the log was not
+        // closed properly.
         let _ = self.shared.append_own("stop");
         self.shared.lock().closing = true;
         self.shared.wake.notify_one();

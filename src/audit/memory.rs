@@ -1,4 +1,4 @@
-//! A log in memory that tests read, and whose disk they can fill or break.
+//! A log in memory for tests, which can read it and make its disk full or broken.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::record::Record;
 use super::sink::{Durable, Short, Sink};
 
-/// Shows what a log in memory took, and sets how much more it takes.
+/// Shows what a log in memory received, and limits how much more it accepts.
 #[derive(Clone, Default)]
 pub struct Memory(Arc<Mutex<Contents>>);
 
@@ -27,7 +27,7 @@ impl Memory {
         self.contents().bytes.clone()
     }
 
-    /// The records written so far; what is no record is left out.
+    /// The records written so far, without the lines that are not records.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
         let bytes = self.bytes();
@@ -37,7 +37,7 @@ impl Memory {
             .collect()
     }
 
-    /// Leaves room for so many further bytes, or for any number.
+    /// Leaves room for this many further bytes; `None` means no limit.
     #[cfg(test)]
     pub(super) fn leave_room(&self, bytes: Option<usize>) {
         let mut contents = self.contents();

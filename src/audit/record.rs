@@ -1,4 +1,4 @@
-//! The keys of a record: it is written and read by this one list.
+//! The keys of a record. This one list both writes and reads it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::encode::{Object, Value};
 
-/// A word of this program: not copied when it is written, owned when it is read.
+/// A word of this program: borrowed when written, owned when read.
 pub type Word = Cow<'static, str>;
 
 macro_rules! record {
     ($($(#[$about:meta])* $key:ident: $kind:ty,)*) => {
-        /// One record of any kind as it stands in the log; `docs/audit.md` tells what each key is.
+        /// One log record of any kind; `docs/audit.md` explains each key.
         ///
-        /// A key with nothing to say is absent. Before a record has its place in the chain, `v`,
-        /// `seq`, `prev` and `hash` say nothing.
+        /// An unset key is absent. Until the record is placed in the chain, `v`, `seq`, `prev` and
+        /// `hash` are unset.
         #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         pub struct Record {
@@ -25,7 +25,7 @@ macro_rules! record {
         }
 
         impl Record {
-            /// One JSON object without a line feed.
+            /// Encodes the record as one JSON object without a line feed.
             pub(super) fn encode(&self) -> Vec<u8> {
                 let mut out = Vec::with_capacity(USUAL_BYTES);
                 let mut object = Object::new(&mut out);
@@ -42,7 +42,7 @@ record! {
     v: u32,
     /// Number in the chain.
     seq: u64,
-    /// Hash of the record before.
+    /// Hash of the previous record.
     prev: String,
     /// Kind of the record.
     kind: Word,
@@ -52,7 +52,7 @@ record! {
     time: Option<String>,
     /// Name of the session.
     session: Option<String>,
-    /// Way by which the client came in.
+    /// How the client connected.
     entry: Option<Word>,
     /// Client's protocol.
     protocol: Option<Word>,
@@ -66,21 +66,21 @@ record! {
     port: Option<u16>,
     /// Canonical path.
     path: Option<String>,
-    /// Whole length of a path that is shown in part.
+    /// Full length of a path that is shown in part.
     path_bytes: Option<u64>,
     /// Names of the query parameters.
     query: Vec<String>,
     /// How many names are not shown.
     query_more: Option<u64>,
-    /// How far the exchange came.
+    /// How far the exchange got.
     phase: Option<Word>,
-    /// What policy said.
+    /// Policy's decision.
     decision: Option<Word>,
     /// Policies that decided.
     policies: Vec<String>,
     /// How many policies are not shown.
     policies_more: Option<u64>,
-    /// Facts of content that the decision read, by name.
+    /// Names of the content facts that the decision read.
     facts: Vec<String>,
     /// How many facts are not shown.
     facts_more: Option<u64>,
@@ -90,17 +90,17 @@ record! {
     lent: Vec<Injected>,
     /// How many loans are not shown.
     lent_more: Option<u64>,
-    /// Address that was connected to.
+    /// Address of the connection to the origin.
     dialled: Option<SocketAddr>,
     /// Origin's protocol.
     origin_protocol: Option<Word>,
     /// How it ended.
     outcome: Option<Word>,
-    /// Status that the client got.
+    /// Status sent to the client.
     status: Option<u16>,
-    /// Status that the origin gave.
+    /// Status received from the origin.
     origin_status: Option<u16>,
-    /// Code of a refusal's or a cut's reason.
+    /// Reason code of a refusal or a cut.
     reason: Option<Word>,
     /// Side at fault.
     blame: Option<Word>,
@@ -126,9 +126,9 @@ record! {
     pid: Option<u32>,
     /// Why the log had to recover.
     cause: Option<Word>,
-    /// Where torn bytes stand in the file.
+    /// Offset of the torn bytes in the file.
     torn_at: Option<u64>,
-    /// How many bytes are torn.
+    /// Number of torn bytes.
     torn_bytes: Option<u64>,
     /// Hash of the torn bytes.
     torn_sha256: Option<String>,
@@ -138,7 +138,7 @@ record! {
     hash: String,
 }
 
-/// As it stands in the log.
+/// Serializes the record as it appears in the log.
 impl Serialize for Record {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serde_json::from_slice::<serde_json::Value>(&self.encode())
@@ -147,7 +147,7 @@ impl Serialize for Record {
     }
 }
 
-/// A credential that was lent to an exchange, and the place where it stood.
+/// A credential that was lent to an exchange, and where it was placed.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Injected {
@@ -170,5 +170,5 @@ impl Value for Injected {
     }
 }
 
-/// What a usual record needs, so that the buffer does not grow.
+/// Enough for a typical record, so that the buffer does not grow.
 const USUAL_BYTES: usize = 1024;

@@ -1,16 +1,15 @@
-//! What the log asks of a session.
+//! What the log needs from a session.
 
 use std::ops::Range;
 
 use super::share::Account;
 
-/// What the log must know of a session: what must not stand in a record, its phantoms, and what it
-/// has written.
-///
-/// `session` implements it. Each text that comes from the client passes through it before it is
+/// What the log needs to know about a session: what to redact, its phantoms, and how much it has
 /// written.
+///
+/// `session` implements this. Every client text passes through it before it is written.
 pub trait Redact: Send + Sync {
-    /// What the session has written; without an account it may write without bound.
+    /// The session's account of bytes written. Without one, it may write without limit.
     fn account(&self) -> Option<&Account> {
         None
     }

@@ -1,4 +1,4 @@
-//! Reads a log line by line in flat memory, and measures what lies torn between two records.
+//! Reads a log line by line in constant memory, and measures the torn bytes between records.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -10,7 +10,7 @@ use super::chain::{Head, MAX_LINE_BYTES, unseal};
 use super::error::Error;
 use super::record::Record;
 
-/// Yields the lines of a file; one that is longer than any record comes in pieces.
+/// Yields the lines of a file; a line longer than any record comes in pieces.
 pub(super) struct Lines<R> {
     reader: BufReader<R>,
     piece: Vec<u8>,
@@ -19,12 +19,12 @@ pub(super) struct Lines<R> {
     at_start: bool,
 }
 
-/// A line, or a part of one that is too long to be a record.
+/// A line, or part of one that is too long for a record.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {
-    /// The bytes, with the line feed where the line has ended.
+    /// The bytes, including the line feed if the line is complete.
     pub(super) bytes: &'a [u8],
-    /// Where the bytes stand in the file.
+    /// The offset of the bytes in the file.
     pub(super) offset: u64,
     /// The line's number; the first is 1.
     pub(super) number: u64,
@@ -32,7 +32,7 @@ pub(super) struct Piece<'a> {
     pub(super) at_start: bool,
 }
 
-/// Bytes that a write left behind unfinished: their place, length and hash.
+/// The bytes of an unfinished write: their offset, length and hash.
 #[derive(Clone)]
 pub(super) struct Torn {
     pub(super) at: u64,
@@ -40,15 +40,15 @@ pub(super) struct Torn {
     hash: Sha256,
 }
 
-/// What a file says of the chain that it carries.
+/// What a file tells about its chain.
 pub(super) struct Scan {
     /// The chain's id, from the first record that names it.
     pub(super) chain: Option<String>,
     /// The number of the file's first record.
     pub(super) first_seq: Option<u64>,
-    /// The last good record.
+    /// The last valid record.
     pub(super) head: Option<Head>,
-    /// What stands behind the last good record.
+    /// The bytes after the last valid record.
     pub(super) torn: Option<Torn>,
     /// The file's length in bytes.
     pub(super) len: u64,
@@ -66,10 +66,10 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The next line or piece; `None` at the end of the file.
+    /// Returns the next line or piece; `None` at the end of the file.
     ///
     /// # Errors
-    /// What the file says when it cannot be read.
+    /// The I/O error if the file cannot be read.
     pub(super) fn next(&mut self) -> io::Result<Option<Piece<'_>>> {
         self.offset += self.piece.len() as u64;
         let at_start = self.at_start;
@@ -110,7 +110,7 @@ impl Torn {
     }
 }
 
-/// Opens a file of the log to read it.
+/// Opens a log file for reading.
 ///
 /// # Errors
 /// [`Error::Open`].
@@ -123,11 +123,10 @@ pub(super) fn open(path: &Path) -> Result<File, Error> {
 
 /// Finds where a file's chain begins and ends.
 ///
-/// Looks at the first and the last line; only where the last is no record does it read the whole
-/// file.
+/// Reads the first and the last line, and the whole file only if the last line is not a record.
 ///
 /// # Errors
-/// What the file says when it cannot be read.
+/// The I/O error if the file cannot be read.
 pub(super) fn scan(file: &File) -> io::Result<Scan> {
     let len = file.metadata()?.len();
     let (chain, first_seq) = beginning(file)?;
@@ -194,7 +193,7 @@ fn rewound(mut file: &File, to: u64) -> io::Result<&File> {
     Ok(file)
 }
 
-/// What a recovery puts behind torn bytes: a line feed alone would complete a record that lacks
-/// just that.
+/// What a recovery writes after torn bytes. A line feed alone would complete a record that lacks
+/// only that.
 pub(super) const TORN_END: &[u8] = b"~\n";
 const READ_BYTES: usize = 256 * 1024;

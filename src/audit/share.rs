@@ -1,5 +1,6 @@
-//! What one session may write: a burst, a rate, and of a disk that is nearly full no more than it
-//! leaves to the others.
+//! Limits what one session may write: a burst, a rate and, on a nearly full disk, a fair share.
+//!
+//! On a nearly full disk, a session never gets more than it leaves for the others.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -11,13 +12,13 @@ use serde::Deserialize;
 
 use super::error::Error;
 
-/// How much one session may write, in bytes; what is written drains from the burst at the rate.
+/// How many bytes one session may write. The bytes written drain from the burst at the rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allowance {
-    /// At once.
+    /// Bytes at once.
     pub burst: u64,
-    /// A second, for as long as it likes.
+    /// Bytes per second, without a time limit.
     pub per_second: u64,
 }
 
@@ -30,8 +31,7 @@ impl Default for Allowance {
     }
 }
 
-/// What one session has written, and how many of its exchanges were refused without a record of
-/// their own.
+/// What one session has written, and how many of its exchanges were refused without a record.
 #[derive(Debug, Default)]
 pub struct Account {
     written: Mutex<Written>,
@@ -40,10 +40,10 @@ pub struct Account {
 
 #[derive(Debug, Default)]
 struct Written {
-    /// What has not drained yet.
+    /// Bytes that have not drained yet.
     level: u64,
     drained: Option<Instant>,
-    /// The shortage of room in which `since` was written.
+    /// The shortage during which `since` was written.
     shortage: u64,
     since: u64,
 }
@@ -53,8 +53,10 @@ impl Account {
         self.written.lock()
     }
 
-    /// Whether the session may write one more record. One at the brink may pass, so a burst ends by
-    /// as many records more as the session has exchanges under way.
+    /// Whether the session may write one more record.
+    ///
+    /// A record that crosses the limit still passes, so a burst can exceed it by one record for
+    /// each of the session's exchanges in progress.
     pub(super) fn admit(
         &self,
         allowance: Allowance,
@@ -68,7 +70,7 @@ impl Account {
         }
         let over = |written: &mut Written| written.in_shortage(disk.shortage()) > disk.free();
         if over(&mut written) {
-            // What is known of the disk may be a second old.
+            // The known free space may be a second old.
             disk.look();
             if over(&mut written) {
                 return Err(Error::OverShare);
@@ -77,7 +79,7 @@ impl Account {
         Ok(())
     }
 
-    /// Counts what was written.
+    /// Charges the session for what was written.
     pub(super) fn charge(&self, bytes: u64, disk: &FreeSpace) {
         let mut written = self.written();
         written.level = written.level.saturating_add(bytes);
@@ -86,12 +88,12 @@ impl Account {
         written.since = if shortage == 0 { 0 } else { since + bytes };
     }
 
-    /// Counts an exchange that was refused without a record.
+    /// Counts exchanges that were refused without a record.
     pub(super) fn suppress(&self, count: u64) {
         self.suppressed.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// How many were refused without a record since this was asked last.
+    /// How many exchanges were refused without a record since the last call.
     pub(super) fn take_suppressed(&self) -> u64 {
         self.suppressed.swap(0, Ordering::Relaxed)
     }
@@ -106,7 +108,7 @@ impl Written {
                 .saturating_mul(u128::from(allowance.per_second))
                 / 1_000_000_000
         });
-        // Time too short for a byte is left to the next look.
+        // A time too short for one byte is left to the next call.
         if self.drained.is_none() || drained > 0 {
             self.drained = Some(now);
             self.level = self
@@ -115,7 +117,7 @@ impl Written {
         }
     }
 
-    /// What was written since the room became short; nothing where it is not.
+    /// The bytes written since the current shortage began; 0 if there is none.
     fn in_shortage(&mut self, shortage: u64) -> u64 {
         if self.shortage != shortage {
             (self.shortage, self.since) = (shortage, 0);
@@ -124,13 +126,13 @@ impl Written {
     }
 }
 
-/// The room on the log's disk, as it was seen last.
+/// The free space on the log's disk, as last measured.
 #[derive(Debug)]
 pub(super) struct FreeSpace {
-    /// The log's folder; `None` for a log without one, which has room for ever.
+    /// The log's folder; `None` for a log in memory, whose room is unlimited.
     folder: Option<Arc<File>>,
     free: AtomicU64,
-    /// The number of the shortage that there is; 0 where there is none.
+    /// The number of the current shortage; 0 if there is none.
     shortage: AtomicU64,
     shortages: AtomicU64,
 }
@@ -147,7 +149,9 @@ impl FreeSpace {
         disk
     }
 
-    /// Asks the file system. What it does not tell counts as room: the write itself finds out.
+    /// Asks the file system.
+    ///
+    /// If that fails, the last known room is kept; a write to a full disk then fails by itself.
     pub(super) fn look(&self) {
         let Some(found) = self
             .folder
@@ -184,7 +188,7 @@ impl FreeSpace {
     }
 }
 
-/// Room is short in the last sixteenth of the disk, or the last gibibyte, whichever is less.
+/// The disk is short of room in its last sixteenth or its last gibibyte, whichever is less.
 const SHORT_PART: u64 = 16;
 const SHORT_BYTES: u64 = 1 << 30;
 
@@ -243,7 +247,8 @@ mod tests {
             count
         };
         disk.saw(free, size);
-        // Nine tenths are everybody's; of the last thousand bytes, no more than what is left.
+        // Nine tenths are free for all. Of the last thousand bytes, a session gets no more than it
+        // leaves.
         assert_eq!(fill(&greedy, &mut free), 900 + 51);
         assert_eq!(free, 490);
         assert_eq!(fill(&modest, &mut free), 25);

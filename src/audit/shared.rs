@@ -1,6 +1,6 @@
-//! What every handle of a log shares, and the thread that brings it to the disk.
+//! The state that all handles of a log share, and the thread that syncs it to the disk.
 //!
-//! The thread is there so that no exchange waits for a sync but by choice.
+//! Because of this thread, an exchange waits for a sync only if configured to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,22 +14,22 @@ use super::lasting::Lasting;
 use super::share::{Allowance, FreeSpace};
 use super::writer::Writer;
 
-/// When records reach the disk itself. A crash of the process loses none in either case.
+/// When records reach the disk. With either choice, a crash of the process loses none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// In the background, one second after the first record that waits for it.
+    /// In the background, one second after the first unsynced record.
     #[default]
     Batch,
-    /// Before each answer, many answers to one sync.
+    /// Before each answer; one sync covers many answers.
     Always,
 }
 
 pub(super) struct Shared {
     pub(super) writer: Mutex<Writer>,
-    /// Bytes that are promised to exchanges under way.
+    /// Bytes promised to exchanges in progress.
     pub(super) promised: AtomicU64,
-    /// What may be promised in all without a look at the writer, whose lock is held while it
+    /// How much may be promised in total without locking the writer, whose lock is held during
     /// writes.
     pub(super) room: AtomicU64,
     pub(super) wake: Condvar,
@@ -40,8 +40,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Takes the lock; a thread that panicked under it left a chain that is whole, or torn and
-    /// known to be.
+    /// Takes the lock. If a thread panicked while holding it, the chain is either whole or known to
+    /// be torn.
     pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock()
     }
@@ -64,7 +64,7 @@ impl Shared {
         Ok(seq)
     }
 
-    /// To be called before the lock goes, after whatever changed the writer.
+    /// Publishes the room. Call it after every change to the writer, before the lock is released.
     pub(super) fn tell_room(&self, writer: &Writer) {
         self.room.store(writer.room(), Ordering::SeqCst);
     }
@@ -77,10 +77,9 @@ impl Shared {
     }
 }
 
-/// Syncs whatever was written, until the log closes.
+/// Syncs what was written, until the log closes.
 ///
-/// With [`Durability::Always`] one round takes all the records that were written during the round
-/// before it.
+/// With [`Durability::Always`], each round covers all records written during the round before.
 pub(super) fn keep_synced(shared: &Shared) {
     let mut writer = shared.lock();
     loop {
@@ -103,7 +102,7 @@ pub(super) fn keep_synced(shared: &Shared) {
         let moved = files.last().is_some_and(|file| file.is_moved());
         writer = shared.lock();
         writer.synced(well);
-        // After a turn the question was about the file before.
+        // After a turn, the answer is about the previous file.
         writer.moved |= moved && writer.turns == turns;
         shared.tell_room(&writer);
         shared
@@ -115,5 +114,5 @@ pub(super) fn keep_synced(shared: &Shared) {
     }
 }
 
-/// The longest time that a written record waits for its sync to begin.
+/// The longest time a written record waits for its sync to begin.
 const INTERVAL: Duration = Duration::from_secs(1);

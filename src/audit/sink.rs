@@ -1,25 +1,24 @@
-//! Where sealed lines go: what the writer asks of a file, and of the memory that tests read.
+//! Where sealed lines are written: a file, or the memory that tests read.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use super::error::Error;
 
-/// Takes sealed lines, in order, from one writer.
+/// Accepts sealed lines, in order, from one writer.
 pub(super) trait Sink: Send {
     /// Appends all the bytes.
     fn append(&mut self, bytes: &[u8]) -> Result<(), Short>;
 
-    /// Where the next byte will stand.
+    /// The offset of the next byte.
     fn position(&self) -> u64;
 
-    /// Makes sure that so many further bytes find room.
+    /// Ensures that this many further bytes will fit.
     fn reserve(&mut self, _bytes: u64) -> io::Result<()> {
         Ok(())
     }
 
-    /// How many further bytes surely find room as things are; nothing where that is known only by
-    /// [`Sink::reserve`].
+    /// How many further bytes are certain to fit now; 0 if only [`Sink::reserve`] can tell.
     fn room(&self) -> u64 {
         0
     }
@@ -29,20 +28,20 @@ pub(super) trait Sink: Send {
         false
     }
 
-    /// Begins a new file for the record `seq`; where that fails, the old one goes on.
+    /// Begins a new file for the record `seq`. If that fails, the old file stays in use.
     ///
-    /// `moved` says that the file was taken away from its path by somebody else.
+    /// `moved` means that somebody else took the file away from its path.
     fn turn(&mut self, _seq: u64, _moved: bool) -> Result<(), Error> {
         Ok(())
     }
 
-    /// What must be synced for everything appended so far to last, in order.
+    /// What must be synced, in order, to make everything appended so far durable.
     fn durable(&mut self) -> Vec<Arc<dyn Durable>>;
 }
 
-/// A thing that can be brought to the disk from another thread.
+/// Something that another thread can sync to the disk.
 pub(super) trait Durable: Send + Sync {
-    /// Returns once what was written before the call survives a loss of power.
+    /// Returns once everything written before the call survives a power loss.
     fn sync(&self) -> io::Result<()>;
 
     /// Whether somebody took the file away from its path.
@@ -51,14 +50,14 @@ pub(super) trait Durable: Send + Sync {
     }
 }
 
-/// A write that did not take everything.
+/// A write that stopped partway.
 pub(super) struct Short {
-    /// How many bytes went in before it failed.
+    /// How many bytes were written before the failure.
     pub(super) written: usize,
     pub(super) cause: io::Error,
 }
 
-/// Writes all the bytes, and counts where it fails.
+/// Writes all the bytes. On failure, reports how many were written.
 pub(super) fn write_counted(mut out: impl Write, bytes: &[u8]) -> Result<(), Short> {
     let mut written = 0;
     while written < bytes.len() {

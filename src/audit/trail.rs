@@ -1,4 +1,4 @@
-//! Gathers what is known of one exchange, and writes it before the answer leaves.
+//! Gathers what is known about one exchange, and records it before the answer leaves.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use super::share::Account;
 use super::words::{Decision, End, Length, Outcome, Phase, protocol_name};
 use gateway_names::{CredentialName, ExchangeId, PolicyId, ReasonCode, SessionId};
 
-/// Accumulates the record of one exchange; dropped unanswered, it writes that the exchange was
-/// aborted.
+/// Builds the record of one exchange.
+///
+/// If dropped before the answer, it records that the exchange was aborted.
 pub struct Trail {
     log: Log,
     id: ExchangeId,
@@ -28,19 +29,19 @@ pub struct Trail {
 enum Stage {
     /// Nothing is written yet.
     Open,
-    /// The record stands; the content may still run.
+    /// The record is written; the content may still be in transit.
     Answered(Length),
-    /// The log did not take the record: the client gets 503.
+    /// The log rejected the record: the client gets 503.
     Refused,
-    /// The record stands, but may not last: the client gets 503.
+    /// The record is written but may not survive a power loss: the client gets 503.
     Unsettled,
     /// Everything is written.
     Closed,
 }
 
 impl Trail {
-    /// Begins the trail of an exchange, now, at the listener's `entry` (`transparent`, `connect`,
-    /// `socks5` …).
+    /// Begins the trail of an exchange now; `entry` is how the client connected (`transparent`,
+    /// `connect`, `socks5` …).
     #[must_use]
     pub fn begin(log: &Log, id: ExchangeId, entry: &'static str) -> Self {
         Self {
@@ -58,26 +59,26 @@ impl Trail {
         self.id
     }
 
-    /// Notes that a phase was reached, and when; a phase behind the present one changes nothing.
+    /// Records the time at which a phase was reached. An earlier phase than the current one is
+    /// ignored.
     pub fn reach(&mut self, phase: Phase) {
         self.builder.reach(phase);
     }
 
-    /// Notes whose exchange it is, and what must not be written of it; to be called as early as the
-    /// session is known.
+    /// Sets the exchange's session, and what to redact for it. Call it as soon as the session is
+    /// known.
     ///
-    /// Works on everything noted before and after, since texts are redacted when the record is
-    /// written.
+    /// Also covers what was noted before, because texts are redacted when the record is written.
     pub fn session(&mut self, session: &SessionId, redact: Arc<dyn Redact>) {
         self.builder.record.session = Some(session.as_str().to_owned());
         self.builder.redact = Some(redact);
     }
 
-    /// Whether the session may have one more record; to be asked once its session is noted, before
-    /// anything is done for it.
+    /// Checks that the session may write one more record. Call it once the session is set, before
+    /// doing any work for it.
     ///
-    /// Where it errs, the exchange is counted for the session, and this trail writes no record of
-    /// it: refuse it.
+    /// On an error, refuse the exchange: it is counted for the session, and this trail writes no
+    /// record.
     ///
     /// # Errors
     /// [`Error::OverRate`] and [`Error::OverShare`].
@@ -98,7 +99,7 @@ impl Trail {
         self.builder.record.protocol = Some(protocol_name(version).into());
     }
 
-    /// Notes the method; bytes, since a refused one may be anything.
+    /// Notes the method, as bytes because a refused one may be anything.
     pub fn method(&mut self, method: impl AsRef<[u8]>) {
         self.builder.record.method = kept(method.as_ref());
     }
@@ -119,59 +120,57 @@ impl Trail {
         self.builder.path(path.as_ref());
     }
 
-    /// Notes the names in a raw query (`a=1&b`), never a value.
+    /// Notes the parameter names of a raw query (`a=1&b`), never a value.
     pub fn query(&mut self, query: impl AsRef<[u8]>) {
         self.builder.query(query.as_ref());
     }
 
-    /// Notes what policy said, by which policies of which generation.
+    /// Notes policy's decision, the policies behind it and their generation.
     pub fn decide(&mut self, decision: Decision, policies: &Arc<[PolicyId]>, generation: u64) {
         self.builder.record.decision = Some(decision.name().into());
         self.builder.record.generation = Some(generation);
         self.builder.policies(policies);
     }
 
-    /// Notes the names of the facts of content that were read to decide, never a value.
+    /// Notes the names of the content facts that the decision read, never a value.
     pub fn facts(&mut self, names: &[String]) {
         self.builder.facts(names);
     }
 
-    /// Notes that a credential was put in a place.
+    /// Notes that a credential was placed in the request.
     pub fn lend(&mut self, credential: &CredentialName, place: &str) {
         self.builder.lend(credential, place);
     }
 
-    /// Notes the address that was connected to, and the protocol spoken there.
+    /// Notes the address of the connection to the origin, and its protocol.
     pub fn dialled(&mut self, address: SocketAddr, protocol: Version) {
         self.builder.record.dialled = Some(address);
         self.builder.record.origin_protocol = Some(protocol_name(protocol).into());
     }
 
-    /// Notes the origin's status, which is the phase [`Phase::Answer`].
+    /// Notes the origin's status, and that [`Phase::Answer`] was reached.
     pub fn origin_answered(&mut self, status: u16) {
         self.builder.record.origin_status = Some(status);
         self.builder.reach(Phase::Answer);
     }
 
-    /// Notes why the exchange is refused, and with it whose fault that is.
+    /// Notes why the exchange is refused, and who is at fault.
     pub fn refuse(&mut self, reason: ReasonCode) {
         self.builder.record.reason = Some(reason.as_str().into());
         self.builder.record.blame = Some(reason.blame().as_str().into());
     }
 
-    /// Notes the request content's length, announced or counted.
+    /// Notes the length of the request content, as announced or counted.
     pub fn request_bytes(&mut self, bytes: u64) {
         self.builder.record.request_bytes = Some(bytes);
     }
 
-    /// Makes sure that this exchange's record will find room: to be asked before the first byte
-    /// goes to the origin.
+    /// Reserves room for this exchange's record. Call it before the first byte goes to the origin.
     ///
-    /// Where it errs, nothing may be sent: answer 503 `audit_unavailable`.
+    /// On an error, send nothing and answer 503 `audit_unavailable`.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the log would not take a record
-    /// now.
+    /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the log cannot take a record now.
     pub fn reserve(&mut self) -> Result<(), Error> {
         if self.promised == 0 {
             let bytes = self.builder.most_bytes();
@@ -181,12 +180,14 @@ impl Trail {
         Ok(())
     }
 
-    /// Writes the record; once this returns `Ok`, the answer's head may be released.
+    /// Writes the record. Once this returns `Ok`, the answer's head may be released.
     ///
-    /// Where it errs, the head must not be released: answer 503 `audit_unavailable`, whether or not
-    /// a second call for that errs too; a trail without a record tries once more when it is
-    /// dropped. The record is written at the first poll, and stays written where the future is
-    /// dropped while it waits for the disk. Once it stands, a call does nothing.
+    /// On an error, do not release the head: answer 503 `audit_unavailable`, even if a second call
+    /// for that fails too. A trail without a record tries once more when dropped. Once the record
+    /// is written, further calls do nothing.
+    ///
+    /// Cancel safety: the record is written at the first poll, and stays written if the future is
+    /// dropped while it waits for the disk.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the record is not kept.
@@ -207,11 +208,10 @@ impl Trail {
             .inspect_err(|_| self.stage = Stage::Unsettled)
     }
 
-    /// Ends the trail, with an `end` record where the answer's record does not already say
-    /// everything.
+    /// Ends the trail. Writes an `end` record unless the answer's record already says everything.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the end is not recorded, and
+    /// [`Error::Full`], [`Error::Write`] or [`Error::Unsynced`]: the end is not recorded, and is
     /// counted as lost.
     pub fn end(&mut self, end: End) -> Result<(), Error> {
         let stage = std::mem::replace(&mut self.stage, Stage::Closed);
@@ -282,7 +282,7 @@ impl Drop for Trail {
             response_bytes: None,
             scrubbed: 0,
         };
-        // A record that cannot be written now is counted in the next one that can.
+        // If the record cannot be written now, the next one that can be written counts it.
         let _ = self.end(end);
         if self.promised > 0 {
             self.log.release(self.promised);
@@ -290,7 +290,7 @@ impl Drop for Trail {
     }
 }
 
-/// What a line has beside its fields, about: version, number, two hashes.
+/// Approximate bytes of a line beside its fields: version, number, two hashes.
 const FRAME_BYTES: u64 = 176;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Checks a log from its bytes alone: nothing was changed, removed, put in or put elsewhere.
+//! Verifies a log from its bytes alone: nothing was changed, removed, inserted or reordered.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,57 +8,57 @@ use super::error::Error;
 use super::record::Record;
 use super::scan::{Lines, Piece, TORN_END, Torn, open};
 
-/// What the caller knows of the log from elsewhere.
+/// What the caller already knows about the log.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Expected {
-    /// The last record of files that were put away on purpose: the chain must go on from it.
+    /// The last record of files that were archived on purpose: the chain must continue from it.
     pub base: Option<Head>,
-    /// A record that must be there, as [`super::Log::head`] or an earlier report gave it.
+    /// A record that must be present, from [`super::Log::head`] or an earlier report.
     pub head: Option<Head>,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
     /// The chain's id.
     pub chain: Option<String>,
-    /// How many records hold.
+    /// The number of valid records.
     pub records: u64,
     /// How many of them are exchanges.
     pub exchanges: u64,
-    /// The first record that holds.
+    /// The first valid record.
     pub first: Option<Head>,
-    /// The last record that holds: the head to expect next time.
+    /// The last valid record: the head to expect next time.
     pub last: Option<Head>,
-    /// Failures of which the log itself gives account, the first thousand.
+    /// The failures that the log itself reports; at most the first thousand.
     pub recoveries: Vec<Recovery>,
-    /// What does not hold, the first thousand.
+    /// The faults found; at most the first thousand.
     pub problems: Vec<Problem>,
     /// How many recoveries and problems are not listed.
     pub more: u64,
 }
 
-/// A failure that the log accounted for.
+/// A failure that the log itself reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovery {
     /// The file.
     pub file: PathBuf,
     /// The line of the `recover` record.
     pub line: u64,
-    /// Why: `unclean`, `refused` or `unsynced`.
+    /// The cause: `unclean`, `refused` or `unsynced`.
     pub cause: String,
-    /// How many bytes were left torn before it.
+    /// How many torn bytes precede it.
     pub torn_bytes: u64,
     /// How many records could not be written.
     pub lost: u64,
 }
 
-/// One thing that does not hold, and where.
+/// One fault, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// The file.
     pub file: PathBuf,
-    /// The line; the first is 1.
+    /// The line number; the first line is 1.
     pub line: u64,
     /// What is wrong.
     pub fault: Fault,
@@ -67,7 +67,7 @@ pub struct Problem {
 /// What can be wrong with a log.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
-    /// A line is no sealed record, and no `recover` record accounts for it.
+    /// A line is not a sealed record, and no `recover` record accounts for it.
     #[error("{0}")]
     Broken(LinkBroken),
     /// The last line has no end.
@@ -81,7 +81,7 @@ pub enum Fault {
         /// The number found.
         found: u64,
     },
-    /// The record was sealed behind another one than that which stands before it.
+    /// The record was sealed after a different record than the one before it.
     #[error("the record before this one is not the one that it was sealed behind")]
     Unlinked,
     /// The first record is not the first of its chain, and no base was given.
@@ -90,22 +90,22 @@ pub enum Fault {
         /// The number of the first record.
         found: u64,
     },
-    /// A `recover` record accounts for other torn bytes than those that stand before it.
+    /// A `recover` record does not match the torn bytes before it.
     #[error("the torn bytes before this record are not those that it accounts for")]
     Unaccounted,
-    /// The record's content is not the JSON of a record.
+    /// The content is not the JSON of a record.
     #[error("the record cannot be read")]
     Unreadable,
     /// The expected record is not in the log.
     #[error("the expected record {0} is not here: the end is missing, or the chain is another")]
     HeadMissing(Head),
-    /// There is no record at all.
+    /// There are no records.
     #[error("there is no record")]
     Empty,
 }
 
 impl Report {
-    /// Whether everything holds.
+    /// Whether the log is free of faults.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.problems.is_empty()
@@ -118,13 +118,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Verifies the files of one chain, given in any order, in flat memory.
+/// Verifies the files of one chain, given in any order, in constant memory.
 ///
-/// Without [`Expected::head`] records that are missing at the very end cannot be noticed.
+/// Without [`Expected::head`], missing records at the very end cannot be detected.
 ///
 /// # Errors
-/// [`Error::Open`] for the first file that cannot be read. What is wrong inside a file is in the
-/// report.
+/// [`Error::Open`] for the first file that cannot be read. Faults inside a file are in the report.
 pub fn verify(paths: &[PathBuf], expected: Expected) -> Result<Report, Error> {
     let mut verifier = Verifier {
         before: expected.base,
@@ -150,7 +149,7 @@ struct Verifier {
     report: Report,
 }
 
-/// Bytes between two records, without the mark that the recovery put behind them.
+/// Bytes between two records, without the end mark that the recovery appended.
 struct Gap {
     line: u64,
     broken: LinkBroken,
@@ -304,7 +303,7 @@ impl Gap {
     }
 }
 
-/// The files by the number of their first record; one without any comes last.
+/// Sorts the files by the number of their first record; files without records come last.
 fn in_order(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut keyed = Vec::new();
     for path in paths {
@@ -342,7 +341,8 @@ mod tests {
     use gateway_names::ExchangeId;
     use proptest::prelude::*;
 
-    /// A log of a start, some exchanges, a torn write that was healed, more exchanges, and a stop.
+    /// A log with a start, some exchanges, a torn write and its recovery, more exchanges, and a
+    /// stop.
     fn sample() -> (Vec<u8>, Head) {
         let (log, memory) = Log::memory(Durability::Batch).expect("a log");
         let runtime = tokio::runtime::Builder::new_current_thread()

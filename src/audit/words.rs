@@ -1,29 +1,29 @@
-//! What a trail is told of an exchange, and the words for it in a record.
+//! What a trail learns about an exchange, and the words for it in a record.
 
 use http::Version;
 
-/// How far an exchange came along its path.
+/// How far an exchange got.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Phase {
-    /// A connection or a head was taken in.
+    /// A connection or a head was accepted.
     #[default]
     Accept,
-    /// It is known who asks.
+    /// The client was identified.
     Identify,
-    /// Policy was asked.
+    /// Policy was evaluated.
     Authorize,
-    /// The origin was connected to.
+    /// The connection to the origin was opened.
     Open,
-    /// Credentials were put in.
+    /// Credentials were attached.
     Attach,
     /// The origin answered.
     Answer,
 }
 
-/// What policy said.
+/// Policy's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// The exchange may go on.
+    /// The exchange may proceed.
     Allow,
     /// The exchange is refused.
     Deny,
@@ -34,20 +34,20 @@ pub enum Decision {
 pub enum Outcome {
     /// The answer's head was released to the client.
     Answered,
-    /// The content went through to its end.
+    /// The content was passed on to its end.
     Whole,
     /// The gateway cut the content short.
     Cut,
-    /// A side went away, or the exchange was dropped.
+    /// One side disconnected, or the exchange was dropped.
     Aborted,
 }
 
-/// What the answer's head says of the content behind it.
+/// What the answer's head says about the length of its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
-    /// So many bytes follow; 0 also where the method or the status has no content.
+    /// This many bytes follow; also 0 if the method or the status has no content.
     Known(u64),
-    /// The content ends when it ends.
+    /// The length is not announced.
     Open,
     /// The connection now carries something else: an upgrade or a tunnel.
     Switched,
@@ -58,13 +58,13 @@ pub enum Length {
 pub struct End {
     /// [`Outcome::Whole`], [`Outcome::Cut`] or [`Outcome::Aborted`].
     pub outcome: Outcome,
-    /// Why it was cut or aborted, as a code.
+    /// Why it was cut or aborted, as a reason code.
     pub reason: Option<&'static str>,
-    /// How many bytes of content came from the client, where that is known.
+    /// Bytes of content received from the client, if known.
     pub request_bytes: Option<u64>,
-    /// How many bytes of content went to the client, where that is known.
+    /// Bytes of content sent to the client, if known.
     pub response_bytes: Option<u64>,
-    /// How many echoes of secrets were replaced in the response, fields and content.
+    /// How many echoes of secrets were replaced in the response's fields and content.
     pub scrubbed: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Holds the end of the chain: seals each record, writes it, and heals what a failed write left
-//! behind.
+//! Owns the end of the chain: seals and writes each record, and repairs the damage of failed
+//! writes.
 
 use std::mem;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use super::record::Record;
 use super::scan::{TORN_END, Torn};
 use super::sink::Sink;
 
-/// The one writer of a chain; [`super::Log`] keeps it under a lock.
+/// The only writer of a chain; [`super::Log`] keeps it under a lock.
 pub(super) struct Writer {
     pub(super) sink: Box<dyn Sink>,
     chain: String,
@@ -23,9 +23,9 @@ pub(super) struct Writer {
     begins_file: bool,
     /// Something was written since the last sync began.
     pub(super) dirty: bool,
-    /// A sync failed and none has succeeded since: what was written may not last.
+    /// A sync failed and none has succeeded since: written records may be lost.
     pub(super) unsynced: bool,
-    /// How often a new file began.
+    /// How many times a new file was begun.
     pub(super) turns: u64,
     /// Somebody took the file away from its path.
     pub(super) moved: bool,
@@ -33,14 +33,14 @@ pub(super) struct Writer {
     pub(super) closing: bool,
 }
 
-/// Why a `recover` record stands in the chain.
+/// Why a `recover` record was written.
 #[derive(Clone, Copy)]
 pub(super) enum Cause {
-    /// The process before this one ended in mid-write.
+    /// The previous process ended in the middle of a write.
     Unclean,
-    /// Writes failed, and succeed again.
+    /// Writes failed, and now succeed again.
     Refused,
-    /// A sync failed: what was written before it may be lost with the power.
+    /// A sync failed: what was written before it may be lost in a power failure.
     Unsynced,
 }
 
@@ -69,13 +69,12 @@ impl Writer {
         }
     }
 
-    /// The last record that was written whole.
+    /// The last record written completely.
     pub(super) fn head(&self) -> Option<Head> {
         self.head
     }
 
-    /// Seals and writes one record, after those that the chain needs before it, and gives its
-    /// number.
+    /// Seals and writes one record, after any that the chain needs first, and returns its number.
     pub(super) fn append(&mut self, record: &[u8]) -> Result<u64, Error> {
         if record.len() + FRAME_BYTES > MAX_LINE_BYTES {
             return Err(Error::Oversize {
@@ -85,14 +84,12 @@ impl Writer {
         self.write(Some(record))
     }
 
-    /// Writes one of the records that tell of the log itself: `start`, `resume`, `continue`,
-    /// `stop`.
+    /// Writes a record about the log itself: `start`, `resume`, `continue` or `stop`.
     pub(super) fn append_own(&mut self, kind: &'static str) -> Result<u64, Error> {
         self.append(&self.own(kind).encode())
     }
 
-    /// Makes sure that so many bytes, all that is promised, find room later, and that the log works
-    /// now.
+    /// Ensures that all promised bytes will fit later, and that the log works now.
     pub(super) fn promise(&mut self, promised: u64) -> Result<(), Error> {
         if self.unsynced {
             return Err(Error::Unsynced);
@@ -103,7 +100,7 @@ impl Writer {
         self.sink.reserve(promised).map_err(Error::from_write)
     }
 
-    /// How many bytes [`Writer::promise`] would give room without doing anything.
+    /// How many bytes [`Writer::promise`] could grant without further work.
     pub(super) fn room(&self) -> u64 {
         if self.unsynced || self.failed.is_some() {
             return 0;
@@ -111,13 +108,13 @@ impl Writer {
         self.sink.room()
     }
 
-    /// Counts a record that nobody will try to write again.
+    /// Counts a record that will not be retried.
     pub(super) fn lose(&mut self) {
         self.lost += 1;
         self.failed.get_or_insert(Cause::Refused);
     }
 
-    /// Takes the outcome of a sync.
+    /// Takes note of a sync's outcome.
     pub(super) fn synced(&mut self, well: bool) {
         if well && self.unsynced {
             self.failed = Some(Cause::Unsynced);
@@ -125,8 +122,8 @@ impl Writer {
         self.unsynced = !well;
     }
 
-    /// Writes what the chain needs first, each as a record and a write of its own, then the record
-    /// asked for.
+    /// Writes the records that the chain needs first, each in its own write, then the requested
+    /// one.
     fn write(&mut self, record: Option<&[u8]>) -> Result<u64, Error> {
         if self.unsynced {
             return Err(Error::Unsynced);
@@ -146,7 +143,7 @@ impl Writer {
         Ok(self.head.map_or(0, |head| head.seq))
     }
 
-    /// Seals and writes one record; what a failed write leaves behind is torn.
+    /// Seals and writes one record. Bytes left by a failed write are remembered as torn.
     fn put(&mut self, record: &[u8], behind_torn: bool) -> Result<(), Error> {
         let mut line = mem::take(&mut self.line);
         line.clear();
@@ -184,9 +181,10 @@ impl Writer {
         .encode()
     }
 
-    /// Begins a new file where the old one is full or gone.
+    /// Begins a new file if the old one is full or gone.
     ///
-    /// A file that cannot be turned for its size goes on; one that was taken away must be replaced.
+    /// If rotation by size fails, the old file stays in use. A file that was taken away must be
+    /// replaced.
     fn turn(&mut self) -> Result<(), Error> {
         let sound = self.torn.is_none() && !self.begins_file;
         if !(self.moved || self.sink.is_due() && sound) {
@@ -194,7 +192,7 @@ impl Writer {
         }
         let seq = self.head.map_or(0, |head| head.seq + 1);
         match self.sink.turn(seq, self.moved) {
-            // What was torn stayed behind in the old file, where the verifier will name it.
+            // Torn bytes stay in the old file, where the verifier reports them.
             Ok(()) => {
                 (self.moved, self.begins_file, self.torn) = (false, true, None);
                 self.turns += 1;
@@ -227,6 +225,6 @@ impl Cause {
     }
 }
 
-/// What a line has beside its fields: more than braces, version, number, two hashes and the line
-/// feed need.
+/// Room for the rest of a line: more than its braces, version, number, two hashes and line feed
+/// need.
 const FRAME_BYTES: usize = 256;

@@ -1,5 +1,4 @@
-//! The last step before a request leaves: each grant's secret is fetched and put where its phantom
-//! stood.
+//! The last step before a request leaves: fetches each granted secret and replaces its phantom.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -21,11 +20,12 @@ use crate::policy::Grant;
 use crate::session::{CredentialUse, Proven, Session, SigningContext};
 
 impl Credentials {
-    /// Fetches each granted secret and puts it where its phantom stood, or signs with it. Nothing
-    /// is fetched without a grant.
+    /// Fetches each granted secret and replaces its phantom, or signs with it.
+    ///
+    /// Without a grant, nothing is fetched.
     ///
     /// # Errors
-    /// [`Error`] by cause; the request is gone then, and nothing of it was sent.
+    /// [`Error`] by cause. The request is then dropped, and nothing of it was sent.
     pub async fn attach(&self, verified: Verified) -> Result<Credentialed, Error> {
         let (authorized, proof) = verified.into_parts();
         let (mut request, session, grants, identity) = authorized.into_parts();
@@ -34,8 +34,8 @@ impl Credentials {
         let signs = proof.as_ref().map(|signed| signed.grant);
         let all = || grants.iter().map(Grant::lend).enumerate();
         let put_in = || all().filter(|(at, _)| Some(*at) != signs);
-        // An origin that was ever lent something may answer with it now: then the answer must be
-        // one that can be searched.
+        // If the origin was ever lent a secret, this answer may contain it, so the answer must be
+        // searchable.
         let wanted = Wanted {
             bound: self
                 .fetch_bound(session.id(), &head.origin, &fetched)
@@ -56,8 +56,7 @@ impl Credentials {
             Some(redactor) if redactor.is_strict() => {
                 ask_for_searchable(&mut head.fields, &mut decoding);
             }
-            // What a request signs stays as it is, and its answer is decoded where it tells of an
-            // error alone.
+            // A signed request stays unchanged, and only error answers to it are decoded.
             Some(_) if signs.is_none() => {
                 body::ask_for_affordable(&mut head.fields, &mut decoding, false);
             }
@@ -71,11 +70,11 @@ impl Credentials {
                 parent: lend.credential().clone(),
             });
             if minting.is_some() {
-                // What is to be read is asked for without a coding.
+                // An answer that must be read is requested without a content coding.
                 head.fields
                     .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             }
-            // Last of all: what is signed is what goes out.
+            // Last, so that the request goes out exactly as signed.
             let made = self.sign(&mut request, &session, lend, proof, &fetched)?;
             if let Some(redactor) = &mut redactor {
                 redactor.made = redactor.searched.load().signatures.keep(made);
@@ -96,8 +95,7 @@ impl Credentials {
         })
     }
 
-    /// Signs a request with what was fetched for it, or with the temporary credentials that its
-    /// session was given.
+    /// Signs a request with the fetched secrets, or with the session's temporary credentials.
     fn sign(
         &self,
         request: &mut Request,
@@ -135,13 +133,13 @@ impl Credentials {
 
 /// Asks for an answer in which echoes can be found.
 fn ask_for_searchable(fields: &mut HeaderMap, decoding: &mut Share) {
-    // An echo cut over two parts could not be found, so the whole is asked for (RFC 9110 §14.2: a
-    // server may ignore a range, and so may we).
+    // An echo split across two partial answers could not be found, so the whole is requested (RFC
+    // 9110 §14.2: a server may ignore a range, and so may we).
     fields.remove(RANGE);
     fields.remove(IF_RANGE);
-    // An answer in a coding that we cannot undo could not be scrubbed (threats I03).
+    // An answer in a coding that we cannot decode could not be scrubbed (threats I03).
     body::ask_for_affordable(fields, decoding, true);
-    // Nor could messages that are compressed one by one, so they are not asked for.
+    // Neither could individually compressed messages, so they are not requested.
     fields.remove("grpc-accept-encoding");
     fields.remove("connect-accept-encoding");
 }

@@ -1,5 +1,5 @@
-//! Looks at every credential before a request needs one: what it lacks is told, and nothing of what
-//! it is.
+//! Checks every credential before a request needs one, and reports problems without revealing
+//! values.
 
 use std::time::SystemTime;
 
@@ -13,30 +13,30 @@ use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Issue, PhantomKey};
 use crate::session::{Binding, Role, SignatureFault, Signing, SigningPart};
 
-/// A credential, or a part of one that signs, and what it lacks.
+/// A credential, or one part of a signing credential, and its problem if there is one.
 #[derive(Debug)]
 pub struct CheckedCredential {
-    /// What policies call it; parts are `NAME.PART`.
+    /// The name that policies use; parts are `NAME.PART`.
     pub credential: CredentialName,
-    /// Where it is kept.
+    /// Where it is stored.
     pub reference: SecretRef,
     /// Why it could not be lent.
     pub problem: Option<CredentialProblem>,
 }
 
-/// What a credential lacks.
+/// What is wrong with a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialProblem {
-    /// Its secret cannot be had, or is not what the way of signing takes.
+    /// Its secret is not available, or is not what the signing scheme needs.
     #[error("{0}")]
     Unavailable(Unavailable),
-    /// No phantom can stand in for it.
+    /// No phantom can be made for it.
     #[error(transparent)]
     Issue(IssueFailure),
-    /// The way of signing cannot use the parts together.
+    /// The signing scheme cannot use the parts together.
     #[error("{0}")]
     Signing(SignatureFault),
-    /// Nothing in the sandbox would hold its phantom.
+    /// No variable in the sandbox would hold its phantom.
     #[error(
         "no variable holds its phantom, so that no client could sign with it: name them in `env`"
     )]
@@ -44,8 +44,9 @@ pub enum CredentialProblem {
 }
 
 impl Credentials {
-    /// Fetches every secret and makes its phantom, as the start of a session does, and goes on
-    /// where one fails.
+    /// Fetches every secret and makes its phantom, as at the start of a session.
+    ///
+    /// Continues after each failure.
     pub async fn check(&self, session: &SessionId, key: &PhantomKey) -> Vec<CheckedCredential> {
         let mut issue = Issue::new(key);
         let mut checked = Vec::new();
@@ -77,7 +78,7 @@ impl Credentials {
         checked
     }
 
-    /// Whether the parts of a credential fit together. What is not there was told before.
+    /// Checks that the parts of a credential fit together. Missing parts were reported before.
     async fn parts_fit(
         &self,
         session: &SessionId,
@@ -105,8 +106,9 @@ impl Credentials {
     }
 }
 
-/// How far a credential reaches, in words, where a person would not expect it; `None` also where it
-/// does not sign.
+/// Describes how far a credential reaches, if that may surprise a person.
+///
+/// `None` if the reach is as expected, or the credential does not sign.
 #[must_use]
 pub fn unexpected_reach(stored: &Stored) -> Option<String> {
     let id = stored

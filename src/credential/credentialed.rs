@@ -1,4 +1,4 @@
-//! The request that carries its secrets, and what its answer is handled with.
+//! The request that carries its secrets, and what is needed to handle its answer.
 
 use http::Method;
 
@@ -10,8 +10,9 @@ use crate::message::Origin;
 use crate::names::{CredentialName, Identity};
 use crate::policy::Grant;
 
-/// A request that carries its secrets: it can only be forwarded on a channel to the origin that it
-/// was granted for.
+/// A request that carries its secrets.
+///
+/// It can only be forwarded on a channel to the origin that it was granted for.
 pub struct Credentialed {
     pub(super) request: Box<Request>,
     pub(super) grants: Vec<Grant>,
@@ -19,40 +20,41 @@ pub struct Credentialed {
     pub(super) answer: AnswerPlan,
 }
 
-/// What the origin's answer is handled with; it travels with the request, and comes back with its
-/// answer.
+/// What is needed to handle the origin's answer.
+///
+/// It travels with the request and comes back with the answer.
 pub struct AnswerPlan {
-    /// What is looked for in it.
+    /// What the answer is searched for.
     pub(crate) lent: Option<Redactor>,
-    /// The method that it answers.
+    /// The request's method.
     pub(crate) method: Method,
-    /// What the client wants the connection to become.
+    /// The upgrade that the client asked for.
     pub(crate) upgrade: Option<Box<Upgrade>>,
-    /// What keeps the temporary credentials that it holds, where it may hold some.
+    /// Keeps the temporary credentials in the answer, if it may contain any.
     pub(crate) minting: Option<Minting>,
-    /// What decoding it may take of the session's budget.
+    /// The decoder memory it may take from the session's budget.
     pub(crate) decoding: Share,
 }
 
 impl Credentialed {
-    /// To whom it may go.
+    /// The origin that it may be sent to.
     pub(crate) fn origin(&self) -> &Origin {
         &self.request.head.origin
     }
 
-    /// In whose name.
+    /// The identity whose connections it uses.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What was lent, and where it stands.
+    /// The lent credentials, and the place of each.
     pub fn lent_to(&self) -> impl Iterator<Item = (&CredentialName, &str)> {
         self.grants
             .iter()
             .map(|grant| (grant.lend().credential(), grant.lend().place_text()))
     }
 
-    /// Takes the proof apart, for the stage that forwards.
+    /// Takes the request apart, for the stage that forwards it.
     pub(crate) fn into_parts(self) -> (Box<Request>, AnswerPlan) {
         (self.request, self.answer)
     }

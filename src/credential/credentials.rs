@@ -1,4 +1,4 @@
-//! The credentials of a configuration: what each may be lent for, and where its secret comes from.
+//! The configured credentials: what each may be lent for, and where its secret comes from.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
@@ -23,26 +23,28 @@ pub struct Credentials {
     stores: Stores,
     slots: Vec<CredentialSlot>,
     holding: Holding,
-    /// The sessions whose answers are searched for something.
+    /// The sessions whose answers are searched for secrets.
     exposed_to: Mutex<Vec<Weak<Session>>>,
-    /// From it stand-ins are drawn for secrets that a session holds no phantom of; `None` where
-    /// there was no randomness.
+    /// The key for stand-ins of secrets that a session holds no phantom for; `None` if the system
+    /// gave no randomness.
     strangers: Option<PhantomKey>,
 }
 
-/// What belongs to one binding: where its secret comes from, and the field values that were built
-/// from the last one.
+/// The state of one binding: the source of its secret, and the field values built from the latest
+/// one.
 pub(super) struct CredentialSlot {
     pub(super) source: SecretSource,
     pub(super) ready: ArcSwapOption<Prepared>,
     pub(super) given: Given,
-    /// The greatest number that was used once, where signing with it takes such.
+    /// The highest nonce used so far, for signing schemes with increasing nonces.
     pub(super) last: AtomicU64,
 }
 
 impl CredentialSlot {
-    /// What its store gave and is still looked for. What is issued to sessions is as long as its
-    /// lease lives, however often that was renewed.
+    /// The secrets that its store gave and that are still searched for.
+    ///
+    /// A secret issued to a session stays among them as long as its lease lives, however often it
+    /// is renewed.
     pub(super) fn given_before(&self) -> Vec<Arc<Secret>> {
         for cached in self.source.issued() {
             self.given.add(&cached.secret, cached.expires);
@@ -52,7 +54,7 @@ impl CredentialSlot {
 }
 
 impl Credentials {
-    /// The credentials of a configuration, each from its store.
+    /// Makes the credentials of a configuration, each with its store.
     ///
     /// # Errors
     /// [`BindingMalformed`] by cause.
@@ -75,7 +77,7 @@ impl Credentials {
         })
     }
 
-    /// The same, with other bounds for content that is held.
+    /// Replaces the limits for held content.
     #[must_use]
     pub fn with_holding(self, holding: Holding) -> Self {
         Self { holding, ..self }
@@ -103,10 +105,10 @@ impl Credentials {
         &self.bindings
     }
 
-    /// The secret of a binding, by its place in the configuration.
+    /// Fetches the secret of the binding at `index` in the configuration.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], where its store does not give it.
+    /// [`Error::Unavailable`] if its store does not provide it.
     pub(super) async fn lease(
         &self,
         session: &SessionId,
@@ -116,23 +118,23 @@ impl Credentials {
         leased.map_err(|why| Error::Unavailable(Box::new(why)))
     }
 
-    /// Where the secret of a binding comes from, by its place in the configuration.
+    /// The source of a binding's secret, by its index in the configuration.
     pub(super) fn source(&self, at: usize) -> &SecretSource {
         &self.slots[at].source
     }
 
-    /// Where the secret of a binding is kept, by its place in the configuration.
+    /// Where a binding's secret is stored, by its index in the configuration.
     pub(super) fn reference(&self, at: usize) -> SecretRef {
         self.source(at).reference().clone()
     }
 
-    /// The stores, whose leases somebody must renew and end.
+    /// The stores. The caller must renew and end their leases.
     #[must_use]
     pub fn stores(&self) -> &Stores {
         &self.stores
     }
 
-    /// Revokes what was issued to a session, with the session.
+    /// Revokes what was issued to a session when the session ends.
     pub async fn end(&self, session: &SessionId) {
         self.stores.end(session).await;
     }

@@ -1,4 +1,4 @@
-//! Why a credential is not lent, a session not begun, or an answer not given on.
+//! Why a credential was not lent, a session not started, or an answer not passed on.
 
 use super::inject::AttachFailure;
 use super::scrub::{Guessed, Unscrubbable};
@@ -10,34 +10,34 @@ use crate::session::phantom::PhantomFailure;
 use crate::session::{CredentialRefusal, SigningFailure};
 use crate::sigv4::UnreadableCredentials;
 
-/// Why a request did not get its credential. It is not sent then.
+/// Why a request did not get its credential. The request is then not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such credential is configured.
     #[error("the credential is not configured")]
     Unknown,
-    /// The store does not give it now.
+    /// The store cannot provide it now.
     #[error("the credential cannot be had from its store")]
     Unavailable(#[source] Box<Unavailable>),
-    /// The secret cannot stand where the phantom stood.
+    /// The secret is not valid in the phantom's place.
     #[error("the credential does not fit where its phantom stands")]
     Unfit(#[source] AttachFailure),
-    /// Echoes of the secret could not be found again.
+    /// Echoes of the secret could not be detected in answers.
     #[error("the credential could not be kept from coming back")]
     Unscrubbable(#[source] Unscrubbable),
     /// The content had to be held and could not be.
     #[error(transparent)]
     Held(HoldFault),
-    /// A foreign credential stands in the content, or it cannot be told whether one does.
+    /// The content contains a foreign credential, or cannot be checked for one.
     #[error(transparent)]
     Misplaced(CredentialRefusal),
-    /// It is not signed again.
+    /// The request cannot be signed again.
     #[error(transparent)]
     Signing(#[from] SigningFailure),
-    /// Answers to the session held too many different parts of secrets.
+    /// Answers to the session contained too many different parts of secrets.
     #[error(transparent)]
     Guessed(#[from] Guessed),
-    /// The temporary credentials of the answer could not be kept.
+    /// The temporary credentials in the answer could not be kept.
     #[error("the temporary credentials of the answer cannot be kept")]
     Minted(#[from] MintFailure),
 }
@@ -63,12 +63,12 @@ impl Error {
 /// Why a session's phantoms were not issued.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueFailure {
-    /// A secret had to be looked at and there was none.
+    /// A secret had to be read and was not available.
     #[error("credential `{credential}` cannot be had from its store")]
     Unavailable {
         /// The credential.
         credential: CredentialName,
-        /// Why.
+        /// The cause.
         #[source]
         cause: Unavailable,
     },
@@ -77,22 +77,23 @@ pub enum IssueFailure {
     Phantom(#[from] PhantomFailure),
 }
 
-/// Why temporary credentials are not given on. The origin has made them, and they are forgotten.
+/// Why temporary credentials were not passed on. The origin has issued them, and they are
+/// discarded.
 #[derive(Debug, thiserror::Error)]
 pub enum MintFailure {
-    /// The answer is not as the service's answers are.
+    /// The answer does not have the service's format.
     #[error(transparent)]
     Illegible(#[from] UnreadableCredentials),
-    /// The answer is too long for one that holds credentials, or broke off.
+    /// The answer is too long to hold credentials, or broke off.
     #[error("the answer with temporary credentials is too long or broke off")]
     Unheld,
-    /// They could not stand in a request.
+    /// The credentials are not valid in a request.
     #[error(transparent)]
     Unsafe(#[from] SecretUnsafe),
     /// No phantoms could be drawn for them.
     #[error(transparent)]
     Phantom(#[from] PhantomFailure),
-    /// The system gave no randomness.
+    /// The system provided no randomness.
     #[error("the system's generator of random numbers failed")]
     Random,
 }

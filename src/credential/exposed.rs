@@ -1,5 +1,5 @@
-//! What the answers of a session are searched for: every secret that an origin could know, whoever
-//! it was lent to.
+//! What a session's answers are searched for: every secret that an origin could know, no matter
+//! which session it was lent to.
 
 use std::sync::{Arc, Weak};
 
@@ -21,16 +21,16 @@ use crate::names::{CredentialName, SessionId};
 use crate::session::Session;
 use crate::session::phantom::{Issue, Phantom, TemporaryPhantoms};
 
-/// The secrets that one session's origins could know. It lives and goes with the session.
+/// The secrets that one session's origins could know. Dropped with the session.
 pub(super) struct ExposedSecrets {
     now: Arc<ArcSwap<Searched>>,
-    /// Whoever adds to it holds it, so that what many requests need at once is made once. Who finds
-    /// what it needs never waits for it.
+    /// Held while the search is extended, so that concurrent requests extend it only once. A
+    /// request that finds what it needs never waits for this lock.
     growing: Mutex<()>,
 }
 
 impl ExposedSecrets {
-    /// Puts what `grown` makes of the search in its place, if it makes something of it.
+    /// Replaces the search with the result of `grown`, if there is one.
     fn grow(
         &self,
         grown: impl FnOnce(&Searched) -> Result<Option<Searched>, Error>,
@@ -49,7 +49,7 @@ impl ExposedSecrets {
         self.now.load().known.is_empty()
     }
 
-    /// The secrets behind temporary credentials.
+    /// Returns the secrets behind temporary credentials.
     pub(super) fn minted(&self, phantoms: &Arc<TemporaryPhantoms>) -> Option<[Arc<Secret>; 3]> {
         let now = self.now.load();
         let mut minted = now.minted.iter();
@@ -57,8 +57,9 @@ impl ExposedSecrets {
         Some(found.secrets.clone())
     }
 
-    /// Keeps temporary credentials, and searches answers for them from now on; `gone` are those
-    /// that the session no longer holds.
+    /// Keeps temporary credentials and searches later answers for them.
+    ///
+    /// `gone` are the ones that the session no longer holds.
     pub(super) fn mint(
         &self,
         minted: TemporarySecrets,
@@ -77,15 +78,16 @@ impl ExposedSecrets {
 }
 
 impl Credentials {
-    /// Every secret that is bound to an origin beside those that the request is lent, whether its
-    /// session holds the credential or not: another session, or an earlier run, may have shown it
-    /// to the origin, which may show it to anybody.
+    /// Fetches every secret bound to an origin, apart from those that the request is lent.
     ///
-    /// What the store does not have is no secret. What it cannot say, and never said, would be
-    /// given on unknown if it came.
+    /// It does not matter whether this session holds the credential: another session or an earlier
+    /// run may have shown it to the origin, which may show it to anybody.
+    ///
+    /// A secret absent from its store is skipped. If the store fails and never gave the secret, the
+    /// answer would pass an echo of it unrecognized, so that is an error.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where a store fails that never gave the secret.
+    /// [`Error::Unavailable`] if a store fails that never gave the secret.
     pub(super) async fn fetch_bound(
         &self,
         session: &SessionId,
@@ -97,12 +99,13 @@ impl Credentials {
             let binding = self.bindings().at(index).ok_or(Error::Unknown)?;
             let is_lent = || lent.iter().any(|(name, _)| *name == binding.credential);
             let slot = self.slot(index)?;
-            // Nobody can send back what nobody was sent: not even a signature tells anything of a
-            // private key.
+            // An origin cannot echo what it was never sent. Not even a signature reveals a private
+            // key.
             if slot.source.reference().private_key().is_some() || is_lent() {
                 continue;
             }
-            // None is made to be looked for; what was made for any session is.
+            // No secret is issued just to be searched for; those already issued to any session are
+            // included.
             if !slot.source.is_issued() {
                 match slot.source.resolve(Some(session)).await {
                     Ok(cached) => {
@@ -110,25 +113,25 @@ impl Credentials {
                         continue;
                     }
                     Err(why) if why.cause.is_absent() || is_optional(binding) => {}
-                    // It cannot be used, so it was not.
+                    // It is unusable, so it was never used.
                     Err(why) if matches!(why.cause, StoreError::Unsafe(_)) => {}
                     Err(_) if slot.given.is_some() => {}
                     Err(why) => return Err(Error::Unavailable(Box::new(why))),
                 }
             }
-            // What the store gave before was shown, whatever the store says now.
+            // What the store gave earlier may have been shown, whatever the store says now.
             bound.extend(slot.given_before().into_iter().map(|secret| Exposable {
                 credential: binding.credential.clone(),
                 secret,
                 ends: None,
             }));
         }
-        // What is too short cannot be lent, either.
+        // A secret that is too short cannot be lent either.
         bound.retain(|one| one.secret.expose().len() >= scrub::SHORTEST);
         Ok(bound)
     }
 
-    /// Adds to what the session's answers are searched for; gives what to look for in this one.
+    /// Extends the search of the session's answers, and returns what to search for in this answer.
     pub(super) fn look_for(
         &self,
         session: &Arc<Session>,
@@ -162,7 +165,7 @@ impl Credentials {
         }))
     }
 
-    /// What is searched for in a session's answers: nothing at first.
+    /// Returns what the session's answers are searched for; at first, nothing.
     pub(super) fn exposed<'s>(
         &self,
         session: &'s Arc<Session>,
@@ -179,9 +182,10 @@ impl Credentials {
         session.state(none).ok_or(Error::Unknown)
     }
 
-    /// Has the answers of other sessions that are under way searched for what is wanted here, too,
-    /// where they are searched for another secret of the same credential: an origin may repeat to
-    /// them what it is shown now.
+    /// Extends the search of other sessions whose answers are in transit.
+    ///
+    /// This applies to sessions that are searched for another secret of the same credential,
+    /// because an origin may repeat to them what it is shown now.
     fn tell_others(&self, session: &Arc<Session>, wanted: &Wanted<'_>) {
         let others: Vec<_> = self.exposed_to().iter().filter_map(Weak::upgrade).collect();
         for other in others.iter().filter(|other| !Arc::ptr_eq(other, session)) {
@@ -203,15 +207,17 @@ impl Credentials {
                 self.extended(other, now, &wanted).map(Some)
             });
             if let Err(error) = told {
-                // What cannot be searched for what it may hold is not shown.
+                // An answer that cannot be searched for a secret it may contain is not shown.
                 tracing::error!(session = %other.id(), %error, "answers cannot be searched for a renewed secret");
                 exposed.now.load().guesses.spend();
             }
         }
     }
 
-    /// What was searched for and what is wanted, with all that its store gave before: what was
-    /// shown then may come back now. What stores gave too long ago is left out.
+    /// Builds a search for the known and the wanted secrets, and for all earlier ones of the same
+    /// store.
+    ///
+    /// A secret shown earlier may come back now. Secrets that ended too long ago are left out.
     fn extended(
         &self,
         session: &Session,
@@ -266,8 +272,10 @@ impl Credentials {
         })
     }
 
-    /// What stands for a secret that the session holds no phantom of: drawn as phantoms are, from a
-    /// key that no session has, so that it is worth nothing in any.
+    /// Draws a stand-in for a secret that the session holds no phantom for.
+    ///
+    /// It is drawn like a phantom, but from a key that no session has, so it is worthless in every
+    /// session.
     fn stranger(&self, name: &CredentialName, secret: &Secret) -> Option<Phantom> {
         let mut issue = Issue::new(self.strangers()?);
         issue

@@ -12,11 +12,11 @@ use crate::names::CredentialName;
 use crate::policy::Grant;
 use crate::session::{Session, SigningPart};
 
-/// What was fetched, by the binding that keeps it.
+/// The fetched secrets, each with its credential's name.
 pub(super) type Fetched = Vec<(CredentialName, CachedSecret)>;
 
 impl Credentials {
-    /// Fetches the secret of each grant, with the other parts of one that signs.
+    /// Fetches the secret of each grant, and the other parts of a signing credential.
     pub(super) async fn fetch_granted(
         &self,
         origin: &Origin,
@@ -25,13 +25,13 @@ impl Credentials {
     ) -> Result<Fetched, Error> {
         let mut fetched = Vec::with_capacity(grants.len());
         for grant in grants {
-            // INVARIANT: a grant names the origin that it was given for; policy made both from one
+            // INVARIANT: a grant names the origin it was given for; policy made both from one
             // request.
             if grant.origin() != origin {
                 return Err(Error::Unknown);
             }
             let lend = grant.lend();
-            // The session keeps those by itself.
+            // The session keeps temporary credentials itself.
             if lend
                 .claimed()
                 .is_some_and(|claimed| claimed.temporary().is_some())
@@ -41,7 +41,8 @@ impl Credentials {
             let named = (lend.credential(), lend.index());
             self.fetch(named, session, &mut fetched).await?;
             if let Some(signing) = lend.signing() {
-                // What the session has no phantom of, the credential does not have.
+                // If the session has no phantom for an optional part, the credential does not have
+                // that part.
                 let held = |part: &&SigningPart| session.phantoms().of(&part.credential).is_some();
                 for SigningPart { credential, .. } in signing.parts.iter().skip(1).filter(held) {
                     let index = self.bindings().index_of(credential).ok_or(Error::Unknown)?;
@@ -54,8 +55,10 @@ impl Credentials {
         Ok(fetched)
     }
 
-    /// Fetches a credential's secret, of the reading that another of the request is already of
-    /// where both are kept in one place: what belongs together is never mixed.
+    /// Fetches a credential's secret.
+    ///
+    /// If another secret of the request is stored in the same place, both come from the same read,
+    /// so that parts of different versions are never mixed.
     async fn fetch(
         &self,
         (name, index): (&CredentialName, usize),
@@ -73,10 +76,10 @@ impl Credentials {
     }
 }
 
-/// The fetched part of a name.
+/// Returns the fetched secret of a credential.
 ///
 /// # Errors
-/// [`Error::Unknown`], where it was not fetched.
+/// [`Error::Unknown`] if it was not fetched.
 pub(super) fn leased<'l>(
     fetched: &'l Fetched,
     name: &CredentialName,
@@ -86,8 +89,8 @@ pub(super) fn leased<'l>(
     Ok(&found.ok_or(Error::Unknown)?.1)
 }
 
-/// Whether what was fetched for a signature still serves, and is not by chance what the session
-/// holds.
+/// Checks that the secrets fetched for a signature have not expired, and do not equal the session's
+/// phantoms by chance.
 fn usable(session: &Session, fetched: &Fetched) -> Result<(), Error> {
     let phantoms = session.phantoms();
     for (name, lease) in fetched {

@@ -1,5 +1,6 @@
-//! What a store gave for one credential: an origin that was shown a secret may show it later, when
-//! another one has taken its place.
+//! Remembers what a store gave for one credential.
+//!
+//! An origin that was shown a secret may still return it after that secret was replaced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +16,17 @@ pub(super) struct Given(Mutex<Vec<One>>);
 
 struct One {
     secret: Arc<Secret>,
-    /// When its lease ends; of one that has a successor, at the earliest when that came.
+    /// When its lease ends. For a replaced secret, no earlier than its replacement.
     ends: Option<Instant>,
 }
 
 impl Given {
-    /// Notes what the store gave.
+    /// Remembers a secret that the store gave.
     pub(super) fn add(&self, secret: &Arc<Secret>, ends: Option<Instant>) {
         self.add_at(secret, ends, Instant::now());
     }
 
-    /// What is still looked for.
+    /// The secrets that are still searched for.
     pub(super) fn all(&self) -> Vec<Arc<Secret>> {
         self.all_at(Instant::now())
     }
@@ -34,7 +35,7 @@ impl Given {
         let mut given = self.0.lock();
         let mut known = given.iter_mut();
         if let Some(known) = known.find(|one| Arc::ptr_eq(&one.secret, secret)) {
-            // Its lease may have been renewed. What never ends has no end to move.
+            // Its lease may have been renewed. A secret without an end keeps none.
             known.ends = known
                 .ends
                 .map(|before| ends.map_or(before, |ends| ends.max(before)));
@@ -56,15 +57,15 @@ impl Given {
         given.iter().map(|one| one.secret.clone()).collect()
     }
 
-    /// Whether the store ever gave something.
+    /// Whether the store ever gave a secret.
     pub(super) fn is_some(&self) -> bool {
         let given = self.0.lock();
         !given.is_empty()
     }
 }
 
-/// Drops what ended long ago and is not among the latest, and the oldest of too much. The latest
-/// one always stays.
+/// Drops old secrets: those that ended long ago and are not among the latest, and the oldest beyond
+/// the byte limit. The latest one always stays.
 fn prune(given: &mut Vec<One>, now: Instant) {
     let mut bytes = 0;
     let is_kept = |(late, one): (usize, &One)| {
@@ -76,12 +77,12 @@ fn prune(given: &mut Vec<One>, now: Instant) {
     given.retain(|_| kept.pop().unwrap_or(true));
 }
 
-/// The latest of one store are looked for, however long ago they were given.
+/// How many of the latest secrets are searched for, no matter how old they are.
 const MOST_LATEST: usize = 4;
-/// For so long after its end a secret is looked for.
+/// How long a secret is searched for after its end.
 const LOOKED_FOR: Duration = Duration::from_secs(10 * 60);
-/// The most bytes of one credential's secrets that are looked for. Their forms take some hundred
-/// times as much memory.
+/// The limit for one credential's searched secrets, in bytes. Their forms take some hundred times
+/// as much memory.
 const MOST_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

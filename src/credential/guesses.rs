@@ -1,4 +1,4 @@
-//! How often a session met parts of secrets: few are accidents, more are guesses.
+//! Counts how often a session met parts of secrets: a few are accidents, more are guesses.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -8,12 +8,13 @@ use parking_lot::Mutex;
 
 use crate::names::SessionId;
 
-/// Counts what answers to one session held of secrets.
+/// Counts the parts of secrets in the answers to one session.
 ///
-/// A part that comes back is replaced, and whoever had an origin send guesses sees which of them
-/// was right. So two different parts are replaced, and with the third the session is shown nothing
-/// more: it knows twelve letters at the most, and nobody guesses the others. The same part once
-/// more tells nothing and is not counted.
+/// An echoed part of a secret is replaced. A workload that makes an origin send guesses can see
+/// which were replaced, and so which were right. Therefore at most two different parts are
+/// replaced; at the third, the session is shown nothing more. By then it knows at most twelve
+/// characters, and the rest cannot be guessed. Repeating a part reveals nothing new and is not
+/// counted.
 pub struct Guesses {
     session: Option<SessionId>,
     keys: RandomState,
@@ -23,7 +24,7 @@ pub struct Guesses {
 }
 
 impl Guesses {
-    /// Of a session that met nothing yet.
+    /// A counter for a session that has met no parts yet.
     #[must_use]
     pub fn new(session: Option<SessionId>) -> Self {
         Self {
@@ -35,19 +36,20 @@ impl Guesses {
         }
     }
 
-    /// Whether the session met more parts than accidents make: it is shown no answer in which a
-    /// secret could be.
+    /// Whether the session met more parts than accidents explain.
+    ///
+    /// Such a session is shown no answer that could contain a secret.
     #[must_use]
     pub fn are_spent(&self) -> bool {
         self.spent.load(Ordering::Acquire)
     }
 
-    /// Shows the session no answer any more in which a secret could be.
+    /// Stops showing the session any answer that could contain a secret.
     pub(super) fn spend(&self) {
         self.spent.store(true, Ordering::Release);
     }
 
-    /// Counts a part of a secret, before anything of what stands in its place is shown.
+    /// Counts a part of a secret. Called before its replacement is shown.
     pub(super) fn part(&self, text: &[u8]) {
         let mut parts = self.parts.lock();
         if self.are_spent() || !parts.insert(self.keys.hash_one(text)) {
@@ -70,7 +72,7 @@ impl Guesses {
         }
     }
 
-    /// Counts an echo of a whole secret. To meet one tells nothing; a row of them is worth a look.
+    /// Counts an echo of a whole secret. One reveals nothing, but many deserve attention.
     pub(super) fn whole(&self) {
         if self.whole.fetch_add(1, Ordering::Relaxed) + 1 == MANY_ECHOES {
             tracing::warn!(
@@ -85,10 +87,10 @@ impl Guesses {
     }
 }
 
-/// Different parts of secrets that a session may meet.
+/// How many different parts of secrets a session may meet.
 const MOST_PARTS: usize = 2;
 
-/// Echoes of whole secrets with which the operator is told.
+/// The number of whole echoes at which the operator is warned.
 const MANY_ECHOES: u64 = 100;
 
 #[cfg(test)]

@@ -1,28 +1,28 @@
-//! How much content may be held, and how much decoders may take.
+//! Limits on held content and on decoder memory.
 
 use std::sync::Arc;
 
 use crate::body::{HoldBudget, Limit};
 use crate::policy::ContentBudget;
 
-/// How much content is held for signatures that cover it and do not tell its hash, and how much
-/// decoders take.
+/// How much content is held for signatures that cover it without stating its hash, and how much
+/// memory decoders use.
 #[derive(Debug, Clone)]
 pub struct Holding {
-    /// Of one request.
+    /// The limit for one request.
     pub limit: Limit,
-    /// Of all together.
+    /// The budget for all requests together.
     pub budget: Arc<HoldBudget>,
-    /// What decoders of answers take, all together.
+    /// The budget for all decoders of answers together.
     pub decoding: Arc<HoldBudget>,
 }
 
 impl Holding {
-    /// What holds of one request unless it is said otherwise.
+    /// The default limit for one request.
     pub const REQUEST: Limit = Limit::mib(16);
-    /// The same of all requests together.
+    /// The default budget for all requests together.
     pub const REQUESTS: Limit = Limit::mib(64);
-    /// The same of all decoders together.
+    /// The default budget for all decoders together.
     pub const DECODING: Limit = Limit::mib(128);
 }
 
@@ -37,7 +37,7 @@ impl Default for Holding {
 }
 
 impl Holding {
-    /// The same for policies that read content.
+    /// The same limits, for policies that read content.
     pub(crate) fn content_budget(&self) -> ContentBudget<'_> {
         ContentBudget {
             limit: self.limit,

@@ -1,5 +1,4 @@
-//! Puts a secret where its phantom stood, exactly once, in fields that are never indexed or
-//! printed.
+//! Replaces a phantom with its secret, exactly once, in fields that are never indexed or printed.
 
 use std::sync::Arc;
 
@@ -17,19 +16,19 @@ use crate::message::{EncodedSlash, Place, RequestTarget, TargetMalformed};
 use crate::names::ReasonCode;
 use crate::session::{CredentialUse, Location};
 
-/// Why a secret was not put in; nothing is sent.
+/// Why a secret was not inserted. Nothing is sent then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AttachFailure {
-    /// The secret's time ended between fetching and putting it in.
+    /// The secret expired between fetching and insertion.
     #[error("the secret expired before it was put in")]
     Expired,
-    /// The secret cannot stand there.
+    /// The secret is not valid in that place.
     #[error(transparent)]
     Unsafe(#[from] SecretUnsafe),
     /// The request changed after it was searched.
     #[error("the phantom is no longer where it was found")]
     Moved,
-    /// The target would not be one any more.
+    /// The result would not be a valid request target.
     #[error(transparent)]
     Target(#[from] TargetMalformed),
 }
@@ -46,23 +45,21 @@ impl AttachFailure {
     }
 }
 
-/// The field values that were built from one secret, by place; building one costs more than a
-/// request may.
+/// The field values built from one secret, by place. Building one costs more than a request may.
 pub(super) struct Prepared {
     secret: Arc<Secret>,
     values: Vec<Option<HeaderValue>>,
 }
 
-/// Puts one secret in: the whole field is replaced, whatever else stood in it, so that exactly one
-/// goes out (H20).
+/// Inserts one secret. The whole field is replaced, so that exactly one credential goes out (H20).
 ///
-/// The secret may have another length than its phantom, which keeps that of the secret when the
-/// session began (ADR 25).
+/// The secret may differ in length from its phantom, which keeps the length that the secret had
+/// when the session began (ADR 25).
 ///
-/// The result is never searched again, so a secret that contains a phantom stays as it is (H08).
+/// The result is never searched again, so a secret that contains a phantom stays unchanged (H08).
 ///
 /// # Errors
-/// [`AttachFailure`] by cause; the request must then be dropped, for it may be half changed.
+/// [`AttachFailure`] by cause. The request may be half changed and must be dropped.
 pub fn inject(
     fields: &mut HeaderMap,
     target: &mut RequestTarget,
@@ -74,8 +71,8 @@ pub fn inject(
         return Err(AttachFailure::Expired);
     }
     let secret = &lease.secret;
-    // The session never saw the secret of a declared shape, nor a renewed one; should it hold it by
-    // chance, that ends here.
+    // The session never saw a renewed secret, nor one of a declared shape. If the phantom equals
+    // the secret by chance, stop here.
     if secret.is(lend.phantom().reveal().as_bytes()) {
         return Err(SecretUnsafe::Phantom.into());
     }
@@ -92,13 +89,13 @@ pub fn inject(
             fields.insert(header::COOKIE, value);
         }
         Place::Query(name) => *target = query(target, name, lend, secret)?,
-        // What signs is never put in.
+        // A secret that signs is never inserted.
         Place::Signature(_) => return Err(AttachFailure::Moved),
     }
     Ok(())
 }
 
-/// The field's value, built once for each secret and place.
+/// The field's value, built once per secret and place.
 fn prepared(
     lend: &CredentialUse,
     secret: &Arc<Secret>,
@@ -138,7 +135,7 @@ fn field_value(place: &Place, secret: &Secret) -> Option<HeaderValue> {
     }
 }
 
-/// RFC 7617: the user ends at the first colon, so a secret with one cannot be a user.
+/// RFC 7617: the user name ends at the first colon, so a secret with a colon cannot be a user name.
 fn basic(lend: &CredentialUse, secret: &Secret) -> Result<HeaderValue, AttachFailure> {
     let given = lend.basic_user().unwrap_or_default().as_bytes();
     let other = match lend.spot() {
@@ -167,7 +164,7 @@ fn basic(lend: &CredentialUse, secret: &Secret) -> Result<HeaderValue, AttachFai
         .ok_or(AttachFailure::Unsafe(SecretUnsafe::Place))
 }
 
-/// RFC 6265 §4.1.1: a cookie's value has no quotes, commas, semicolons or backslashes.
+/// RFC 6265 §4.1.1: a cookie value has no quotes, commas, semicolons or backslashes.
 fn cookie(
     field: Option<&HeaderValue>,
     name: &str,
@@ -198,7 +195,7 @@ fn query(
     lend: &CredentialUse,
     secret: &Secret,
 ) -> Result<RequestTarget, AttachFailure> {
-    // A secret is visible ASCII from the moment it is taken.
+    // Every secret was checked to be visible ASCII when it was read.
     let text = std::str::from_utf8(secret.expose()).map_err(|_| SecretUnsafe::Character)?;
     match *lend.spot() {
         Location::Query(at) => {
@@ -216,7 +213,7 @@ fn query(
             let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
             let value = utf8_percent_encode(text, NON_ALPHANUMERIC);
             let whole = Zeroizing::new(format!("{}{mark}{name}={value}", target.path_and_query()));
-            // Encoded slashes that stand in it were allowed when it was first read.
+            // Encoded slashes in it were already allowed when the target was first parsed.
             Ok(RequestTarget::parse(whole.as_bytes(), EncodedSlash::Keep)?)
         }
         _ => Err(AttachFailure::Moved),
@@ -224,7 +221,7 @@ fn query(
 }
 
 fn joined(parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
-    // Of the right size at once: a growing vector would leave copies behind.
+    // Allocate the full size at once: a growing vector would leave copies behind.
     let mut whole = Zeroizing::new(Vec::with_capacity(
         parts.iter().map(|part| part.len()).sum(),
     ));
@@ -234,7 +231,7 @@ fn joined(parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
     whole
 }
 
-/// A value that HPACK never indexes (RFC 7541 §7.1.3) and that Debug does not print.
+/// Makes a value that HPACK never indexes (RFC 7541 §7.1.3) and that Debug does not print.
 fn sensitive(bytes: &[u8]) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_bytes(bytes).ok()?;
     value.set_sensitive(true);

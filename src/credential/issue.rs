@@ -1,4 +1,4 @@
-//! Issues the phantoms of a session.
+//! Issues a session's phantoms.
 
 use super::credentials::Credentials;
 use super::error::IssueFailure;
@@ -8,10 +8,10 @@ use crate::session::phantom::{Issue, PhantomKey, Phantoms};
 use crate::session::{Binding, Role};
 
 impl Credentials {
-    /// Issues the phantoms of a session, for the credentials that it may hold.
+    /// Issues a session's phantoms for the credentials that it may hold.
     ///
-    /// Where no shape is declared, the secret is fetched to look at it. The order is that of the
-    /// configuration, so replicas with one key and one configuration agree.
+    /// If no shape is declared, the secret is fetched to learn its shape. The order is that of the
+    /// configuration, so replicas with the same key and configuration issue the same phantoms.
     ///
     /// # Errors
     /// [`IssueFailure`] by cause.
@@ -30,8 +30,9 @@ impl Credentials {
         Ok(issue.finish())
     }
 
-    /// Issues the phantom of one binding, whose place in the configuration is given; of an optional
-    /// part that is not there, none.
+    /// Issues the phantom of the binding at index `at` in the configuration.
+    ///
+    /// A missing optional part gets none.
     pub(super) async fn issue_one(
         &self,
         session: &SessionId,
@@ -74,7 +75,7 @@ impl Credentials {
     }
 }
 
-/// Whether a credential may be without this part of it.
+/// Whether this part of a credential may be missing.
 pub(super) fn is_optional(binding: &Binding) -> bool {
     match &binding.role {
         Role::Part(signing) => signing

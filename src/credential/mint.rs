@@ -1,8 +1,8 @@
-//! Temporary credentials in an answer: the real ones stay here, and the client is given phantoms
-//! that sign as they do.
+//! Temporary credentials in an answer: the real ones stay here, and the client gets phantoms to
+//! sign with.
 //!
-//! They are bound as the credential is that they come from, with its pins, and policy knows them by
-//! its name; so they never reach further than it does.
+//! Temporary credentials have the same bindings, pins and policy name as the credential they came
+//! from, so they never reach further than it does.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::session::Session;
 use crate::session::phantom::{PhantomKey, TemporaryPhantoms};
 use crate::sigv4::{self, replaced};
 
-/// An exchange whose answer holds temporary credentials.
+/// An exchange whose answer contains temporary credentials.
 pub struct Minting {
     pub(super) session: Arc<Session>,
     pub(super) parent: CredentialName,
 }
 
 impl Credentials {
-    /// Keeps the temporary credentials of an answer's content, and gives the content with phantoms
-    /// in their places.
+    /// Keeps the temporary credentials in an answer's content, and returns the content with
+    /// phantoms in their places.
     ///
     /// # Errors
-    /// [`Error::Minted`] by cause; nothing of the answer may be given on then.
+    /// [`Error::Minted`] by cause. Nothing of the answer may then be passed on.
     pub fn keep(&self, minting: &Minting, kind: &str, content: &[u8]) -> Result<Bytes, Error> {
         let found = sigv4::TemporaryCredentials::read(kind, content).map_err(MintFailure::from)?;
         let secret = |text: &str| {

@@ -1,5 +1,4 @@
-//! The only module that sees a secret: fetches it from its store and puts it where its phantom
-//! stood.
+//! The only module that sees secrets: fetches each from its store and replaces its phantom.
 
 mod attach;
 mod check;

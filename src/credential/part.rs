@@ -1,31 +1,30 @@
-//! Which parts of a secret are secrets themselves: so long and so random that no text holds one by
-//! chance.
+//! Finds the parts of a secret that must be protected even alone: so long and random that other
+//! text does not contain them by chance.
 
 use std::ops::Range;
 
-/// The letters of a secret of which no few in a row may come back.
+/// The characters of a secret of which no short run may come back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DrawnPart {
-    /// Where they stand; what is before and behind them, the phantom has too.
+    /// Where they are in the secret. What comes before and after them is in the phantom too.
     pub(super) letters: Range<usize>,
-    /// How many in a row are looked for: six of a token of letters and digits.
+    /// The length of run that is searched for: six for a token of letters and digits.
     pub(super) least: usize,
-    /// Where digits alone stand in a row, nearly as many as make a piece or more: of those it takes
+    /// Runs of digits only that are nearly `least` long or longer. Within these, a run must have
     /// [`LEAST_DIGITS`].
     pub(super) digits: Vec<Range<usize>>,
 }
 
 impl DrawnPart {
-    /// The part of a secret that is looked for in pieces; `None` where it is looked for as a whole
-    /// alone.
+    /// Returns the part of a secret to search for in pieces; `None` if only the whole is searched
+    /// for.
     ///
-    /// That is so where pieces would be met by chance, as those of a password that reads as words
-    /// are, and where the whole has so little to guess that to learn two pieces of it would be to
-    /// know it.
+    /// It is `None` if pieces would occur by chance, as with a password made of words, or if the
+    /// secret has so little entropy that two known pieces would reveal it.
     pub(super) fn of(secret: &[u8], phantom: &[u8]) -> Option<Self> {
         let letters = unshared(secret, phantom);
-        // Numbers name an account or a time, and pages are full of their like. Where they are
-        // needed, they are no words.
+        // Leave out numbers, which name an account or a time and are common in pages. If too little
+        // is left without them, keep them.
         let unnumbered = without(secret, letters.clone(), |text| {
             is_word(text) || is_number(text)
         });
@@ -52,9 +51,10 @@ impl DrawnPart {
     }
 }
 
-/// The part in which a secret differs from its phantom. Of a web token that is the signature: the
-/// rest says for whom it is, much of it stands in every token of its issuer, and is worth nothing
-/// without.
+/// The range in which a secret differs from its phantom.
+///
+/// In a web token this is the signature. The rest names the subject, is largely the same in every
+/// token of the issuer, and is worthless without the signature.
 fn unshared(secret: &[u8], phantom: &[u8]) -> Range<usize> {
     let last_dot = secret.iter().rposition(|byte| *byte == b'.');
     if let Some(dot) = last_dot.filter(|_| secret.starts_with(b"eyJ")) {
@@ -67,12 +67,12 @@ fn unshared(secret: &[u8], phantom: &[u8]) -> Range<usize> {
         true => behind.take_while(same).count(),
         false => 0,
     };
-    // The words that name a service or an environment before or behind what is drawn: `sk-live-`,
-    // `-v1`.
+    // Leave out words before or after the random part that name a service or an environment:
+    // `sk-live-`, `-v1`.
     without(secret, first..secret.len() - last, is_word)
 }
 
-/// Without what of such a kind stands before or behind what is drawn.
+/// Removes segments of such a kind before and after the random part.
 fn without(
     secret: &[u8],
     mut letters: Range<usize>,
@@ -92,7 +92,7 @@ fn without(
     letters
 }
 
-/// Short, of one case, and no number in whatever base.
+/// Whether the text is short, in one case, and not a number in any base.
 fn is_word(text: &[u8]) -> bool {
     let one_case =
         !text.iter().any(u8::is_ascii_uppercase) || !text.iter().any(u8::is_ascii_lowercase);
@@ -101,12 +101,12 @@ fn is_word(text: &[u8]) -> bool {
         && (text.is_empty() || !text.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// As in `xoxb-1690481729063-` and `7123456789:`.
+/// Whether the text is a number, as in `xoxb-1690481729063-` and `7123456789:`.
 fn is_number(text: &[u8]) -> bool {
     text.iter().all(u8::is_ascii_digit)
 }
 
-/// The rows of digits in which a piece could stand, or all of it but a few bits.
+/// The runs of digits that could contain a piece, or all of one except a few bits.
 fn rows_of_digits(secret: &[u8], letters: &Range<usize>, least: usize) -> Vec<Range<usize>> {
     let mut start = letters.start;
     let mut rows = Vec::new();
@@ -120,13 +120,13 @@ fn rows_of_digits(secret: &[u8], letters: &Range<usize>, least: usize) -> Vec<Ra
     rows
 }
 
-/// Of which kinds the letters are, in numbers.
+/// How many characters there are of each kind.
 #[derive(Default)]
 struct Kinds {
     digits: usize,
     lower: usize,
     upper: usize,
-    /// Letters that are hexadecimal digits, in lower and in upper case.
+    /// Letters that are hexadecimal digits, in lower and upper case.
     hex: [usize; 2],
 }
 
@@ -146,8 +146,8 @@ impl Kinds {
         kinds
     }
 
-    /// How much there is to guess of each letter, were it drawn; `None` of letters of one case
-    /// alone, which may be words.
+    /// The entropy of each character in bits, if drawn at random; `None` for letters of one case
+    /// only, which may be words.
     fn bits(&self) -> Option<f64> {
         let of = match (self.lower, self.upper, self.digits) {
             (0, 0, 1..) => 10.0_f64,
@@ -161,7 +161,7 @@ impl Kinds {
         Some(of.log2())
     }
 
-    /// Whether more of it stands in rows of four letters of one case than chance would put there.
+    /// Whether more of it is in runs of four letters of one case than chance would explain.
     fn reads_as_words(&self, text: &[u8]) -> bool {
         let case = |byte: &u8| match byte {
             b'a'..=b'z' => 1,
@@ -181,14 +181,14 @@ impl Kinds {
 
 const LONGEST_WORD: usize = 8;
 
-/// So many digits say as much as a piece must, whatever stands around them.
+/// A run of this many digits has as much entropy as a piece needs, whatever surrounds it.
 pub(super) const LEAST_DIGITS: usize = 11;
 
-/// Met by chance once in 17 thousand million letters of the same kind.
+/// Occurs by chance once in 17 billion characters of the same kind.
 const BITS_OF_A_PIECE: f64 = 34.0;
 
-/// What a secret must leave to guess behind two of its pieces and as many letters more: 20 letters
-/// and digits.
+/// A secret needs more entropy than this, in bits, to be searched for in pieces: 20 letters and
+/// digits. Enough then stays unknown after two of its pieces and as many letters more.
 const LEAST_BITS: f64 = 119.0;
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ mod tests {
             ),
             ("7123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawA", 11..46),
             ("A1b2C3d4E5f6G7h8I9j0K1l2.1690481729", 0..24),
-            // Without them too little would be left.
+            // Without the numbers, too little would be left.
             ("16904817-6b5a-4938-a716-051423324150", 0..36),
         ] {
             assert_eq!(
@@ -259,7 +259,8 @@ mod tests {
             b"ghp_Z9y8X7w6V5u4T3s2R1q9-v1",
         );
         assert_eq!(part.map(|part| part.letters), Some(4..24));
-        // What a phantom draws anew of a format that it does not know is a word all the same.
+        // In a format that the phantom does not know, it redraws this part too; it still counts as
+        // a word.
         for (secret, letters) in [
             ("sk-live-A1b2C3d4E5f6G7h8I9j0", 8..28),
             ("xk/A1b2C3d4E5f6G7h8I9j0-prod", 3..23),
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(part.map(|part| part.letters.start), Some(37));
     }
 
-    /// A letter, as services draw them.
+    /// A random character, as services draw them.
     fn letter(state: &mut u64) -> char {
         const LETTERS: &[u8; 62] =
             b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";

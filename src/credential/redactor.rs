@@ -1,4 +1,4 @@
-//! Searches one answer for what its session must not be shown.
+//! Searches one answer for what its session must not see.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use super::scrub::{EchoSearch, Guessed, ScrubBody, ScrubFrames, Scrubber};
 use super::searched::Searched;
 use super::signatures::Signature;
 
-/// What is looked for in the answer.
+/// What one answer is searched for.
 #[derive(Clone)]
 pub struct Redactor {
-    /// The session's search. What it has when the answer comes is looked for, and not only what it
-    /// had when the request went out: a secret may have been renewed, and lent again, meanwhile.
+    /// The session's search. It is read when the answer arrives, because a secret may have been
+    /// renewed and lent again after the request went out.
     pub(super) searched: Arc<ArcSwap<Searched>>,
-    /// Whether the request failed, so that signatures are looked for, too.
+    /// Whether the request failed, so that signatures are searched for too.
     pub(super) failed: bool,
-    /// The signatures that were made for the request.
+    /// The signatures made for the request.
     pub(super) made: Vec<Arc<Signature>>,
     /// Whether a credential signs for the origin, which could then repeat a signature.
     pub(super) signed_for: bool,
@@ -28,15 +28,16 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// Whether the origin may know a secret, from this exchange or another one, whoever's, so that
-    /// an answer that cannot be searched is refused.
+    /// Whether an answer that cannot be searched must be refused.
+    ///
+    /// That is so if the origin may know a secret, from this exchange or any other, of any session.
     #[must_use]
     pub fn is_strict(&self) -> bool {
         self.strict
     }
 
-    /// The same for an answer to a request that failed: services repeat what they were sent then,
-    /// signatures among it.
+    /// The redactor for the answer to a failed request. Services then often repeat what they were
+    /// sent, including signatures.
     #[must_use]
     pub fn of_failure(self) -> Self {
         if !self.signed_for || self.searched.load().signatures.are_none() {
@@ -44,7 +45,7 @@ impl Redactor {
         }
         Self {
             failed: true,
-            // An answer that fails is short, and nobody needs it in a coding.
+            // An error answer is short, so it needs no content coding.
             strict: self.strict || self.signed,
             signed: false,
             ..self
@@ -62,7 +63,7 @@ impl Redactor {
         }
     }
 
-    /// Searches content, as the session is searched while it comes.
+    /// A scrubber for content. It follows the session's search as that changes.
     fn scrubber(&self) -> Scrubber {
         let (lent, mut seen) = (self.clone(), self.searched.load_full());
         let echoes = self.echoes_of(&seen);
@@ -76,26 +77,27 @@ impl Redactor {
         }))
     }
 
-    /// Whether the origin was given nothing but a signature, so that its codings can stay as they
-    /// are: what it knows is the access key id and the session token, which are worth nothing
+    /// Whether the origin received only a signature, so that its content codings can stay.
+    ///
+    /// The origin then knows only the access key id and the session token, which are worthless
     /// without the secret key.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         self.signed
     }
 
-    /// Replaces echoes in fields; gives their number.
+    /// Replaces echoes in fields and returns their number.
     ///
     /// # Errors
-    /// [`Guessed`], where the session may be shown nothing of the answer.
+    /// [`Guessed`] if the session may see nothing of the answer.
     pub fn scrub_fields(&self, fields: &mut HeaderMap) -> Result<u64, Guessed> {
         self.echoes().scrub_fields(fields)
     }
 
-    /// Replaces echoes in content that is there as a whole.
+    /// Replaces echoes in complete content.
     ///
     /// # Errors
-    /// As [`Redactor::scrub_fields`].
+    /// Same as [`Redactor::scrub_fields`].
     pub fn scrub_whole(&self, content: Bytes) -> Result<Bytes, Guessed> {
         let mut scrubber = Scrubber::new(self.echoes()).resizing();
         let settled = scrubber.push(content);
@@ -107,13 +109,14 @@ impl Redactor {
         })
     }
 
-    /// Replaces echoes in content as it streams; the fields tell its type, and no longer its length
-    /// where that may change.
+    /// Replaces echoes in streamed content.
+    ///
+    /// Reads the content type from the fields, and removes the length from them if it may change.
     pub fn scrub<B: Body>(&self, body: B, fields: &mut HeaderMap) -> ScrubBody<B> {
         ScrubBody::resizing(body, fields, self.scrubber())
     }
 
-    /// Replaces echoes in the WebSocket messages of the origin.
+    /// Replaces echoes in WebSocket messages from the origin.
     #[must_use]
     pub fn scrub_frames(&self) -> ScrubFrames {
         ScrubFrames::by(self.scrubber())

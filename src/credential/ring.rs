@@ -1,4 +1,4 @@
-//! `gateway secret set NAME`: puts secrets into the operating system's key ring, under the
+//! `gateway secret set NAME`: stores secrets in the operating system's key ring, under the
 //! gateway's own service.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
@@ -13,7 +13,7 @@ use super::store::{DEFAULT_SERVICE, StoreError, blocking_keyring};
 use crate::names::CredentialName;
 use crate::recipe::KeyForm;
 
-/// Why the key ring was not changed or read.
+/// Why the key ring could not be changed or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// The value cannot be used as a secret.
@@ -30,13 +30,15 @@ pub enum RingError {
     Cancelled,
 }
 
-/// Stores a secret, which `keyring:gateway/NAME` then names; blocks while the ring asks its user.
+/// Stores a secret, which `keyring:gateway/NAME` then refers to.
+///
+/// Blocks while the key ring prompts its user.
 ///
 /// # Errors
-/// [`RingError`] by cause; a value that no request could carry is refused here already.
+/// [`RingError`] by cause. A value that no request could carry is already refused here.
 pub fn set(name: &CredentialName, value: Zeroizing<Vec<u8>>) -> Result<(), RingError> {
-    // For which algorithm a private key is, its credential says and not its name; one that none
-    // signs with is refused here.
+    // The algorithm of a private key is set by its credential, not by its name. A key that no
+    // algorithm signs with is refused here.
     let secret = if KeyForm::is_pem(&value) {
         let algorithm = KeyForm::algorithm(&value).map_err(SecretUnsafe::from)?;
         Secret::private_key(&value, algorithm)?
@@ -50,10 +52,10 @@ pub fn set(name: &CredentialName, value: Zeroizing<Vec<u8>>) -> Result<(), RingE
     )?)
 }
 
-/// Removes a secret.
+/// Deletes a secret.
 ///
 /// # Errors
-/// [`RingError::Store`]: [`StoreError::Absent`] where there is none.
+/// [`RingError::Store`], with [`StoreError::Absent`] if there is none.
 pub fn delete(name: &CredentialName) -> Result<(), RingError> {
     Ok(blocking_keyring::delete(DEFAULT_SERVICE, name.as_str())?)
 }
@@ -66,8 +68,8 @@ pub fn list() -> Result<Vec<String>, RingError> {
     Ok(blocking_keyring::list(DEFAULT_SERVICE)?)
 }
 
-/// Reads a secret from standard input: a line without echo from a terminal, else everything up to
-/// the end.
+/// Reads a secret from standard input: from a terminal, one line without echo; otherwise everything
+/// to the end.
 ///
 /// # Errors
 /// [`RingError::Input`], [`RingError::Cancelled`], or [`SecretUnsafe::TooLong`].
@@ -80,7 +82,7 @@ pub fn read_secret(prompt: &str) -> Result<Zeroizing<Vec<u8>>, RingError> {
         None
     };
     let mut value = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 3));
-    // Not through std's handle, whose buffer would keep a copy.
+    // Bypass std's handle, whose buffer would keep a copy.
     let mut file = std::fs::File::from(rustix::io::dup(&stdin).map_err(failed)?);
     let mut piece = Zeroizing::new([0_u8; 512]);
     loop {
@@ -103,8 +105,8 @@ pub fn read_secret(prompt: &str) -> Result<Zeroizing<Vec<u8>>, RingError> {
     Ok(value)
 }
 
-/// A terminal without echo, as it was before once this is dropped. Ctrl-C arrives as a byte, so
-/// that it cannot skip that.
+/// A terminal without echo, restored on drop. Ctrl-C arrives as a byte, so it cannot skip the
+/// restoration.
 struct Quiet {
     before: Termios,
 }
@@ -117,10 +119,10 @@ impl Quiet {
         quiet
             .local_modes
             .remove(LocalModes::ECHO | LocalModes::ISIG);
-        // Without signals Ctrl-C must end the line by itself.
+        // With signals off, Ctrl-C itself must end the line.
         quiet.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
         tcsetattr(&stdin, OptionalActions::Flush, &quiet).map_err(failed)?;
-        // The prompt is a courtesy: without it the input is still read.
+        // The prompt is a courtesy: input is read even if it cannot be written.
         let _ = write!(std::io::stderr(), "{prompt}");
         Ok(Self { before })
     }
@@ -128,7 +130,7 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // Nothing more can be done for a terminal that is gone.
+        // Nothing can be done if the terminal is gone.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.before);
         let _ = writeln!(std::io::stderr());
     }

@@ -1,18 +1,18 @@
-//! Puts the phantom back wherever an answer echoes a lent secret, while it streams.
+//! Replaces every echo of a lent secret in a streamed answer with its phantom.
 //!
-//! Where the phantom has the secret's shape, it is written over the echo, so that no length changes
-//! and `Content-Length` stays true. A secret that was renewed may have another length: its phantom
-//! replaces a whole echo where the length of the content may change, and elsewhere a mask is
-//! written over it. Every whole echo is replaced, also where echoes overlap; and of secrets that
-//! have a `DrawnPart` every piece of so many letters, in fields, in the first [`FINE`] bytes of a
-//! content or message, and at each end.
+//! If the phantom has the secret's shape, it overwrites the echo, so no length changes and
+//! `Content-Length` stays true. A renewed secret may have another length. Its phantom then replaces
+//! a whole echo if the content's length may change; otherwise a mask overwrites the echo.
 //!
-//! What could, by its shape, begin an echo is held back until more comes or the content ends,
-//! however long that takes. What is held depends on nothing but what the phantoms tell, too. Were
-//! it only what a secret begins with, then the workload could have any origin send it guesses, and
-//! learn from what comes late how far they are right. It learns the same from pieces that are
-//! replaced; therefore those are counted ([`Guesses`](super::guesses::Guesses)), and few of them
-//! end what the session is shown.
+//! Every whole echo is replaced, even where echoes overlap. For secrets with a `DrawnPart`, every
+//! piece of a given length is replaced too: in fields, in the first [`FINE`] bytes of content or of
+//! a message, and at each end.
+//!
+//! Bytes whose shape could begin an echo are held back until more arrives or the content ends,
+//! however long that takes. What is held depends only on what the phantoms reveal as well. If only
+//! the beginning of a real secret were held, a workload could make an origin send guesses, and
+//! learn from the delay how much of each is right. Replaced pieces reveal the same, so they are
+//! counted ([`Guesses`](super::guesses::Guesses)); a few of them end what the session is shown.
 
 mod body;
 mod fault;
@@ -43,37 +43,36 @@ pub(super) use form::alike;
 
 use search::{Echo, Scan};
 
-/// Original bytes that were given out. Rare, so it is as small as can be where there are none.
+/// Original bytes that were already passed on. Rarely used, so it is small when empty.
 type Past = Box<Zeroizing<Vec<u8>>>;
 
-/// Gives a session's search where it is another than before: a secret may be lent, or renewed,
-/// while a stream lasts.
+/// Returns the session's search if it has changed. A secret may be lent or renewed during a stream.
 pub(in crate::credential) type Newer = Box<dyn FnMut() -> Option<Arc<EchoSearch>> + Send + Sync>;
 
-/// Replaces echoes in one stream of bytes, however it is cut.
+/// Replaces echoes in one stream of bytes, however it is split.
 ///
-/// Holds back only a last part that, by its shape, could begin an echo. Has no `Debug`: it may hold
-/// a part of a secret.
+/// Holds back only a tail whose shape could begin an echo. Has no `Debug`, because it may hold part
+/// of a secret.
 pub struct Scrubber {
     search: Arc<EchoSearch>,
     newer: Option<Newer>,
-    /// The original bytes that the search goes on from.
+    /// The original bytes from which the search continues.
     held: Bytes,
-    /// How many of them were given out all the same.
+    /// How many of them were passed on anyway.
     shown: usize,
-    /// The last of the original bytes before them, where a piece may have begun in those.
+    /// The original bytes just before them, in case a piece began there.
     past: Past,
-    /// In how many bytes more pieces are looked for; [`usize::MAX`] for however many there are.
+    /// For how many more bytes pieces are searched for; [`usize::MAX`] means no limit.
     fine: usize,
-    /// Echoes that reach into what is held back.
+    /// Echoes that extend into the held bytes.
     open: Vec<Echo>,
     replaced: u64,
-    /// Whether the length of what passes may change.
+    /// Whether the length of the stream may change.
     resizes: bool,
 }
 
 impl Scrubber {
-    /// A scrubber at the start of a stream.
+    /// Creates a scrubber for the start of a stream.
     pub fn new(search: Arc<EchoSearch>) -> Self {
         Self {
             search,
@@ -88,21 +87,23 @@ impl Scrubber {
         }
     }
 
-    /// Has echoes replaced by phantoms of another length, too. Nothing may count on the length of
-    /// what passes, and nothing of it is [released](Self::release) before its end.
+    /// Also replaces echoes with phantoms of another length.
+    ///
+    /// Nothing may rely on the length of the stream, and nothing is [released](Self::release)
+    /// before its end.
     pub(in crate::credential) fn resizing(mut self) -> Self {
         self.resizes = self.search.resizes();
         self
     }
 
-    /// Has what comes later searched as the session is by then.
+    /// Searches later bytes with the session's search at that time.
     pub(in crate::credential) fn following(mut self, newer: Newer) -> Self {
         self.newer = Some(newer);
         self
     }
 
     fn renew(&mut self) {
-        // What is open is known by its number in the search that found it.
+        // Open echoes refer to the search that found them by number.
         if self.open.is_empty()
             && let Some(newer) = &mut self.newer
             && let Some(search) = newer()
@@ -111,12 +112,12 @@ impl Scrubber {
         }
     }
 
-    /// Has pieces looked for however much there is: where little comes at once.
+    /// Searches for pieces without a byte limit, for streams that deliver little at a time.
     fn look_closely(&mut self) {
         self.fine = usize::MAX;
     }
 
-    /// Whether nothing of the stream may be given out any more.
+    /// Fails if nothing more of the stream may be passed on.
     ///
     /// # Errors
     /// [`Guessed`].
@@ -127,7 +128,7 @@ impl Scrubber {
         }
     }
 
-    /// How many echoes were replaced so far.
+    /// How many echoes have been replaced so far.
     pub fn replaced(&self) -> u64 {
         self.replaced
     }
@@ -137,10 +138,11 @@ impl Scrubber {
         self.held.len() - self.shown
     }
 
-    /// Gives what is held back, whole echoes replaced: where a message ends within the stream, so
-    /// that its receiver has all of it and can answer.
+    /// Releases the held bytes, with whole echoes replaced, at the end of a message within the
+    /// stream.
     ///
-    /// An echo that goes on all the same is replaced from there on.
+    /// The receiver then has the whole message and can answer. If an echo continues after this
+    /// point, only its rest is replaced.
     fn release(&mut self) -> Bytes {
         if self.held() == 0 {
             return Bytes::new();
@@ -152,29 +154,29 @@ impl Scrubber {
         found.retain(|echo| !self.is_open(echo));
         self.search.count(&found);
         self.search.name_whole(&mut found, &self.open, false);
-        // Echoes before it may reach into it.
+        // Earlier echoes may extend into it.
         found.extend(&self.open);
         self.search.write(&mut found, &mut owned);
         let shown = std::mem::replace(&mut self.shown, self.held.len());
         owned.freeze().split_off(shown)
     }
 
-    /// Forgets what is held back: the stream failed.
+    /// Discards the held bytes after the stream failed.
     fn forget(&mut self) {
         self.held.clear();
         self.past.clear();
         self.shown = 0;
     }
 
-    /// Adds the pieces that begin in what was given out before.
+    /// Adds the pieces that begin in bytes already passed on.
     fn add_those_before(&self, bytes: &[u8], found: &mut Vec<Echo>) {
         if !self.past.is_empty() {
             self.search.scan_border(&self.past, bytes, found);
         }
     }
 
-    /// Takes the next bytes and gives those that are settled: the same `Bytes` where nothing was to
-    /// be done.
+    /// Takes the next bytes and returns those that are settled; the same `Bytes` if nothing was
+    /// replaced.
     pub fn push(&mut self, chunk: Bytes) -> Bytes {
         self.renew();
         let bytes = if self.held.is_empty() {
@@ -187,7 +189,7 @@ impl Scrubber {
         self.unseen(settled)
     }
 
-    /// Gives what was held back, at the end of the stream; the scrubber can then begin another.
+    /// Returns the held bytes at the end of the stream. The scrubber can then be reused.
     pub fn finish(&mut self) -> Bytes {
         let bytes = std::mem::take(&mut self.held);
         let scan = self.search.scan(&bytes, true, bytes.len());
@@ -197,7 +199,7 @@ impl Scrubber {
         self.unseen(settled)
     }
 
-    /// What of the settled bytes was not given out before.
+    /// The settled bytes that were not passed on before.
     fn unseen(&mut self, mut settled: Bytes) -> Bytes {
         let shown = self.shown.min(settled.len());
         self.shown -= shown;
@@ -212,7 +214,7 @@ impl Scrubber {
         joined.freeze()
     }
 
-    /// Replaces the echoes before the held part and keeps the rest; `open` and `scan` count from
+    /// Replaces the echoes before the held part and keeps the rest. `open` and `scan` count from
     /// the start of `bytes`.
     fn settle(&mut self, mut bytes: Bytes, scan: Scan) -> Bytes {
         let Scan { mut found, hold } = scan;
@@ -223,8 +225,8 @@ impl Scrubber {
         if hold < bytes.len() {
             self.held = bytes.split_off(hold);
         }
-        // An echo that begins in the held part is found again with the next bytes, and the rest of
-        // one that is known, too.
+        // The next bytes will reveal again an echo that begins in the held part, and the rest of a
+        // known one.
         found.retain(|echo| echo.start < hold as isize && !self.is_open(echo));
         if self.fine != usize::MAX {
             self.fine = self.fine.saturating_sub(bytes.len());
@@ -249,12 +251,12 @@ impl Scrubber {
         settled
     }
 
-    /// Whether it is the rest of an echo that reaches into what was held back.
+    /// Whether this is the rest of an echo that extended into the held bytes.
     fn is_open(&self, echo: &Echo) -> bool {
         self.open.iter().any(|open| open.covers(echo))
     }
 
-    /// Keeps the last of what is given out, where a piece may go on behind it.
+    /// Keeps the last bytes passed on, in case a piece continues after them.
     fn remember(&mut self, given: &[u8]) {
         let kept = self.search.past(given);
         if kept.len() == given.len() && !self.past.is_empty() {
@@ -268,9 +270,9 @@ impl Scrubber {
     }
 }
 
-/// In so many bytes of a content or a message pieces are looked for; behind them whole echoes, and
-/// pieces at its end. To look for pieces takes some ten times as long, and whoever sends more sends
-/// files.
+/// For how many bytes of content or a message pieces are searched for. After that, only whole
+/// echoes are, and pieces at the end. Searching for pieces takes some ten times as long, and long
+/// content is usually a file.
 pub const FINE: usize = 256 << 10;
 
 #[cfg(test)]

@@ -15,17 +15,17 @@ use super::store::CachedSecret;
 use crate::names::{CredentialName, SessionId};
 use crate::session::phantom::{Phantom, TemporaryPhantoms};
 
-/// What is searched for at one time.
+/// A snapshot of what is searched for.
 pub(super) struct Searched {
     pub(super) known: Vec<ExposedSecret>,
     pub(super) minted: Vec<Arc<TemporarySecrets>>,
-    /// Something was lent: the answers of all origins are searched, for the workload may have
-    /// carried it on.
+    /// Whether something was lent. If so, the answers of all origins are searched, because the
+    /// workload may have passed it on.
     pub(super) lent: bool,
     pub(super) echoes: Arc<EchoSearch>,
     pub(super) guesses: Arc<Guesses>,
     pub(super) signatures: Arc<Signatures>,
-    /// The search that looks for signatures, too, and up to the how manieth.
+    /// The search that includes signatures, and the number of the last one included.
     with_signatures: Mutex<Option<(u64, Arc<EchoSearch>)>>,
 }
 
@@ -37,19 +37,18 @@ pub(super) struct ExposedSecret {
     pub(super) forms: Arc<SecretForms>,
 }
 
-/// The secrets behind temporary credentials that the session was given, in the order of their
-/// phantoms.
+/// The secrets behind a session's temporary credentials, in the order of their phantoms.
 pub(super) struct TemporarySecrets {
     pub(super) phantoms: Arc<TemporaryPhantoms>,
     pub(super) secrets: [Arc<Secret>; 3],
     forms: [Arc<SecretForms>; 3],
 }
 
-/// What is looked for in an answer, and why.
+/// What an answer is searched for, and why.
 pub(super) struct Wanted<'r> {
-    /// What the request is lent.
+    /// The secrets that the request is lent.
     pub(super) lent: &'r Fetched,
-    /// What else is bound to its origin.
+    /// The other secrets bound to its origin.
     pub(super) bound: Vec<Exposable>,
     /// Whether an answer that cannot be searched is refused.
     pub(super) strict: bool,
@@ -78,7 +77,7 @@ impl Exposable {
 }
 
 impl Wanted<'_> {
-    /// The secrets of it that can come back: of a private key nothing is ever sent.
+    /// The secrets that can come back. Private keys are left out, because they are never sent.
     pub(super) fn all(&self) -> impl Iterator<Item = Exposable> {
         let lent = self.lent.iter();
         let lent = lent.map(|(name, cached)| Exposable::new(name, cached));
@@ -88,10 +87,10 @@ impl Wanted<'_> {
 }
 
 impl TemporarySecrets {
-    /// The secrets with their phantoms.
+    /// Pairs the secrets with their phantoms.
     ///
     /// # Errors
-    /// [`Error::Unscrubbable`], where one could not be found in answers.
+    /// [`Error::Unscrubbable`] if one could not be found in answers.
     pub(super) fn new(
         phantoms: Arc<TemporaryPhantoms>,
         secrets: [Arc<Secret>; 3],
@@ -119,7 +118,7 @@ impl Searched {
         }
     }
 
-    /// Whether all is searched for that is wanted.
+    /// Whether this search already includes everything wanted.
     pub(super) fn covers(&self, wanted: &Wanted<'_>) -> bool {
         let lent = wanted.lent.iter().map(|(_, cached)| &cached.secret);
         let mut all = lent.chain(wanted.bound.iter().map(|bound| &bound.secret));
@@ -132,13 +131,13 @@ impl Searched {
         known.any(|known| Arc::ptr_eq(&known.secret, secret))
     }
 
-    /// Whether another secret of the credential is searched for, and this one is not.
+    /// Whether another secret of the credential is searched for, but not this one.
     pub(super) fn lacks(&self, one: &Exposable) -> bool {
         let mut known = self.known.iter();
         known.any(|known| known.credential == one.credential) && !self.knows(&one.secret)
     }
 
-    /// The same session's search for these.
+    /// The same session's search, with these secrets.
     pub(super) fn with(
         &self,
         known: Vec<ExposedSecret>,
@@ -159,8 +158,9 @@ impl Searched {
         }
     }
 
-    /// The search of an answer to a request that failed, in which services repeat signatures: what
-    /// was made for the request, and the latest of the session.
+    /// The search for the answer to a failed request, in which services repeat signatures.
+    ///
+    /// Includes the signatures made for the request, and the session's latest.
     pub(super) fn with_signatures(&self, made: &[Arc<Signature>]) -> Arc<EchoSearch> {
         let (number, mut signatures) = self.signatures.that_hold();
         let is_late = |one: &&Arc<Signature>| !signatures.iter().any(|late| Arc::ptr_eq(late, one));
@@ -187,10 +187,10 @@ impl Searched {
     }
 }
 
-/// The forms of a secret, with what stands for it; a mask, where there can be no phantom of it.
+/// Pairs the forms of a secret with its replacement: its phantom, or a mask if there is none.
 ///
 /// # Errors
-/// [`Error::Unscrubbable`], where it could not be found in answers.
+/// [`Error::Unscrubbable`] if the secret could not be found in answers.
 pub(super) fn forms(secret: &Secret, phantom: Option<&Phantom>) -> Result<Arc<SecretForms>, Error> {
     let real = secret.expose();
     let forms = match phantom {

@@ -1,4 +1,4 @@
-//! The secret itself: bytes that nothing outside this room can read, print, copy or compare.
+//! The secret itself: bytes that no other module can read, print, copy or compare.
 
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
@@ -8,24 +8,25 @@ use crate::intercept::explicit::Authentication;
 use crate::recipe::{Algorithm, KeyFault, KeyForm};
 use crate::session::phantom::{Phantom, Shape};
 
-/// A real credential. It has neither Debug, Display, Clone, `PartialEq` nor Serialize, and is wiped
-/// on drop.
+/// A real credential. Has no Debug, Display, Clone, `PartialEq` or Serialize, and is wiped on drop.
 ///
-/// Only the credential room sees its bytes. They are visible ASCII without spaces, so no header,
-/// query or cookie that holds them can be cut in two; a private key, which is never sent, may have
-/// lines. Pages are not locked; the process must forbid core dumps and tracing as a whole.
+/// Only the credential module sees its bytes. They are visible ASCII without spaces, so no header,
+/// query or cookie that contains them can be split in two. A private key may have several lines,
+/// since it is never sent. Pages are not locked in memory: the process must forbid core dumps and
+/// tracing as a whole.
 pub struct Secret {
     bytes: Box<[u8]>,
     private_key: bool,
 }
 
-/// Why a value cannot be used as a secret. The text says what to do and holds nothing of the value.
+/// Why a value cannot be used as a secret. The message says what to do, and never contains the
+/// value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretUnsafe {
     /// It is empty.
     #[error("the secret is empty")]
     Empty,
-    /// It is shorter than [`MIN_BYTES`]: an echo of it could not be told from other text.
+    /// It is shorter than [`MIN_BYTES`]: an echo could not be told from other text.
     #[error(
         "the secret has fewer than {MIN_BYTES} characters; use a longer one, or set `allow_short = true` on its reference"
     )]
@@ -40,28 +41,28 @@ pub enum SecretUnsafe {
         "the secret has a line break, space, control or non-ASCII character; store the bare credential"
     )]
     Character,
-    /// It is a private key where something else is asked for, which could be sent.
+    /// It is a private key, but the credential needs a value that can be sent.
     #[error(
         "the secret is a private key, which is never put into a request: name the way of signing with it, `sign = \"…\"`"
     )]
     PrivateKey,
-    /// It is not the private key that is asked for.
+    /// It is not the required private key.
     #[error(transparent)]
     Key(#[from] KeyFault),
-    /// It is what the session holds as its phantom, by chance or because somebody chose it so.
+    /// It equals the session's phantom, by chance or by somebody's choice.
     #[error("the secret is the phantom that the session holds; start another session")]
     Phantom,
-    /// It has a character that would end its place: a colon in a Basic user, a semicolon in a
+    /// It has a character that would end its place: a colon in a Basic user name, a semicolon in a
     /// cookie.
     #[error("the secret has a character that its place cannot hold")]
     Place,
 }
 
 impl Secret {
-    /// Takes a value, checked as every store's answer is.
+    /// Makes a secret of a value from a store, after checking it.
     ///
     /// # Errors
-    /// [`SecretUnsafe`] by cause; `allow_short` lifts the lower bound alone.
+    /// [`SecretUnsafe`] by cause. `allow_short` lifts only the minimum length.
     pub fn new(value: Zeroizing<Vec<u8>>, allow_short: bool) -> Result<Self, SecretUnsafe> {
         if value.is_empty() {
             return Err(SecretUnsafe::Empty);
@@ -84,7 +85,7 @@ impl Secret {
         })
     }
 
-    /// Takes a private key, which must be one that the algorithm signs with.
+    /// Makes a secret of a private key that the algorithm can sign with.
     ///
     /// # Errors
     /// [`SecretUnsafe`] by cause.
@@ -105,41 +106,43 @@ impl Secret {
         })
     }
 
-    /// Whether it is a private key: then nothing is ever sent of which it could be told, so that no
-    /// answer can hold it.
+    /// Whether it is a private key. Nothing that reveals a private key is ever sent, so no answer
+    /// can contain it.
     pub(in crate::credential) fn is_private_key(&self) -> bool {
         self.private_key
     }
 
-    /// The form of the private key that it is, from which a phantom is made.
+    /// The form of the private key, from which a phantom is made.
     ///
     /// # Errors
-    /// [`SecretUnsafe::Key`] where the algorithm does not sign with it.
+    /// [`SecretUnsafe::Key`] if the algorithm does not sign with it.
     pub fn key_form(&self, algorithm: Algorithm) -> Result<KeyForm, SecretUnsafe> {
         Ok(KeyForm::of(algorithm, &self.bytes)?)
     }
 
-    /// What clients of a proxy port must know, this secret being the password.
+    /// What clients of a proxy port must present, with this secret as the password.
     #[must_use]
     pub fn authentication(&self, user: &[u8]) -> Authentication {
         Authentication::new(user, self.expose())
     }
 
-    /// What it looks like, from which a phantom is made.
+    /// The secret's shape, from which a phantom is made.
     #[must_use]
     pub fn shape(&self) -> Shape {
         Shape::of(&self.bytes)
     }
 
-    /// Whether a text is the secret, in time that does not depend on where they differ.
+    /// Whether a text equals the secret. Takes the same time wherever they differ.
     #[must_use]
     pub fn is(&self, text: &[u8]) -> bool {
         self.bytes.ct_eq(text).into()
     }
 
-    /// What is written over its echo and over parts of it: the phantom, or a mask of the same
-    /// length where the two differ in length or have their punctuation in different places: renewed
-    /// secrets, web tokens, declared alphabets with `-` and `_`.
+    /// What overwrites echoes of the secret and of its parts: its phantom or a mask of the same
+    /// length.
+    ///
+    /// The mask is used if the two differ in length or in the position of punctuation: renewed
+    /// secrets, web tokens, and declared alphabets with `-` and `_`.
     pub(in crate::credential) fn stand_in(&self, phantom: &Phantom) -> Zeroizing<Vec<u8>> {
         let text = phantom.reveal().as_bytes();
         if text.len() == self.bytes.len()
@@ -153,12 +156,12 @@ impl Secret {
         mask(&self.bytes)
     }
 
-    /// The text, for a store's own login. Every secret is one: it is visible ASCII, or a PEM text.
+    /// The text, for a store's own login. Every secret is text: visible ASCII, or PEM.
     pub(in crate::credential) fn text(&self) -> Zeroizing<String> {
         Zeroizing::new(String::from_utf8_lossy(&self.bytes).into_owned())
     }
 
-    /// The bytes, for the credential room alone.
+    /// The bytes, for the credential module only.
     pub(in crate::credential) fn expose(&self) -> &[u8] {
         &self.bytes
     }
@@ -170,7 +173,7 @@ impl Drop for Secret {
     }
 }
 
-/// What hides a text: of its length, with its punctuation, and worth nothing.
+/// Masks a text: same length, same punctuation, no value.
 pub(in crate::credential) fn mask(text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mask = |byte: &u8| match byte {
         b'A'..=b'Z' => b'X',
@@ -181,7 +184,7 @@ pub(in crate::credential) fn mask(text: &[u8]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(text.iter().map(mask).collect())
 }
 
-/// Takes one line break from the end, as editors and commands leave it.
+/// Removes one line break from the end, as editors and commands add one.
 pub(in crate::credential) fn trim_line_end(value: &mut Vec<u8>) {
     if value.last() == Some(&b'\n') {
         value.pop();
@@ -191,7 +194,7 @@ pub(in crate::credential) fn trim_line_end(value: &mut Vec<u8>) {
     }
 }
 
-/// The shortest secret that is taken without `allow_short`, in bytes.
+/// The shortest secret accepted without `allow_short`, in bytes.
 pub const MIN_BYTES: usize = 8;
 /// The longest secret, in bytes.
 pub const MAX_BYTES: usize = 16 * 1024;
@@ -249,8 +252,8 @@ mod tests {
 
     #[test]
     fn an_echo_can_be_replaced_wherever_the_secret_has_its_punctuation() {
-        // Web tokens and declared alphabets have phantoms with `-` and `_` in other places, or with
-        // none.
+        // Phantoms of web tokens and declared alphabets have `-` and `_` in other places, or not at
+        // all.
         let declared = Shape::parse("sk-ant-api03-[93 word]AA").unwrap();
         let real = format!("sk-ant-api03-{}AA", "Kx9-mPq_RtV2".repeat(8).split_at(93).0);
         let token =

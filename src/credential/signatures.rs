@@ -1,5 +1,5 @@
-//! The signatures that were made for a session. Each is good for its request for some minutes, from
-//! wherever that is sent.
+//! The signatures made for a session. Each authorizes its request for some minutes, whoever sends
+//! it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -11,10 +11,10 @@ use zeroize::Zeroizing;
 use super::scrub::{SHORTEST, SecretForms};
 use super::secret::mask;
 
-/// A signature as it was written.
+/// A signature as text.
 pub(super) struct Signature {
     text: Zeroizing<Vec<u8>>,
-    /// Made when an answer is searched for it, which is rare.
+    /// Built only when an answer is searched for it, which is rare.
     forms: OnceLock<Option<Arc<SecretForms>>>,
 }
 
@@ -33,14 +33,14 @@ pub(super) struct Signatures(Mutex<Late>);
 #[derive(Default)]
 struct Late {
     signatures: VecDeque<(Instant, Arc<Signature>)>,
-    /// How many there were at all.
+    /// How many there have been in total.
     number: u64,
 }
 
 impl Signatures {
-    /// Keeps a signature's texts for as long as it is good, and gives those that can be looked for.
+    /// Keeps a signature's texts while it is valid, and returns those that can be searched for.
     pub(super) fn keep(&self, texts: Vec<Vec<u8>>) -> Vec<Arc<Signature>> {
-        // A mask of what is masked already would be the same.
+        // Masking a text that looks like a mask would change nothing.
         let hides = |text: &Vec<u8>| text.len() >= SHORTEST && mask(text)[..] != text[..];
         let signature = |text| {
             Arc::new(Signature {
@@ -64,7 +64,7 @@ impl Signatures {
         late.signatures.is_empty()
     }
 
-    /// The latest that are still good, and how many there were at all.
+    /// The latest signatures that are still valid, and how many there have been in total.
     pub(super) fn that_hold(&self) -> (u64, Vec<Arc<Signature>>) {
         let late = self.0.lock();
         let holds = |made: &Instant| made.elapsed() < HOLDS_FOR;
@@ -73,10 +73,10 @@ impl Signatures {
     }
 }
 
-/// The latest signatures of one session that are looked for.
+/// How many of a session's latest signatures are searched for.
 const MOST_SIGNATURES: usize = 32;
 
-/// AWS takes a signature for 15 minutes, others for less.
+/// AWS accepts a signature for 15 minutes, other services for less.
 const HOLDS_FOR: Duration = Duration::from_secs(15 * 60);
 
 #[cfg(test)]

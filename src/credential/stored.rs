@@ -1,19 +1,19 @@
-//! A binding with where its secret is kept.
+//! A binding, and where its secret is stored.
 
 use super::store::SecretRef;
 use crate::session::Binding;
 
-/// A credential of the configuration, or a part of one that signs: what it may be lent for, and
-/// where its secret is kept.
+/// A configured credential, or one part of a signing credential: what it may be lent for, and where
+/// its secret is stored.
 #[derive(Debug, Clone)]
 pub struct Stored {
     /// What it may be lent for.
     pub binding: Binding,
-    /// Where its secret is kept.
+    /// Where its secret is stored.
     pub from: SecretRef,
 }
 
-/// Each binding with a variable of its credential's name.
+/// Stores each binding's secret in the variable named like its credential.
 #[cfg(test)]
 pub(crate) fn stored(bindings: Vec<Binding>) -> Vec<Stored> {
     let stored = |binding: Binding| Stored {

@@ -1,5 +1,5 @@
-//! Proves that a signed request was signed with the session's phantom, before anything is fetched
-//! or dialled for it.
+//! Verifies that a signed request was signed with the session's phantom, before any fetch or
+//! connection for it.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,34 +13,34 @@ use crate::names::Identity;
 use crate::policy::Authorized;
 use crate::session::{Claimed, CredentialRefusal, PartTexts, Proven};
 
-/// An authorized request whose signature, if a credential of ours signs it, is that of the
+/// An authorized request. If a credential of ours signs it, its signature was made with the
 /// session's phantom.
 pub struct Verified {
     authorized: Authorized,
     proof: Option<SignedGrant>,
 }
 
-/// What was proven of the signature that one of the grants is for.
+/// The verified signature of one of the grants.
 pub(super) struct SignedGrant {
-    /// Which grant.
+    /// The grant's index.
     pub(super) grant: usize,
     pub(super) proof: Box<dyn Proven>,
 }
 
 impl Verified {
-    /// The head as it was judged; it can be read and not changed.
+    /// The head as it was judged, read-only.
     #[must_use]
     pub fn head(&self) -> &RequestHead {
         self.authorized.head()
     }
 
-    /// In whose name connections for it are used.
+    /// The identity whose connections it uses.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         self.authorized.identity()
     }
 
-    /// The generation of policies that allowed it.
+    /// The generation of the policies that allowed it.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.authorized.verdict().generation
@@ -52,15 +52,13 @@ impl Verified {
 }
 
 impl Credentials {
-    /// Verifies the signature of a request that a credential signs, with the key that the session
-    /// holds: its phantom.
+    /// Verifies the signature of a request with the key that the session holds: its phantom.
     ///
-    /// Content whose hash the head does not tell is held for it, within its bounds, and so is
-    /// content in which the service would take somebody else's credential. Nothing is fetched, and
-    /// nothing is sent.
+    /// Content is held, within its limits, if the head does not state its hash, or if the service
+    /// would accept another party's credential in it. Nothing is fetched, and nothing is sent.
     ///
     /// # Errors
-    /// [`Error::Signing`], [`Error::Misplaced`] and [`Error::Held`]; the request is gone then.
+    /// [`Error::Signing`], [`Error::Misplaced`] and [`Error::Held`]. The request is then dropped.
     pub async fn verify(&self, authorized: Authorized) -> Result<Verified, Error> {
         let authorized = match authorized.watch() {
             Some(_) if !authorized.content().is_empty() => {
@@ -71,8 +69,8 @@ impl Credentials {
         let mut grants = authorized.grants().iter().enumerate();
         let signed = grants.find_map(|(at, grant)| Some((at, grant.lend().claimed()?.clone())));
         match signed {
-            // Large, and not for every request: boxed, so that the usual exchange does not carry
-            // room for it.
+            // Boxed because it is large and rare, so that the usual exchange reserves no room for
+            // it.
             Some((at, claimed)) => Box::pin(self.proven(authorized, at, claimed)).await,
             None => Ok(Verified {
                 authorized,
@@ -81,7 +79,7 @@ impl Credentials {
         }
     }
 
-    /// Looks for foreign credentials in content that may be a form.
+    /// Searches content that may be a form for foreign credentials.
     async fn watched(&self, mut authorized: Authorized) -> Result<Authorized, Error> {
         let unreadable = |why| Error::Misplaced(CredentialRefusal::Unreadable { why });
         let Some(kind) = FormKind::of(&authorized.head().fields).map_err(unreadable)? else {
@@ -97,7 +95,7 @@ impl Credentials {
         Ok(authorized)
     }
 
-    /// Proves the signature that one of the grants is for.
+    /// Verifies the signature of one of the grants.
     async fn proven(
         &self,
         mut authorized: Authorized,

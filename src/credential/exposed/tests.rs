@@ -1,4 +1,4 @@
-//! What the answers of a session are searched for, when.
+//! What a session's answers are searched for, and when.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -56,7 +56,7 @@ impl Stage {
         Arc::new(Session::new(id, Vec::new(), bindings, phantoms, None))
     }
 
-    /// What is looked for in an answer of the origin to a request that is lent nothing.
+    /// What an origin's answer is searched for if the request is lent nothing.
     async fn asks(&self, session: &Arc<Session>, origin: &str) -> Result<Option<Redactor>, Error> {
         let origin = head(origin, "/", &[]).origin;
         let lent = Vec::new();
@@ -100,8 +100,8 @@ async fn an_answer_is_searched_for_all_that_is_bound_before_anything_was_lent() 
         stage.shown(&ours, "https://good.example", GITHUB).await,
         phantom
     );
-    // A session that does not hold the credential is shown something else of its shape, worth
-    // nothing in any.
+    // A session that does not hold the credential sees a stand-in of its shape, worthless in any
+    // session.
     let shown = stage.shown(&none, "https://good.example", GITHUB).await;
     assert!(
         shown.len() == GITHUB.len() && shown.starts_with("ghp_"),
@@ -114,7 +114,7 @@ async fn an_answer_is_searched_for_all_that_is_bound_before_anything_was_lent() 
     );
     let lent = stage.asks(&ours, "https://good.example").await.unwrap();
     assert!(lent.is_some_and(|lent| lent.is_strict()));
-    // Nothing is bound there and nothing was lent: nothing is searched.
+    // Nothing is bound there and nothing was lent, so nothing is searched for.
     assert!(
         stage
             .asks(&ours, "https://other.example")
@@ -185,7 +185,7 @@ async fn what_a_store_gave_is_looked_for_in_new_sessions_though_it_gives_it_no_l
     }
 }
 
-/// Content that comes line by line, and does not end.
+/// Content that arrives line by line and does not end.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<VecDeque<String>>>);
 
@@ -231,7 +231,7 @@ async fn a_stream_is_searched_for_what_was_renewed_while_it_lasts() {
     let frame = [&[0x81, length], renewed.as_bytes()].concat();
     let frame = frames.push(frame.into()).unwrap();
     assert_eq!(&frame[2..], phantom.as_bytes());
-    // An answer that comes late, too.
+    // A late answer too.
     let mut fields = HeaderMap::new();
     fields.insert("x", renewed.parse().unwrap());
     waits.scrub_fields(&mut fields).unwrap();
@@ -260,7 +260,7 @@ async fn a_stream_is_searched_for_what_another_session_was_given_while_it_lasts(
     assert_eq!(fields["x"], phantom);
     let shown = waits.scrub_whole(Bytes::from(renewed)).unwrap();
     assert_eq!(&shown[..], phantom.as_bytes());
-    // One that knows nothing of the credential has nothing to learn.
+    // A session that knows nothing of the credential learns nothing.
     assert!(stage.credentials.exposed(&never).unwrap().is_empty());
 }
 
@@ -315,7 +315,7 @@ async fn answers_that_fail_share_a_search_until_something_is_signed() {
     }
     let other = searched.with_signatures(&[]);
     assert!(!Arc::ptr_eq(&one, &other) && other.scrub(made).is_none());
-    // What was made for the request itself is looked for however late its answer comes.
+    // A signature made for the request itself is searched for, however late its answer arrives.
     let own = searched.with_signatures(&first);
     assert!(own.scrub(made).is_some());
 }

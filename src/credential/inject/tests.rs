@@ -1,4 +1,4 @@
-//! What is lent, and how it is put in; `session::locate` has what is refused.
+//! What is lent and how it is inserted. Refusals are tested in `session::locate`.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl Lender {
             .unwrap()
     }
 
-    /// Changes what the store holds, and has that taken at once.
+    /// Changes the secret in the store, so that it is used at once.
     fn rotate(&self, credential: &str, secret: &str) {
         let reference = format!("env:{credential}");
         self.store.put(&reference, secret.as_bytes(), None);
@@ -190,8 +190,7 @@ async fn h08_a_secret_that_contains_a_phantom_is_put_in_as_it_is() {
     ];
     let stage = lender(both, &secrets).await;
     let (a, b) = (stage.of("a"), stage.of("b"));
-    // The first secret becomes one that holds the second's phantom, of the same length and
-    // punctuation.
+    // The first secret now contains the second one's phantom, with the same length and punctuation.
     let recursive = format!("key-{:0<1$}{b}", "CANARY", a.len() - b.len() - 4);
     stage.rotate("a", &recursive);
     let sent = stage

@@ -1,5 +1,5 @@
-//! Presets: what the gateway knows of services by name; data in `policies/services`, checked by the
-//! tests.
+//! Presets: what the gateway knows about services by name. The data is in `policies/services`, and
+//! tests check it.
 
 mod registry;
 mod table;
@@ -17,16 +17,16 @@ use crate::session::{Binding, Foreign, Role, When};
 pub use registry::{PackageRegistry, RegistryUnknown};
 pub use user_config::UserConfig;
 
-/// What the gateway knows of one service.
+/// What the gateway knows about one service.
 #[derive(Debug, Clone)]
 pub struct Preset {
-    /// The name by which configuration refers to it.
+    /// The name that configuration uses.
     pub name: String,
-    /// What people call the service.
+    /// The service's usual name.
     pub title: String,
     /// Origins that its clients need without a credential.
     pub allow: Vec<OriginPattern>,
-    /// The sets of the home that the sandbox shows with it: what a person wrote for its programs.
+    /// Sets of home files that the sandbox shows with it: a person's settings for its programs.
     pub home: Vec<String>,
     /// The registry whose hosts the user's own configuration names; see
     /// [`PackageRegistry::origins`].
@@ -38,50 +38,49 @@ pub struct Preset {
 /// One credential of a service.
 #[derive(Debug, Clone)]
 pub struct PresetCredential {
-    /// The name that it gets unless configuration gives another.
+    /// Its default name.
     pub name: CredentialName,
-    /// The variables from which clients read it; the phantom stands in those that the user has.
+    /// The variables from which clients read it. Those that the user has set get the phantom.
     pub variables: Vec<String>,
-    /// The origins to which it may be lent; empty where they are the user's to name.
+    /// The origins to which it may be lent; empty if the user must name them.
     pub origins: Vec<OriginPattern>,
-    /// What the user's own host looks like, where the origins are the user's to name.
+    /// An example of the user's own host, if the user must name the origins.
     pub your_host: Option<String>,
-    /// Where it may stand, the usual place first.
+    /// Where it may be placed, the usual place first.
     pub places: Vec<Place>,
-    /// The shapes in which the service issues it, for declaring one where the secret cannot be
-    /// looked at.
+    /// The shapes in which the service issues it, for declaring one if the secret cannot be read.
     pub shapes: Vec<Shape>,
-    /// Further places in which the service takes credentials of any kind.
+    /// Other places in which the service accepts credentials of any kind.
     pub takes: Vec<Taken>,
-    /// Cookies that hold no account.
+    /// Cookies that identify no account.
     pub cookies: Vec<String>,
-    /// Where the service takes many requests in one.
+    /// Endpoints that accept many requests in one.
     pub batches: Vec<Route>,
-    /// The user that stands beside it where it is a Basic password and always put in.
+    /// The user name beside it, if it is a Basic password that is always inserted.
     pub basic_user: Option<String>,
 }
 
-/// A preset has no origin of its own, and none was given.
+/// A preset has no origins of its own, and none were given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("credential `{credential}` needs `origins`: its host is your own, such as `{example}`")]
 pub struct OriginMissing {
     /// The credential.
     pub credential: CredentialName,
-    /// What such a host looks like.
+    /// An example of such a host.
     pub example: String,
 }
 
-/// All presets, by name in order.
+/// All presets, sorted by name.
 pub fn all() -> impl Iterator<Item = &'static Preset> {
     (0..READ.len()).map(at)
 }
 
-/// The names of all presets, in order.
+/// The names of all presets, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
     table::SERVICES.iter().map(|(name, _)| *name)
 }
 
-/// The preset of a name.
+/// The preset with this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Preset> {
     let found = table::SERVICES.binary_search_by_key(&name, |(known, _)| known);
@@ -95,9 +94,9 @@ pub fn of_variable(variable: &str) -> Option<(&'static Preset, &'static PresetCr
     found.map(|(_, preset, credential)| (preset, credential))
 }
 
-/// The variables that presets know and that are asked for, each with its preset and credential.
+/// The variables known to presets that `asked` selects, each with its preset and credential.
 ///
-/// Only the presets that name such a variable are read.
+/// Only presets that name such a variable are parsed.
 pub fn known_variables(
     asked: impl Fn(&str) -> bool,
 ) -> impl Iterator<Item = (&'static str, &'static Preset, &'static PresetCredential)> {
@@ -119,7 +118,7 @@ pub fn known_variables(
     found.into_iter()
 }
 
-/// Every variable that a preset's text names, and perhaps other words of it.
+/// Every variable that a preset's text names, and possibly other words of it.
 fn perhaps_variables(text: &str) -> impl Iterator<Item = &str> {
     let in_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     text.split('"')
@@ -127,10 +126,10 @@ fn perhaps_variables(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl PresetCredential {
-    /// A binding of this credential to its own origins, or to those that are given.
+    /// Binds this credential to the given origins, or to its own if none are given.
     ///
     /// # Errors
-    /// [`OriginMissing`] where it has none and none is given.
+    /// [`OriginMissing`] if there are neither.
     pub fn bind(
         &self,
         credential: CredentialName,
@@ -249,14 +248,13 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T,
     text.parse().map_err(|error| format!("{text}: {error}"))
 }
 
-/// The presets that were asked for so far, in the order of the table: a run needs one or two of
-/// them, if any.
+/// The presets parsed so far, in the order of the table. A run needs one or two of them, if any.
 static READ: [OnceLock<Preset>; table::SERVICES.len()] =
     [const { OnceLock::new() }; table::SERVICES.len()];
 
 fn at(index: usize) -> &'static Preset {
     READ[index].get_or_init(|| {
-        // The texts are part of the program and a test reads every one of them.
+        // The texts are part of the program, and a test parses every one of them.
         let (_, text) = table::SERVICES[index];
         read(text).expect("the presets are part of the program and each is tested to read")
     })

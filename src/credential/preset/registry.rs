@@ -1,12 +1,11 @@
-//! Package registries: their hosts stand nowhere in this program; the user's own configuration
-//! names them.
+//! Package registries. Their hosts are not built in; the user's own configuration names them.
 
 use serde::Deserialize;
 
 use super::user_config::UserConfig;
 use crate::message::{Authority, HostPattern, OriginPattern, Scheme};
 
-/// A package registry whose clients have a configuration of their own.
+/// A package registry whose clients have their own configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PackageRegistry {
@@ -18,7 +17,7 @@ pub enum PackageRegistry {
     Crates,
 }
 
-/// Nothing names the registry's host.
+/// No configuration names the registry's host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no configuration of yours names the host of {0}; name it yourself: `--allow HOST`")]
 pub struct RegistryUnknown(&'static str);
@@ -26,12 +25,11 @@ pub struct RegistryUnknown(&'static str);
 impl PackageRegistry {
     /// The origins that the user's configuration names for the registry, each once.
     ///
-    /// Files first; where none names the default, npm and pip are asked for theirs, within five
-    /// seconds. Hosts from which an index has packages downloaded are known to the index alone:
-    /// they are the user's to allow.
+    /// Files are read first. If none names the default, npm and pip are asked for theirs, within
+    /// five seconds. Only the index itself knows its download hosts, so the user must allow those.
     ///
     /// # Errors
-    /// [`RegistryUnknown`] where nothing names any.
+    /// [`RegistryUnknown`] if none is named.
     pub fn origins(self, user: &UserConfig) -> Result<Vec<OriginPattern>, RegistryUnknown> {
         let mut found: Vec<OriginPattern> = Vec::new();
         for origin in self
@@ -100,11 +98,11 @@ fn npm(user: &UserConfig) -> Vec<String> {
     addresses
 }
 
-/// The addresses that the configuration of Python's tools names.
+/// The addresses in the configuration of Python's tools.
 #[derive(Default)]
 struct PythonIndexes {
     addresses: Vec<String>,
-    /// Whether the default is among them.
+    /// Whether they include the default.
     default: bool,
 }
 
@@ -186,7 +184,7 @@ impl PythonIndexes {
     }
 }
 
-/// cargo's `[source]`, `[registries]` and their variables. cargo does not tell its built-in
+/// cargo's `[source]`, `[registries]` and their variables. cargo does not report its built-in
 /// default.
 fn crates(user: &UserConfig) -> Vec<String> {
     let of_variables = user
@@ -218,7 +216,7 @@ fn crates(user: &UserConfig) -> Vec<String> {
     addresses
 }
 
-/// The `key = value` lines of an INI file; an indented line goes on with the value before.
+/// The `key = value` lines of an INI file; an indented line continues the previous value.
 fn ini(text: &str) -> Vec<(String, String)> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for line in text
@@ -255,8 +253,8 @@ fn unquoted(value: &str) -> String {
     value.trim().trim_matches(['"', '\'']).to_owned()
 }
 
-/// The origin of an address: https alone; user and password, which an index's address may hold, are
-/// left out.
+/// The origin of an address, https only. User and password, which an index's address may have, are
+/// dropped.
 fn origin_of(address: &str) -> Option<OriginPattern> {
     let address = address.trim();
     let address = ["sparse+", "registry+"]
@@ -274,7 +272,7 @@ fn origin_of(address: &str) -> Option<OriginPattern> {
     })
 }
 
-/// pip prints its configuration but not its default, which is a constant of its own.
+/// pip prints its configuration but not its default, which is an internal constant.
 const PIP_DEFAULT: &str = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)";
 
 #[cfg(test)]

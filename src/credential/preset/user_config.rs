@@ -1,33 +1,33 @@
-//! What the user who runs the gateway, and the system, have configured for package registries.
+//! What the gateway's user and the system have configured for package registries.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whose configuration is read: the user's and the system's, never the project's.
+/// The configuration of the user and of the system, never of the project.
 ///
-/// A project's `.npmrc`, `.cargo/config.toml` or virtual environment is the workload's to write:
-/// read from there, a host of its own choice would be allowed and lent credentials.
+/// The workload can write a project's `.npmrc`, `.cargo/config.toml` or virtual environment. If
+/// they were read, a host of its choice would be allowed and lent credentials.
 #[derive(Debug, Clone)]
 pub struct UserConfig {
     pub(super) home: PathBuf,
     pub(super) system: PathBuf,
     pub(super) variables: HashMap<String, String>,
-    /// Directories in which the registry's own program is looked for when no file names a host.
+    /// Directories to search for the registry's own program if no file names a host.
     pub(super) programs: Vec<PathBuf>,
 }
 
 impl UserConfig {
-    /// The configuration of the user who runs the gateway; programs are looked for in `PATH`,
-    /// outside the working directory.
+    /// The configuration of the gateway's user. Programs are searched for in `PATH`, outside the
+    /// working directory.
     #[must_use]
     pub fn of_this_user() -> Option<Self> {
         let home = PathBuf::from(std::env::var_os("HOME")?);
         let project = std::env::current_dir().ok()?;
         let path = std::env::var_os("PATH").unwrap_or_default();
-        // Where the project is an ancestor of everything, it still may not name the programs inside
-        // it; `/` is no project.
+        // Programs inside the project are not trusted. `/` and the home directory do not count as a
+        // project.
         let inside = |directory: &Path| {
             project != Path::new("/") && project != home && directory.starts_with(&project)
         };
@@ -45,7 +45,7 @@ impl UserConfig {
         })
     }
 
-    /// A configuration below other roots, with these variables and without programs.
+    /// A configuration under other roots, with these variables and without programs.
     #[must_use]
     pub fn below(home: &Path, system: &Path, variables: HashMap<String, String>) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl UserConfig {
             .filter(|value| !value.is_empty())
     }
 
-    /// The text of a configuration file; one that is absent, unreadable or huge says nothing.
+    /// The text of a configuration file; an absent, unreadable or huge file is ignored.
     pub(super) fn text(path: &Path) -> Option<String> {
         let about = std::fs::metadata(path).ok()?;
         (about.is_file() && about.len() <= MAX_FILE_BYTES)
@@ -76,7 +76,7 @@ impl UserConfig {
             .filter(|path| path.is_absolute())
     }
 
-    /// What the registry's own program says, run in `/`, where no project's file applies.
+    /// The output of the registry's own program, run in `/`, where no project file applies.
     pub(super) fn ask(&self, programs: &[&str], arguments: &[&str]) -> Option<String> {
         let found = programs.iter().find_map(|program| {
             self.programs
@@ -95,7 +95,7 @@ impl UserConfig {
     }
 }
 
-/// The first line that a program prints, if it ends well and soon.
+/// The first line that a program prints, if it succeeds in time.
 fn answer(mut command: Command) -> Option<String> {
     use std::io::Read as _;
     use std::os::unix::process::CommandExt as _;
@@ -115,7 +115,7 @@ fn answer(mut command: Command) -> Option<String> {
                     .ok()
                     .and_then(rustix::process::Pid::from_raw);
                 if let Some(group) = group {
-                    // It may have ended by itself meanwhile, which is as good.
+                    // If it has already ended by itself, that is fine.
                     let _ =
                         rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
                 }
@@ -125,12 +125,11 @@ fn answer(mut command: Command) -> Option<String> {
         }
     };
     let mut printed = Vec::new();
-    // An address fits a pipe, so a program that ended has printed it; a child of its own that holds
-    // the pipe is not waited for.
+    // An address fits into a pipe, so a program that ended has printed it. Do not wait for a child
+    // of it that keeps the pipe open.
     let stdout = child.stdout.take()?;
     rustix::io::ioctl_fionbio(&stdout, true).ok()?;
-    // A pipe that is still open ends the reading with `WouldBlock`, after everything that was
-    // printed.
+    // If the pipe is still open, reading ends with `WouldBlock` after everything printed.
     let _ = stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut printed);
     let line = String::from_utf8(printed)
         .ok()?

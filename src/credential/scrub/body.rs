@@ -1,4 +1,4 @@
-//! A body whose echoes are replaced as it passes.
+//! A body whose echoes are replaced in transit.
 
 use std::{
     pin::Pin,
@@ -14,9 +14,9 @@ use super::{Guessed, Scrubber, messages::MessageEnds};
 
 /// A body with phantoms in place of echoes, in data and trailers.
 ///
-/// As long as the body it wraps unless its length may change, and its end is that body's; after an
-/// error nothing held back is released, and no pause releases it either: whoever makes the origin
-/// pause (by not reading on, by a full connection) would see what it held.
+/// Its length and end are those of the wrapped body, unless its length may change. After an error,
+/// nothing held back is released. A pause does not release it either: whoever can make the origin
+/// pause (by not reading, or by filling the connection) would otherwise see what was held.
 pub struct ScrubBody<B> {
     body: B,
     scrubber: Scrubber,
@@ -26,19 +26,19 @@ pub struct ScrubBody<B> {
     done: bool,
 }
 
-/// Why a body ended before its end.
+/// Why a body ended early.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScrubFault<E> {
-    /// The body itself did.
+    /// The wrapped body failed.
     #[error(transparent)]
     Body(E),
-    /// The session may be shown nothing more of it.
+    /// The session may see nothing more of it.
     #[error(transparent)]
     Guessed(#[from] Guessed),
 }
 
 impl<B> ScrubBody<B> {
-    /// Wraps a body in its identity form, of the type that its fields tell.
+    /// Wraps a body without content coding. Its fields tell its type.
     pub fn new(body: B, fields: &HeaderMap, mut scrubber: Scrubber) -> Self {
         if is_of_events(fields) {
             scrubber.look_closely();
@@ -52,9 +52,10 @@ impl<B> ScrubBody<B> {
         }
     }
 
-    /// The same of a body whose length may change where that is short or not told: the fields tell
-    /// no length then. Messages with their own lengths, parts of a content and long contents keep
-    /// theirs.
+    /// Wraps a body whose length may change, if it is short or of unknown length.
+    ///
+    /// The length is then removed from the fields. Messages with their own lengths, partial content
+    /// and long content keep their length.
     pub(in crate::credential) fn resizing(
         body: B,
         fields: &mut HeaderMap,
@@ -75,17 +76,17 @@ impl<B> ScrubBody<B> {
         scrubbed
     }
 
-    /// How many echoes were replaced so far.
+    /// How many echoes have been replaced so far.
     pub fn replaced(&self) -> u64 {
         self.scrubber.replaced()
     }
 
-    /// Counts echoes that were replaced elsewhere in the same answer (its fields).
+    /// Adds echoes that were replaced in other parts of the answer (its fields).
     pub fn add_replaced(&mut self, echoes: u64) {
         self.scrubber.replaced += echoes;
     }
 
-    /// What may be seen once this chunk has come.
+    /// Returns what may be shown after this chunk.
     fn settle(&mut self, chunk: Bytes) -> Bytes {
         let ended = (self.messages.as_mut()).is_some_and(|messages| messages.pass(&chunk));
         let settled = self.scrubber.push(chunk);
@@ -99,7 +100,7 @@ impl<B> ScrubBody<B> {
         [settled, rest].concat().into()
     }
 
-    /// The last of the data, then the trailers, then nothing.
+    /// Returns the last of the data, then the trailers, then nothing.
     fn last(&mut self) -> Result<Option<Frame<Bytes>>, Guessed> {
         let rest = self.scrubber.finish();
         if !rest.is_empty() {
@@ -113,7 +114,7 @@ impl<B> ScrubBody<B> {
         Ok(Some(Frame::trailers(*fields)))
     }
 
-    /// What is given out, unless the session may be shown nothing more.
+    /// Passes a frame on, unless the session may see nothing more.
     fn checked(&mut self, frame: Option<Frame<Bytes>>) -> Option<Result<Frame<Bytes>, Guessed>> {
         let frame = frame?;
         match self.scrubber.check() {
@@ -132,7 +133,7 @@ impl<B> ScrubBody<B> {
     }
 }
 
-/// Whether events come, each as little as it is.
+/// Whether the content is a stream of events, which may be small.
 fn is_of_events(fields: &HeaderMap) -> bool {
     let kind = fields
         .get(CONTENT_TYPE)
@@ -143,8 +144,8 @@ fn is_of_events(fields: &HeaderMap) -> bool {
 
 const EVENTS: &[u8] = b"text/event-stream";
 
-/// Content of a known length that is no longer than this is sent without one where an echo may
-/// change it. What hands out credentials is short, and a long download is worth its length.
+/// Known-length content up to this size loses its length if an echo may change it. Answers that
+/// contain credentials are short, and a long download should keep its length.
 const MOST_RESIZED: u64 = 64 << 10;
 
 impl<B: Body<Data = Bytes> + Unpin> Body for ScrubBody<B> {

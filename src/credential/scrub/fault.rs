@@ -2,22 +2,23 @@
 
 use crate::names::ReasonCode;
 
-/// Says why a secret's echoes could not be replaced in place.
+/// Why a secret's echoes could not be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unscrubbable {
-    /// Too short to be told from chance in content.
+    /// Too short to be told from chance matches in content.
     #[error("secret is shorter than {} bytes", SHORTEST)]
     TooShort,
-    /// Secret and phantom differ in length, or in where their special characters stand.
+    /// Secret and phantom differ in length, or in the position of punctuation.
     #[error("phantom has not the shape of its secret")]
     ShapeDiffers,
-    /// There would be nothing to hide behind.
+    /// Writing the phantom would show the secret.
     #[error("phantom is the secret itself")]
     PhantomIsSecret,
 }
 
-/// The session met more parts of secrets than accidents make, so it is shown nothing more in which
-/// one could be.
+/// The session met more parts of secrets than accidents explain.
+///
+/// It is shown no more answers that could contain one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("answers to the session held too many different parts of secrets")]
 pub struct Guessed;
@@ -30,5 +31,5 @@ impl Guessed {
     }
 }
 
-/// The shortest secret that can be told from chance; the stores refuse shorter ones.
+/// The shortest secret that can be told from chance matches. Stores refuse shorter ones.
 pub(in crate::credential) const SHORTEST: usize = 8;

@@ -1,11 +1,10 @@
-//! The forms in which an origin may send a lent secret back, each with the form of its phantom
-//! beside it.
+//! The forms in which an origin may return a lent secret, each paired with the form of its phantom.
 //!
-//! Found: plain; hex; hex with what stands between bytes (space, colon, hyphen, `0x`); `\x41`;
-//! base64 and base64url at the three alignments; percent-encoded in the usual sets and in full;
-//! escaped in JSON and HTML, in the usual sets and in full; UTF-16. The Basic form is base64 at one
-//! of the alignments. Of secrets that have a [`DrawnPart`], pieces of each form are found, too, and
-//! so base64 with line breaks, and escapes that are mixed at will.
+//! Found: plain; hex; hex with separators (space, colon, hyphen, `0x`); `\x41`; base64 and
+//! base64url at the three alignments; percent-encoding, in the usual sets and in full; JSON and
+//! HTML escapes, in the usual sets and in full; UTF-16. A Basic credential is base64 at one of the
+//! alignments. For secrets with a [`DrawnPart`], pieces of each form are found too, and with them
+//! base64 with line breaks and mixed escapes.
 //!
 //! Not found: a form of a form (base64 in hex), decimal numbers (which differ in length), base32,
 //! other charsets.
@@ -18,30 +17,30 @@ use super::sextets::{STANDARD, Tail, URL_SAFE, sextets};
 use super::spelling::{Spelled, spellings, usual_spellings};
 use crate::credential::part::DrawnPart;
 
-/// One spelling of a secret and what is written over it.
+/// One spelling of a secret, and its replacement.
 pub(super) struct SecretForm {
     pub(super) secret: Zeroizing<Vec<u8>>,
-    /// As long as the secret's spelling, with the same punctuation.
+    /// Has the length and punctuation of the secret's spelling.
     pub(super) stand_in: Zeroizing<Vec<u8>>,
-    /// The spelling of the phantom, where that is not the stand-in: it replaces the whole form, and
-    /// may have another length.
+    /// The phantom's spelling, if it differs from the stand-in. It replaces the whole form, and may
+    /// have another length.
     pub(super) phantom: Option<Box<[u8]>>,
     pub(super) tail: Option<Tail>,
     pub(super) piece: Option<Piece>,
-    /// What stands between the bytes of a form in hex, where something does.
+    /// The separator of a form in hex, if it has one.
     pub(super) between: Option<&'static [u8]>,
 }
 
-/// What is looked for, and what stands in its place.
+/// What is searched for, and its replacement.
 pub(super) struct Sought<'a> {
     pub(super) secret: &'a [u8],
-    /// As long as the secret, with the same punctuation: the phantom, or a mask.
+    /// Has the secret's length and punctuation: the phantom, or a mask.
     pub(super) stand_in: &'a [u8],
-    /// What the workload holds, of whatever length.
+    /// What the workload holds, of any length.
     pub(super) phantom: &'a [u8],
 }
 
-/// All forms of one secret; each spelling once.
+/// Builds all forms of one secret, each spelling once.
 ///
 /// # Errors
 /// [`Unscrubbable`] by cause.
@@ -52,11 +51,11 @@ pub(super) fn forms(
     forms_in(spellings, sought, part)
 }
 
-/// The forms in which services repeat a text that they were sent; the text is looked for as a
-/// whole.
+/// Builds the forms in which services repeat a text that they received. The text is searched for
+/// only as a whole.
 ///
 /// # Errors
-/// As [`forms`].
+/// Same as [`forms`].
 pub(super) fn usual_forms(text: &[u8], mask: &[u8]) -> Result<Vec<SecretForm>, Unscrubbable> {
     let sought = Sought {
         secret: text,
@@ -105,7 +104,7 @@ impl Sought<'_> {
         self.secret.len() == self.phantom.len()
     }
 
-    /// The form of one spelling byte for byte.
+    /// Builds the form of one spelling byte by byte.
     fn spelled(
         &self,
         secret: Spelled,
@@ -117,8 +116,8 @@ impl Sought<'_> {
         if secret.text.len() != stand_in.text.len() || !pairs.all(|(s, p)| alike(*p, *s)) {
             return Err(Unscrubbable::ShapeDiffers);
         }
-        // A secret as long as its phantom never changes a length, so one whose punctuation is
-        // escaped elsewhere keeps the stand-in.
+        // A secret as long as its phantom must never change the length. If the escapes make their
+        // spellings differ in length, the stand-in is kept.
         let fits = !self.same_length() || phantom.text.len() == secret.text.len();
         Ok(SecretForm {
             piece: part.map(|part| Piece::of_spelling(&secret, part)),
@@ -130,14 +129,14 @@ impl Sought<'_> {
         })
     }
 
-    /// The form in base64 where so many bytes stand before it in the first group.
+    /// Builds the base64 form with `shift` bytes before it in the first group.
     fn in_base64(
         &self,
         shift: usize,
         alphabet: &'static [u8; 64],
         part: Option<&DrawnPart>,
     ) -> SecretForm {
-        // Base64 of another length would shift what stands behind it.
+        // Base64 of another length would shift the characters after it.
         let written = match self.same_length() {
             true => self.phantom,
             false => self.stand_in,
@@ -155,8 +154,8 @@ impl Sought<'_> {
     }
 }
 
-/// Whether a byte may stand where a phantom has another: letters and digits for each other, all
-/// else for itself.
+/// Whether a byte may stand where a phantom has another: a letter or digit for any other,
+/// everything else only for itself.
 pub(in crate::credential) fn alike(phantom: u8, byte: u8) -> bool {
     if phantom.is_ascii_alphanumeric() {
         byte.is_ascii_alphanumeric()

@@ -1,5 +1,4 @@
-//! All forms of one secret, and the blocks by which they are found: made once, and shared by every
-//! search that looks for it.
+//! All forms of one secret, and the blocks that find them. Built once, and shared by all searches.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,17 +13,18 @@ use crate::credential::part::DrawnPart;
 pub struct SecretForms {
     forms: Vec<SecretForm>,
     partial: Arc<PartialMatcher>,
-    /// By the number of the grid.
+    /// Indexed by grid number.
     whole: [OnceLock<Blocks>; GRID_COUNT],
     pieces: [OnceLock<Blocks>; GRID_COUNT],
 }
 
 impl SecretForms {
-    /// The forms of a secret. `stand_in` is as long and has the same punctuation; `phantom` is what
-    /// the workload holds.
+    /// Builds the forms of a secret.
+    ///
+    /// `stand_in` has the secret's length and punctuation; `phantom` is what the workload holds.
     ///
     /// # Errors
-    /// [`Unscrubbable`] by cause; the secret may not be lent then.
+    /// [`Unscrubbable`] by cause. The secret must then not be lent.
     pub fn of(secret: &[u8], stand_in: &[u8], phantom: &[u8]) -> Result<Self, Unscrubbable> {
         let part = DrawnPart::of(secret, phantom);
         let sought = Sought {
@@ -35,10 +35,10 @@ impl SecretForms {
         Ok(Self::new(form::forms(&sought, part.as_ref())?))
     }
 
-    /// The forms of a text that services repeat as it is, which a mask hides.
+    /// Builds the forms of a text that services repeat unchanged; a mask replaces it.
     ///
     /// # Errors
-    /// As [`SecretForms::of`].
+    /// Same as [`SecretForms::of`].
     pub(in crate::credential) fn of_text(text: &[u8], mask: &[u8]) -> Result<Self, Unscrubbable> {
         Ok(Self::new(form::usual_forms(text, mask)?))
     }
@@ -56,17 +56,17 @@ impl SecretForms {
         &self.forms
     }
 
-    /// How what is not whole yet is told.
+    /// Recognizes forms that are not complete yet.
     pub(super) fn partial(&self) -> &Arc<PartialMatcher> {
         &self.partial
     }
 
-    /// Whether pieces of it are looked for.
+    /// Whether pieces of it are searched for.
     pub(super) fn has_pieces(&self) -> bool {
         self.forms.iter().any(|form| form.piece.is_some())
     }
 
-    /// Whether an echo of it can be replaced by something of another length.
+    /// Whether one of its echoes can be replaced by text of another length.
     pub(super) fn resizes(&self) -> bool {
         let resized = |form: &SecretForm| {
             let phantom = form.phantom.as_ref();
@@ -81,13 +81,13 @@ impl SecretForms {
         lengths.min().unwrap_or(usize::MAX)
     }
 
-    /// The length of the shortest piece, or of the shortest form where there are no pieces.
+    /// The length of the shortest piece, or of the shortest form if there are no pieces.
     pub(super) fn shortest_piece(&self) -> usize {
         let least = self.forms.iter().enumerate().map(|one| piece_of(one).least);
         least.min().unwrap_or(usize::MAX)
     }
 
-    /// The length of the longest piece that is still none.
+    /// The length of the longest run that is too short to be a piece.
     pub(super) fn reach(&self) -> usize {
         let pieces = self.forms.iter().filter_map(|form| form.piece.as_ref());
         pieces.map(Piece::longest_that_is_none).max().unwrap_or(0)
@@ -99,7 +99,7 @@ impl SecretForms {
         self.whole[grid.number()].get_or_init(|| grid.blocks(entries()))
     }
 
-    /// The blocks that find pieces, too.
+    /// The blocks that also find pieces.
     pub(super) fn pieces(&self, grid: Grid) -> &Blocks {
         let entries = || self.forms.iter().enumerate().map(piece_of);
         self.pieces[grid.number()].get_or_init(|| grid.blocks(entries()))

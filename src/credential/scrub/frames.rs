@@ -1,5 +1,5 @@
-//! Echoes in a WebSocket: frames from the origin, read as RFC 6455 orders, with payloads scrubbed
-//! in place.
+//! Replaces echoes in WebSocket frames from the origin. Reads frames by RFC 6455, and scrubs
+//! payloads in place.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,44 +7,44 @@ use bytes::{Buf, Bytes};
 
 use super::{EchoSearch, Guessed, Scrubber};
 
-/// Scrubs the bytes that an origin sends after an upgrade to WebSocket, without extensions.
+/// Scrubs what an origin sends after an upgrade to WebSocket, without extensions.
 ///
-/// A message's payload is one stream over its fragments; frames keep their borders and lengths.
-/// What follows a possible beginning of an echo is held back with it, control frames too, so order
-/// is kept; the hold has a bound. It ends with the message: a connection that ends inside one
-/// leaves nothing to be given out.
+/// A message's payload is one stream across its fragments; frames keep their borders and lengths.
+/// Everything after a possible beginning of an echo is held back with it, including control frames,
+/// so that order is kept. The held amount is bounded. Holding ends with the message: if a
+/// connection ends inside one, nothing remains to be passed on.
 pub struct ScrubFrames {
     scrubber: Scrubber,
     reading: FrameState,
     header: Vec<u8>,
     control: Vec<u8>,
-    /// A fragmented message is open.
+    /// Whether a fragmented message is open.
     fragmented: bool,
     queue: VecDeque<Queued>,
 }
 
-/// What the origin did against RFC 6455; the caller cuts the connection.
+/// How the origin violated RFC 6455. The caller must close the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameFault {
-    /// §5.1: a server masks no frame.
+    /// §5.1: a server must not mask a frame.
     #[error("origin masked a WebSocket frame")]
     Masked,
-    /// §5.2: a reserved bit or opcode without an extension that defines it.
+    /// §5.2: a reserved bit or opcode, with no extension that defines it.
     #[error("origin used a reserved bit or opcode of WebSocket")]
     Reserved,
-    /// §5.5: a control frame is whole and has at most 125 bytes.
+    /// §5.5: a control frame must be unfragmented and have at most 125 bytes.
     #[error("origin sent a fragmented or too long WebSocket control frame")]
     Control,
-    /// §5.4: a continuation of nothing, or a new message inside another.
+    /// §5.4: a continuation without a message, or a new message inside another.
     #[error("origin sent WebSocket fragments out of order")]
     Sequence,
     /// §5.2: a length not in its shortest form, or with its highest bit set.
     #[error("origin sent a WebSocket frame with a malformed length")]
     Length,
-    /// More frames without payload than may wait for the rest of a possible echo.
+    /// Too many frames without payload wait for the rest of a possible echo.
     #[error("origin sent too many empty WebSocket frames")]
     Flood,
-    /// The session may be shown nothing more; the origin is not to blame.
+    /// The session may see nothing more. This is not the origin's fault.
     #[error(transparent)]
     Guessed(#[from] Guessed),
 }
@@ -56,16 +56,16 @@ enum FrameState {
     Control { left: u64 },
 }
 
-/// What is to be given out in order.
+/// Output that waits for its turn.
 enum Queued {
     /// A header or control frame.
     Literal(Bytes),
-    /// So many bytes of what the scrubber gives.
+    /// This many bytes of scrubber output.
     Payload(u64),
 }
 
 impl ScrubFrames {
-    /// Begins right after the head of the 101 answer.
+    /// Starts right after the head of the 101 answer.
     pub fn new(search: Arc<EchoSearch>) -> Self {
         Self::by(Scrubber::new(search))
     }
@@ -81,16 +81,16 @@ impl ScrubFrames {
         }
     }
 
-    /// How many echoes were replaced so far.
+    /// How many echoes have been replaced so far.
     pub fn replaced(&self) -> u64 {
         self.scrubber.replaced()
     }
 
-    /// Takes the next bytes and gives those that are settled: the same `Bytes` where nothing was to
-    /// be done.
+    /// Takes the next bytes and returns those that are settled; the same `Bytes` if nothing was
+    /// replaced.
     ///
     /// # Errors
-    /// [`FrameFault`]; what was settled before it is not given out.
+    /// [`FrameFault`]. What was settled before the fault is not passed on.
     pub fn push(&mut self, chunk: Bytes) -> Result<Bytes, FrameFault> {
         let (replaced, began_clear) = (self.replaced(), self.is_clear());
         let mut out = Vec::new();
@@ -114,7 +114,7 @@ impl ScrubFrames {
         })
     }
 
-    /// Nothing is held back in any form.
+    /// Whether nothing at all is held back.
     fn is_clear(&self) -> bool {
         self.queue.is_empty()
             && self.header.is_empty()
@@ -140,7 +140,7 @@ impl ScrubFrames {
             self.fragmented = !last;
             FrameState::Data { left: length, last }
         };
-        // An empty frame has no byte that would end it.
+        // An empty frame has no byte that would complete it.
         match self.reading {
             FrameState::Data { left: 0, last } => self.read_data(0, last, &mut Bytes::new(), out),
             FrameState::Control { left: 0 } => self.read_control(0, &mut Bytes::new(), out),
@@ -149,7 +149,7 @@ impl ScrubFrames {
         Ok(())
     }
 
-    /// Opcode, whether it is the last fragment, and length of payload.
+    /// Returns the opcode, whether this is the last fragment, and the payload length.
     fn check_header(&self) -> Result<(u8, bool, u64), FrameFault> {
         let (first, second) = (self.header[0], self.header[1]);
         let (opcode, last) = (first & 0x0f, first & 0x80 != 0);
@@ -200,8 +200,8 @@ impl ScrubFrames {
         }
     }
 
-    /// Control payloads are short and scrubbed whole: a close reason can hold an echo as well as a
-    /// message.
+    /// Control payloads are short, so they are scrubbed whole: a close reason can contain an echo
+    /// too.
     fn read_control(&mut self, left: u64, rest: &mut Bytes, out: &mut Vec<Bytes>) {
         let part =
             rest.split_to(usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len())));
@@ -220,7 +220,7 @@ impl ScrubFrames {
         }
     }
 
-    /// Fills settled payload into its places.
+    /// Fills settled payload into the queued frames.
     fn supply(&mut self, mut settled: Bytes, out: &mut Vec<Bytes>) {
         self.flush(out);
         while !settled.is_empty()
@@ -237,7 +237,7 @@ impl ScrubFrames {
         }
     }
 
-    /// Gives out what waits for no payload.
+    /// Passes on everything that waits for no payload.
     fn flush(&mut self, out: &mut Vec<Bytes>) {
         while let Some(Queued::Literal(bytes)) = self.queue.front_mut() {
             out.push(std::mem::take(bytes));
@@ -246,7 +246,7 @@ impl ScrubFrames {
     }
 }
 
-/// The length of a header of which these bytes are known (RFC 6455 §5.2, without a mask).
+/// The length of a frame header whose first bytes are known (RFC 6455 §5.2, without a mask).
 fn header_length(known: &[u8]) -> usize {
     match known.get(1).map(|second| second & 0x7f) {
         Some(126) => 4,
@@ -263,6 +263,6 @@ const PONG: u8 = 10;
 
 const LONGEST_HEADER: usize = 10;
 
-/// How many headers and payloads may wait for the rest of a possible echo; at most 136 bytes each
-/// beside the held payload.
+/// How many headers and payloads may wait for the rest of a possible echo; each takes at most 136
+/// bytes, apart from the held payload.
 const MOST_PARTS: usize = 2 << 10;

@@ -1,48 +1,49 @@
-//! A sampled look-up of blocks.
+//! A sampled lookup of blocks.
 //!
-//! What is looked for is long, so a block of it stands at some multiple of a stride that is nearly
-//! as long as the shortest. Only those blocks are looked at: a filter of bits says of most that
-//! they are in no form, a sorted list says of the rest in which and where. Cost does not depend on
-//! how the forms begin, nor much on how many there are.
+//! Every form is long, so each occurrence contains a whole block at a multiple of a stride nearly
+//! as long as the shortest form. Only those blocks of a text are read. A bit filter rejects most of
+//! them; a sorted list tells which forms contain the rest, and where. The cost does not depend on
+//! how the forms begin, and hardly on how many there are.
 
 use std::ops::Range;
 
 use zeroize::Zeroizing;
 
-/// Blocks of all that is looked for, and where they stand. Its memory is wiped when it goes.
+/// The blocks of all forms, and their positions. Wiped on drop.
 pub(super) struct BlockIndex {
     filter: Filter,
-    /// Sorted, beside `places`: which form holds this block, and how far from its start.
+    /// Sorted, parallel to `places`: which form contains the block, and how far from its start.
     blocks: Zeroizing<Vec<u64>>,
     places: Vec<(u32, u32)>,
     grid: Grid,
 }
 
-/// Which blocks of a text are looked at: those of a width, a stride apart.
+/// Which blocks of a text are read: those of one width, a stride apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Grid {
     width: usize,
     stride: usize,
-    /// Its place in [`GRIDS`].
+    /// Its index in [`GRIDS`].
     number: usize,
 }
 
-/// The blocks of one secret's forms, sorted: the block, which form holds it, and where.
+/// The blocks of one secret's forms, sorted: the block, the form that contains it, and its offset.
 pub(super) type Blocks = Zeroizing<Vec<(u64, u32, u32)>>;
 
-/// A form and where in it blocks are taken from.
+/// A form, and the range in it from which blocks are taken.
 pub(super) struct IndexedForm<'f> {
     pub(super) form: usize,
     pub(super) bytes: &'f [u8],
-    /// As long, of another secret of its shape: where both are alike, all text of that spelling is.
+    /// A form of another secret with the same shape and length. Bytes equal in both belong to the
+    /// spelling.
     pub(super) others: &'f [u8],
     pub(super) within: Range<usize>,
-    /// So many bytes of it in a row hold a block that is looked at.
+    /// Any run of this many bytes contains a block that is read.
     pub(super) least: usize,
 }
 
 impl Grid {
-    /// The widest grid that meets every row of so many bytes.
+    /// The widest grid with a block in every run of `shortest` bytes.
     pub(super) fn of(shortest: usize) -> Self {
         let fits = |&(width, stride): &(usize, usize)| width + stride - 1 <= shortest;
         let number = GRIDS.iter().position(fits).unwrap_or(GRIDS.len() - 1);
@@ -59,12 +60,12 @@ impl Grid {
         self.number
     }
 
-    /// The blocks by which every entry's least row of bytes is met, wherever in a text it begins.
+    /// The blocks that find every entry's shortest run, wherever it begins in a text.
     pub(super) fn blocks<'f>(self, entries: impl IntoIterator<Item = IndexedForm<'f>>) -> Blocks {
         let mut all = Zeroizing::new(Vec::new());
         for entry in entries {
-            // Whatever stands before, the blocks that are looked at are a stride apart: so for each
-            // place in the stride, every least row of bytes holds a block of that place.
+            // The blocks that are read are a stride apart, with any offset. So for each offset
+            // within the stride, every shortest run contains a block at that offset.
             for at in (0..self.stride).flat_map(|place| entry.chosen(place, self)) {
                 let block = match self.width {
                     WIDE => block::<WIDE>(entry.bytes, at),
@@ -79,7 +80,7 @@ impl Grid {
 }
 
 impl IndexedForm<'_> {
-    /// Where blocks stand that begin at one place of a stride, one in every least row of bytes.
+    /// Picks blocks at one offset within the stride, one in every shortest run.
     fn chosen(&self, place: usize, grid: Grid) -> Vec<usize> {
         let mut chosen = Vec::new();
         let (mut from, row) = (self.within.start, self.least - grid.width + 1);
@@ -87,8 +88,8 @@ impl IndexedForm<'_> {
             let ahead = (from - self.within.start + grid.stride - place) % grid.stride;
             let first = from + (grid.stride - ahead) % grid.stride;
             let starts = (first..from + row).step_by(grid.stride);
-            // What is alike in every letter's spelling would be met all the time. Of the best, the
-            // last is the farthest.
+            // Blocks of bytes that every letter's spelling has would match constantly. Of the best,
+            // take the last, which is farthest on.
             let Some(best) = starts.max_by_key(|at| self.telling(*at, grid.width)) else {
                 break;
             };
@@ -98,7 +99,7 @@ impl IndexedForm<'_> {
         chosen
     }
 
-    /// How many bytes of a block hang on the secret.
+    /// How many bytes of a block depend on the secret.
     fn telling(&self, at: usize, width: usize) -> usize {
         let (bytes, others) = (&self.bytes[at..at + width], &self.others[at..at + width]);
         bytes
@@ -110,7 +111,7 @@ impl IndexedForm<'_> {
 }
 
 impl BlockIndex {
-    /// Puts the blocks of several secrets together; each has the number that its first form has.
+    /// Joins the blocks of several secrets; each comes with the number of its first form.
     pub(super) fn of<'b>(
         grid: Grid,
         secrets: impl Iterator<Item = (u32, &'b Blocks)> + Clone,
@@ -124,7 +125,7 @@ impl BlockIndex {
                     .map(|&(block, form, at)| (block, first + form, at)),
             );
         }
-        // Stable, which is quick where what is sorted is rows that are.
+        // A stable sort is fast here, because the input consists of sorted runs.
         all.sort();
         let mut filter = Filter::new(all.len());
         all.iter().for_each(|&(block, ..)| filter.add(block));
@@ -138,8 +139,8 @@ impl BlockIndex {
         }
     }
 
-    /// Every form that holds a block of the text: where the block stands in the text, which form,
-    /// and where in it.
+    /// Reports every form that contains a block of the text: the block's offset in the text, the
+    /// form, and the offset in the form.
     pub(super) fn each(&self, text: &[u8], mut hit: impl FnMut(usize, usize, usize)) {
         match self.grid.width {
             WIDE => self.run::<WIDE>(text, &mut hit),
@@ -169,7 +170,7 @@ impl BlockIndex {
     }
 }
 
-/// The block at an offset, if it is whole.
+/// The block at an offset, if it is complete.
 #[inline(always)]
 fn block<const WIDTH: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let mut block = [0; 8];
@@ -177,7 +178,7 @@ fn block<const WIDTH: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(block))
 }
 
-/// A set of blocks that may err by holding more: one bit a block, 64 bits of room for each.
+/// A set of blocks with false positives: one bit per block, in 64 bits of space each.
 struct Filter {
     words: Zeroizing<Vec<u64>>,
     shift: u32,
@@ -203,7 +204,7 @@ impl Filter {
         self.words[word] & bit != 0
     }
 
-    /// Word and bit: the high bits of a product, into which all bits of the block flow.
+    /// The word and the bit: high bits of a product that depends on all bits of the block.
     #[inline(always)]
     fn slot(&self, block: u64) -> (usize, u64) {
         let product = block.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -211,7 +212,7 @@ impl Filter {
     }
 }
 
-/// 8 KiB: one or a few secrets, well inside the first cache.
+/// 8 KiB: enough for a few secrets, well inside the first-level cache.
 const LEAST_WORDS: usize = 1 << 10;
 
 /// 512 KiB: hundreds of secrets.
@@ -223,9 +224,9 @@ const NARROW: usize = 4;
 /// How many grids there are.
 pub(super) const GRID_COUNT: usize = GRIDS.len();
 
-/// Width and stride of each grid. They are few, so that secrets of nearly one length share one. A
-/// longer stride gains nothing: every cache line is touched anyway. Blocks of 8 bytes are hit less
-/// by chance and by common words.
+/// The width and stride of each grid. There are few, so that secrets of similar length share one. A
+/// longer stride gains nothing, since every cache line is touched anyway. Blocks of 8 bytes match
+/// less often by chance and on common words.
 const GRIDS: [(usize, usize); 10] = [
     (WIDE, 64),
     (WIDE, 48),
@@ -244,8 +245,8 @@ mod tests {
     use super::*;
     use crate::credential::scrub::forms::SecretForms;
 
-    /// What writers put around each letter stands in every letter's spelling, and is no reason to
-    /// look further.
+    /// The bytes that writers put around each letter are the same for all letters, and must not
+    /// cause closer checks.
     #[test]
     fn text_in_escapes_is_looked_up_seldom() {
         let (secret, phantom) = (

@@ -1,32 +1,34 @@
-//! Where a message ends in content that is a row of messages, each with its length before it.
+//! Finds message ends in content made of length-prefixed messages.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// Follows the lengths. A message's end is an end of text: behind it stands the next one's length,
-/// whose first byte is in no secret, so that nothing need be held back there until more comes.
+/// Tracks message lengths.
+///
+/// A message's end is an end of text: the next length's first byte is in no secret, so nothing must
+/// be held back there.
 pub(super) struct MessageEnds {
     layout: &'static Layout,
     header: [u8; LONGEST_HEADER],
     known: usize,
-    /// Bytes of the message that are still to come.
+    /// Bytes of the message still to come.
     left: u64,
-    /// What came is not what the content type says; no end is known from there on.
+    /// The content does not match its content type; no further ends are known.
     lost: bool,
 }
 
-/// How a message begins: some bytes, then its length (32 bits, the highest first).
+/// How a message begins: some bytes, then its length (32 bits, big-endian).
 struct Layout {
-    /// In lower case, without parameters; a `+` ends what stands for a family.
+    /// In lower case, without parameters; a final `+` stands for a family of types.
     kind: &'static [u8],
     before: usize,
-    /// The length counts its own four bytes.
+    /// Whether the length includes its own four bytes.
     counts_itself: bool,
 }
 
-/// gRPC over HTTP/2 ("Length-Prefixed-Message"), gRPC-Web (the same, in binary alone), the Connect
+/// gRPC over HTTP/2 ("Length-Prefixed-Message"), gRPC-Web (the same, binary only), the Connect
 /// protocol ("Streaming RPCs"), Amazon's event streams ("Event stream encoding": the total length
-/// comes first), watches of Kubernetes in Protobuf (`LengthDelimitedFramer` of its apimachinery).
+/// comes first), Kubernetes watches in Protobuf (`LengthDelimitedFramer` of its apimachinery).
 const LAYOUTS: [Layout; 7] = [
     Layout::new(b"application/grpc", 1, false),
     Layout::new(b"application/grpc+", 1, false),
@@ -55,7 +57,7 @@ impl Layout {
 }
 
 impl MessageEnds {
-    /// For content of a type that has messages.
+    /// Creates a tracker if the content type has messages.
     pub(super) fn told_by(fields: &HeaderMap) -> Option<Self> {
         let mut kind = fields.get(CONTENT_TYPE)?.as_bytes().to_ascii_lowercase();
         let end = kind
@@ -67,7 +69,7 @@ impl MessageEnds {
         let layout = LAYOUTS
             .iter()
             .find(|layout| layout.is_of(kind.trim_ascii()))?;
-        // Without that parameter it is one object, and has no length.
+        // Without that parameter it is a single object, without a length.
         if layout.kind.ends_with(b"kubernetes.protobuf") && !streams {
             return None;
         }
@@ -80,7 +82,7 @@ impl MessageEnds {
         })
     }
 
-    /// Takes the next bytes, and says whether a message ends with them.
+    /// Takes the next bytes, and returns whether a message ends with them.
     pub(super) fn pass(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() && !self.lost {
             if self.left > 0 {
@@ -97,8 +99,8 @@ impl MessageEnds {
     }
 
     fn read(&mut self, byte: u8) {
-        // A secret is visible ASCII: content that has such a byte here may have one on both sides
-        // of what was no end.
+        // A secret is visible ASCII. If such a byte is here, this may not be a message end, and a
+        // secret may span it.
         if self.known == 0 && (b'\t'..0x80).contains(&byte) {
             self.lost = true;
             return;

@@ -1,31 +1,31 @@
-//! How much of what has come could begin an echo that is not whole yet.
+//! Determines how much of the received bytes could begin an incomplete echo.
 
 use std::cmp::Reverse;
 
 use super::form::{SecretForm, alike};
 
-/// Tells a possible beginning by its shape: which bytes may stand in a form, and where those stand
-/// that are no letters.
+/// Recognizes a possible beginning by its shape: which bytes a form may contain, and where it has
+/// punctuation.
 ///
-/// INVARIANT: it depends on phantoms and on lengths alone, which whoever holds the phantoms knows.
-/// Would it depend on a secret's own bytes, then content that the workload chose, and a look at
-/// which of its ends come late, would tell the secret byte by byte.
+/// INVARIANT: this depends only on phantoms and lengths, which the holder of the phantoms knows. If
+/// it depended on a secret's own bytes, a workload could choose content, watch which of its ends
+/// arrive late, and learn the secret byte by byte.
 #[derive(PartialEq, Eq)]
 pub(super) struct PartialMatcher {
-    /// The shape of each form: its stand-in with one letter in place of all letters and digits.
+    /// The shape of each form: its stand-in with every letter and digit replaced by one letter.
     shapes: Vec<Box<[u8]>>,
-    /// Which bytes may stand in a form.
+    /// Which bytes an unseparated form may contain.
     usual: [bool; 256],
     /// The length of the longest form.
     longest: usize,
-    /// Which may stand in one that may begin anywhere in it.
+    /// Which bytes a form of any kind may contain.
     any: [bool; 256],
-    /// What stands between the bytes of forms in hex.
+    /// The separators of forms in separated hex.
     between: Vec<&'static [u8]>,
-    /// Which bytes may stand in those.
+    /// Which bytes those forms may contain.
     apart: [bool; 256],
-    /// Sorted: a byte that no base64 holds, where in a form it stands (later places first), and in
-    /// which one.
+    /// Sorted: a byte that base64 never contains, its offset in a form (later offsets first), and
+    /// the form.
     marks: Vec<(u8, Reverse<u32>, u32)>,
 }
 
@@ -49,15 +49,15 @@ impl PartialMatcher {
         }
     }
 
-    /// Whether a form may go on behind this byte.
+    /// Whether a form may continue after this byte.
     pub(super) fn may_hold(&self, byte: u8) -> bool {
         self.any[usize::from(byte)]
     }
 
-    /// The length of the last part that could be the beginning of a form.
+    /// The length of the tail that could be the beginning of a form.
     pub(super) fn length(&self, bytes: &[u8]) -> usize {
         let unbroken = self.unbroken(bytes);
-        // Most content ends with something else.
+        // Most content ends with another byte.
         match bytes.last() {
             Some(last) if self.apart[usize::from(*last)] => {
                 let apart = self.between.iter().map(|between| in_hex(bytes, between));
@@ -67,11 +67,11 @@ impl PartialMatcher {
         }
     }
 
-    /// The same, of forms without gaps.
+    /// The length of the tail that could begin a form without separators.
     ///
-    /// Base64 can be cut behind any letter, so behind a letter it is the whole run of usual bytes.
-    /// Behind another byte, such as the bracket that ends most JSON, it is what some form has up to
-    /// there.
+    /// Base64 can be cut after any letter, so after a letter the tail is the whole run of usual
+    /// bytes. After another byte, such as the bracket that ends most JSON, it is the longest match
+    /// of a form up to there.
     fn unbroken(&self, bytes: &[u8]) -> usize {
         let usual = |byte: &&u8| self.usual[usize::from(**byte)];
         let run = bytes
@@ -87,7 +87,7 @@ impl PartialMatcher {
         }
     }
 
-    /// How much of a run some form has up to the mark with which the run ends.
+    /// How much of a run matches some form up to the mark at the end of the run.
     fn up_to_mark(&self, run: &[u8], last: u8) -> usize {
         let first = self.marks.partition_point(|(mark, ..)| *mark < last);
         let places = self.marks[first..]
@@ -119,8 +119,8 @@ impl PartialMatcher {
     }
 }
 
-/// The forms without anything between their bytes, numbered. Spaces and colons are in all text: hex
-/// with such between is known by more.
+/// The forms without separators, numbered. All text has spaces and colons, so separated hex is
+/// recognized in another way.
 fn unbroken_forms(forms: &[SecretForm]) -> impl Iterator<Item = (usize, &SecretForm)> {
     let numbered = forms.iter().enumerate();
     numbered.filter(|(_, form)| form.between.is_none())
@@ -132,18 +132,18 @@ fn set_of(bytes: impl Iterator<Item = u8>) -> [bool; 256] {
     set
 }
 
-/// Which bytes stand in hex with something between.
+/// Which bytes separated hex may contain.
 fn bytes_in_hex(between: &[&'static [u8]]) -> [bool; 256] {
     let digits = (0..=u8::MAX).filter(|byte| byte.is_ascii_hexdigit() && !between.is_empty());
     set_of(between.iter().copied().flatten().copied().chain(digits))
 }
 
-/// The bytes that no base64 holds, with where they stand, sorted.
+/// The bytes that base64 never contains, with their offsets, sorted.
 fn marks(forms: &[SecretForm]) -> Vec<(u8, Reverse<u32>, u32)> {
     let mut marks = Vec::new();
     for (index, form) in unbroken_forms(forms) {
         for (at, &byte) in form.stand_in.iter().enumerate() {
-            // What ends a form leaves nothing to wait for.
+            // After the last byte of a form there is nothing to wait for.
             if !is_coded(&byte) && at + 1 < form.stand_in.len() {
                 marks.push((byte, Reverse(at as u32), index as u32));
             }
@@ -153,15 +153,14 @@ fn marks(forms: &[SecretForm]) -> Vec<(u8, Reverse<u32>, u32)> {
     marks
 }
 
-/// The length of the last part that is bytes in hex with this between them, the last of them
-/// perhaps not whole.
+/// The length of the tail that is separated hex; its last byte may be incomplete.
 fn in_hex(bytes: &[u8], between: &[u8]) -> usize {
     let is_pair = |pair: &[u8]| pair.iter().all(u8::is_ascii_hexdigit);
     let pair_before = |end: usize| {
         let start = end.checked_sub(2)?;
         is_pair(&bytes[start..end]).then_some(start)
     };
-    // Pairs and what is between, from an end backwards.
+    // Pairs and separators, backwards from an end.
     let pairs = |mut end: usize| {
         while let Some(start) = bytes[..end]
             .strip_suffix(between)
@@ -188,7 +187,7 @@ fn in_hex(bytes: &[u8], between: &[u8]) -> usize {
     cut_in_a_pair.chain(cut_between).max().unwrap_or(0)
 }
 
-/// All that a beginning is told by: any letter or digit may stand for any other.
+/// What recognizes a beginning: any letter or digit may stand for any other.
 fn shape(stand_in: &[u8]) -> Box<[u8]> {
     let letter = |byte: &u8| match byte.is_ascii_alphanumeric() {
         true => b'a',
@@ -197,10 +196,10 @@ fn shape(stand_in: &[u8]) -> Box<[u8]> {
     stand_in.iter().map(letter).collect()
 }
 
-/// Whether base64 or base64url may hold it.
+/// Whether base64 or base64url may contain the byte.
 fn is_coded(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_".contains(byte)
 }
 
-/// How many bytes are compared at the most; what would take more is held back as a whole.
+/// How many bytes are compared at most; if more were needed, the whole run is held back.
 const MOST_STEPS: usize = 4096;

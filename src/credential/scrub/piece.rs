@@ -1,32 +1,32 @@
-//! Which pieces of a form count as reflected.
+//! Which pieces of a form count as echoed.
 
 use std::ops::Range;
 
 use super::spelling::Spelled;
 use crate::credential::part::{DrawnPart, LEAST_DIGITS};
 
-/// Which pieces of a form are looked for.
+/// Which pieces of a form are searched for.
 #[derive(Clone)]
 pub(super) struct Piece {
-    /// Where the letters stand that count.
+    /// The range of the letters that count.
     pub(super) within: Range<usize>,
-    /// How many bytes of them make a piece.
+    /// How many of their bytes make a piece.
     pub(super) least: usize,
-    /// How many of those must differ from the stand-in's.
+    /// How many of those must differ from the stand-in.
     pub(super) differing: usize,
-    /// Where no letter stands whole but digits.
+    /// Ranges in which every whole letter is a digit.
     digits: Vec<Range<usize>>,
-    /// How many bytes make a piece there.
+    /// How many bytes make a piece in those ranges.
     least_of_digits: usize,
 }
 
 impl Piece {
-    /// The pieces of a form that is spelled byte for byte.
+    /// The pieces of a form that is spelled byte by byte.
     pub(super) fn of_spelling(text: &Spelled, part: &DrawnPart) -> Self {
         let bytes = &text.bytes[part.letters.clone()];
         let length = |row: &[Range<usize>]| row[row.len() - 1].end - row[0].start;
         let least = |bytes: &[Range<usize>], count: usize| bytes.windows(count).map(length).min();
-        // Up to where the letters around them are not whole.
+        // Extends to where the neighbouring letters would be complete.
         let alone = |row: &Range<usize>| {
             let before = row
                 .start
@@ -47,13 +47,13 @@ impl Piece {
             least: least(bytes, part.least).unwrap_or(text.text.len()),
             least_of_digits: least_of_digits.min().unwrap_or(text.text.len()),
             digits: digits.map(alone).collect(),
-            // By chance a phantom has a letter of its secret's at the same place; a constant of all
-            // tokens of a kind is more.
+            // A phantom may by chance share a letter with its secret in the same place. More than
+            // that is a constant in all tokens of a kind.
             differing: part.least - 2,
         }
     }
 
-    /// The pieces of a form in base64: the characters that are made of a part's letters alone.
+    /// The pieces of a form in base64: the characters made only of a part's letters.
     pub(super) fn of_sextets(part: &DrawnPart, shift: usize, length: usize) -> Self {
         let first = (8 * shift).div_ceil(6);
         let at = |letter: usize| 8 * (shift + letter);
@@ -64,7 +64,7 @@ impl Piece {
         };
         Self {
             within: start..end.min(length),
-            // Fewer by one where the letters begin within a character.
+            // One fewer if the letters begin inside a character.
             least: 8 * part.least / 6 - 1,
             differing: part.least - 2,
             digits: part.digits.iter().map(touched).collect(),
@@ -72,7 +72,7 @@ impl Piece {
         }
     }
 
-    /// The length of the longest piece that does not count.
+    /// The length of the longest run that is too short to be a piece.
     pub(super) fn longest_that_is_none(&self) -> usize {
         match self.digits.is_empty() {
             true => self.least - 1,
@@ -80,7 +80,7 @@ impl Piece {
         }
     }
 
-    /// How many bytes a row must have that stands here.
+    /// How many bytes a run at this place needs to count.
     pub(super) fn least_in(&self, row: &Range<usize>) -> usize {
         let holds = |digits: &Range<usize>| digits.start <= row.start && row.end <= digits.end;
         match self.digits.iter().any(holds) {

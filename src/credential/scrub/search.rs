@@ -13,25 +13,25 @@ use super::index::{BlockIndex, Grid};
 use super::partial::PartialMatcher;
 use crate::credential::guesses::Guesses;
 
-/// Everything by which the secrets that a session's origins know could come back; put together once
-/// for a set of secrets and shared.
+/// Finds echoes of all secrets that a session's origins know. Built once per set of secrets, and
+/// shared.
 ///
-/// Its memory is wiped when it goes. Has no `Debug`.
+/// Its memory is wiped on drop. Has no `Debug`.
 pub struct EchoSearch {
     secrets: Vec<Arc<SecretForms>>,
-    /// Finds whole forms, and costs little.
+    /// Finds whole forms, at little cost.
     whole: BlockIndex,
-    /// Finds pieces, too. `None` where no secret is looked for in pieces.
+    /// Also finds pieces; `None` if no secret is searched for in pieces.
     pieces: Option<BlockIndex>,
-    /// Those that differ: secrets of one shape have the same.
+    /// The distinct ones: secrets of one shape share a matcher.
     partial: Vec<Arc<PartialMatcher>>,
-    /// Whether an echo can be replaced by something of another length.
+    /// Whether an echo can be replaced by text of another length.
     resizes: bool,
-    /// The length of the shortest text that could hold an echo.
+    /// The length of the shortest text that could contain an echo.
     shortest: usize,
-    /// The same, of a whole one.
+    /// The length of the shortest text that could contain a whole echo.
     shortest_whole: usize,
-    /// The length of the longest piece that is still none.
+    /// The length of the longest run that is too short to be a piece.
     reach: usize,
     guesses: Arc<Guesses>,
 }
@@ -40,14 +40,14 @@ pub struct EchoSearch {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Echo {
     length: usize,
-    /// From the start of the buffer; negative where it began in bytes that are gone.
+    /// Relative to the start of the buffer; negative if it began in bytes already passed on.
     pub(super) start: isize,
     form: usize,
     /// Where in the form it begins.
     from: usize,
-    /// What to write as the last of `length` bytes, where that is a base64 tail.
+    /// The character to write as the last of `length` bytes, if that is a base64 tail.
     tail: Option<u8>,
-    /// Whether the phantom's spelling replaces it, and not the stand-in.
+    /// Whether the phantom's spelling replaces it, rather than the stand-in.
     whole: bool,
 }
 
@@ -58,7 +58,7 @@ impl Echo {
         self.end() > 0
     }
 
-    /// Whether another stands inside it.
+    /// Whether this echo contains another.
     pub(super) fn covers(&self, other: &Echo) -> bool {
         self.start <= other.start && other.end() <= self.end()
     }
@@ -68,18 +68,18 @@ impl Echo {
     }
 }
 
-/// What stands in a buffer.
+/// What a buffer contains.
 pub(super) struct Scan {
     pub(super) found: Vec<Echo>,
-    /// From where on what is there could, by its shape, be an echo that is not yet complete.
+    /// From here on, the bytes could by their shape be an incomplete echo.
     pub(super) hold: usize,
 }
 
 impl EchoSearch {
-    /// Prepares the search for echoes of secrets, each with its phantom, which has its shape.
+    /// Builds a search for secrets, each with a phantom of its shape.
     ///
     /// # Errors
-    /// [`Unscrubbable`] by cause; the caller must then not lend that secret, or not show the
+    /// [`Unscrubbable`] by cause. The caller must then not lend that secret, or not show the
     /// answer.
     pub fn new<'a>(
         lent: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -89,7 +89,7 @@ impl EchoSearch {
         Ok(Self::of(secrets?, Arc::new(Guesses::new(None))))
     }
 
-    /// The search for secrets of one session, whose guesses are counted.
+    /// Builds a search for one session, whose guesses are counted.
     pub fn of(secrets: Vec<Arc<SecretForms>>, guesses: Arc<Guesses>) -> Self {
         let each = || secrets.iter();
         let shortest = each().map(|forms| forms.shortest()).min();
@@ -125,12 +125,12 @@ impl EchoSearch {
         self.secrets.is_empty()
     }
 
-    /// Whether an echo can be replaced by something of another length.
+    /// Whether an echo can be replaced by text of another length.
     pub(in crate::credential) fn resizes(&self) -> bool {
         self.resizes
     }
 
-    /// What is looked for.
+    /// The secrets that are searched for.
     pub(in crate::credential) fn secrets(&self) -> &[Arc<SecretForms>] {
         &self.secrets
     }
@@ -139,19 +139,18 @@ impl EchoSearch {
         &self.secrets[number >> FORM_BITS].forms()[number & ((1 << FORM_BITS) - 1)]
     }
 
-    /// What the session met so far.
+    /// Counts the parts of secrets that the session met.
     pub fn guesses(&self) -> &Guesses {
         &self.guesses
     }
 
-    /// A whole small text (field value, reason phrase) with phantoms in place of echoes; `None` if
-    /// it holds none.
+    /// Scrubs a short, complete text (field value, reason phrase); `None` if it has no echo.
     pub fn scrub(&self, text: &[u8]) -> Option<Vec<u8>> {
         let (mut found, text) = self.overwritten(text, true)?;
         Some(self.resized(&mut found, &text).into())
     }
 
-    /// The same of a text whose length may not change.
+    /// Scrubs a text whose length must not change; `None` if it has no echo.
     pub(super) fn scrub_in_place(&self, text: &[u8]) -> Option<Vec<u8>> {
         self.overwritten(text, false).map(|(_, text)| text)
     }
@@ -172,24 +171,23 @@ impl EchoSearch {
         Some((found, text))
     }
 
-    /// A field value with phantoms in place of echoes; `None` if it holds none.
+    /// Scrubs a field value; `None` if it has no echo.
     pub fn scrub_field(&self, value: &HeaderValue) -> Option<HeaderValue> {
         let scrubbed = self.scrub(value.as_bytes())?;
-        // Phantoms are visible ASCII, so this is a value; if it ever were not, nothing may stand
-        // there.
+        // Phantoms are visible ASCII, so this is a valid value. If it ever were not, show nothing.
         let mut scrubbed = HeaderValue::from_maybe_shared(Bytes::from(scrubbed))
             .unwrap_or_else(|_| HeaderValue::from_static(""));
         scrubbed.set_sensitive(value.is_sensitive());
         Some(scrubbed)
     }
 
-    /// Replaces echoes in all values of a head or trailer section; gives the number of fields that
-    /// held any.
+    /// Replaces echoes in all values of a head or trailer section, and returns how many fields had
+    /// any.
     ///
-    /// A field whose name holds one is taken away.
+    /// Removes a field whose name contains an echo.
     ///
     /// # Errors
-    /// [`Guessed`], where the session may be shown nothing of it.
+    /// [`Guessed`] if the session may see nothing of it.
     pub fn scrub_fields(&self, fields: &mut HeaderMap) -> Result<u64, Guessed> {
         let mut changed = 0;
         for value in fields.values_mut() {
@@ -213,8 +211,8 @@ impl EchoSearch {
         Ok(changed)
     }
 
-    /// Whether a field's name holds a form of a secret. Names have lost their case on the way (RFC
-    /// 9110 §5.1).
+    /// Whether a field's name contains a form of a secret. Ignores case, which field names lose in
+    /// transit (RFC 9110 §5.1).
     fn stands_in_name(&self, name: &HeaderName) -> bool {
         let name = name.as_str().as_bytes();
         let holds = |form: &SecretForm| {
@@ -227,8 +225,9 @@ impl EchoSearch {
         (name.len() >= self.shortest_whole && forms.any(holds)) || self.scrub(name).is_some()
     }
 
-    /// Finds the echoes in a buffer, and pieces of them in its first `fine` bytes. `ended` says
-    /// that nothing follows it.
+    /// Finds the echoes in a buffer, and pieces of them in its first `fine` bytes.
+    ///
+    /// `ended` means that nothing follows the buffer.
     pub(super) fn scan(&self, bytes: &[u8], ended: bool, fine: usize) -> Scan {
         let mut pass = SearchPass {
             search: self,
@@ -246,12 +245,12 @@ impl EchoSearch {
         }
     }
 
-    /// The most that is ever of use of what was given out.
+    /// The most bytes already passed on that can matter.
     pub(super) fn reach(&self) -> usize {
         self.reach
     }
 
-    /// What of what was given out before could, with what follows it, be a piece.
+    /// The end of the bytes passed on that could form a piece with what follows.
     pub(super) fn past<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         match bytes.last() {
             Some(last)
@@ -263,7 +262,7 @@ impl EchoSearch {
         }
     }
 
-    /// Finds the pieces that begin in what was given out before and go on in a buffer.
+    /// Finds the pieces that begin in bytes already passed on and continue in a buffer.
     pub(super) fn scan_border(&self, past: &[u8], bytes: &[u8], found: &mut Vec<Echo>) {
         let joined = [past, &bytes[..bytes.len().min(2 * self.reach)]].concat();
         let scan = self.scan(&joined, true, joined.len());
@@ -273,13 +272,13 @@ impl EchoSearch {
         }));
     }
 
-    /// Has the session's guesses counted.
+    /// Counts the session's guesses.
     pub(super) fn count(&self, found: &[Echo]) {
         for echo in found {
             let form = self.form(echo.form);
             let length = echo.length - usize::from(echo.tail.is_some());
             match &form.piece {
-                // Nobody guesses so much at once.
+                // A guess cannot be that long.
                 Some(piece) if length < form.secret.len() && 3 * length < 10 * piece.least => {
                     self.guesses
                         .part(&form.secret[echo.from..echo.from + length]);
@@ -290,9 +289,10 @@ impl EchoSearch {
         }
     }
 
-    /// Says which of the found echoes their phantoms replace as a whole: those of which all is
-    /// there and which overlap no other, `open` ones among them. Where no length may change, those
-    /// alone that are as long as the phantom.
+    /// Decides which echoes are replaced by their phantom as a whole.
+    ///
+    /// Those are the complete ones that overlap no other echo, including `open` ones. If the length
+    /// must not change, only echoes as long as their phantom qualify.
     pub(super) fn name_whole(&self, found: &mut [Echo], open: &[Echo], resize: bool) {
         found.sort_unstable_by_key(|echo| echo.start);
         let mut covered = open.iter().map(Echo::end).max().unwrap_or(isize::MIN);
@@ -309,10 +309,10 @@ impl EchoSearch {
         }
     }
 
-    /// Writes stand-ins and phantoms over echoes, as far as they lie in the buffer.
+    /// Overwrites echoes with stand-ins and phantoms, as far as they lie in the buffer.
     ///
-    /// Where echoes overlap, the longer one is written last, then the later one: of every echo each
-    /// byte is overwritten.
+    /// Where echoes overlap, the longer one is written last, then the later one, so that every byte
+    /// of every echo is overwritten.
     pub(super) fn write(&self, found: &mut [Echo], bytes: &mut [u8]) {
         found.sort_unstable();
         for echo in found {
@@ -331,8 +331,9 @@ impl EchoSearch {
         }
     }
 
-    /// The buffer with phantoms of another length in place of the echoes that those replace, which
-    /// overlap nothing. Of one that goes on behind the buffer all of the phantom stands here.
+    /// Replaces whole echoes with phantoms of another length. These echoes overlap no other.
+    ///
+    /// If an echo continues after the buffer, its complete phantom is written here.
     pub(super) fn resized(&self, found: &mut [Echo], bytes: &[u8]) -> Bytes {
         found.sort_unstable_by_key(|echo| echo.start);
         let mut resized = BytesMut::with_capacity(bytes.len());
@@ -377,7 +378,7 @@ impl SearchPass<'_> {
                 }
             });
         }
-        // What stands inside another echo is that one's.
+        // An echo inside another is part of that one.
         let is_piece = |echo: &Echo| echo.length < search.form(echo.form).secret.len();
         self.found.sort_unstable_by_key(|echo| {
             (echo.start, Reverse(echo.length), is_piece(echo), echo.form)
@@ -390,7 +391,7 @@ impl SearchPass<'_> {
         });
     }
 
-    /// Notes the echo that begins here, if it is whole.
+    /// Records the echo that begins here, if it is complete.
     fn whole(&mut self, start: usize, index: usize) {
         let form = self.search.form(index);
         if self.bytes[start..].starts_with(&form.secret) {
@@ -398,7 +399,7 @@ impl SearchPass<'_> {
         }
     }
 
-    /// Notes the piece that stands here, as long as it is; or the whole, where it is all.
+    /// Records the piece here at its full length, or the complete echo.
     #[inline(never)]
     fn piece(&mut self, at: usize, index: usize, offset: usize) {
         let form = self.search.form(index);
@@ -429,7 +430,7 @@ impl SearchPass<'_> {
         }
     }
 
-    /// An echo whose tail is still to come lies in what is held back.
+    /// Records an echo. If its tail is still to come, it lies in the held bytes.
     fn note(&mut self, start: usize, index: usize, from: usize, length: usize) {
         let form = self.search.form(index);
         let ends = from + length == form.secret.len();
@@ -452,5 +453,5 @@ impl SearchPass<'_> {
     }
 }
 
-/// A form's number is that of its secret, then so many bits for its place among the secret's.
+/// The low bits of a form's number are its index within its secret; the rest is the secret's index.
 const FORM_BITS: u32 = 8;

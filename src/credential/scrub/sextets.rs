@@ -1,9 +1,9 @@
-//! How a text stands inside base64, at each of the three alignments.
+//! How a text appears inside base64, at each of the three alignments.
 
 use zeroize::Zeroizing;
 
-/// The base64 character after the interior of a form, which holds bits of the secret's last byte
-/// and of what follows it.
+/// The base64 character after a form. It contains bits of the secret's last byte and of the next
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tail {
     /// Which of the six bits are the secret's.
@@ -14,7 +14,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// The same, with the bits of another text to be written; `None` where those are its own.
+    /// The same tail, to be overwritten with the bits of another text; `None` if these are equal.
     pub(super) fn written_as(self, other: Tail) -> Option<Tail> {
         let tail = Tail {
             phantom: other.secret,
@@ -23,7 +23,7 @@ impl Tail {
         (tail.secret != tail.phantom).then_some(tail)
     }
 
-    /// The character to write in place of this one, if its known bits are the secret's.
+    /// The character to write in place of this one, if its known bits match the secret.
     pub(super) fn replace(self, character: u8) -> Option<u8> {
         let alphabet = [self.alphabet, STANDARD, URL_SAFE]
             .into_iter()
@@ -34,12 +34,12 @@ impl Tail {
     }
 }
 
-/// The base64 characters that are made of these bytes alone, if `shift` bytes stand before them in
-/// the first group.
+/// The base64 characters made only of these bytes, with `shift` bytes before them in the first
+/// group.
 ///
-/// The character before them holds 2 or 4 high bits of the first byte beside foreign ones (where
-/// `shift` is not 0) and stays as it is; it tells at most the class of that byte, which the phantom
-/// tells too. The one after them is the [`Tail`].
+/// If `shift` is not 0, the character before them contains 2 or 4 high bits of the first byte
+/// beside foreign bits, and is left unchanged. It reveals at most the class of that byte, which the
+/// phantom reveals too. The character after them is the [`Tail`].
 pub(super) fn sextets(
     bytes: &[u8],
     shift: usize,

@@ -1,19 +1,19 @@
-//! How writers spell a text byte for byte: as it is, in hex, percent-encoded, escaped, in UTF-16.
+//! How writers spell a text byte by byte: plain, hex, percent-encoded, escaped, UTF-16.
 
 use std::ops::Range;
 
 use zeroize::Zeroizing;
 
-/// A text spelled byte for byte.
+/// A text spelled byte by byte.
 pub(super) struct Spelled {
     pub(super) text: Zeroizing<Vec<u8>>,
-    /// Where the spelling of each byte stands.
+    /// The range of each byte's spelling.
     pub(super) bytes: Vec<Range<usize>>,
-    /// What stands between the bytes in hex, where something does.
+    /// The separator between hex bytes, if there is one.
     pub(super) between: Option<&'static [u8]>,
 }
 
-/// The spellings byte for byte, always as many and in the same order.
+/// All spellings byte by byte, always the same number in the same order.
 pub(super) fn spellings(bytes: &[u8]) -> Vec<Spelled> {
     let mut all = usual_spellings(bytes);
     for digits in [LOWER, UPPER] {
@@ -32,12 +32,12 @@ pub(super) fn spellings(bytes: &[u8]) -> Vec<Spelled> {
             json_unicode(byte, digits, out)
         }));
     }
-    // UTF-16 in either order of bytes, but for the NUL before or behind the whole.
+    // UTF-16 in either byte order, without the NUL before or after the whole.
     all.push(spell(bytes, b"\0", |byte, out| out.push(byte)));
     all
 }
 
-/// Those in which letters and digits stand for themselves.
+/// The spellings in which letters and digits stand for themselves.
 pub(super) fn usual_spellings(bytes: &[u8]) -> Vec<Spelled> {
     let mut all = vec![spell(bytes, b"", |byte, out| out.push(byte))];
     for digits in [LOWER, UPPER] {
@@ -63,7 +63,8 @@ pub(super) fn usual_spellings(bytes: &[u8]) -> Vec<Spelled> {
     all
 }
 
-/// Spells each byte; six bytes are the most that one becomes, so no copy is left behind by growing.
+/// Spells each byte. One byte becomes at most six, so the buffer never grows and leaves no copy
+/// behind.
 fn spell(bytes: &[u8], between: &'static [u8], one: impl Fn(u8, &mut Vec<u8>)) -> Spelled {
     let mut text = Zeroizing::new(Vec::with_capacity(6 * bytes.len()));
     let mut places = Vec::with_capacity(bytes.len());
@@ -91,7 +92,7 @@ fn hex(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
 
 fn percent(byte: u8, kept: &str, digits: &[u8; 16], out: &mut Vec<u8>) {
     match byte {
-        // The form encoding of the URL standard, which alone keeps spaces, writes them so.
+        // The URL standard's form encoding, the only one that keeps spaces, writes them as `+`.
         b' ' if kept.contains(' ') => out.push(b'+'),
         _ if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) => out.push(byte),
         _ => {
@@ -122,16 +123,15 @@ fn json_unicode(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
 const LOWER: &[u8; 16] = b"0123456789abcdef";
 const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 
-/// What writers of bytes in hex put between them (AWS's errors, certificates' prints, sources in
-/// C).
+/// The separators that writers put between hex bytes (AWS errors, certificate fingerprints, C
+/// sources).
 const BETWEEN_HEX: [&[u8]; 6] = [b" ", b":", b"-", b",0x", b", 0x", b" 0x"];
 
-/// What stands around each byte in hex: percent-encoding in full, string literals, references of
-/// HTML.
+/// What surrounds each hex byte: full percent-encoding, string literals, HTML references.
 const AROUND_HEX: [(&[u8], &[u8]); 3] = [(b"%", b""), (b"\\x", b""), (b"&#x", b";")];
 
-/// What is left as it is beside letters and digits: nothing (strict writers), RFC 3986 unreserved,
-/// `encodeURIComponent`, the same with `/` (path writers), `encodeURI`, and forms.
+/// What percent-encoding keeps besides letters and digits: nothing (strict writers), RFC 3986
+/// unreserved, `encodeURIComponent`, the same with `/` (path writers), `encodeURI`, and forms.
 const KEPT_IN_PERCENT: [&str; 6] = [
     "",
     "-._~",
@@ -141,11 +141,11 @@ const KEPT_IN_PERCENT: [&str; 6] = [
     "-._* ",
 ];
 
-/// What is escaped beside the necessary: nothing, `/` (PHP), what would end a script element (Go,
-/// Rails), both.
+/// What JSON writers escape beyond the required: nothing, `/` (PHP), what would end a script
+/// element (Go, Rails), or both.
 const ESCAPED_IN_JSON: [&str; 5] = ["", "/", "<>&", "<>&'", "<>&/'"];
 
-/// What is written as which entity, by family of writers.
+/// Which characters become which entity, by family of writers.
 const ENTITIES: [&[(u8, &str)]; 9] = [
     &[AMP, LT, GT],
     &[AMP, LT, GT, QUOT],

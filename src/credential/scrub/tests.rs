@@ -1,4 +1,4 @@
-//! Tests of the scrubber against a search that tries every form at every place.
+//! Tests the scrubber against a simple search that tries every form at every position.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderValue};
@@ -15,7 +15,7 @@ mod renewed;
 const SECRET: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
 const PHANTOM: &str = "ghp_Z9y8X7w6V5u4T3s2R1q0P9o8N7m6L5k4J3i2";
 
-/// A phantom that differs from its secret in every letter and digit, of the same classes.
+/// A phantom that differs from its secret in every letter and digit, but keeps their classes.
 fn phantom_of(secret: &str) -> String {
     let turn =
         |c: char, first: u8, count: u8| char::from(first + (c as u8 - first + count / 2) % count);
@@ -140,7 +140,7 @@ fn only_what_could_be_an_echo_by_its_characters_is_held_back() {
     assert_eq!(scrubber.replaced(), 0);
 }
 
-/// As long as it is less than a piece; those are counted.
+/// Holds for guesses shorter than a piece; longer ones are counted.
 #[test]
 fn nothing_tells_a_right_guess_from_a_wrong_one() {
     let look = |guess: &[u8]| {
@@ -162,7 +162,7 @@ fn nothing_tells_a_right_guess_from_a_wrong_one() {
             let right = &form.secret[..end];
             let mut wrong = right.to_vec();
             wrong[end - 1] = if right[end - 1] == b'A' { b'B' } else { b'A' };
-            // What is between in hex tells the phantom's holder nothing.
+            // The separators between hex bytes tell the phantom's holder nothing.
             if form.between.is_some() || !right[end - 1].is_ascii_alphanumeric() {
                 continue;
             }
@@ -197,7 +197,7 @@ fn brackets_and_quotes_are_held_back_only_where_a_secret_has_them() {
         ("100%", 2),
         ("x = q{b}", 4),
         ("x = q{b}rr", 6),
-        // All that a letter ends, because it may be base64.
+        // Everything before a final letter, because it may be base64.
         ("}]}ab", 5),
     ] {
         let mut scrubber = Scrubber::new(echoes.clone());
@@ -211,7 +211,7 @@ fn what_could_begin_an_echo_is_found_in_bounded_steps() {
     let secret = format!("@{}", "a!".repeat(700));
     let phantom = phantom_of(&secret);
     let echoes = echoes(&[(&secret, &phantom)]);
-    // The beginning but for its first byte, at each of 400 places: nothing would have to be held
+    // The beginning without its first byte, at each of 400 places: nothing would need to be held
     // back.
     let text = "a!".repeat(400);
     let mut scrubber = Scrubber::new(echoes);
@@ -221,7 +221,7 @@ fn what_could_begin_an_echo_is_found_in_bounded_steps() {
 
 #[test]
 fn an_echo_that_reaches_into_what_a_message_end_shows_is_replaced_there() {
-    // The outer secret ends as the inner one begins.
+    // The outer secret ends with the beginning of the inner one.
     let echoes = echoes(&[
         (SECRET, PHANTOM),
         ("r8-a-second-secret", "k3-z-mnopqr-tuvwxy"),
@@ -240,7 +240,7 @@ fn a_basic_header_comes_back_as_that_of_the_phantom() {
             let content = format!("authorization: Basic {}\r\n", coded(SECRET));
             for chunk in [1, 13, 1000] {
                 let (out, count) = scrub(&github(), content.as_bytes().chunks(chunk));
-                // The secret begins as its phantom does, so nothing at all remains of it.
+                // The secret begins like its phantom, so nothing of it remains.
                 assert_eq!(
                     text(out),
                     format!("authorization: Basic {}\r\n", coded(PHANTOM)),
@@ -364,7 +364,7 @@ fn each_of_many_secrets_is_found() {
         .collect();
     let (out, count) = scrub(&echoes(&lent), secrets.join(", ").as_bytes().chunks(1000));
     assert_eq!(text(out), phantoms.join(", "));
-    // Their ends are alike, so that one holds pieces of others.
+    // Their ends are alike, so one contains pieces of others.
     assert!(count >= 200, "{count}");
 }
 
@@ -375,8 +375,8 @@ fn without_secrets_all_passes() {
     assert_eq!(scrub(&nothing, [SECRET.as_bytes()]), (SECRET.into(), 0));
 }
 
-/// A part of a secret is not searched for, and a phantom may by chance go on as the secret does:
-/// that what is left and what was written then read as the secret is no echo that was overlooked.
+/// Parts of a secret are not searched for, and a phantom may by chance continue like the secret. If
+/// the remaining and the written text together read as the secret, that is not a missed echo.
 #[test]
 fn a_part_beside_an_echo_may_read_as_the_secret_by_chance() {
     let (secret, phantom) = ("x1y2z3w4a5", "b6c7d8e9fx");

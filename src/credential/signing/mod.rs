@@ -1,4 +1,4 @@
-//! The ways of signing requests, each in its own file.
+//! The signing schemes, each in its own file.
 
 pub mod recipe;
 pub mod sigv4;

@@ -1,4 +1,4 @@
-//! Signs as a recipe says.
+//! Signs requests by a recipe.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,19 +23,19 @@ use crate::session::{
 #[derive(Debug)]
 pub struct ByRecipe(Arc<Recipe>);
 
-/// A request that is signed by a recipe, with a phantom.
+/// A request signed by a recipe, with a phantom.
 struct RecipeClaim(Arc<Recipe>);
 
-/// The same, proven.
+/// The same request after verification.
 struct RecipeProof {
     recipe: Arc<Recipe>,
     verified: recipe::Verified,
-    /// All of the content, where the recipe covers it.
+    /// The complete content, if the recipe covers it.
     content: Option<Bytes>,
 }
 
 impl ByRecipe {
-    /// A credential that signs by the recipe.
+    /// A credential that signs by this recipe.
     #[must_use]
     pub fn new(recipe: Arc<Recipe>) -> Self {
         Self(recipe)
@@ -74,7 +74,7 @@ impl Signer for ByRecipe {
             Err(fault) => return Ok(Found::Unsound(fault.into())),
         };
         let part = RequestPart::Field;
-        // Where no id is in the head, the signature itself proves whose it is.
+        // If the head has no key id, the signature itself proves whose it is.
         let is_ours = |text: &str| claim.key_id().is_none_or(|id| id == text.as_bytes());
         let phantom = held.first().filter(|phantom| is_ours(phantom.reveal()));
         Ok(match phantom.cloned() {
@@ -157,7 +157,7 @@ impl Claimed for RecipeClaim {
         if verified.time().is_some_and(|time| off(time) > MOST_SKEW) {
             return Err(SigningFailure::Skewed);
         }
-        // By the client's clock, which may be as far off.
+        // The expiry is by the client's clock, which may be off by as much.
         if verified.ends().is_some_and(|end| end + MOST_SKEW < now) {
             return Err(SigningFailure::Expired);
         }
@@ -195,7 +195,7 @@ impl Proven for RecipeProof {
     }
 }
 
-/// A signature in each way in which recipes write one.
+/// A signature in every encoding that recipes use.
 fn written(signature: &[u8]) -> Vec<Vec<u8>> {
     let hex: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
     vec![
@@ -206,7 +206,7 @@ fn written(signature: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Random bytes, and a number above every one that this process used before with the credential.
+/// Random bytes, and a number higher than any that this process used before with the credential.
 fn nonce(recipe: &Recipe, now: SystemTime, last: &AtomicU64) -> Result<Nonce, SigningFailure> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(|_| SigningFailure::NoRandomness)?;

@@ -1,4 +1,4 @@
-//! Where a secret is kept, by kind of store.
+//! Where a secret is stored, by kind of store.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -10,23 +10,23 @@ use super::error::{ReferenceMalformed, StoreError};
 use super::vault::VaultPath;
 use crate::files;
 
-/// Where a secret is kept, in the words of its store.
+/// Where a secret is stored, in its store's terms.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// A variable of the gateway's own environment.
     Env(String),
-    /// A file that holds nothing else, and that its owner alone can read.
+    /// A file with nothing else in it, readable only by its owner.
     File(SecretFile),
     /// An item of the operating system's key ring.
     Keyring(KeyringItem),
-    /// What a program prints.
+    /// The output of a program.
     Command(CommandLine),
-    /// What a Vault or OpenBao keeps or issues.
+    /// A secret that a Vault or OpenBao stores or issues.
     Vault(VaultPath),
 }
 
 impl Backend {
-    /// Whether the store makes a new secret for each session, which ends with it.
+    /// Whether the store issues a new secret for each session, which ends with the session.
     pub(super) fn is_issued(&self) -> bool {
         match self {
             Self::Vault(path) => path.issued,
@@ -34,8 +34,8 @@ impl Backend {
         }
     }
 
-    /// Reads what stands behind the scheme of a reference, and which field is meant there; `path`
-    /// makes a path of its text.
+    /// Parses the part of a reference after its scheme, and returns the field too; `path` turns
+    /// text into a path.
     pub(super) fn parse<E: From<ReferenceMalformed>>(
         scheme: &str,
         rest: &str,
@@ -55,7 +55,8 @@ impl Backend {
     }
 }
 
-/// Shows the store and the name; of a command the program alone, for arguments can be private.
+/// Shows the store and the name. For a command, shows only the program, since arguments can be
+/// private.
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -77,12 +78,12 @@ impl SecretFile {
         Self(path)
     }
 
-    /// The same, after a look at who owns the file and who may read it. A reference is refused at
-    /// once for what every fetch would fail for.
+    /// Checks the file's owner and permissions, so that a reference that no fetch could use is
+    /// refused at once.
     ///
     /// # Errors
-    /// [`ReferenceMalformed`] where it is missing, no regular file, owned by another user, or
-    /// readable or writable by others.
+    /// [`ReferenceMalformed`] if it is missing, not a regular file, owned by another user, or
+    /// accessible to others.
     pub(super) fn checked(path: PathBuf) -> Result<Self, ReferenceMalformed> {
         let about = std::fs::metadata(&path).map_err(|error| {
             let why = format!("the file cannot be looked at: {error}");
@@ -114,7 +115,7 @@ impl fmt::Display for SecretFile {
     }
 }
 
-/// Checks that a file is a regular one of this user or of root, and that others may not use it.
+/// Checks that a file is regular, belongs to this user or root, and is not accessible to others.
 pub(super) fn check_private(about: &Metadata) -> Result<(), StoreError> {
     if !about.is_file() {
         return Err(StoreError::NotRegular);
@@ -136,7 +137,7 @@ pub struct KeyringItem {
 }
 
 impl KeyringItem {
-    /// Reads `SERVICE/NAME`.
+    /// Parses `SERVICE/NAME`.
     pub(super) fn parse(text: &str) -> Result<Self, ReferenceMalformed> {
         let fits = |part: &str| {
             (1..=128).contains(&part.len())
@@ -166,12 +167,12 @@ impl fmt::Display for KeyringItem {
 pub struct CommandLine {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
-    /// How long its answer serves, where it does not say so itself.
+    /// The lifetime of its output, if the output does not state one.
     pub(super) ttl: Option<Duration>,
 }
 
 impl CommandLine {
-    /// Why no text stands for a command.
+    /// The error for a command that is written as text.
     pub(super) fn not_a_text() -> ReferenceMalformed {
         ReferenceMalformed::new(
             "a command is a list of arguments: no shell takes it apart",
@@ -180,7 +181,7 @@ impl CommandLine {
     }
 }
 
-/// Shows the program alone, for arguments can be private.
+/// Shows only the program, since arguments can be private.
 impl fmt::Display for CommandLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.program.display().fmt(f)
@@ -190,8 +191,8 @@ impl fmt::Display for CommandLine {
 /// Checks the name of an environment variable.
 ///
 /// # Errors
-/// [`ReferenceMalformed`] where it has another character than `A-Z a-z 0-9 _`, or starts with a
-/// digit.
+/// [`ReferenceMalformed`] if it has a character other than `A-Z a-z 0-9 _`, begins with a digit, is
+/// empty, or has more than 128 characters.
 pub fn variable_name(name: &str) -> Result<&str, ReferenceMalformed> {
     let begins = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     let goes_on = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -204,7 +205,7 @@ pub fn variable_name(name: &str) -> Result<&str, ReferenceMalformed> {
     ))
 }
 
-/// A text that begins with the scheme of no store.
+/// The error for a text whose scheme no store has.
 pub(super) fn unknown_scheme() -> ReferenceMalformed {
     ReferenceMalformed::new("a reference starts with its kind", REFERENCES)
 }

@@ -1,4 +1,4 @@
-//! Programs that print a secret: no shell, small environment, bounded output and time.
+//! Programs that print a secret: no shell, a small environment, bounded output and time.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,8 +16,10 @@ use super::material::{Lease, Material};
 use super::{SecretStore, StoreError, StoreFuture};
 use crate::credential::secret::trim_line_end;
 
-/// Programs. What one prints is the secret itself, `{"secret": TEXT, "expires_in": SECONDS}`, or
-/// the document that AWS's SDKs take from a `credential_process`, whose members are fields.
+/// Programs that print a secret.
+///
+/// The output is the secret itself, `{"secret": TEXT, "expires_in": SECONDS}`, or the document that
+/// AWS's SDKs take from a `credential_process`, whose members become fields.
 pub(super) struct CommandStore {
     deadline: Duration,
 }
@@ -42,8 +44,8 @@ impl SecretStore for CommandStore {
     }
 }
 
-/// Runs the program and reads what it prints; if the future is dropped, the program and its
-/// children are killed.
+/// Runs the program and reads its output. If the future is dropped, the program and its children
+/// are killed.
 async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     let mut command = Command::new(&line.program);
     command
@@ -64,7 +66,7 @@ async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     let mut child = command
         .spawn()
         .map_err(|error| StoreError::Start(error.kind()))?;
-    // Declared after the child, so dropped before it: the group's number is still ours.
+    // Declared after the child, so it is dropped first, while the group's number is still ours.
     let group = Group::of(&child);
     let mut printed = Zeroizing::new(Vec::with_capacity(MAX_OUTPUT_BYTES + 1));
     let stdout = child
@@ -88,7 +90,7 @@ async fn run(line: &CommandLine) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     }
 }
 
-/// A process group that is killed unless it ended.
+/// A process group that is killed unless it has ended.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -109,20 +111,20 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // It may have ended by itself meanwhile, which is as good.
+            // If it has already ended by itself, that is fine.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-/// The first form of an object that a program may print.
+/// One of the objects that a program may print.
 #[derive(Deserialize)]
 struct Printed {
     secret: String,
     expires_in: Option<u64>,
 }
 
-/// The document that the SDKs of AWS take from a `credential_process`.
+/// The document that AWS's SDKs take from a `credential_process`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ProcessCredentials {
@@ -146,7 +148,7 @@ fn read(mut printed: Zeroizing<Vec<u8>>, ttl: Option<Duration>) -> Result<Materi
         let lease = Lease::of(ttl.unwrap_or(DEFAULT_TTL));
         return Ok(Material::single(printed, Some(lease)));
     }
-    // One after the other: what serde keeps of an untagged choice would not be wiped.
+    // Tried one after the other, because serde's buffer for an untagged enum would not be wiped.
     match serde_json::from_slice::<Printed>(&printed) {
         Ok(answer) => one_secret(answer, ttl),
         Err(_) => {
@@ -182,8 +184,8 @@ fn process_credentials(
             if left.is_zero() {
                 return Err(StoreError::Json);
             }
-            // Asked again at least as often as without an end: the program may have something
-            // newer.
+            // Ask at least as often as for credentials without an end: the program may have newer
+            // ones.
             left.min(LONGEST_SET)
         }
     };
@@ -197,7 +199,7 @@ fn process_credentials(
     })
 }
 
-/// What a credential helper needs to find its own session; nothing that could hold a secret.
+/// What a credential helper needs to find its own session; none of it can hold a secret.
 const PASSED: &[&str] = &[
     "HOME",
     "USER",
@@ -209,12 +211,12 @@ const PASSED: &[&str] = &[
 ];
 const DEFAULT_TTL: Duration = Duration::from_secs(300);
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The most that a command may print, in bytes.
+/// The maximum output of a command, in bytes.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 /// The `PATH` that a command gets.
 const FIXED_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 const MAX_TTL_SECONDS: u64 = 86_400;
-/// No set of credentials is kept for longer.
+/// The longest time for which a set of credentials is kept.
 const LONGEST_SET: Duration = Duration::from_secs(12 * 3600);
 
 #[cfg(test)]
@@ -301,7 +303,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_gets_a_small_environment_and_no_input() {
-        // Cargo sets the first variable for this test itself, so its absence proves the clearing.
+        // Cargo sets this variable for the test itself, so its absence proves the clearing.
         let fetched = fetch("cat; echo \"[${CARGO_MANIFEST_DIR:-absent}]$(pwd)\"")
             .await
             .ok()

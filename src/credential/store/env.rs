@@ -7,12 +7,12 @@ use zeroize::Zeroizing;
 
 use super::{Backend, Material, SecretRef, SecretStore, StoreError, StoreFuture};
 
-/// Secrets that stood in the gateway's environment when it started.
+/// Secrets from the gateway's environment at start.
 ///
-/// Each variable is read once, so a later change has no effect. Removing it from the process's
-/// environment would need `unsafe` and would not remove it from the kernel's copy:
-/// `/proc/PID/environ` keeps the text until the gateway ends. The launcher must therefore not pass
-/// it on, and the gateway must be undumpable, which hides that file from its own user.
+/// Each variable is read once, so later changes have no effect. Removing it from the process's
+/// environment would need `unsafe`, and would not remove the kernel's copy: `/proc/PID/environ`
+/// keeps the text until the gateway ends. Therefore the launcher must not pass it on, and the
+/// gateway must be undumpable, which hides that file from its own user.
 pub(super) struct EnvStore {
     values: HashMap<String, Zeroizing<Vec<u8>>>,
 }

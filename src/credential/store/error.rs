@@ -1,17 +1,18 @@
-//! Why a text is no reference, and why a store has no secret to give.
+//! Why a text is not a reference, and why a store cannot provide a secret.
 
 use std::time::Duration;
 
 use crate::credential::secret::SecretUnsafe;
 use crate::files::Replaceable;
 
-/// A text that is no reference. Nothing of the text is in it, which may be a secret that someone
-/// wrote where a reference belongs.
+/// A text that is not a reference.
+///
+/// Contains nothing of the text, which may be a secret written in the wrong place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceMalformed {
-    /// Why.
+    /// What is wrong.
     pub why: String,
-    /// What to do.
+    /// How to fix it.
     pub remedy: String,
 }
 
@@ -22,13 +23,13 @@ impl ReferenceMalformed {
     }
 }
 
-/// Why a store has no secret to give. Nothing of a secret or of a program's output is in it.
+/// Why a store cannot provide a secret. Never contains a secret or a program's output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The store has nothing of that name.
     #[error("the store has no such secret")]
     Absent,
-    /// What the store has there lacks the field.
+    /// The store's entry lacks the field.
     #[error("what the store has there has no text in the field `{0}`")]
     NoField(Box<str>),
     /// The store cannot be reached.
@@ -37,36 +38,36 @@ pub enum StoreError {
     /// The store did not answer in time.
     #[error("the store did not answer within {} seconds", .0.as_secs())]
     TimedOut(Duration),
-    /// The store does not extend leases.
+    /// The lease cannot be renewed.
     #[error("the store does not renew it")]
     NotRenewable,
-    /// It is issued to each session, and none asks.
+    /// The secret is issued per session, and no session asked.
     #[error("the store issues it to sessions alone")]
     NoSession,
-    /// The session that it was fetched for is over.
+    /// The session that it was fetched for has ended.
     #[error("the session has ended")]
     Ended,
-    /// The store could not be connected to, so nothing was sent.
+    /// No connection to the store, so nothing was sent.
     #[error("the store cannot be connected to: {0}")]
     NotConnected(Box<str>),
-    /// The connection to the store broke, or its answer was none.
+    /// The connection to the store broke, or the answer was not valid.
     #[error("the store's answer broke off: {0}")]
     BrokenOff(Box<str>),
-    /// The store keeps its secrets sealed, or is not ready.
+    /// The store is sealed or not ready.
     #[error("the store is sealed or not ready")]
     Sealed,
-    /// The store refused, with its own words.
+    /// The store refused, with a message of its own.
     #[error("the store answered {status}{}{words}", if words.is_empty() { "" } else { ": " })]
     Refused {
-        /// The status of its answer.
+        /// The status of the answer.
         status: u16,
-        /// What it said, as far as an operator may read it.
+        /// Its message, as far as an operator may see it.
         words: Box<str>,
     },
-    /// The store's answer is not what its kind answers.
+    /// The store's answer does not have the expected format.
     #[error("the store's answer cannot be read")]
     Illegible,
-    /// The gateway has no access to the store.
+    /// The gateway could not log in to the store.
     #[error("the login failed: {0}")]
     Login(Box<StoreError>),
     /// No store of that kind is configured.
@@ -78,13 +79,13 @@ pub enum StoreError {
     /// The file is not a plain file.
     #[error("the file is not a regular file")]
     NotRegular,
-    /// The file belongs to somebody else.
+    /// The file belongs to another user.
     #[error("the file belongs neither to this user nor to root")]
     Owner,
-    /// Others may replace the file.
+    /// Other users may replace the file.
     #[error(transparent)]
     Replaceable(#[from] Replaceable),
-    /// Others may read or write the file.
+    /// Other users may read or write the file.
     #[error("others may read or write the file; run `chmod 600` on it")]
     Permissions,
     /// The program cannot be started.
@@ -93,10 +94,10 @@ pub enum StoreError {
     /// The program failed.
     #[error("the command failed with {}", .0.map_or_else(|| "a signal".to_owned(), |code| format!("status {code}")))]
     Failed(Option<i32>),
-    /// The program printed more than so many bytes.
+    /// The program printed more than this many bytes.
     #[error("the command printed more than {0} bytes")]
     Output(usize),
-    /// The program printed an object that is none of those that are known.
+    /// The program printed an object of unknown form.
     #[error(
         "the command printed JSON that is neither {{\"secret\": TEXT, \"expires_in\": SECONDS}} nor a document of `Version` 1 \
          with `AccessKeyId`, `SecretAccessKey` and, for credentials that end, a `SessionToken` and an `Expiration` to come"
@@ -126,7 +127,7 @@ impl StoreError {
         )
     }
 
-    /// A store over HTTP that has nothing there.
+    /// The error for a store over HTTP that has nothing there.
     pub(super) fn gone() -> Self {
         Self::Refused {
             status: 404,
@@ -134,13 +135,14 @@ impl StoreError {
         }
     }
 
-    /// Whether the store said that the secret may no longer be used, rather than that it cannot say
-    /// so now.
+    /// Whether the store said that the secret may no longer be used.
+    ///
+    /// Otherwise it only could not answer now.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 403 | 404),
-            // Whoever takes the gateway's access away means it. A server that has no time for it
-            // now (429) does not.
+            // Whoever revokes the gateway's access does so on purpose. A server that is only too
+            // busy (429) does not count.
             Self::Login(cause) => {
                 matches!(**cause, Self::Refused { status, .. } if (400..=404).contains(&status))
             }

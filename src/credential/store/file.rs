@@ -1,4 +1,4 @@
-//! Files that hold one secret each and that nobody else may read.
+//! Files that hold one secret each, readable only by their owner.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io::Read as _;
@@ -14,7 +14,7 @@ use super::{SecretStore, StoreError, StoreFuture};
 use crate::credential::secret::{MAX_BYTES, trim_line_end};
 use crate::files;
 
-/// Files. A changed file is seen within a second; one that is gone serves at most five seconds
+/// Files. A change is seen within a second; a deleted file's secret stays usable for at most five
 /// more.
 pub(super) struct FileStore;
 
@@ -33,7 +33,7 @@ impl SecretStore for FileStore {
     }
 }
 
-/// Reads a text that others may read, but not write: what Kubernetes mounts.
+/// Reads a text that other users may read but not write, such as Kubernetes mounts.
 pub(super) fn read_shared(path: &Path) -> Result<Zeroizing<String>, StoreError> {
     let value = read_if(path, |about| match check_private(about) {
         Err(StoreError::Permissions) if about.mode() & 0o022 == 0 => Ok(()),
@@ -43,11 +43,10 @@ pub(super) fn read_shared(path: &Path) -> Result<Zeroizing<String>, StoreError> 
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// Reads a file after checking, on the open file itself, what it is, whose it is and who may read
-/// it.
+/// Reads a file after checking its type, owner and permissions on the open file.
 ///
-/// Symbolic links are followed, for orchestrators mount secrets through them; what they lead to is
-/// what is checked.
+/// Symbolic links are followed, because orchestrators mount secrets through them; their target is
+/// checked.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     read_if(path, check_private)
 }
@@ -60,7 +59,7 @@ fn read_if(
         std::io::ErrorKind::NotFound => StoreError::Absent,
         kind => StoreError::File(kind),
     };
-    // Non-blocking, so that a FIFO cannot hold the reader.
+    // Non-blocking, so that a FIFO cannot block the reader.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -68,7 +67,7 @@ fn read_if(
         .map_err(failed)?;
     check(&file.metadata().map_err(failed)?)?;
     files::check_folders(path)?;
-    // Room for everything at once: a growing vector would leave copies behind.
+    // Allocate the full size at once: a growing vector would leave copies behind.
     let mut value = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 3));
     file.take(MAX_BYTES as u64 + 3)
         .read_to_end(&mut value)
@@ -131,7 +130,7 @@ mod tests {
             fetch(Path::new("/nonexistent/x")).await.err(),
             Some(StoreError::Absent)
         );
-        // No more is read than shows that it is too long.
+        // Reads only enough to see that it is too long.
         let huge = written(&vec![b'a'; 1 << 20], 0o600);
         assert_eq!(fetch(huge.path()).await.unwrap().len(), MAX_BYTES + 3);
     }

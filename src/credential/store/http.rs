@@ -1,5 +1,5 @@
-//! How a store that is reached over HTTP asks its servers: through a client that is handed in,
-//! since this module opens no connection.
+//! How stores reach servers over HTTP: through a given client, since this module opens no
+//! connections.
 
 use http::{Request, StatusCode};
 use zeroize::Zeroizing;
@@ -9,12 +9,13 @@ use crate::message::Origin;
 
 /// A client for the servers of one store.
 pub trait HttpClient: Send + Sync {
-    /// Sends a request, whose URI is a path, to a server; nothing is followed, and the answer is
-    /// bounded in bytes and in time.
+    /// Sends a request, whose URI is a path, to a server.
+    ///
+    /// Redirects are not followed. The answer is limited in size and time.
     ///
     /// # Errors
-    /// [`NotConnected`](super::StoreError::NotConnected) where nothing was sent, so that another
-    /// server may be asked; [`BrokenOff`](super::StoreError::BrokenOff) where something was.
+    /// [`NotConnected`](super::StoreError::NotConnected) if nothing was sent, so another server may
+    /// be asked; [`BrokenOff`](super::StoreError::BrokenOff) if something was.
     fn send<'a>(
         &'a self,
         server: &'a Origin,
@@ -22,12 +23,12 @@ pub trait HttpClient: Send + Sync {
     ) -> StoreFuture<'a, HttpAnswer>;
 }
 
-/// What a server answered.
+/// A server's answer.
 pub struct HttpAnswer {
     /// Its status.
     pub status: StatusCode,
-    /// Where it sends the client instead.
+    /// The target of a redirect.
     pub location: Option<String>,
-    /// Its content, wiped when it is dropped.
+    /// Its content, wiped on drop.
     pub content: Zeroizing<Vec<u8>>,
 }

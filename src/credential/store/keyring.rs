@@ -1,4 +1,4 @@
-//! The operating system's key ring, through the Secret Service on the session's bus.
+//! The operating system's key ring, through the Secret Service on the session bus.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use super::material::{Lease, Material};
 use super::{Backend, SecretStore, StoreError, StoreFuture};
 
-/// The key ring. It answers on a thread of its own, for a locked ring asks its user and may never
+/// The key ring. It runs on its own thread, because a locked ring prompts its user and may never
 /// answer.
 pub(super) struct KeyringStore {
     threads: Arc<Semaphore>,
@@ -32,7 +32,7 @@ impl SecretStore for KeyringStore {
             let Backend::Keyring(item) = from else {
                 return Err(StoreError::Absent);
             };
-            // Held by the thread, so that rings that never answer cannot pile up threads.
+            // The thread holds this permit, so that rings that never answer cannot pile up threads.
             let permit = Arc::clone(&self.threads).try_acquire_owned().map_err(|_| {
                 StoreError::Unreachable("earlier questions to the key ring are unanswered")
             })?;
@@ -42,7 +42,7 @@ impl SecretStore for KeyringStore {
                 .name("key-ring".to_owned())
                 .spawn(move || {
                     let _permit = permit;
-                    // Nobody waits any more if this fails.
+                    // A failure means that nobody waits any more.
                     let _ = sender.send(blocking::get(&item.service, &item.name));
                 })
                 .map_err(|_| StoreError::Unreachable("no thread for the key ring"))?;
@@ -55,7 +55,7 @@ impl SecretStore for KeyringStore {
     }
 }
 
-/// The key ring's operations, which block.
+/// The blocking operations of the key ring.
 pub(in crate::credential) mod blocking {
     use super::*;
 
@@ -70,7 +70,7 @@ pub(in crate::credential) mod blocking {
             .map_err(|error| cause(&error))
     }
 
-    /// Writes an item, or replaces it.
+    /// Writes or replaces an item.
     pub(in crate::credential) fn set(
         service: &str,
         name: &str,
@@ -81,7 +81,7 @@ pub(in crate::credential) mod blocking {
             .map_err(|error| cause(&error))
     }
 
-    /// Removes an item.
+    /// Deletes an item.
     pub(in crate::credential) fn delete(service: &str, name: &str) -> Result<(), StoreError> {
         entry(service, name)?
             .delete_credential()
@@ -112,7 +112,7 @@ pub(in crate::credential) mod blocking {
     }
 }
 
-/// The cause without the crate's own text, which can hold an item's bytes (`BadEncoding`).
+/// The cause, without the crate's own text, which can contain an item's bytes (`BadEncoding`).
 fn cause(error: &Error) -> StoreError {
     match error {
         Error::NoEntry => StoreError::Absent,
@@ -129,7 +129,7 @@ fn cause(error: &Error) -> StoreError {
     }
 }
 
-/// The key ring's service where a reference names none.
+/// The key ring service used if a reference names none.
 pub const DEFAULT_SERVICE: &str = "gateway";
 const TTL: Duration = Duration::from_secs(300);
 const DEADLINE: Duration = Duration::from_secs(30);

@@ -1,18 +1,18 @@
-//! What a store gives: named fields of one reading, and for how long they may be used.
+//! What a store returns: the named fields of one read, and how long they may be used.
 
 use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-/// One reading of a store: its fields belong together. Wiped when it is dropped.
+/// One read of a store; its fields belong together. Wiped on drop.
 pub struct Material {
     fields: Vec<(Box<str>, Zeroizing<Vec<u8>>)>,
-    /// How long it may be used; `None` is for ever.
+    /// How long it may be used; `None` means forever.
     pub lease: Option<Lease>,
 }
 
 impl Material {
-    /// A reading without fields yet.
+    /// Creates a read without fields.
     #[must_use]
     pub fn new(lease: Option<Lease>) -> Self {
         Self {
@@ -21,20 +21,20 @@ impl Material {
         }
     }
 
-    /// A reading of one value that has no name.
+    /// Creates a read of one unnamed value.
     #[must_use]
     pub fn single(value: Zeroizing<Vec<u8>>, lease: Option<Lease>) -> Self {
         Self::new(lease).with(Self::UNNAMED, value)
     }
 
-    /// The same with a further field.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, name: &str, value: Zeroizing<Vec<u8>>) -> Self {
         self.fields.push((name.into(), value));
         self
     }
 
-    /// The value of a field; the one without a name where none is given.
+    /// The value of a field; `None` selects the unnamed one.
     #[must_use]
     pub fn field(&self, name: Option<&str>) -> Option<&Zeroizing<Vec<u8>>> {
         let name = name.unwrap_or(Self::UNNAMED);
@@ -45,27 +45,27 @@ impl Material {
     const UNNAMED: &'static str = "";
 }
 
-/// How long a reading may be used.
+/// How long a read may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// From when on the store is asked again while the reading still serves.
+    /// When the store is asked again, while the read stays in use.
     pub refresh_after: Duration,
-    /// From when on its use waits a moment for that answer.
+    /// When uses start to wait briefly for that answer.
     pub stale_after: Duration,
-    /// When it serves no longer.
+    /// When it may no longer be used.
     pub expires_after: Duration,
-    /// By which the store renews and revokes it, where it does.
+    /// The id by which the store renews and revokes it, if it does.
     pub id: Option<LeaseId>,
 }
 
-/// A store's name for a lease.
+/// A store's id for a lease.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LeaseId {
     /// The store's own text.
     pub text: Box<str>,
-    /// Whether the store says that it can be extended.
+    /// Whether the store says that it can be renewed.
     pub renewable: bool,
-    /// Which of the store's logins made it: the lease ends with that.
+    /// The number of the store's login that made the lease, which ends with that login.
     pub login: u64,
 }
 
@@ -76,7 +76,7 @@ impl std::fmt::Debug for LeaseId {
 }
 
 impl Lease {
-    /// A reading that expires after so long; it is refreshed at 80 per cent of that.
+    /// A lease that expires after this time, and is refreshed at 80 per cent of it.
     #[must_use]
     pub fn of(expires_after: Duration) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Lease {
         }
     }
 
-    /// Whether the store may be asked to extend it.
+    /// Whether the store can be asked to renew it.
     pub(super) fn is_renewable(&self) -> bool {
         self.id.as_ref().is_some_and(|id| id.renewable)
     }

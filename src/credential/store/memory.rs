@@ -9,8 +9,7 @@ use zeroize::Zeroizing;
 
 use super::{Backend, Lease, Material, SecretStore, StoreError, StoreFuture};
 
-/// Secrets by their reference's text, changeable while it serves, with a delay and a count of
-/// fetches.
+/// Secrets by reference text. Tests can change them, delay fetches and count them.
 #[derive(Default)]
 pub struct MemoryStore {
     entries: Mutex<HashMap<String, Entry>>,
@@ -20,19 +19,19 @@ pub struct MemoryStore {
 type Fields = Vec<(String, Zeroizing<Vec<u8>>)>;
 
 struct Entry {
-    /// Its fields; the one without a name has an empty one.
+    /// Its fields; the unnamed one has an empty name.
     answer: Result<Fields, StoreError>,
     lease: Option<Lease>,
     delay: Duration,
 }
 
 impl MemoryStore {
-    /// Keeps a secret under a reference such as `env:NAME`.
+    /// Stores a secret under a reference such as `env:NAME`.
     pub fn put(&self, reference: &str, value: &[u8], lease: Option<Lease>) {
         self.put_fields(reference, &[("", value)], lease);
     }
 
-    /// Keeps the named fields of one reading.
+    /// Stores the named fields of one read.
     pub fn put_fields(&self, reference: &str, fields: &[(&str, &[u8])], lease: Option<Lease>) {
         let field =
             |(name, value): &(&str, &[u8])| ((*name).to_owned(), Zeroizing::new((*value).to_vec()));
@@ -58,7 +57,7 @@ impl MemoryStore {
         );
     }
 
-    /// Makes every fetch of a reference that is kept take so long.
+    /// Delays every fetch of a stored reference.
     pub fn slow(&self, reference: &str, delay: Duration) {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(reference) {
@@ -66,7 +65,7 @@ impl MemoryStore {
         }
     }
 
-    /// How often the store was asked.
+    /// How many times the store was asked.
     #[must_use]
     pub fn fetches(&self) -> usize {
         self.fetches.load(Ordering::Relaxed)

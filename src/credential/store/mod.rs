@@ -1,6 +1,6 @@
 //! Stores: where secrets are kept, each behind one small trait.
 //!
-//! A new store is a file beside this one, and its lines in [`Backend`] and [`Backends`].
+//! To add a store, write a file beside this one, and extend [`Backend`] and [`Backends`].
 
 mod backend;
 mod cache;
@@ -40,7 +40,7 @@ use interface::SecretStore;
 use keyring::KeyringStore;
 use material::Material;
 
-/// The stores at work.
+/// The store for each kind of reference.
 struct Backends {
     env: Arc<dyn SecretStore>,
     file: Arc<dyn SecretStore>,
@@ -49,11 +49,11 @@ struct Backends {
     vault: Option<Arc<dyn SecretStore>>,
 }
 
-/// A Vault by its settings, and the client that reaches its servers.
+/// A Vault's settings, and the client that reaches its servers.
 pub type Vault = (VaultSettings, Arc<dyn HttpClient>);
 
 impl Backends {
-    /// Variables are read now, for the references that name one.
+    /// Creates the stores. Variables named by references are read now.
     fn new<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
         Self {
             env: Arc::new(EnvStore::capture(references)),
@@ -64,7 +64,7 @@ impl Backends {
         }
     }
 
-    /// One store in place of all, whatever a reference names.
+    /// Uses one store for all references.
     #[cfg(test)]
     fn all(store: &Arc<dyn SecretStore>) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Backends {
     }
 }
 
-/// What stands for a store without settings.
+/// Stands in for a store that is not configured.
 struct NotConfigured;
 
 impl SecretStore for NotConfigured {

@@ -1,4 +1,4 @@
-//! References: where a secret is, never what it is.
+//! References: where a secret is, never its value.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,25 @@ use crate::credential::secret::{Secret, SecretUnsafe};
 use crate::recipe::Algorithm;
 use zeroize::Zeroizing;
 
-/// Where a secret is kept, and what it must be. The configuration alone makes one of text; a store
-/// that finds nothing there says so.
+/// Where a secret is stored, and what it must be.
+///
+/// Parsed only from configuration. Whether there is a secret is known only when the store is read.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SecretRef {
     pub(super) backend: Backend,
-    /// Which field of what is read there is meant; `None` is the one without a name.
+    /// The field of the read; `None` means the unnamed one.
     pub(super) field: Option<Box<str>>,
     allow_short: bool,
-    /// The algorithm whose private key is kept there, where that is so.
+    /// The algorithm, if the secret is a private key.
     private_key: Option<Algorithm>,
 }
 
 impl SecretRef {
-    /// Reads a reference, `SCHEME:PLACE`; `path` makes a path of its text.
+    /// Parses a reference, `SCHEME:PLACE`; `path` turns text into a path.
     ///
     /// # Errors
-    /// [`ReferenceMalformed`] where the scheme is unknown, its rest is malformed, or a file can be
-    /// read by others; or what `path` says.
+    /// [`ReferenceMalformed`] if the scheme is unknown, the rest is malformed, or other users can
+    /// read the file; and any error of `path`.
     pub fn parse<E: From<ReferenceMalformed>>(
         text: &str,
         path: impl FnOnce(&str) -> Result<PathBuf, E>,
@@ -46,7 +47,7 @@ impl SecretRef {
         Self::to(Backend::Env(name.into()))
     }
 
-    /// A reference to an item of the key ring: `keyring:SERVICE/NAME`.
+    /// A reference to a key ring item: `keyring:SERVICE/NAME`.
     #[must_use]
     pub fn keyring(service: impl Into<String>, name: impl Into<String>) -> Self {
         Self::to(Backend::Keyring(KeyringItem {
@@ -55,13 +56,13 @@ impl SecretRef {
         }))
     }
 
-    /// A reference to a file, by its absolute path: `file:/path`.
+    /// A reference to a file by its absolute path: `file:/path`.
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::to(Backend::File(SecretFile::at(path.into())))
     }
 
-    /// A reference to what a program prints; its path is absolute.
+    /// A reference to the output of a program; its path is absolute.
     #[must_use]
     pub fn command(
         program: impl Into<PathBuf>,
@@ -84,42 +85,41 @@ impl SecretRef {
         }
     }
 
-    /// The same reference, to a named field of what is read there.
+    /// Selects a named field of the read.
     #[must_use]
     pub fn field(mut self, name: &str) -> Self {
         self.field = Some(name.into());
         self
     }
 
-    /// The same reference, whose secret may be shorter than [`crate::credential::MIN_BYTES`] if
-    /// that is so.
+    /// Sets whether the secret may be shorter than [`crate::credential::MIN_BYTES`].
     #[must_use]
     pub fn allowing_short(mut self, allow: bool) -> Self {
         self.allow_short = allow;
         self
     }
 
-    /// The same reference, to a private key, which may have several lines and must be one that the
-    /// algorithm signs with.
+    /// Makes this a reference to a private key, which may have several lines and must fit the
+    /// algorithm.
     #[must_use]
     pub fn to_private_key(mut self, of: Algorithm) -> Self {
         self.private_key = Some(of);
         self
     }
 
-    /// The algorithm whose private key is kept there, where that is so.
+    /// The algorithm, if the secret is a private key.
     #[must_use]
     pub fn private_key(&self) -> Option<Algorithm> {
         self.private_key
     }
 
-    /// Whether a Vault keeps or issues it.
+    /// Whether a Vault stores or issues it.
     #[must_use]
     pub fn is_in_vault(&self) -> bool {
         matches!(self.backend, Backend::Vault(_))
     }
 
-    /// The program that is run for the secret, for a reference to a command.
+    /// The program, if this is a reference to a command.
     #[must_use]
     pub fn program(&self) -> Option<&Path> {
         match &self.backend {
@@ -128,7 +128,7 @@ impl SecretRef {
         }
     }
 
-    /// How long what the program prints serves, for a reference to a command that says so.
+    /// The configured lifetime of a command's output, if any.
     #[must_use]
     pub fn ttl(&self) -> Option<Duration> {
         match &self.backend {
@@ -137,7 +137,7 @@ impl SecretRef {
         }
     }
 
-    /// The file, for a reference to one.
+    /// The file, if this is a reference to one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.backend {
@@ -146,7 +146,7 @@ impl SecretRef {
         }
     }
 
-    /// The variable of the gateway's environment that it names, if it names one.
+    /// The environment variable, if this is a reference to one.
     #[must_use]
     pub fn env_name(&self) -> Option<&str> {
         match &self.backend {
@@ -155,14 +155,14 @@ impl SecretRef {
         }
     }
 
-    /// Why a reading without its field gives nothing.
+    /// The error for a read that lacks this field.
     pub(super) fn lacking(&self) -> StoreError {
         self.field
             .clone()
             .map_or(StoreError::Absent, StoreError::NoField)
     }
 
-    /// Takes what was read there, if it is what the reference asks for.
+    /// Makes a secret of what was read, if it is what the reference asks for.
     pub(super) fn admit(&self, value: &Zeroizing<Vec<u8>>) -> Result<Secret, SecretUnsafe> {
         match self.private_key {
             Some(algorithm) => Secret::private_key(value, algorithm),

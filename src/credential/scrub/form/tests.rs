@@ -1,4 +1,4 @@
-//! The forms of a secret.
+//! Tests of a secret's forms.
 
 use base64::{Engine, engine::general_purpose};
 
@@ -52,8 +52,8 @@ fn a_token_of_letters_and_digits_has_twenty_nine_forms() {
             "{expected}"
         );
     }
-    // Plain, hex 2, between 12, percent 4, `\x` 2, references 2, JSON 2, UTF-16, base64 3;
-    // base64url would differ where a + or / is.
+    // Plain 1, hex 2, hex with separators 12, percent 4, `\x` 2, references 2, JSON 2, UTF-16 1,
+    // base64 3. base64url would differ only if there were a + or /.
     assert_eq!(forms.len(), 29, "{forms:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Bodies: what passes, what waits, what ends.
+//! Bodies: what passes, what waits, and what ends.
 
 use std::{
     pin::Pin,
@@ -37,7 +37,7 @@ async fn a_body_is_scrubbed_in_data_and_trailers_and_counted() {
     assert_eq!(body.replaced(), 2);
 }
 
-/// What a body gives until it waits.
+/// What a body yields until it waits.
 fn given<B: Body<Data = Bytes, Error: std::fmt::Debug> + Unpin>(body: &mut B) -> String {
     let mut given = Vec::new();
     let mut context = Context::from_waker(Waker::noop());
@@ -95,7 +95,7 @@ fn a_message_with_its_length_is_given_whole_at_its_end() {
     tell.send(SECRET[4..].to_owned())
         .expect("the body is there");
     assert_eq!(given(&mut body), PHANTOM);
-    // What is no message any more is held back as other text is.
+    // What is no longer a message is held back like other text.
     tell.send(SECRET[..20].to_owned())
         .expect("the body is there");
     assert_eq!(given(&mut body), "");
@@ -104,7 +104,7 @@ fn a_message_with_its_length_is_given_whole_at_its_end() {
     assert_eq!(given(&mut body), format!("{PHANTOM}\n"));
 }
 
-/// A body without an end until its sender goes.
+/// A body that ends when its sender is dropped.
 struct Pausing(tokio::sync::mpsc::UnboundedReceiver<String>);
 
 impl Body for Pausing {

@@ -1,4 +1,4 @@
-//! WebSocket: frames as RFC 6455 orders them, and others.
+//! WebSocket: frames that follow RFC 6455, and others.
 
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ fn of_an_echo_over_two_messages_each_part_is_replaced() {
         let sent = over(SECRET, at);
         let shown = scrub_frames(&sent, sent.len()).expect("it is in order");
         let expected = match at {
-            // Five letters are no piece.
+            // Five letters are not a piece.
             9 => [
                 frame(0x81, &SECRET.as_bytes()[..9]),
                 frame(0x81, &PHANTOM.as_bytes()[9..]),

@@ -1,5 +1,5 @@
-//! Whatever an origin makes of a secret, and wherever it cuts it: no six letters in a row come
-//! through, and of digits no eleven.
+//! However an origin spells and cuts a secret, no six characters in a row get through, and no
+//! eleven digits.
 
 use proptest::prelude::*;
 
@@ -16,10 +16,10 @@ use compression_codecs::{BrotliEncoder, EncodeV2, GzipEncoder, ZlibEncoder, Zstd
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 
-/// Letters of a secret of which as many in a row may not be seen.
+/// A run of this many characters of a secret must not be seen.
 const SIX: usize = 6;
 
-/// Secrets as services draw them; nothing of one is in another but by chance.
+/// Secrets as services draw them; they share parts only by chance.
 pub(super) fn secret() -> impl Strategy<Value = String> {
     (
         "(ghp_|sk-|glpat-|xoxb-[0-9]{13}-[0-9]{13}-|[0-9]{10}:|)",
@@ -32,7 +32,7 @@ pub(super) fn secret() -> impl Strategy<Value = String> {
         .prop_map(|(prefix, text)| prefix + &text)
 }
 
-/// What an origin does to a secret before it shows it.
+/// What an origin does to a secret before it returns it.
 pub(super) fn spell(secret: &str, how: usize) -> Vec<u8> {
     let hex = |between: &str| {
         let pairs: Vec<String> = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -68,11 +68,11 @@ pub(super) fn spell(secret: &str, how: usize) -> Vec<u8> {
 
 pub(super) const SPELLINGS: usize = 17;
 
-/// Something that an origin writes.
+/// One thing that an origin writes.
 #[derive(Debug, Clone)]
 pub(super) enum Written {
     Filler(String),
-    /// A secret, spelled, of which so much is cut off before and behind.
+    /// A secret in some spelling, with parts cut off at both ends.
     Echo {
         which: usize,
         how: usize,
@@ -111,8 +111,8 @@ pub(super) fn render(written: &[Written], secrets: &[String]) -> Vec<u8> {
     content
 }
 
-/// The first six letters in a row of a secret that can be seen, or eleven digits, in whatever
-/// spelling. The numbers before what is drawn are no secret.
+/// The first six characters in a row of a secret, or eleven digits, that can be seen in any
+/// spelling. Numbers before the random part are not secret.
 pub(super) fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Option<String> {
     let separators: [&[u8]; 8] = [b"", b" ", b":", b"-", b", 0x", b",0x", b" 0x", b"\0"];
     let holds = |needle: &[u8]| out.windows(needle.len()).any(|text| text == needle);
@@ -130,7 +130,7 @@ pub(super) fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Optio
                 continue;
             };
             let theirs = &phantom.as_bytes()[at..at + length];
-            // What the phantom has too is no secret.
+            // What the phantom has too is not secret.
             if letters.iter().zip(theirs).filter(|(s, p)| s != p).count() < length {
                 continue;
             }
@@ -156,7 +156,7 @@ pub(super) fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Optio
                 [("%", ""), ("\\x", ""), ("&#x", ";"), ("\\u00", "")]
                     .map(|(a, b)| spelled(a, b).into_bytes()),
             );
-            // The characters of base64 that are made of these letters alone.
+            // The base64 characters made only of these letters.
             for shift in 0..3 {
                 let coded = STANDARD.encode([&vec![0; shift], letters].concat());
                 let (first, end) = ((8 * shift).div_ceil(6), 8 * (shift + length) / 6);
@@ -170,7 +170,7 @@ pub(super) fn seen(out: &[u8], secrets: &[String], phantoms: &[String]) -> Optio
     None
 }
 
-/// Content in a coding, in pieces that can each be decoded when they are there.
+/// Content in a coding, in pieces that can be decoded as they arrive.
 pub(super) fn coded(coding: &str, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut encoder: Box<dyn EncodeV2> = match coding {
         "gzip" => Box::new(GzipEncoder::new(FlateEncoderParams::from(Level::Fastest))),
@@ -203,7 +203,7 @@ pub(super) fn coded(coding: &str, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Cuts content anew and anew by these lengths.
+/// Cuts content into pieces of these lengths, repeatedly.
 pub(super) fn cut<'c>(content: &'c [u8], lengths: &[usize]) -> Vec<&'c [u8]> {
     let (mut pieces, mut rest) = (Vec::new(), content);
     for length in lengths.iter().cycle() {
@@ -219,7 +219,7 @@ pub(super) fn cut<'c>(content: &'c [u8], lengths: &[usize]) -> Vec<&'c [u8]> {
 
 type Frames = Vec<Result<Frame<Bytes>, &'static str>>;
 
-/// What comes through, and whether the session was shown all of it.
+/// What gets through, and whether the session was shown all of it.
 fn through(
     echoes: &Arc<EchoSearch>,
     kind: &str,
@@ -262,7 +262,7 @@ pub(super) fn read<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> (Vec<u8>, boo
     })
 }
 
-/// Messages with their lengths before them.
+/// Length-prefixed messages.
 fn messages(kind: &str, contents: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     for content in contents {
@@ -324,7 +324,7 @@ fn phantoms_of(secrets: &[String]) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Must: for random secrets, answers, codings, borders of messages and ends.
+    /// Required for random secrets, answers, codings, message borders and ends.
     #[test]
     fn no_six_letters_of_a_secret_reach_the_client(
         secrets in proptest::collection::vec(secret(), 1..4),
@@ -373,7 +373,7 @@ proptest! {
         let secrets = [secret];
         let phantoms = phantoms_of(&secrets);
         let of = |token: &str| {
-            // By what is alike in both a spelling cannot be told from the filler around it.
+            // Where secret and phantom agree, a spelling cannot be told from the filler around it.
             let parts = texts.iter().map(|(filler, how)| [filler.as_bytes(), b"\n<", &spell(token, *how), b">\n"].concat());
             parts.collect::<Vec<_>>().concat()
         };
@@ -382,8 +382,8 @@ proptest! {
         for pieces in [vec![&content[..]], content.chunks(1).collect(), cut(&content, &cuts)] {
             let (out, whole) = through(&echoes, "text/plain", "identity", &pieces, false);
             prop_assert!(whole);
-            // The base64 character before a secret holds bits of its first byte, of which the class
-            // is known.
+            // The base64 character before a secret contains bits of its first byte, whose class is
+            // known.
             let alike = out.iter().zip(&expected).filter(|(a, b)| a == b).count();
             prop_assert!(out.len() == expected.len() && alike + 2 * texts.len() >= out.len(), "{}", String::from_utf8_lossy(&out));
         }
@@ -499,7 +499,7 @@ fn a_name_of_a_field_that_is_a_piece_is_taken_away_however_short() {
     assert!(fields.len() == 1 && fields.contains_key("server"));
 }
 
-/// Numbers that come one after another, as the times of messages do.
+/// Consecutive numbers, like the times of messages.
 fn page_of_numbers(length: usize) -> String {
     let mut state = 7_u64;
     let mut number = |below: u64| {
@@ -544,7 +544,7 @@ fn pages_of_numbers_stay_as_they_are_though_a_token_holds_numbers() {
         }
         assert!(shown.starts_with(&page), "{secret}");
         assert!(!echoes.guesses().are_spent(), "{secret}");
-        // Whole it is found, and so is what is no number.
+        // The whole is found, and so are the parts that are not numbers.
         assert_eq!(scrub(&echoes, [secret.as_bytes()]).1, 1, "{secret}");
         let end = &secret[secret.len() - 12..];
         assert_eq!(scrub(&echoes, [end.as_bytes()]).1, 1, "{secret}");
@@ -558,7 +558,7 @@ fn eleven_digits_in_a_row_are_a_piece_and_ten_are_none() {
     for how in 0..SPELLINGS {
         for (length, found) in [(10, 0), (11, 1)] {
             let row = spell(&secret[12..12 + length], how);
-            // Base64 of the row by itself may end in bits of another letter.
+            // Base64 of the run alone may end in bits of another letter.
             let row = row.split(|byte| *byte == b'=').next().unwrap();
             let (_, count) = scrub(&echoes, [b"<", row, b">"]);
             assert_eq!(

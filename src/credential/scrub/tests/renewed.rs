@@ -1,4 +1,4 @@
-//! A renewed secret may have another length than the phantom that the session holds.
+//! A renewed secret may differ in length from the session's phantom.
 
 use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame};
@@ -76,7 +76,7 @@ fn old_and_new_are_told_apart_and_say_the_same_phantom() {
 
 #[test]
 fn what_overlaps_is_masked_and_nothing_of_it_is_shown() {
-    // The inner secret ends the outer one, and goes on behind it.
+    // The outer secret ends with the beginning of the inner one.
     let outer = "Kx9mPqRtV2bN5cWz7yQ3Lp8sHARED99";
     let inner = "sHARED99charlieDelta45Kx93mPq7";
     let echoes = renewed(&[(outer, "short-phantom-1"), (inner, "short-phantom-2")]);
@@ -97,7 +97,7 @@ fn where_no_length_may_change_a_mask_is_written() {
     let (out, count) = scrub(&echoes, [format!("<{LONG}>").as_bytes()]);
     let masked = text(mask(LONG.as_bytes()).to_vec());
     assert_eq!((text(out), count), (format!("<{masked}>"), 1));
-    // As long as its phantom, it is replaced there, too, wherever its punctuation is.
+    // A secret as long as its phantom is replaced by it there too, wherever its punctuation is.
     let dotted = "sk.A1b2C3d4E5f6G7h8I9j0-K1l2M3n4O5p6Q7r8";
     let phantom = "skxZ9y8X7w6V5u4T3s2R1q0xP9o8N7m6L5k4J3i2";
     let echoes = renewed(&[(dotted, phantom)]);
@@ -167,7 +167,7 @@ proptest! {
         prop_assert_eq!(seen(&out, &secrets, &masks), None, "{:?}", String::from_utf8_lossy(&out));
     }
 
-    /// What stands around echoes is not changed, however much shorter or longer those become.
+    /// Text around echoes is not changed, however much their length changes.
     #[test]
     fn all_but_the_echoes_stays_however_it_is_cut(
         secret in secret(),

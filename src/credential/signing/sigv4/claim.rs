@@ -1,4 +1,4 @@
-//! A SigV4 signature on its way: read, proven, and made again.
+//! A SigV4 signature in three steps: read, verified, and made again.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,25 +14,23 @@ use crate::session::phantom::TemporaryPhantoms;
 use crate::session::{Claimed, PartTexts, Proven, SignatureFault, SigningContext, SigningFailure};
 use crate::sigv4::{self, Action, ClientSignature, Location, Payload, SigningParams, account_of};
 
-/// A request to an endpoint that is signed with a phantom, and is within the pins as far as its
-/// head tells.
+/// A request to an endpoint, signed with a phantom. Its head is within the pins.
 pub(super) struct SigV4Claim {
     pub(super) reach: Arc<Reach>,
     /// The client's signature.
     pub(super) claim: ClientSignature,
-    /// What it asks for, which may stand in its content.
+    /// What it asks for; the content may decide that.
     pub(super) asking: Asking,
-    /// The temporary credentials that it is signed with, if it is not signed with the credential
-    /// itself.
+    /// The temporary credentials that signed it; `None` if the credential itself did.
     pub(super) temporary: Option<Arc<TemporaryPhantoms>>,
 }
 
-/// The same, proven with its content.
+/// The same request after verification, with its content.
 struct SigV4Proof {
     request: Arc<SigV4Claim>,
     verified: sigv4::Verified,
     action: Action,
-    /// The hash of the content, where that is held.
+    /// The hash of the content, if it is held.
     content: Option<[u8; 32]>,
 }
 
@@ -53,8 +51,8 @@ impl Claimed for SigV4Claim {
         Some((self.temporary.as_ref()?, PARTS))
     }
 
-    /// The gateway signs with its own clock, so that a client's may be off a little (J09); a
-    /// presigned request lives as long as it says.
+    /// The gateway signs with its own clock, so the client's clock may be slightly off (J09). A
+    /// presigned request is valid for as long as it states.
     fn judge_time(&self, now: SystemTime) -> Result<(), SigningFailure> {
         let signed = self.claim.signed_at().time();
         let early = signed
@@ -98,8 +96,8 @@ impl Claimed for SigV4Claim {
             .claim
             .verify(head, secret, hash.as_ref())
             .map_err(|fault| SigningFailure::Signature(fault.into()))?;
-        // After the signature: what the content asks for is the client's own word by now. In one
-        // piece it is a second copy, which most services need not cost.
+        // After verification, the content is known to be the client's own. Joining it makes a
+        // second copy, which most services do not need.
         let looked_at = content
             .held()
             .filter(|_| self.reach.needs_content(&self.asking, head));
@@ -157,7 +155,7 @@ impl Proven for SigV4Proof {
     }
 }
 
-/// Has the content checked against the hash that was signed, or signed again piece by piece.
+/// Checks the content against the signed hash, or signs it again piece by piece.
 fn follow(
     payload: Payload,
     signed: sigv4::Signed,
@@ -167,7 +165,7 @@ fn follow(
 ) -> Result<(), SigningFailure> {
     let share = || Share::of(with.budget.clone());
     match payload {
-        // What was held is known to have its hash.
+        // Held content is already known to match its hash.
         Payload::Hash(hash) if content.held().is_none() && !content.is_empty() => {
             content.transform(Box::new(CheckedContent::new(hash)));
         }
@@ -198,9 +196,9 @@ impl From<sigv4::Fault> for SignatureFault {
     }
 }
 
-/// The names of the parts, the first of which is the access key id.
+/// The names of the parts; the first is the access key id.
 pub(super) const PARTS: [&str; 3] = ["access_key", "secret_key", "session_token"];
-/// The parts of a signature that the claim has read, each of which stands once.
+/// The parts of a signature that the claim has read. Each occurs once.
 const FIELDS: [&str; 3] = [
     "authorization",
     "x-amz-security-token",
@@ -212,6 +210,6 @@ const PARAMETERS: [&str; 4] = [
     "X-Amz-S3session-Token",
     "X-Amz-Signature",
 ];
-/// A presigned request is signed when it is made, and needs to live no longer than its journey
+/// A presigned request is signed when it is made, and only needs to stay valid for its journey
 /// (J04).
 const LONGEST_LIFE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! AWS Signature Version 4 and its kin, from the signature of a client to the one that goes out.
+//! AWS Signature Version 4 and its variants, from the client's signature to the one that goes out.
 
 mod claim;
 mod reach;
@@ -15,14 +15,14 @@ use crate::sigv4::{ClientSignature, Location, account_of};
 
 pub use self::reach::{OwnEndpoint, SigV4Settings};
 
-/// Signs as AWS has it, within the pins of one credential.
+/// Signs with SigV4, within the pins of one credential.
 #[derive(Debug)]
 pub struct SigV4 {
     reach: Arc<Reach>,
 }
 
 impl SigV4 {
-    /// A credential that is used for no more than the settings say.
+    /// A credential that is used only as the settings allow.
     #[must_use]
     pub fn new(settings: SigV4Settings) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Signer for SigV4 {
         let known = parts.map(|((name, variable), member)| KnownPart {
             name: (*name).to_owned(),
             variable: Some(variable.to_owned()),
-            // Long-lived keys have no token, so nothing is assumed of one.
+            // Long-lived keys have no token, so it is optional.
             optional: *name == PARTS[2],
             private_key: None,
             member: Some(member),
@@ -60,7 +60,7 @@ impl Signer for SigV4 {
     fn paths(&self, origin: &Origin) -> Option<EncodedSlash> {
         Some(match self.reach.endpoint(origin)?.takes_exact_paths() {
             true => EncodedSlash::Key,
-            // ARNs in paths have their slashes encoded.
+            // ARNs in paths have encoded slashes.
             false => EncodedSlash::Keep,
         })
     }
@@ -144,7 +144,7 @@ impl Signer for SigV4 {
     }
 }
 
-/// What it is called in configuration.
+/// The scheme's name in configuration.
 pub const NAME: &str = "sigv4";
 /// The variables that AWS's own clients read, in the order of the parts.
 const VARIABLES: [&str; 3] = [
@@ -152,5 +152,5 @@ const VARIABLES: [&str; 3] = [
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
 ];
-/// What a program prints, in the order of the parts.
+/// The members that a credential process prints, in the order of the parts.
 const MEMBERS: [&str; 3] = ["AccessKeyId", "SecretAccessKey", "SessionToken"];

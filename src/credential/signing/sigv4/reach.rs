@@ -14,41 +14,41 @@ use crate::sigv4::{
     ScopeMismatch, SignedFor, domains,
 };
 
-/// For what a SigV4 credential may be used.
+/// What a SigV4 credential may be used for.
 #[derive(Debug, Clone, Default)]
 pub struct SigV4Settings {
     /// The pins.
     pub scope: Scope,
-    /// The partitions that are pinned.
+    /// The pinned partitions.
     pub partitions: Vec<String>,
-    /// Endpoints that are not AWS's own. Where there are any, the credential is for them alone.
+    /// Endpoints that are not AWS's own. If there are any, the credential is used only for them.
     pub endpoints: Vec<OwnEndpoint>,
-    /// Origins of which requests may be made that are not signed.
+    /// Origins to which requests may be sent unsigned.
     pub unsigned: Vec<OriginPattern>,
 }
 
-/// An endpoint that speaks SigV4 and is not AWS's own.
+/// An endpoint that uses SigV4 and is not AWS's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnEndpoint {
-    /// The origins. Of an object store, the names below a domain are its buckets.
+    /// The origins. For an object store, the names below a domain are its buckets.
     pub origin: OriginPattern,
     /// The service's signing name, such as `s3`.
     pub service: String,
     /// The region, such as `us-east-1`.
     pub region: String,
-    /// Whether its paths are taken and signed as those of an object store are.
+    /// Whether its paths are signed exactly as sent, as with an object store.
     pub exact_paths: bool,
 }
 
-/// The settings at work.
+/// The settings, with a cache of endpoints.
 #[derive(Debug)]
 pub(super) struct Reach {
     settings: SigV4Settings,
-    /// What the origins are that were asked lately; to read a host costs more than a request may.
+    /// Endpoints of recent origins, cached because parsing a host costs more than a request may.
     known: Mutex<LruCache<Origin, Option<Arc<Endpoint>>>>,
 }
 
-/// What a request asks for, and of whom.
+/// What a request asks for, and at which endpoint.
 #[derive(Debug)]
 pub(super) struct Asking {
     endpoint: Arc<Endpoint>,
@@ -56,7 +56,7 @@ pub(super) struct Asking {
 }
 
 impl OwnEndpoint {
-    /// Whether it speaks as S3 does, by the name of its service.
+    /// Whether it is compatible with S3, judging by its service name.
     #[must_use]
     pub fn is_object_store(&self) -> bool {
         self.service.starts_with("s3")
@@ -80,7 +80,7 @@ impl OwnEndpoint {
 }
 
 impl Asking {
-    /// What is asked for, by the names that pins have.
+    /// What is asked for, by the names that pins use.
     pub(super) fn names(&self) -> Vec<String> {
         self.reading.names()
     }
@@ -94,8 +94,8 @@ impl Reach {
         }
     }
 
-    /// The origins of a credential for which `named` are written down: with those of its own
-    /// endpoints, or all of AWS where there are none.
+    /// The origins of a credential: `named`, and those of its own endpoints. If there are none, all
+    /// of AWS.
     pub(super) fn origins(&self, named: &[OriginPattern]) -> Vec<OriginPattern> {
         let own = self.settings.endpoints.iter();
         let mut origins = named.to_vec();
@@ -107,13 +107,13 @@ impl Reach {
         origins
     }
 
-    /// Whether it signs for buckets of the key's own account alone, at AWS: nothing says whose
-    /// buckets are meant.
+    /// Whether it signs only for buckets of the key's own account at AWS, as nothing else says
+    /// whose buckets are meant.
     pub(super) fn is_for_own_account(&self) -> bool {
         self.settings.endpoints.is_empty() && self.settings.scope.is_for_own_account()
     }
 
-    /// To whom requests to an origin are, where it is one that the credential signs for.
+    /// The endpoint at an origin, if the credential signs for it.
     pub(super) fn endpoint(&self, origin: &Origin) -> Option<Arc<Endpoint>> {
         let mut known = self.known.lock();
         if let Some(found) = known.get(origin) {
@@ -129,7 +129,7 @@ impl Reach {
         if let Some(endpoint) = own.find(|endpoint| endpoint.origin.matches(origin)) {
             return Some(endpoint.read(origin.authority.host.as_str()));
         }
-        // AWS answers over TLS on the usual port alone.
+        // AWS answers only over TLS on the default port.
         let usual =
             origin.scheme == Scheme::Https && origin.authority.port == Scheme::Https.default_port();
         usual
@@ -137,11 +137,11 @@ impl Reach {
             .flatten()
     }
 
-    /// Reads what a claim asks for, if that is within the pins as far as the head tells.
+    /// Reads what a claim asks for, and checks that the head is within the pins.
     ///
     /// # Errors
-    /// [`SignatureFault`], where it is outside of the pins, for another service or region than its
-    /// host's, or asked for in two ways.
+    /// [`SignatureFault`] if it is outside the pins, for another service or region than its host's,
+    /// or ambiguous.
     pub(super) fn permits(
         &self,
         head: &RequestHead,
@@ -172,13 +172,14 @@ impl Reach {
         Ok(Asking { endpoint, reading })
     }
 
-    /// Refuses a request that no credential of the session signs, at a host for which this one
-    /// signs: no pin holds for it. Where resources are pinned, that goes for every host of AWS at
-    /// which nobody else's credential is used (`managed` says that), for its customers answer
-    /// there.
+    /// Refuses an unsigned request to a host for which this credential signs, because no pin would
+    /// apply to it.
+    ///
+    /// If resources are pinned, this covers every AWS host that no other credential manages (see
+    /// `managed`), because AWS's customers answer there.
     ///
     /// # Errors
-    /// [`SignatureFault`], where it must be signed.
+    /// [`SignatureFault`] if the request must be signed.
     pub(super) fn permits_unsigned(
         &self,
         origin: &Origin,
@@ -199,8 +200,8 @@ impl Reach {
         }
     }
 
-    /// Refuses a request without a signature whose answer would be a credential: that would come to
-    /// the client as it is (J03).
+    /// Refuses an unsigned request whose answer would be a credential, which would reach the client
+    /// unchanged (J03).
     ///
     /// # Errors
     /// [`SignatureFault`] by cause.
@@ -208,8 +209,8 @@ impl Reach {
         let Some(endpoint) = self.endpoint(&head.origin) else {
             return Ok(());
         };
-        // Without a signature a store has nothing to give but at its root, where MinIO answers as
-        // STS.
+        // Without a signature, an object store issues credentials only at its root, where MinIO
+        // answers as STS.
         if endpoint.is_object_store() && head.method != Method::POST {
             return Ok(());
         }
@@ -217,14 +218,14 @@ impl Reach {
         Ok(self.settings.scope.permits_unsigned(&reading)?)
     }
 
-    /// Whether the request's content must be looked at before it is signed.
+    /// Whether the request's content must be read before signing.
     pub(super) fn needs_content(&self, asking: &Asking, head: &RequestHead) -> bool {
         let Asking { endpoint, reading } = asking;
         matches!(reading, Reading::Form(_))
             || self.settings.scope.needs_content(endpoint, head, reading)
     }
 
-    /// The action of a request, which is within the pins with its content.
+    /// Returns the action of a request after checking it and its content against the pins.
     ///
     /// # Errors
     /// [`SignatureFault`] by cause.
@@ -247,10 +248,10 @@ impl Reach {
         Ok(action)
     }
 
-    /// The fields by which the service itself is told the pins.
+    /// The fields that tell the service itself about the pins.
     ///
     /// # Errors
-    /// [`SignatureFault`], where the key's account is not known and must be.
+    /// [`SignatureFault`] if the key's account is required but unknown.
     pub(super) fn additions(
         &self,
         asking: &Asking,
@@ -274,5 +275,5 @@ impl From<ActionFault> for SignatureFault {
     }
 }
 
-/// Buckets in hosts make many origins.
+/// Large, because each bucket in a host name makes another origin.
 const MOST_KNOWN: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not zero");

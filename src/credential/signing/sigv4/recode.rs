@@ -1,5 +1,4 @@
-//! Signed content on its way: checked against the hash that was signed, or signed again piece by
-//! piece.
+//! Signed content in transit: checked against the signed hash, or signed again piece by piece.
 
 use std::time::SystemTime;
 
@@ -9,17 +8,17 @@ use bytes::Bytes;
 use crate::body::{BodyTransform, HoldFault, Share, TransformFault};
 use crate::sigv4::{ChunkResigner, EventResigner, Fault};
 
-/// Content that must have a hash: its last piece goes on only where it has.
+/// Content with an expected hash. Its last piece is passed on only if the hash matches.
 pub(super) struct CheckedContent {
     hasher: Option<Context>,
     expected: [u8; 32],
     last: Option<Bytes>,
 }
 
-/// Signed messages, signed again; what is held of one counts as held content.
+/// Signed messages that are signed again; bytes buffered from a message count as held content.
 pub(super) struct SignedMessages(pub(super) EventResigner, pub(super) Share);
 
-/// aws-chunked content, signed again; what is held of a signed chunk counts as held content.
+/// aws-chunked content that is signed again; bytes buffered from a chunk count as held content.
 pub(super) struct SignedChunks(pub(super) ChunkResigner, pub(super) Share);
 
 impl CheckedContent {

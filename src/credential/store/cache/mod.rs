@@ -1,5 +1,4 @@
-//! Holds what was read from stores for as long as it may serve; one reading at a time of each
-//! place.
+//! Caches what was read from stores while it is usable, with one read at a time per place.
 
 mod place;
 mod source;
@@ -30,13 +29,13 @@ struct Inner {
 }
 
 impl Stores {
-    /// The real stores. Variables are read now, for the references that name one.
+    /// The real stores. Variables named by references are read now.
     #[must_use]
     pub fn new<'r>(references: impl IntoIterator<Item = &'r SecretRef>) -> Self {
         Self::of(Backends::new(references))
     }
 
-    /// The same with a Vault, whose own login is kept in the stores of this machine.
+    /// The real stores and a Vault, whose own login is in this machine's stores.
     #[must_use]
     pub fn with_vault<'r>(
         references: impl IntoIterator<Item = &'r SecretRef>,
@@ -50,7 +49,7 @@ impl Stores {
         })
     }
 
-    /// One store in place of all, whatever a reference names.
+    /// Uses one store for all references.
     #[cfg(test)]
     pub(in crate::credential) fn with(store: Arc<dyn SecretStore>) -> Self {
         Self::of(Backends::all(&store))
@@ -61,7 +60,7 @@ impl Stores {
         Self(Arc::new(Inner { backends, places }))
     }
 
-    /// The source of a reference's secret. Sources of one place share each reading of it.
+    /// Returns the source of a reference's secret. Sources of one place share each read of it.
     #[must_use]
     pub fn source(&self, reference: &SecretRef) -> SecretSource {
         let backend = &reference.backend;
@@ -72,16 +71,17 @@ impl Stores {
         SecretSource::new(reference, made)
     }
 
-    /// Ends what was issued to a session: its leases are revoked, and there are no new ones.
+    /// Revokes the leases issued to a session, and prevents new ones.
     pub async fn end(&self, session: &SessionId) {
-        // Also where nothing was issued yet: a request that began before the end may still ask.
+        // Needed even if nothing was issued: a request that began before the end may still ask.
         for place in self.places().values().filter(|place| place.is_issued()) {
             place.slots().entry(session.clone()).or_default();
         }
         self.end_where(|id| id == session).await;
     }
 
-    /// Ends what was issued to any session, and the stores' own logins, with the process.
+    /// Revokes what was issued to any session, and ends the stores' own logins, when the process
+    /// ends.
     pub async fn close(&self) {
         self.end_where(|_| true).await;
         for store in self.0.backends.each() {
@@ -91,13 +91,13 @@ impl Stores {
         }
     }
 
-    /// Whether a store issues what ends unless it is renewed.
+    /// Whether a store issues leases that must be renewed.
     #[must_use]
     pub fn must_be_tended(&self) -> bool {
         self.0.backends.vault.is_some()
     }
 
-    /// Renews what ends soon; to be called about every second.
+    /// Renews what ends soon. Call it about every second.
     pub async fn tend(&self) {
         for store in self.0.backends.each() {
             if let Err(cause) = store.tend().await {
@@ -121,7 +121,7 @@ impl Stores {
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<Backend, Arc<Place>>> {
-        // Every change leaves the map whole, so it stays in use after a panic under the lock.
+        // Every change leaves the map intact, so it can be used after a panic under the lock.
         self.0.places.lock()
     }
 

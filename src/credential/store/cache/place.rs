@@ -1,4 +1,4 @@
-//! A place in a store, and the latest reading of it.
+//! A place in a store, and the latest read of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,43 +15,43 @@ use super::super::{Backend, SecretRef, SecretStore, StoreError};
 use crate::credential::secret::Secret;
 use crate::names::SessionId;
 
-/// A place in a store, with what was read there.
+/// A place in a store, with what was read from it.
 pub(super) struct Place {
     backend: Backend,
     store: Arc<dyn SecretStore>,
-    /// Each reference to it. A reading's secrets are in this order.
+    /// All references to it. The secrets of a read are in this order.
     wanted: Mutex<Vec<SecretRef>>,
-    /// What was read there for all sessions.
+    /// What was read for all sessions.
     pub(super) shared: Arc<CacheSlot>,
-    /// What was read there for one session, where the store issues secrets to each.
+    /// What was read for one session, if the store issues secrets per session.
     of_sessions: Mutex<HashMap<SessionId, Arc<CacheSlot>>>,
 }
 
-/// The latest reading of a place.
+/// The latest read of a place.
 #[derive(Default)]
 pub(super) struct CacheSlot {
     pub(super) held: ArcSwapOption<Reading>,
-    /// Whoever reads holds it.
+    /// Held during a read.
     flight: Arc<tokio::sync::Mutex<Flight>>,
-    /// What must be revoked at the end, and when each ends by itself.
+    /// What must be revoked at the end, and when each lease ends by itself.
     leases: Mutex<Vec<(Lease, Instant)>>,
 }
 
 #[derive(Default)]
 struct Flight {
-    /// The last failure, so that a broken store is asked once a second.
+    /// The last failure, so that a broken store is asked only once a second.
     failed: Option<(Instant, StoreError)>,
-    /// Whether its session is over.
+    /// Whether its session has ended.
     ended: bool,
 }
 
-/// The secrets of one reading, which belong together.
+/// The secrets of one read, which belong together.
 pub(super) struct Reading {
     pub(super) secrets: Vec<Result<Arc<Secret>, StoreError>>,
     lease: Option<Lease>,
     asked: Instant,
     pub(super) expires: Option<Instant>,
-    /// Whether somebody waited in vain for a newer one.
+    /// Whether somebody waited in vain for a newer read.
     waited: AtomicBool,
 }
 
@@ -68,7 +68,7 @@ impl Place {
         }
     }
 
-    /// Notes that a reference reads there; gives where its secret stands in readings.
+    /// Registers a reference, and returns the index of its secret in reads.
     pub(super) fn wants(&self, reference: &SecretRef) -> usize {
         let mut wanted = self.wanted.lock();
         let known = wanted.iter().position(|known| known == reference);
@@ -78,7 +78,7 @@ impl Place {
         })
     }
 
-    /// Whether its store makes a new secret for each session.
+    /// Whether its store issues a new secret for each session.
     pub(super) fn is_issued(&self) -> bool {
         self.backend.is_issued()
     }
@@ -87,7 +87,8 @@ impl Place {
         self.of_sessions.lock()
     }
 
-    /// What is held, where it serves and has the secret of that reference, else a new reading.
+    /// Returns the held read if it is usable and has that reference's secret; otherwise reads
+    /// again.
     pub(super) async fn read(
         self: &Arc<Self>,
         slot: &Arc<CacheSlot>,
@@ -101,8 +102,8 @@ impl Place {
             if held.is_fresh(now) || held.waited.load(Ordering::Relaxed) {
                 return Ok(held);
             }
-            // The store may have something newer. Where it cannot say so soon, what is held serves
-            // until its end, and nobody waits for it again.
+            // The store may have a newer secret. If it does not answer soon, the held one is used
+            // until it expires, and no request waits for the store again.
             if timeout(WAIT, slot.flight.lock()).await.is_err() || slot.holds(&held) {
                 held.waited.store(true, Ordering::Relaxed);
             }
@@ -111,34 +112,35 @@ impl Place {
             }
         }
         let flight = slot.flight.clone().lock_owned().await;
-        // Another flight may have brought it meanwhile.
+        // Another task may have read it meanwhile.
         if let Some(held) = slot.serving(at) {
             return Ok(held);
         }
         if !self.is_issued() {
             return self.fetch(slot, flight).await;
         }
-        // A client that goes away must not lose a lease that the store has made.
+        // Spawned, so that a client that disconnects does not lose a lease that the store has
+        // issued.
         let (place, slot) = (self.clone(), slot.clone());
         tokio::spawn(async move { place.fetch(&slot, flight).await })
             .await
             .map_err(|_| StoreError::Unreachable("the reading task ended"))?
     }
 
-    /// Asks the store in the background, unless somebody does. The task ends by the store's own
+    /// Reads in the background, unless a read is in progress. The task ends at the store's own
     /// deadline.
     pub(super) fn refresh(self: &Arc<Self>, slot: &Arc<CacheSlot>) {
         if let Ok(flight) = slot.flight.clone().try_lock_owned()
             && flight.failed_lately().is_none()
         {
             let (place, slot) = (self.clone(), slot.clone());
-            // Its failure is kept in the flight and met by whoever needs the secret once it has
-            // expired.
+            // A failure is kept in the flight, and reported to whoever needs the secret after it
+            // has expired.
             tokio::spawn(async move { place.fetch(&slot, flight).await.map(drop) });
         }
     }
 
-    /// A new reading, or the last failure where that is fresh.
+    /// Reads again, or returns the last failure if it is recent.
     async fn fetch(
         &self,
         slot: &CacheSlot,
@@ -168,9 +170,9 @@ impl Place {
         }
     }
 
-    /// Has the store extend what is held, or asks it for a new reading.
+    /// Asks the store to renew the held lease, or reads again.
     async fn ask(&self, slot: &CacheSlot) -> Result<Reading, StoreError> {
-        // Counted from the question, for the secret may have been made then.
+        // Lifetimes count from the question, because the secret may have been issued then.
         let asked = Instant::now();
         let before = slot.held.load_full();
         if let Some(held) = before.as_ref().filter(|held| held.serves(asked))
@@ -187,7 +189,7 @@ impl Place {
             false => self.admit(&material, before.as_deref()),
         };
         if let Some(lease) = lease.filter(|lease| lease.id.is_some()) {
-            // What is not used is ended now: the next request has another one issued.
+            // An unusable secret is revoked now; the next request has another issued.
             if usable.is_ok() || self.store.revoke(lease).await.is_err() {
                 slot.note(lease, asked);
             }
@@ -195,8 +197,8 @@ impl Place {
         Ok(Reading::new(usable?, material.lease, asked))
     }
 
-    /// The secret of each reference. One that cannot be used fails the reading, so that what was
-    /// read before serves on.
+    /// Makes the secret of each reference. If one is unusable, the read fails, so the earlier read
+    /// stays in use.
     fn admit(
         &self,
         material: &Material,
@@ -207,8 +209,7 @@ impl Place {
             let Some(value) = material.field(reference.field.as_deref()) else {
                 return Ok(Err(reference.lacking()));
             };
-            // An unchanged secret stays the same object, so that what was built from it is still
-            // right.
+            // An unchanged secret stays the same object, so values built from it stay valid.
             let known = before.and_then(|before| before.secrets.get(at)?.as_ref().ok());
             Ok(Ok(match known.filter(|known| known.is(value)) {
                 Some(known) => known.clone(),
@@ -220,7 +221,7 @@ impl Place {
 }
 
 impl CacheSlot {
-    /// What is held, where it serves and has the secret of that reference.
+    /// Returns the held read, if it is usable and has that reference's secret.
     pub(super) fn serving(&self, at: usize) -> Option<Arc<Reading>> {
         let held = self.held.load();
         let now = Instant::now();
@@ -234,14 +235,14 @@ impl CacheSlot {
         held.as_ref().is_some_and(|held| Arc::ptr_eq(held, reading))
     }
 
-    /// Keeps in mind that a lease must be revoked.
+    /// Remembers that a lease must be revoked.
     fn note(&self, lease: &Lease, asked: Instant) {
         let mut leases = self.leases.lock();
         leases.retain(|(known, end)| known.id != lease.id && *end > asked);
         leases.push((lease.clone(), asked + lease.expires_after));
     }
 
-    /// Revokes what was issued, and lets nothing more be issued.
+    /// Revokes what was issued, and prevents further issues.
     pub(super) async fn end(&self, place: &Place) {
         self.flight.lock().await.ended = true;
         self.held.store(None);
@@ -294,5 +295,5 @@ impl Reading {
 }
 
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How long a request waits for something newer than what it could use.
+/// How long a request waits for something newer than a secret it could use.
 const WAIT: Duration = Duration::from_secs(2);

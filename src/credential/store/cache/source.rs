@@ -1,4 +1,4 @@
-//! One reference's secret: from memory while it serves, else from its store.
+//! One reference's secret: from memory while it is usable, otherwise from its store.
 
 use std::sync::Arc;
 
@@ -9,34 +9,34 @@ use super::place::{CacheSlot, Place, Reading};
 use crate::credential::secret::Secret;
 use crate::names::SessionId;
 
-/// A secret, and until when it may be put into a request.
+/// A secret, and how long it may be used.
 #[derive(Clone)]
 pub struct CachedSecret {
     /// The secret.
     pub secret: Arc<Secret>,
-    /// When it may no longer be used; `None` is never.
+    /// When it may no longer be used; `None` means never.
     pub expires: Option<Instant>,
     place: Arc<Place>,
     reading: Arc<Reading>,
 }
 
-/// A reference had no usable secret; nothing is sent. Its text is for the operator's log, never for
-/// the client.
+/// A reference had no usable secret. Nothing is sent.
+///
+/// The text is for the operator's log, never for the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no secret from `{reference}`: {cause}")]
 pub struct Unavailable {
-    /// Where it was looked for.
+    /// The reference.
     pub reference: Box<SecretRef>,
-    /// Why there is none.
+    /// The cause.
     pub cause: StoreError,
 }
 
-/// One reference's secret, fetched when first needed, refreshed before it expires, never used
-/// after.
+/// One reference's secret: fetched on first use, refreshed before it expires, never used after.
 #[derive(Clone)]
 pub struct SecretSource {
     reference: SecretRef,
-    /// Which of its place's references it is.
+    /// Its index among its place's references.
     at: usize,
     place: Arc<Place>,
 }
@@ -56,13 +56,13 @@ impl SecretSource {
         &self.reference
     }
 
-    /// Whether the store makes a new secret for each session.
+    /// Whether the store issues a new secret for each session.
     #[must_use]
     pub fn is_issued(&self) -> bool {
         self.reference.backend.is_issued()
     }
 
-    /// What is issued to sessions, and serves them now.
+    /// The usable secrets issued to sessions.
     #[must_use]
     pub(in crate::credential) fn issued(&self) -> Vec<CachedSecret> {
         let slots = self.place.slots();
@@ -70,14 +70,15 @@ impl SecretSource {
         readings.filter_map(|one| self.of(one).ok()).collect()
     }
 
-    /// The secret, from memory while it serves, else from its store; what a store issues to each
-    /// session is this session's.
+    /// Returns the secret from memory while it is usable, otherwise from its store.
     ///
-    /// Past 80 per cent of its life the store is asked again in the background; what is held serves
-    /// until then. Cancel safe: a dropped call leaves the fetch to the next.
+    /// If the store issues secrets per session, this is the session's own. After 80 per cent of its
+    /// lifetime, the store is asked in the background while the held secret stays in use.
+    ///
+    /// Cancel safe: the next call repeats a dropped fetch.
     ///
     /// # Errors
-    /// [`Unavailable`] where the store has none or fails and none that is held still serves.
+    /// [`Unavailable`] if the store has no secret or fails, and no held one is usable.
     pub async fn resolve(&self, session: Option<&SessionId>) -> Result<CachedSecret, Unavailable> {
         let reading = match self.slot(session) {
             Ok(slot) => self.place.read(&slot, self.at).await,
@@ -88,10 +89,11 @@ impl SecretSource {
             .map_err(|cause| self.unavailable(cause))
     }
 
-    /// The secret of the very reading that another is of, where both are kept in one place.
+    /// Returns this reference's secret from the same read as `other`; `None` if that read does not
+    /// cover this reference.
     ///
     /// # Errors
-    /// [`Unavailable`] where that reading has none.
+    /// [`Unavailable`] if that read lacks the secret.
     pub fn beside(&self, other: &CachedSecret) -> Option<Result<CachedSecret, Unavailable>> {
         let is_known = self.at < other.reading.secrets.len();
         (is_known && Arc::ptr_eq(&self.place, &other.place)).then(|| {
@@ -100,7 +102,7 @@ impl SecretSource {
         })
     }
 
-    /// Forgets the secret, so that the next use asks the store.
+    /// Discards the secret, so that the next use asks the store.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
         self.place.shared.held.store(None);

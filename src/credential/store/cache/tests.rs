@@ -1,4 +1,4 @@
-//! One reading at a time, its ages, and what ends with a session.
+//! One read at a time, the age of a read, and what ends with a session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -152,14 +152,14 @@ async fn a_rotated_file_is_seen_without_a_restart() {
     assert!(holds(&source, b"CANARY-0002").await);
 }
 
-/// A store that issues: it counts what is renewed and revoked.
+/// A store that issues secrets. It counts issues, renewals and revocations.
 #[derive(Default)]
 struct Issuing {
     issued: AtomicU64,
     renewed: AtomicU64,
     revoked: Mutex<Vec<u64>>,
     life: Duration,
-    /// What is issued; its number where there is nothing.
+    /// What it issues; if empty, the issue's number.
     value: &'static str,
 }
 
@@ -255,7 +255,7 @@ async fn a_session_that_ended_before_anything_was_issued_to_it_is_issued_nothing
 #[tokio::test]
 async fn what_is_issued_and_cannot_be_used_is_revoked_at_once() {
     let session = SessionId::new("one").unwrap();
-    // Too short to be looked for in answers, and a lease that ends as it begins.
+    // Too short to be searched for in answers; and a lease that ends as it begins.
     for (value, life) in [("short", 60), ("CANARY-0001", 0)] {
         let (store, _stores, source) = issuing_as(value, Duration::from_secs(life));
         for _ in 0..3 {
@@ -310,7 +310,7 @@ async fn what_is_stale_serves_while_the_store_is_away_and_not_once_it_refuses() 
     };
     store.put(NAME, b"CANARY-0001", Some(lease.clone()));
     assert!(holds(&source, b"CANARY-0001").await);
-    // Past its time the newer one is waited for.
+    // After the lease's time, the read waits for the newer secret.
     store.put(NAME, b"CANARY-0002", Some(lease));
     store.slow(NAME, millis(50));
     tokio::time::sleep(millis(40)).await;

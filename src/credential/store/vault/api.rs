@@ -1,4 +1,4 @@
-//! One question to a Vault, whichever of its servers answers.
+//! Sends one question to a Vault, whichever of its servers answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,12 +12,12 @@ use super::super::StoreError;
 use super::super::http::{HttpAnswer, HttpClient};
 use crate::message::Origin;
 
-/// The HTTP interface of a Vault.
+/// Vault's HTTP interface.
 pub(super) struct Api {
     client: Arc<dyn HttpClient>,
     servers: Vec<Origin>,
     namespace: Option<String>,
-    /// The server that answered last.
+    /// The server to ask first: the one that answered last.
     first: AtomicUsize,
 }
 
@@ -27,12 +27,12 @@ pub(super) struct VaultRequest<'q> {
     path: String,
     token: Option<&'q str>,
     content: Zeroizing<Vec<u8>>,
-    /// What the server's words must not repeat.
+    /// Secrets to remove from the server's error messages.
     secrets: Vec<&'q str>,
 }
 
 impl<'q> VaultRequest<'q> {
-    /// Reads a path.
+    /// A request to read a path.
     pub(super) fn get(path: impl Into<String>) -> Self {
         Self {
             method: Method::GET,
@@ -43,11 +43,11 @@ impl<'q> VaultRequest<'q> {
         }
     }
 
-    /// Writes to a path.
+    /// A request to write to a path.
     pub(super) fn post(path: impl Into<String>, content: &impl Serialize) -> Self {
-        // Written at once into as much room: a growing vector would leave copies behind.
+        // Allocate the full size at once: a growing vector would leave copies behind.
         let mut text = Zeroizing::new(Vec::with_capacity(CONTENT_ROOM));
-        // What is written is made of texts and numbers, and memory takes it.
+        // The content has only texts and numbers, so writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut *text, content);
         Self {
             method: Method::POST,
@@ -56,13 +56,13 @@ impl<'q> VaultRequest<'q> {
         }
     }
 
-    /// The same in the name of a token.
+    /// Authenticates the request with a token.
     pub(super) fn with_token(mut self, token: &'q str) -> Self {
         self.token = Some(token);
         self.hiding(token)
     }
 
-    /// The same, with a text that must not be in the words of an error.
+    /// Adds a text that error messages must not contain.
     pub(super) fn hiding(mut self, secret: &'q str) -> Self {
         self.secrets.push(secret);
         self
@@ -77,8 +77,8 @@ impl<'q> VaultRequest<'q> {
             .parse()
             .map_err(|_| StoreError::Unreachable("the path is none"))?;
         let fields = request.headers_mut();
-        // Servers can be told to ask for it, as a guard against requests that a browser or a
-        // careless client is made to send.
+        // Servers can be configured to require it, as a guard against requests that a browser or a
+        // careless client is tricked into sending.
         fields.insert("x-vault-request", HeaderValue::from_static("true"));
         if let Some(namespace) = namespace {
             fields.insert("x-vault-namespace", value(namespace)?);
@@ -110,7 +110,7 @@ impl Api {
         }
     }
 
-    /// Asks the server that answered last, then those that could not be reached or are sealed.
+    /// Asks the server that answered last, then others if it is unreachable or sealed.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
         question: &VaultRequest<'_>,
@@ -119,7 +119,7 @@ impl Api {
         serde_json::from_slice(&content).map_err(|_| StoreError::Illegible)
     }
 
-    /// The same where nothing of the answer is needed.
+    /// Asks, and ignores the content of the answer.
     pub(super) async fn tell(&self, question: &VaultRequest<'_>) -> Result<(), StoreError> {
         self.ask_any(question).await.map(drop)
     }
@@ -131,8 +131,8 @@ impl Api {
             match self.ask_one(&self.servers[at], question).await {
                 Err(cause @ (StoreError::NotConnected(_) | StoreError::Sealed)) => last = cause,
                 answer => {
-                    // What a server that hangs was asked is not asked again elsewhere, since it may
-                    // be done; the next question goes to another server.
+                    // If a server hangs, the question is not repeated elsewhere, because it may
+                    // have been carried out. The next question goes to another server.
                     let hangs = matches!(
                         answer,
                         Err(StoreError::TimedOut(_) | StoreError::BrokenOff(_))
@@ -157,7 +157,7 @@ impl Api {
             let answer = self.client.send(server, request).await?;
             match answer.status {
                 status if status.is_success() => return Ok(answer.content),
-                // A standby names the server that is active.
+                // A standby redirects to the active server.
                 StatusCode::TEMPORARY_REDIRECT => server = self.redirected(&answer)?,
                 _ => return Err(refused(&answer, &question.secrets)),
             }
@@ -165,7 +165,7 @@ impl Api {
         Err(StoreError::Unreachable("its servers send us to each other"))
     }
 
-    /// The server to which another sends us, if it is one of ours: a token goes nowhere else.
+    /// Returns the redirect's server if it is configured. A token is sent to no other.
     fn redirected(&self, answer: &HttpAnswer) -> Result<&Origin, StoreError> {
         let elsewhere = StoreError::Unreachable(
             "a standby server sends us to one that the configuration does not name",
@@ -199,7 +199,7 @@ fn refused(answer: &HttpAnswer, secrets: &[&str]) -> StoreError {
     }
 }
 
-/// A server's words as an operator may read them: one short line, without what we sent.
+/// Shortens a server's message to one printable line without our secrets.
 fn harmless(words: &str, secrets: &[&str]) -> Box<str> {
     let mut words = words.to_owned();
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
@@ -213,7 +213,7 @@ fn harmless(words: &str, secrets: &[&str]) -> Box<str> {
 
 const MOST_REDIRECTS: usize = 2;
 const MOST_WORDS: usize = 240;
-/// Room for a login: a token of Kubernetes or of a key ring is at most 16 KiB.
+/// Enough for a login: a token from Kubernetes or a key ring has at most 16 KiB.
 const CONTENT_ROOM: usize = 40 * 1024;
 
 #[cfg(test)]
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::session::stage::head;
 
-    /// Of its servers one takes every question and answers none.
+    /// One of the servers accepts every question and never answers.
     struct Hanging(Origin);
 
     impl HttpClient for Hanging {

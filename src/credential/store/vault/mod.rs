@@ -1,7 +1,7 @@
-//! Vault and OpenBao: secrets of the KV engine, and those that other engines issue under a lease.
+//! Vault and OpenBao: secrets of the KV engine, and those that other engines issue with a lease.
 //!
-//! HashiCorp Vault, "HTTP API": `/v1/PATH`, `X-Vault-Token`, `X-Vault-Namespace`. A token is
-//! renewed while it can be, and a lease with it; both end with the gateway.
+//! HashiCorp Vault, "HTTP API": `/v1/PATH`, `X-Vault-Token`, `X-Vault-Namespace`. Tokens and leases
+//! are renewed while possible. Both end with the gateway.
 
 mod api;
 mod path;
@@ -34,16 +34,16 @@ pub(super) struct VaultStore {
     tokens: Tokens,
     ttl: Duration,
     max_stale: Duration,
-    /// The path that is asked for each KV secret.
+    /// The engine at the path of each KV secret.
     known: Mutex<HashMap<Box<str>, Engine>>,
 }
 
-/// What is mounted where a path leads.
+/// The kind of engine that is mounted at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Engine {
-    /// KV version 2, with the length of its mount.
+    /// KV version 2, with the length of its mount path.
     Versioned(usize),
-    /// Anything else that is read as it is named.
+    /// Any other engine; the path is read as given.
     Plain,
 }
 
@@ -57,7 +57,7 @@ struct LeaseRequest<'l> {
 }
 
 impl VaultStore {
-    /// A Vault by its settings; `source` gives what is secret of them.
+    /// A Vault with these settings; `source` provides its login secrets.
     pub(super) fn new(
         settings: &VaultSettings,
         client: Arc<dyn HttpClient>,
@@ -73,8 +73,8 @@ impl VaultStore {
         }
     }
 
-    /// Asks in the name of the gateway's token; of a new login's, where the server no longer takes
-    /// the one that is held.
+    /// Asks with the gateway's token. If the server no longer accepts it, logs in again and repeats
+    /// the question.
     async fn ask<T: DeserializeOwned>(
         &self,
         question: impl Fn() -> VaultRequest<'static>,
@@ -84,7 +84,7 @@ impl VaultStore {
         let Err(cause @ StoreError::Refused { status: 403, .. }) = answer else {
             return answer.map(|answer| (answer, token));
         };
-        // It may be the path that is refused, or the token.
+        // Either the path or the token was refused.
         let own = VaultRequest::get("auth/token/lookup-self");
         match self.ask_with::<VaultReply<OwnToken>>(&token, own).await {
             Err(StoreError::Refused { status: 403, .. }) => self.tokens.reject(&token).await,
@@ -103,7 +103,7 @@ impl VaultStore {
         self.api.ask(&question.with_token(&token.text)).await
     }
 
-    /// Reads a secret that is there for everybody.
+    /// Reads a secret that all sessions share.
     async fn read(&self, path: &VaultPath) -> Result<Material, StoreError> {
         let engine = self.engine(path).await?;
         let read = match &engine {
@@ -114,7 +114,7 @@ impl VaultStore {
             Engine::Plain => self.read_plain(path).await,
         };
         if read.as_ref().is_err_and(StoreError::is_absent) {
-            // Something else may be mounted there by now.
+            // Another engine may be mounted there by now.
             self.known().remove(&path.path);
         }
         read
@@ -139,7 +139,7 @@ impl VaultStore {
             .ask::<VaultReply<SecretFields>>(|| VaultRequest::get(&*path.path))
             .await?;
         if !reply.lease_id.is_empty() {
-            // Nobody would end it.
+            // Otherwise nobody would end the lease.
             self.end_lease(&token, &reply.lease_id).await?;
             return Err(StoreError::Unreachable(
                 "it issues secrets under a lease: write `vault-lease:` for `vault:`",
@@ -153,7 +153,7 @@ impl VaultStore {
         Ok(material(fields, lease))
     }
 
-    /// Has a secret made for a session, under a lease of its own.
+    /// Issues a secret for a session, with its own lease.
     async fn issue(&self, path: &VaultPath) -> Result<Material, StoreError> {
         let (reply, token) = self
             .ask::<VaultReply<SecretFields>>(|| VaultRequest::get(&*path.path))
@@ -176,7 +176,7 @@ impl VaultStore {
         Ok(material(fields, lease))
     }
 
-    /// What is mounted where a path leads, asked once: what `vault kv get` asks, too.
+    /// Finds the engine at a path, once per path. `vault kv get` uses the same endpoint.
     async fn engine(&self, path: &VaultPath) -> Result<Engine, StoreError> {
         if let Some(known) = self.known().get(&path.path) {
             return Ok(known.clone());
@@ -194,7 +194,7 @@ impl VaultStore {
         self.known.lock()
     }
 
-    /// Until when a secret serves that has no lease.
+    /// The lease of a secret for which the server gave none.
     fn lease(&self, ttl: Duration) -> Lease {
         Lease {
             refresh_after: ttl * 4 / 5,
@@ -207,7 +207,7 @@ impl VaultStore {
     async fn extend(&self, lease: &Lease) -> Result<Lease, StoreError> {
         let id = lease.id.as_ref().ok_or(StoreError::NotRenewable)?;
         let token = self.tokens.token(&self.api).await?;
-        // A lease ends with the token that asked for it.
+        // A lease ends with the token that requested it.
         if id.login != token.login {
             return Err(StoreError::NotRenewable);
         }
@@ -219,7 +219,7 @@ impl VaultStore {
         let question = VaultRequest::post("sys/leases/renew", &content);
         let reply: VaultReply<IgnoredAny> = self.ask_with(&token, question).await?;
         let granted = Duration::from_secs(reply.lease_duration);
-        // Near its longest life less and less is given; a new lease gives more.
+        // Near the maximum lifetime, less and less is granted; a new lease gives more.
         if granted < lease.expires_after / 2 {
             return Err(StoreError::NotRenewable);
         }
@@ -234,7 +234,7 @@ impl VaultStore {
         let content = LeaseRequest {
             lease_id,
             increment: None,
-            // The answer comes when the secret is worth nothing any more.
+            // The server answers only once the secret is revoked.
             sync: Some(true),
         };
         let question = VaultRequest::post("sys/leases/revoke", &content).with_token(&token.text);
@@ -277,7 +277,7 @@ impl SecretStore for VaultStore {
     }
 }
 
-/// Within the store's deadline.
+/// Limits work to the store's deadline.
 fn within<'a, T>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'a,
 ) -> StoreFuture<'a, T> {
@@ -323,7 +323,7 @@ fn engine_of(path: &VaultPath, mount: &Mount) -> Result<Engine, StoreError> {
     }
 }
 
-/// The lease of an issued secret: it ends with its token at the latest.
+/// The lease of an issued secret. It ends no later than its token.
 fn issued(seconds: u64, token: &Token, id: LeaseId) -> Lease {
     let left = |end: Instant| end.saturating_duration_since(Instant::now());
     let own = Duration::from_secs(seconds);
@@ -341,5 +341,5 @@ fn material(fields: SecretFields, lease: Lease) -> Material {
     })
 }
 
-/// For a whole fetch, a login included.
+/// For a whole fetch, including a login.
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -1,22 +1,22 @@
-//! Paths of Vault, as references name them.
+//! Vault paths, as references name them.
 
 use std::fmt;
 
 use super::super::ReferenceMalformed;
 
-/// What is read of Vault.
+/// What to read from Vault.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct VaultPath {
     /// The path without `/v1/`, and without the `data/` of KV version 2.
     pub(super) path: Box<str>,
-    /// Which version of a KV secret, where not the latest.
+    /// The version of a KV secret; `None` means the latest.
     pub(super) version: Option<u32>,
-    /// Whether it is made for each session, under a lease of its own.
+    /// Whether it is issued per session, with its own lease.
     pub(in super::super) issued: bool,
 }
 
 impl VaultPath {
-    /// Reads `PATH#FIELD` or `PATH?version=N#FIELD`; gives the field, too.
+    /// Parses `PATH#FIELD` or `PATH?version=N#FIELD`, and returns the field too.
     pub(in super::super) fn parse(text: &str) -> Result<(Self, Box<str>), ReferenceMalformed> {
         let (place, field) = Self::parts(text)?;
         let (path, version) = match place.split_once("?version=") {
@@ -29,7 +29,7 @@ impl VaultPath {
         Ok((Self::new(path, version, false)?, field))
     }
 
-    /// Reads `PATH#FIELD` of a secret that is made for each session.
+    /// Parses `PATH#FIELD` of a secret that is issued per session.
     pub(in super::super) fn parse_issued(
         text: &str,
     ) -> Result<(Self, Box<str>), ReferenceMalformed> {
@@ -56,8 +56,8 @@ impl VaultPath {
     }
 }
 
-/// A path that means the same to everybody who reads it: no empty segment, none of dots, and
-/// nothing that would be escaped.
+/// Checks that a path is unambiguous: no empty or dot segments, and no characters that would be
+/// escaped.
 fn checked(path: &str) -> Result<Box<str>, ReferenceMalformed> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~@+=:,".contains(&byte);
     let is_segment =

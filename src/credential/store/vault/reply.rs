@@ -1,4 +1,4 @@
-//! What a Vault answers, read into memory that is wiped.
+//! Vault's answers, read into memory that is wiped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The frame of every answer.
+/// The outer object of every answer.
 #[derive(Deserialize)]
 pub(super) struct VaultReply<T> {
     #[serde(default)]
@@ -21,28 +21,28 @@ pub(super) struct VaultReply<T> {
     pub(super) auth: Option<Auth>,
 }
 
-/// A token that was given.
+/// An issued token.
 #[derive(Deserialize)]
 pub(super) struct Auth {
     pub(super) client_token: Text,
-    /// In seconds; 0 is without end.
+    /// In seconds; 0 means no end.
     #[serde(default, deserialize_with = "seconds")]
     pub(super) lease_duration: u64,
     #[serde(default)]
     pub(super) renewable: bool,
 }
 
-/// What a token knows of itself.
+/// A token's own properties.
 #[derive(Deserialize)]
 pub(super) struct OwnToken {
-    /// In seconds; 0 is without end.
+    /// In seconds; 0 means no end.
     #[serde(default, deserialize_with = "seconds")]
     pub(super) ttl: u64,
     #[serde(default)]
     pub(super) renewable: bool,
 }
 
-/// What is mounted where a path leads.
+/// The engine mounted at a path.
 #[derive(Deserialize)]
 pub(super) struct Mount {
     #[serde(rename = "type")]
@@ -54,14 +54,14 @@ pub(super) struct Mount {
 /// A version of a KV secret.
 #[derive(Deserialize)]
 pub(super) struct Versioned {
-    /// Absent where the version is deleted.
+    /// Absent if the version is deleted.
     pub(super) data: Option<SecretFields>,
 }
 
-/// A text that is wiped.
+/// A text that is wiped on drop.
 pub(super) struct Text(pub(super) Zeroizing<String>);
 
-/// The fields of a secret that are texts, and `ttl` where it is a number.
+/// The text fields of a secret, and `ttl` if it is a number.
 pub(super) struct SecretFields {
     pub(super) texts: Vec<(String, Zeroizing<String>)>,
     /// In seconds.
@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
-/// A number of seconds that can be added to any time: a gateway must not fall over a large one.
+/// A number of seconds, capped so that adding it to a time cannot overflow.
 fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     Ok(u64::deserialize(from)?.min(LONGEST_SECONDS))
 }

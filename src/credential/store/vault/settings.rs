@@ -1,4 +1,4 @@
-//! Where a Vault is, how the gateway logs in there, and how long what it reads serves.
+//! Where a Vault is, how the gateway logs in, and how long its secrets stay usable.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,28 +11,28 @@ use crate::message::Origin;
 /// The settings of a Vault or OpenBao.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultSettings {
-    /// Its servers, asked in this order. Nothing is sent to any other.
+    /// The servers, in the order in which they are asked. Nothing is sent to any other server.
     pub servers: Vec<Origin>,
-    /// The only roots that are trusted; none: those of the system.
+    /// The only trusted roots; if empty, the system's.
     pub roots: Vec<CertificateDer<'static>>,
-    /// The files of the roots and of the client certificate, which the workload must not change.
+    /// The files of the roots and the client certificate, which the workload must not change.
     pub files: Vec<PathBuf>,
     /// The namespace of every path.
     pub namespace: Option<String>,
     /// How the gateway logs in.
     pub login: VaultLogin,
-    /// After so long a secret that has no lease is read again.
+    /// The time after which a secret without a lease is read again.
     pub ttl: Duration,
-    /// For so much longer it serves while the store cannot be asked.
+    /// How much longer it stays usable while the store is unreachable.
     pub max_stale: Duration,
 }
 
-/// How the gateway comes by its token.
+/// How the gateway gets its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VaultLogin {
-    /// It is given one.
+    /// The token is configured.
     Token(SecretRef),
-    /// By an authentication method at a mount, such as `approle`.
+    /// By an auth method at a mount, such as `approle`.
     Method {
         /// The mount.
         mount: String,
@@ -44,14 +44,14 @@ pub enum VaultLogin {
 /// What is sent to an authentication method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginMethod {
-    /// A role's id, and its secret id where the role asks for one.
+    /// A role id, and its secret id if the role requires one.
     AppRole {
         /// The role's id.
         role_id: String,
         /// The role's secret id.
         secret_id: Option<SecretRef>,
     },
-    /// A signed token of somebody else, for a role.
+    /// Another party's signed token, for a role.
     Jwt {
         /// The role.
         role: String,
@@ -62,22 +62,22 @@ pub enum LoginMethod {
     Kubernetes {
         /// The role.
         role: String,
-        /// The file in which Kubernetes puts the token.
+        /// The file into which Kubernetes writes the token.
         token_file: PathBuf,
     },
     /// The client certificate of the connection.
     Certificate {
-        /// The role; without one the server chooses.
+        /// The role; without one, the server chooses.
         role: Option<String>,
         /// The certificate chain, leaf first.
         chain: Vec<CertificateDer<'static>>,
-        /// The file of its key.
+        /// The file of its private key.
         key: PathBuf,
     },
 }
 
 impl VaultSettings {
-    /// Where all that is secret of it is kept.
+    /// References to all secrets used for the login.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
         let kept = match &self.login {
             VaultLogin::Token(token) => Some(token),
@@ -90,7 +90,7 @@ impl VaultSettings {
         kept.into_iter()
     }
 
-    /// The files in which secrets lie, beside those of references.
+    /// The files that hold secrets, besides those in references.
     pub fn secret_files(&self) -> impl Iterator<Item = &PathBuf> {
         let file = match &self.login {
             VaultLogin::Method { method, .. } => match method {
@@ -103,7 +103,7 @@ impl VaultSettings {
         file.into_iter()
     }
 
-    /// The client certificate and the file of its key, where there is one.
+    /// The client certificate and its key file, if there is one.
     #[must_use]
     pub fn client_certificate(&self) -> Option<(&[CertificateDer<'static>], &PathBuf)> {
         match &self.login {

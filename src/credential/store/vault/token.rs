@@ -1,4 +1,4 @@
-//! The gateway's own token: got by a login, renewed ahead, got anew where it cannot be renewed.
+//! The gateway's own token: obtained by login, renewed early, replaced if it cannot be renewed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use super::super::{SecretSource, StoreError};
 use super::api::{Api, VaultRequest};
 use super::reply::{Auth, OwnToken, VaultReply};
 
-/// The token, and how the gateway comes by it.
+/// The token, and how the gateway gets it.
 pub(super) struct Tokens {
     login: Login,
     state: Mutex<State>,
 }
 
-/// How the gateway comes by its token, with the sources of what is secret of it.
+/// How the gateway gets its token, with the sources of the login's secrets.
 pub(super) enum Login {
     Given(SecretSource),
     AppRole {
@@ -48,18 +48,18 @@ pub(super) enum Login {
 struct State {
     held: Option<Arc<Token>>,
     renew_at: Option<Instant>,
-    /// The last failure, so that a login that fails is tried once a second.
+    /// The last failure, so that a failing login is retried only once a second.
     failed: Option<(Instant, StoreError)>,
     logins: u64,
 }
 
-/// A token that serves.
+/// A valid token.
 pub(super) struct Token {
     pub(super) text: Zeroizing<String>,
-    /// Which login it is of. A lease ends with the token that asked for it.
+    /// The number of its login. A lease ends with the token that requested it.
     pub(super) login: u64,
     pub(super) expires: Option<Instant>,
-    /// For how long it was given at first.
+    /// Its initial lifetime.
     granted: Duration,
     renewable: bool,
 }
@@ -92,14 +92,14 @@ impl Tokens {
         Self { login, state }
     }
 
-    /// The token; there is one login at a time.
+    /// Returns the token. Only one login runs at a time.
     pub(super) async fn token(&self, api: &Api) -> Result<Arc<Token>, StoreError> {
         let mut state = self.state.lock().await;
         let now = Instant::now();
         let held = state.held.clone();
         if let Some(held) = held.filter(|held| held.expires.is_none_or(|end| now < end)) {
             match &self.login {
-                // It may have been replaced where it is kept.
+                // It may have been replaced in its store.
                 Login::Given(source) if !is_current(source, &held).await => {}
                 _ => return Ok(held),
             }
@@ -107,7 +107,7 @@ impl Tokens {
         self.log_in(api, &mut state).await
     }
 
-    /// Forgets a token that the server no longer takes, so that the next one is of a new login.
+    /// Discards a token that the server no longer accepts, so that the next call logs in again.
     pub(super) async fn reject(&self, token: &Arc<Token>) {
         let mut state = self.state.lock().await;
         if state
@@ -119,7 +119,7 @@ impl Tokens {
         }
     }
 
-    /// Renews the token where that is due, or logs in anew.
+    /// Renews the token if that is due, or logs in again.
     pub(super) async fn tend(&self, api: &Api) {
         let mut state = self.state.lock().await;
         if state.renew_at.is_none_or(|due| Instant::now() < due) {
@@ -131,7 +131,7 @@ impl Tokens {
         state.renew_at = Some(Instant::now() + TRY_AGAIN);
         match self.renew(api, &held).await {
             Ok(renewed) => state.hold(renewed),
-            // At the end of its longest life, or refused.
+            // It reached its maximum lifetime, or the renewal was refused.
             Err(_) if !matches!(self.login, Login::Given(_)) => {
                 if let Err(cause) = self.log_in(api, &mut state).await {
                     tracing::warn!(%cause, "the gateway could not log in to the vault anew");
@@ -141,7 +141,7 @@ impl Tokens {
         }
     }
 
-    /// Ends a token that a login made, and with it all that was made in its name.
+    /// Revokes a token obtained by login, and with it everything issued under it.
     pub(super) async fn close(&self, api: &Api) -> Result<(), StoreError> {
         let held = self.state.lock().await.held.take();
         match (held, &self.login) {
@@ -173,7 +173,7 @@ impl Tokens {
         }
     }
 
-    /// The same token, for longer; an error where it is not worth while.
+    /// Extends the token's life. Fails if that is not worthwhile.
     async fn renew(&self, api: &Api, held: &Token) -> Result<Token, StoreError> {
         if !held.renewable {
             return Err(StoreError::NotRenewable);
@@ -185,7 +185,7 @@ impl Tokens {
         let auth = reply.auth.ok_or(StoreError::Illegible)?;
         let granted = Duration::from_secs(auth.lease_duration);
         let is_given = matches!(self.login, Login::Given(_));
-        // Near its longest life less and less is given; a new login gives more.
+        // Near the maximum lifetime, less and less is granted; a new login gives more.
         if granted < held.granted / 2 && !is_given {
             return Err(StoreError::NotRenewable);
         }
@@ -201,7 +201,7 @@ impl Tokens {
 
 impl State {
     fn hold(&mut self, token: Token) {
-        // Two thirds of what is left, as Vault's own agent does.
+        // After two thirds of the remaining time, like Vault's own agent.
         self.renew_at = token.expires.map(|end| {
             let now = Instant::now();
             now + end.saturating_duration_since(now) * 2 / 3
@@ -278,7 +278,7 @@ async fn auth(api: &Api, question: &VaultRequest<'_>) -> Result<Auth, StoreError
     reply.auth.ok_or(StoreError::Illegible)
 }
 
-/// A token that is given: the server says how long it serves.
+/// Takes a configured token, and asks the server for its lifetime.
 async fn adopt(api: &Api, source: &SecretSource, login: u64) -> Result<Token, StoreError> {
     let token = text(source).await?;
     let asked = Instant::now();
@@ -297,7 +297,7 @@ async fn adopt(api: &Api, source: &SecretSource, login: u64) -> Result<Token, St
 
 async fn is_current(source: &SecretSource, held: &Token) -> bool {
     let kept = source.resolve(None).await;
-    // Where it cannot be read just now, the one that is held serves on.
+    // If it cannot be read now, the held token stays in use.
     kept.map_or(true, |kept| kept.secret.is(held.text.as_bytes()))
 }
 
@@ -306,8 +306,8 @@ async fn text(source: &SecretSource) -> Result<Zeroizing<String>, StoreError> {
     Ok(kept.secret.text())
 }
 
-/// Reads the file that Kubernetes writes. Other users of the container may read it, as Kubernetes
-/// sets it up; none but root and this user may write it.
+/// Reads the token file that Kubernetes writes. Other users of the container may read it, which is
+/// how Kubernetes sets it up; only root and this user may write it.
 async fn service_account_token(path: &Path) -> Result<Zeroizing<String>, StoreError> {
     let path = path.to_owned();
     tokio::task::spawn_blocking(move || super::super::file::read_shared(&path))
@@ -315,7 +315,7 @@ async fn service_account_token(path: &Path) -> Result<Zeroizing<String>, StoreEr
         .map_err(|_| StoreError::Unreachable("the reading task ended"))?
 }
 
-/// When what was granted ends; what has no duration does not.
+/// When a grant ends; one without a duration never does.
 fn end(asked: Instant, granted: Duration) -> Option<Instant> {
     (!granted.is_zero()).then(|| asked + granted)
 }
