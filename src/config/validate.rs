@@ -37,7 +37,7 @@ pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     vaults(document, config, spans);
 }
 
-/// Checks that a `[vault]` exists if a secret is kept in one, and that no listener needs it to start.
+/// Checks that secrets kept in a vault have a `[vault]`, and that no listener's password is in it.
 fn vaults(document: &Document<'_>, config: &Config, spans: &Spans) {
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
         if config.vault.is_none() && credential.references().any(SecretRef::is_in_vault) {
