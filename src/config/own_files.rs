@@ -89,7 +89,7 @@ pub(super) fn within(path: &Path, folder: &Path) -> bool {
     real(path).starts_with(real(folder))
 }
 
-/// Resolves the links and `..` of a path as far as it exists, and appends the rest unchanged.
+/// Resolves the links and `..` of a path. A part that does not exist yet is appended by name.
 fn real(path: &Path) -> PathBuf {
     for there in path.ancestors() {
         if let Ok(found) = std::fs::canonicalize(there)

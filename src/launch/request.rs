@@ -1,4 +1,4 @@
-//! What to run in the sandbox, and how: what the caller decides.
+//! What the caller decides: what to run in the sandbox, and how.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
