@@ -61,7 +61,7 @@ impl Embedded {
         })
     }
 
-    /// Returns the rule by which the gateway reaches and verifies it, as for any origin with a
+    /// Returns the rule for reaching and verifying it. It is the same as for any origin with a
     /// private root.
     #[must_use]
     pub fn rule(&self) -> OriginRule {

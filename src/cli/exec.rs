@@ -95,8 +95,8 @@ impl Exec {
         self.run.config(&super::presets::known_variable)
     }
 
-    /// Whether to lend every variable that a preset knows to the preset's hosts: only if no flag
-    /// says what is wanted.
+    /// Whether to lend every variable that a preset knows to the preset's hosts. This is the case
+    /// only if no flag and no file says what is wanted.
     fn virtualises_known(&self) -> bool {
         self.run.says_nothing()
     }

@@ -32,7 +32,8 @@ impl Bounds {
     ///
     /// The limit is set on this process, and all processes of the sandbox inherit it. The kernel
     /// counts the processes of this user in this user namespace. Before Linux 5.14 it also counts
-    /// the user's processes outside, so the sandbox and the outside would share one limit.
+    /// the user's processes outside. There, no default limit is set, because both sides would share
+    /// it.
     ///
     /// # Errors
     /// Returns a [`Step::Bounds`] failure if a limit was requested and cannot be set.

@@ -96,7 +96,7 @@ struct Launcher {
     gateway: LauncherEnd,
     identity: Identity,
     command_name: OsString,
-    /// The directories in which the command is looked up.
+    /// The directories to search for the command.
     search: Option<OsString>,
     plan: MountPlan,
     watch: Option<Watch>,
@@ -218,7 +218,7 @@ impl Launcher {
             .iter()
             .map(|event| !event.revents().is_empty())
             .collect();
-        // In the order in which they were added.
+        // The events come in the order in which they were added.
         let mut fired = fired.into_iter();
         let mut next = |there: bool| there && fired.next().unwrap_or_default();
         Ok(Events {

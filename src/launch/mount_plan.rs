@@ -43,7 +43,7 @@ pub struct MountPlan {
 /// The command's home directory, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// At the path of the user's own, with what is visible of it.
+    /// At the path of the user's own, with the visible parts of it.
     Own(PathBuf),
     /// An empty one.
     Empty(PathBuf),
@@ -150,7 +150,7 @@ impl MountPlan {
         Ok(())
     }
 
-    /// Adds the repositories outside to which those of the projects belong.
+    /// Adds the outside repositories that the projects' repositories belong to.
     fn add_repositories(&mut self, repositories: Vec<PathBuf>) {
         for repository in repositories {
             if self.persistent
@@ -162,7 +162,7 @@ impl MountPlan {
         }
     }
 
-    /// Hides the folders in which the gateway looks for its own files.
+    /// Hides the folders that the gateway searches for its own files.
     fn hide_own_folders(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
         for folder in own_folders {
             if self.projects.contains(&folder) {

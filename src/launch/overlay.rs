@@ -17,7 +17,7 @@ use rustix::mount::MountFlags;
 use super::paths::c_string;
 use super::syscall;
 
-/// The in-memory folder for the overlays' own data: whiteouts, and what is written to them.
+/// The in-memory folder for the overlays' own data: whiteouts, and files written through them.
 #[derive(Debug)]
 pub struct Layers {
     folder: PathBuf,
@@ -43,7 +43,7 @@ impl Layers {
 
     /// Mounts `lower` at `at` without the hidden names, read-only.
     ///
-    /// `real` is the path of `lower` on the host, by which the hidden names are known.
+    /// `real` is the path of `lower` on the host. The hidden names are matched against it.
     ///
     /// # Errors
     /// The kernel's error. [`is_refusal`] tells whether it means that this directory cannot be

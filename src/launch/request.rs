@@ -33,7 +33,7 @@ pub struct Launch {
     /// Those of `hide` that are the gateway's own files. Nothing may be put in their place either,
     /// because the next start would read it.
     pub own: Vec<PathBuf>,
-    /// Folders in which the gateway looks for its own files by a pattern. Nothing may be added to
+    /// Folders that the gateway searches for its own files by a pattern. Nothing may be added to
     /// them.
     pub own_folders: Vec<PathBuf>,
     /// Which variables pass, beyond the built-in list.

@@ -155,7 +155,7 @@ pub fn set_option(socket: impl AsFd, level: i32, option: i32, value: i32) -> io:
     Ok(())
 }
 
-/// The number of the network namespace to which a socket belongs (`SO_NETNS_COOKIE`).
+/// Returns the number of the socket's network namespace (`SO_NETNS_COOKIE`).
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.14.

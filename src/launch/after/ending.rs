@@ -214,7 +214,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Sets aside what appeared where git's settings named something that did not exist.
+    /// Sets aside files that appeared at paths that git's settings named before the files existed.
     fn set_named_aside(&mut self) {
         for path in &self.before.absent {
             let Some(project) = self

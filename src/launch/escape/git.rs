@@ -92,7 +92,7 @@ pub fn plant(project: &Path, nonce: &str, owner: Option<u32>) -> io::Result<Path
     Ok(folder)
 }
 
-/// Runs git in each repository, and returns those in which it ran what the probes had put there.
+/// Runs git in each repository, and returns those where it ran what the probes had put there.
 pub fn breaches(folder: &Path) -> Vec<String> {
     let mark = folder.join(MARK);
     let mut found = Vec::new();
