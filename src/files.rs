@@ -1,4 +1,5 @@
-//! Reads the files that steer the gateway, and only those that nobody else could have written.
+//! Reads the files that configure the gateway, and only those that no other user could have
+//! written.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read as _};
@@ -7,13 +8,13 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
-/// Another user can put a file of their choice in the place of one, whoever owns that.
+/// Why another user can replace a file, whoever owns it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Replaceable {
     /// Everyone may write to a folder on its path.
     #[error("everyone on this machine can replace it, for they may write to the folder `{}`", .0.display())]
     Folder(PathBuf),
-    /// What leads to it, in a folder such as `/tmp`, belongs to another user.
+    /// An entry on its path, in a folder such as `/tmp`, belongs to another user.
     #[error("user {owner} can replace it, who owns `{}`", entry.display())]
     Entry {
         /// The folder, the link or the file.
@@ -21,13 +22,13 @@ pub enum Replaceable {
         /// Its owner.
         owner: u32,
     },
-    /// A folder on its path cannot be looked at.
+    /// A folder on its path cannot be inspected.
     #[error("a folder on its path cannot be looked at: {0}")]
     Unknown(io::ErrorKind),
 }
 
 impl Replaceable {
-    /// What to do about it.
+    /// Returns what to do about it.
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
@@ -44,10 +45,10 @@ impl From<io::Error> for Replaceable {
     }
 }
 
-/// Why a file is not taken.
+/// Why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    /// It is missing, may not be read, or is no UTF-8.
+    /// It is missing, may not be read, or is not UTF-8.
     #[error("the file cannot be read: {0}")]
     Unreadable(#[from] io::Error),
     /// It is a folder, a device or a pipe.
@@ -62,13 +63,13 @@ pub enum Unfit {
     /// Everyone may write to it.
     #[error("everyone on this machine can change the file, the workload too")]
     Writable,
-    /// It is larger than this, in MiB.
+    /// It is larger than this limit, in MiB.
     #[error("the file is larger than {0}MiB")]
     Large(u64),
 }
 
 impl Unfit {
-    /// What to do about it.
+    /// Returns what to do about it.
     #[must_use]
     pub fn remedy(&self, path: &Path) -> String {
         match self {
@@ -85,16 +86,16 @@ impl Unfit {
     }
 }
 
-/// Reads a text file of at most `most_mib` MiB that belongs to root or to the gateway's own user,
-/// and that not everyone may write or replace.
+/// Reads a text file of at most `most_mib` MiB that belongs to root or to the gateway's own user.
+/// Refuses it if everyone may write or replace it.
 ///
-/// Symbolic links are followed, since orchestrators mount files through them. What they lead to is
-/// what is checked, on the open file.
+/// Symbolic links are followed, because orchestrators mount files through them. The checks apply to
+/// the open file that they lead to.
 ///
 /// # Errors
-/// [`Unfit`] by cause.
+/// Returns the cause as [`Unfit`].
 pub fn read(path: &Path, most_mib: u64) -> Result<String, Unfit> {
-    // Non-blocking, so that a pipe cannot hold the reader.
+    // Non-blocking, so that a pipe cannot block the reader.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -120,11 +121,11 @@ pub fn read(path: &Path, most_mib: u64) -> Result<String, Unfit> {
 
 /// Checks that no other user can replace a file: not everyone may write to a folder on its path.
 ///
-/// Links are followed one at a time, and the folders of each are checked. A folder like `/tmp`,
-/// where users cannot touch each other's entries, is no harm if the entry is trusted.
+/// Links are followed one at a time, and the folders of each are checked. In a folder like `/tmp`,
+/// users cannot touch each other's entries, so it is safe if the entry is trusted.
 ///
 /// # Errors
-/// [`Replaceable`], with the folder or the entry.
+/// Returns [`Replaceable`] with the folder or the entry.
 pub fn check_folders(path: &Path) -> Result<(), Replaceable> {
     let mut at = PathBuf::from("/");
     let mut rest = parts_from_last(&std::path::absolute(path)?);
@@ -167,7 +168,7 @@ fn check_entry(folder: &Path, entry: &Path, about: &Metadata) -> Result<(), Repl
     if mode & STICKY == 0 {
         return Err(Replaceable::Folder(folder.to_owned()));
     }
-    // There an entry may be removed by its owner and by the folder's.
+    // In such a folder, the owner of an entry and the owner of the folder may remove it.
     for (path, about) in [(folder, &of_folder), (entry, about)] {
         if !trusted(about.uid()) {
             return Err(Replaceable::Entry {
@@ -179,19 +180,19 @@ fn check_entry(folder: &Path, entry: &Path, about: &Metadata) -> Result<(), Repl
     Ok(())
 }
 
-/// Whether nobody can write there by this mount: orchestrators mount a folder of mode 0777 so. Who
-/// has the same files mounted to write elsewhere is trusted.
+/// Whether this mount makes the folder read-only for everyone. Orchestrators mount folders of mode
+/// 0777 this way. A user who has the same files mounted writable elsewhere is trusted.
 fn is_read_only(folder: &Path) -> bool {
     statvfs(folder).is_ok_and(|about| about.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
-/// Whether what a user owns may steer the gateway: root's, and that of the gateway's own user.
+/// Whether a file of this owner may configure the gateway: root's, or the gateway's own user's.
 #[must_use]
 pub fn trusted(owner: u32) -> bool {
     owner == 0 || owner == rustix::process::geteuid().as_raw()
 }
 
-/// Users may remove and rename in the folder what is their own, and nothing else.
+/// Users may remove and rename only their own entries in the folder.
 const STICKY: u32 = 0o1000;
 /// As many as Linux follows.
 const MOST_LINKS: usize = 40;

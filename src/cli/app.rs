@@ -1,4 +1,4 @@
-//! The program, set up from a valid configuration.
+//! Builds the program from a valid configuration.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,26 +19,26 @@ use crate::policy::{HostScope, Policies, Source, generate};
 use crate::session::phantom::{PhantomKey, Phantoms};
 use crate::session::{Binding, Bindings, Role, Session, Sessions};
 
-/// Everything but listeners and threads, ready to serve.
+/// The program without listeners and threads, ready to serve.
 pub struct App {
     /// What every thread shares.
     pub shared: Arc<SharedState>,
-    /// The settings that it was made by.
+    /// The settings it was built from.
     pub config: Config,
-    /// The policies that flags and presets stand for.
+    /// The policies that flags and presets stand for, as Cedar.
     flags: String,
 }
 
 impl App {
-    /// Sets up every part by the configuration.
+    /// Sets up every part from the configuration.
     ///
     /// # Errors
-    /// A [`Failure`] that names what cannot be set up, why, and what to do.
+    /// Returns a [`Failure`] that says what cannot be set up, why, and what to do.
     pub fn new(config: Config, resolved: ResolvedConfig) -> Result<Self, Failure> {
         Self::with_origins(config, resolved, Vec::new())
     }
 
-    /// The same with further rules for origins, before those of the configuration.
+    /// Does the same with further origin rules, which come before those of the configuration.
     ///
     /// # Errors
     /// As [`App::new`].
@@ -71,20 +71,19 @@ impl App {
         })
     }
 
-    /// Opens a session: its phantoms are issued, its CA is made, and its requests are known from
-    /// now on.
+    /// Opens a session: issues its phantoms, creates its CA and starts to recognise its requests.
     ///
     /// # Errors
-    /// A [`Failure`] where a secret that must be looked at cannot be had, or its shape leaves no
-    /// room for a phantom.
+    /// Returns a [`Failure`] if a secret that must be read is unavailable, or if its shape leaves
+    /// no room for a phantom.
     pub async fn open(
         &self,
         id: &SessionId,
         groups: &[String],
     ) -> Result<(Arc<Session>, Arc<SessionCa>), Failure> {
         let credentials = &self.shared.credentials;
-        // A key for each session: with one for all, a phantom would be as good in another session
-        // (threats H11).
+        // Each session has a key of its own. With a shared key, a phantom would also be valid in
+        // another session (threats H11).
         let key = PhantomKey::random().map_err(Failure::no_randomness)?;
         let phantoms: Phantoms = credentials.issue(id, &key, |_| true).await.map_err(|error| {
             Failure::new("the session's phantoms cannot be issued")
@@ -128,9 +127,10 @@ impl App {
         Ok(Arc::new(ca))
     }
 
-    /// The hosts that policy can ever permit, where that list is closed. Policies that are read
-    /// from files may change while the session lives, so only a set that is fixed for its life
-    /// constrains the CA.
+    /// Returns the hosts that policy can ever permit, if that list is closed.
+    ///
+    /// Policies read from files may change during the session. So only a set that is fixed for the
+    /// session constrains the CA.
     fn constraints(&self) -> Option<Vec<Host>> {
         if !self.config.policy.files.is_empty() {
             return None;
@@ -142,10 +142,10 @@ impl App {
         scopes.iter().map(host).collect()
     }
 
-    /// Reads the policies anew; the old ones stay in force where the new ones are refused.
+    /// Reloads the policies. If the new ones are refused, the old ones stay in force.
     ///
     /// # Errors
-    /// A [`Failure`] with every problem of the new policies.
+    /// Returns a [`Failure`] with every problem of the new policies.
     pub fn reload(&self) -> Result<u64, Failure> {
         let sources = sources(&self.config, &self.flags)?;
         let generation = self
@@ -157,10 +157,10 @@ impl App {
     }
 }
 
-/// The credentials of a configuration, with their stores.
+/// Returns the credentials of a configuration, with their stores.
 ///
 /// # Errors
-/// A [`Failure`] where they are ambiguous, too wide or open.
+/// Returns a [`Failure`] if they are ambiguous, too wide or too open.
 pub fn credentials(config: &Config, stored: Vec<Stored>) -> Result<Credentials, Failure> {
     let references = stored.iter().map(|stored| &stored.from);
     let stores = match &config.vault {
@@ -174,7 +174,7 @@ pub fn credentials(config: &Config, stored: Vec<Stored>) -> Result<Credentials, 
     })
 }
 
-/// A Vault, and the way to its servers.
+/// Creates the Vault client and its connection settings.
 fn vault(config: &Config, settings: &VaultSettings) -> Result<Vault, Failure> {
     let identity = settings
         .client_certificate()
@@ -202,7 +202,7 @@ fn refused(what: &str, problems: impl std::fmt::Display) -> Failure {
         .next("gateway policy check")
 }
 
-/// The policies of the files, and those that the flags stand for.
+/// Returns the policies from files, and those that the flags stand for.
 fn sources(config: &Config, flags: &str) -> Result<Vec<Source>, Failure> {
     let mut sources = config.policy.sources().map_err(|problems| {
         Failure::usage("the policies cannot be read")
@@ -215,8 +215,8 @@ fn sources(config: &Config, flags: &str) -> Result<Vec<Source>, Failure> {
     Ok(sources)
 }
 
-/// Flags and presets as Cedar: what is allowed, and what is lent where it is bound. Where policies
-/// come from files, those say which credential is lent to whom.
+/// Writes flags and presets as Cedar: what is allowed, and what is lent where it is bound. If
+/// policies come from files, those say which credential is lent to whom.
 fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindings) -> String {
     let mut permits = BTreeSet::new();
     for one in allowed {
@@ -231,7 +231,7 @@ fn flag_policies(config: &Config, allowed: &[config::Allowed], bindings: &Bindin
         for binding in bindings.all().filter(lendable) {
             for origin in &binding.origins {
                 let host = origin.hosts.to_string();
-                // Below a domain of a cloud strangers have names, too: only what is signed may go
+                // Strangers also have names below a cloud's domain. Only signed requests may go
                 // there.
                 permits.insert(match (binding.signing(), &origin.hosts) {
                     (Some(_), HostPattern::Below(_)) => {
@@ -272,7 +272,7 @@ fn log(config: &Config) -> Result<Log, Failure> {
     })
 }
 
-/// Each run of `exec` has a log of its own, since one process writes one chain.
+/// Returns a new path for each run of `exec`, since one process writes one chain.
 fn default_log() -> Result<PathBuf, Failure> {
     let directory = config::state::audit_directory().ok_or_else(|| {
         Failure::new("there is no place for the audit log")
@@ -293,7 +293,7 @@ fn default_log() -> Result<PathBuf, Failure> {
     Ok(directory.join(name))
 }
 
-/// The origin side's settings, with rules beside those of the configuration.
+/// Returns the origin settings, with the given rules before those of the configuration.
 fn origins(config: &Config, mut rules: Vec<OriginRule>) -> Result<OriginSettings, Failure> {
     rules.extend(config.origins.iter().map(|origin| origin.rule.clone()));
     let mut settings = config.limits.origins();

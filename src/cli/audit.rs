@@ -1,4 +1,4 @@
-//! `gateway audit verify`: whether an audit log is whole, from its bytes alone.
+//! `gateway audit verify`: checks from its bytes alone whether an audit log is intact.
 
 use std::path::PathBuf;
 
@@ -55,7 +55,7 @@ impl Verify {
             None
         };
         let chains = if expected.base.is_some() && !self.files.is_empty() {
-            // What came before them was put away on purpose, perhaps beside them.
+            // Older files were archived on purpose, perhaps beside these.
             vec![self.files.clone()]
         } else {
             logs::chains(&self.files, config.as_ref())?

@@ -48,7 +48,7 @@ impl CaCommand {
 }
 
 impl CaCommand {
-    /// The session that is named, or the only one that has a listener.
+    /// Returns the named session, or the only one that has a listener.
     fn session<'a>(&self, config: &'a Config) -> Result<&'a SessionId, Failure> {
         let mut sessions: Vec<&SessionId> = config
             .listeners
@@ -74,11 +74,10 @@ impl CaCommand {
     }
 }
 
-/// The file that the configuration names for a session, and its content, which is a certificate and
-/// nothing else.
+/// Returns a session's certificate file and its content, which must be exactly one certificate.
 ///
 /// # Errors
-/// A [`Failure`] where none is named, it is not there, or it is no certificate.
+/// Returns a [`Failure`] if no file is configured, it does not exist, or it is not a certificate.
 pub(super) fn certificate(
     config: &Config,
     session: &SessionId,

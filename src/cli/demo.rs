@@ -1,4 +1,4 @@
-//! `gateway demo`: the main job, offline, with what each side saw.
+//! `gateway demo`: shows the main use offline, with what each side saw.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -29,7 +29,7 @@ use crate::launch::{Launch, trust};
 
 /// The first argument of the sandboxed client.
 pub const CLIENT: &str = "__demo-client";
-/// The variable that holds the secret outside, the phantom inside.
+/// The variable that holds the secret outside and the phantom inside.
 const VARIABLE: &str = "DEMO_TOKEN";
 const HOST: &str = "api.demo.test";
 const OTHER_HOST: &str = "attacker.demo.test";
@@ -39,10 +39,10 @@ const OTHER_HOST: &str = "attacker.demo.test";
 pub struct Demo {}
 
 impl Demo {
-    /// Runs the demo's client in a sandbox; returns only where that cannot be started.
+    /// Runs the demo's client in a sandbox. Returns only if that cannot be started.
     ///
     /// # Errors
-    /// A [`Failure`] with the step that failed, and what would help.
+    /// Returns a [`Failure`] with the step that failed, and what would help.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let secret = secret()?;
         terminal.note(format!(
@@ -61,7 +61,7 @@ impl Demo {
     /// Serves the demo: the gateway process, with the origin beside it.
     ///
     /// # Errors
-    /// A [`Failure`], which the launcher was told.
+    /// Returns a [`Failure`] that the launcher has already been told.
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
         let runtime = super::serving::runtime()?;
         let app = runtime.block_on(async {
@@ -79,10 +79,10 @@ impl Demo {
     }
 }
 
-/// A secret of the shape of a well-known token, so that its phantom can be told by eye.
+/// Generates a secret in the form of a well-known token, so that its phantom is easy to tell apart.
 ///
 /// # Errors
-/// A [`Failure`] where the system gives no random bytes.
+/// Returns a [`Failure`] if the system provides no random bytes.
 pub(super) fn secret() -> Result<String, Failure> {
     let mut bytes = [0; 36];
     getrandom::fill(&mut bytes).map_err(Failure::no_randomness)?;
@@ -96,7 +96,7 @@ pub(super) fn secret() -> Result<String, Failure> {
         }))
 }
 
-/// What the origin saw, and its answer, which echoes the credential as a debugging page would.
+/// Prints what the origin saw, and answers. The answer echoes the credential like a debugging page.
 fn answer(
     terminal: &Terminal,
     request: &http::Request<hyper::body::Incoming>,
@@ -115,10 +115,10 @@ fn answer(
     ))))
 }
 
-/// What runs inside: a plain HTTPS client that knows nothing of a gateway.
+/// Runs inside the sandbox: a plain HTTPS client that knows nothing of the gateway.
 ///
 /// # Errors
-/// A [`Failure`] where what the demo is to show does not hold.
+/// Returns a [`Failure`] if the demo does not work as it should.
 pub fn client(terminal: &Terminal) -> Result<Code, Failure> {
     let phantom = std::env::var(VARIABLE)
         .map_err(|_| Failure::usage(format!("`{CLIENT}` is for the demo itself")))?;

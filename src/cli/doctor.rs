@@ -1,4 +1,4 @@
-//! `gateway doctor`: whether what the gateway promises holds on this machine.
+//! `gateway doctor`: checks that the gateway keeps its promises on this machine.
 
 mod checks;
 mod credentials;
@@ -22,7 +22,7 @@ use crate::launch::Launch;
 use crate::launch::enroll::GatewayEnd;
 use origin::{HOST, VARIABLE, answer};
 
-/// The first argument of what runs in the sandbox.
+/// The first argument of the command in the sandbox.
 pub const CLIENTS: &str = "__doctor-clients";
 
 /// Tell which of your clients get through, with a phantom and no setting of theirs; or whether the
@@ -38,10 +38,10 @@ pub struct Doctor {
 }
 
 impl Doctor {
-    /// Examines what was asked for.
+    /// Runs the requested check.
     ///
     /// # Errors
-    /// A [`Failure`] where nothing could be examined.
+    /// Returns a [`Failure`] if nothing could be checked.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         if self.escape {
             return escape::check(terminal);
@@ -69,7 +69,7 @@ impl Doctor {
     /// Serves the clients' sandbox: the gateway process, with the origin beside it.
     ///
     /// # Errors
-    /// A [`Failure`], which the launcher was told.
+    /// Returns a [`Failure`] that the launcher has already been told.
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
         let runtime = super::serving::runtime()?;
         let secret = std::env::var(VARIABLE).map_err(|_| {
@@ -89,11 +89,12 @@ impl Doctor {
     }
 }
 
-/// Runs every client that is here: the sandbox's command. `outside` names those that are there
-/// outside it, with commas.
+/// Runs every installed client, as the sandbox's command.
+///
+/// `outside` names the clients found outside the sandbox, separated by commas.
 ///
 /// # Errors
-/// A [`Failure`] where it is not run by `doctor`.
+/// Returns a [`Failure`] if `doctor` did not start it.
 pub fn clients(terminal: &Terminal, outside: &str) -> Result<Code, Failure> {
     if std::env::var_os(VARIABLE).is_none() {
         return Err(Failure::usage(format!(

@@ -33,10 +33,10 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Serves `host` on loopback, on the current runtime, until that ends.
+    /// Serves `host` on loopback until the current runtime ends.
     ///
     /// # Errors
-    /// A [`Failure`] where no port or no key can be had.
+    /// Returns a [`Failure`] if no port or key is available.
     pub async fn serve(host: &str, answer: Handler) -> Result<Self, Failure> {
         let failed =
             |why: String| Failure::new("the embedded origin cannot be started").because(why);
@@ -61,7 +61,8 @@ impl Embedded {
         })
     }
 
-    /// How the gateway reaches and verifies it: as any origin with a private root.
+    /// Returns the rule for reaching and verifying it. It is the same as for any origin with a
+    /// private root.
     #[must_use]
     pub fn rule(&self) -> OriginRule {
         let matches = OriginPattern {

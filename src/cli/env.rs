@@ -1,5 +1,5 @@
-//! `gateway env`: the variables that make a client use a running `gateway serve`, trust it and hold
-//! its phantoms.
+//! `gateway env`: prints the variables that make a client use a running `gateway serve`, trust it
+//! and send its phantoms.
 
 use std::path::Path;
 
@@ -97,8 +97,8 @@ impl Env {
     }
 }
 
-/// The variables that point to the proxy. The password is not printed: it is in the store that the
-/// configuration names.
+/// Returns the variables that point to the proxy. The password is not printed; it is in the store
+/// that the configuration names.
 fn proxy(listener: &Listener) -> Vec<(String, String)> {
     let address = listener.address;
     let user = match &listener.kind {
@@ -117,13 +117,13 @@ fn proxy(listener: &Listener) -> Vec<(String, String)> {
         String::from("ALL_PROXY"),
         format!("socks5h://{user}{address}"),
     ));
-    // Node reads the proxy's variables from version 24 on, and only where this is set.
+    // Node reads the proxy variables from version 24 on, and only if this is set.
     variables.push((String::from("NODE_USE_ENV_PROXY"), String::from("1")));
     variables
 }
 
-/// The variables that make clients trust the CA. It may stand alone: no connection passes the
-/// gateway untouched. Java takes no such file.
+/// Returns the variables that make clients trust the CA. The CA alone is enough, because every
+/// connection goes through the gateway. Java does not accept such a file.
 fn trusting(certificate: &Path) -> impl Iterator<Item = (String, String)> {
     let path = certificate.display().to_string();
     trust::VARIABLES
@@ -132,8 +132,8 @@ fn trusting(certificate: &Path) -> impl Iterator<Item = (String, String)> {
         .map(move |variable| (variable.name.to_owned(), path.clone()))
 }
 
-/// The phantoms of a file. What is printed becomes part of a shell, so no line is taken whose
-/// variable the configuration does not know: it knows none that steers a shell or a program.
+/// Reads the phantoms from a file. The output becomes part of a shell, so a line is refused if the
+/// configuration does not know its variable. No known variable steers a shell or a program.
 fn phantoms(file: &Path, known: &[&str]) -> Result<Vec<(String, String)>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Failure::new(format!(
@@ -158,8 +158,9 @@ fn phantoms(file: &Path, known: &[&str]) -> Result<Vec<(String, String)>, Failur
     lines.map(line).collect()
 }
 
-/// A line of the file of phantoms. The value stands as it is; a private key of several lines in
-/// double quotes, with `\n` for each line's end, as readers of such files take it.
+/// Returns one line for the phantom file. The value is written as it is, except a multi-line
+/// private key: it is in double quotes, with `\n` for each line end, as readers of such files
+/// expect.
 pub(super) fn quoted(name: &str, value: &str) -> String {
     if !value.starts_with('"') && !value.contains(char::is_control) {
         return format!("{name}={value}\n");
@@ -205,7 +206,7 @@ impl EnvFormat {
         let plain = name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        // A private key has lines, which shells keep between quotes.
+        // A private key has several lines, which shells keep in quotes.
         let odd = |char: char| {
             char.is_control() && !(self != Self::Dotenv && matches!(char, '\n' | '\r'))
         };
@@ -287,7 +288,7 @@ mod tests {
     fn a_shell_reads_a_value_of_several_lines_as_it_is() {
         let value = "-----BEGIN PRIVATE KEY-----\r\nMC4'$(x)\\n\n-----END PRIVATE KEY-----\n";
         let line = EnvFormat::Sh.line("KEY", value).unwrap();
-        // As the documentation has it: `eval "$(gateway env --config FILE)"`.
+        // As the documentation says: `eval "$(gateway env --config FILE)"`.
         let script = r#"eval "$(cat)"; printf '%s.' "$KEY""#;
         let mut shell = Command::new("sh")
             .args(["-c", script])

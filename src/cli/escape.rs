@@ -1,8 +1,8 @@
-//! `gateway doctor --escape`: a published list of ways out of the sandbox, each tried, each verdict
-//! printed.
+//! `gateway doctor --escape`: tries a published list of ways out of the sandbox and prints each
+//! verdict.
 //!
-//! The process that was typed plants what the probes look for (servers, sockets, a secret file, a
-//! process to read) and starts a sandbox of the kind that `exec` makes; inside, this very program
+//! The process that the user started creates what the probes look for: servers, sockets, a secret
+//! file, a process to read. It then starts a sandbox like that of `exec`. Inside, this same program
 //! tries every way out.
 
 use std::path::Path;
@@ -24,10 +24,10 @@ use crate::launch::{self, Launch, environment};
 #[derive(Args)]
 pub struct EscapeRun {}
 
-/// Tries every way out, and tells which held.
+/// Tries every way out, and reports which ones were blocked.
 ///
 /// # Errors
-/// A [`Failure`] where nothing could be tried.
+/// Returns a [`Failure`] if nothing could be tried.
 pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
     let failed = |why: std::io::Error| {
         Failure::new("the escapes could not be tried").because(why.to_string())
@@ -36,8 +36,8 @@ pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
     let (mut targets, mut fixtures) =
         Fixtures::plant(state::home().as_deref(), &summary.working_directory).map_err(failed)?;
     if summary.persistent {
-        // Root's probes run as another user, who must be able to write there, as in a project of
-        // theirs.
+        // Root's probes run as another user. That user must be able to write there, as in their own
+        // project.
         let owner =
             Some(summary.user.uid).filter(|uid| *uid != rustix::process::geteuid().as_raw());
         fixtures
@@ -77,10 +77,10 @@ pub fn check(terminal: &Terminal) -> Result<Code, Failure> {
 pub const SUBCOMMAND: &str = "__probe";
 
 impl EscapeRun {
-    /// Starts the sandbox and, inside, the probes; returns only where that fails.
+    /// Starts the sandbox with the probes inside. Returns only if that fails.
     ///
     /// # Errors
-    /// A [`Failure`] with the step that failed.
+    /// Returns a [`Failure`] with the step that failed.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let mut arguments = vec!["gateway".into(), escape::SUBCOMMAND.into()];
         if terminal.json() {
@@ -97,10 +97,10 @@ impl EscapeRun {
         launching::start(launch, &[])
     }
 
-    /// Serves that sandbox: nothing is allowed.
+    /// Serves that sandbox and allows nothing.
     ///
     /// # Errors
-    /// A [`Failure`], which the launcher was told.
+    /// Returns a [`Failure`] that the launcher has already been told.
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
         let app = Config::from_str("", Path::new("no configuration"))
             .map_err(Failure::from)
@@ -112,7 +112,7 @@ impl EscapeRun {
     }
 }
 
-/// Runs the probes: the sandbox's command.
+/// Runs the probes, as the sandbox's command.
 pub fn inside(json: bool) -> Code {
     if escape::run(&mut std::io::stdout(), json) {
         Code::Ok

@@ -1,8 +1,9 @@
 //! `gateway exec -- CMD`: a sandbox for one command, and the data path behind it.
 //!
-//! Three processes. The one that was typed starts the *gateway process*, which alone reads secrets,
-//! and then becomes the *launcher* by a fresh image with a scrubbed environment, so that it is the
-//! shell's job and holds nothing. The launcher makes the sandbox and runs CMD in it.
+//! There are three processes. The one that the user started spawns the *gateway process*, which
+//! alone reads secrets. It then re-executes itself as the *launcher* with a scrubbed environment,
+//! so the launcher is the shell's job and holds no secret. The launcher creates the sandbox and
+//! runs CMD in it.
 
 use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt;
@@ -49,11 +50,11 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// Makes the sandbox and runs the command; returns only where that fails before anything was
+    /// Creates the sandbox and runs the command. Returns only if that fails before anything was
     /// started.
     ///
     /// # Errors
-    /// A [`Failure`] with what is wrong; the command was never started.
+    /// Returns a [`Failure`] that says what is wrong. The command was never started.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         let config = self.config()?;
         terminal.warn(&config.warnings);
@@ -62,7 +63,7 @@ impl Exec {
         let summary = launch::summary(&launch).map_err(not_launched)?;
         refuse_programs_of_the_workload(&resolved, &summary)?;
         keep_records_from_the_workload(&config, &summary)?;
-        // As a whole, since a log that turns over makes further files.
+        // The whole folder, since a log creates further files when it rotates.
         launch.own_folders.extend(config.audit_folder());
         if !self.run.quiet {
             summary::print_before(terminal, &summary, &resolved);
@@ -70,11 +71,11 @@ impl Exec {
         start(launch, &[])
     }
 
-    /// Serves the sandbox that the launcher makes: the gateway process, whose standard input is the
-    /// enrolment socket.
+    /// Serves the sandbox that the launcher creates. This is the gateway process, whose standard
+    /// input is the enrolment socket.
     ///
     /// # Errors
-    /// A [`Failure`], which the launcher was told.
+    /// Returns a [`Failure`] that the launcher has already been told.
     pub fn serve(self, gateway: GatewayEnd) -> Result<Code, Failure> {
         let terminal = Terminal::new(false, super::Color::Auto);
         let runtime = serving::runtime()?;
@@ -94,8 +95,8 @@ impl Exec {
         self.run.config(&super::presets::known_variable)
     }
 
-    /// Without a word of what is wanted, every variable that a preset knows is lent to its own
-    /// hosts.
+    /// Whether to lend every variable that a preset knows to the preset's hosts. This is the case
+    /// only if no flag and no file says what is wanted.
     fn virtualises_known(&self) -> bool {
         self.run.says_nothing()
     }
@@ -141,9 +142,9 @@ fn user(name: &str) -> Result<launch::User, Failure> {
     })
 }
 
-/// A secret's command runs outside the sandbox, so nothing that decides what it is may lie where
-/// the workload can change it for good: neither the program, nor a link on its way, nor its
-/// interpreter.
+/// Refuses secret commands that the workload could change. They run outside the sandbox, so the
+/// workload must not be able to change the program, a link on its path, or its interpreter
+/// permanently.
 fn refuse_programs_of_the_workload(
     resolved: &ResolvedConfig,
     summary: &launch::Summary,
@@ -168,16 +169,15 @@ fn refuse_programs_of_the_workload(
     Ok(())
 }
 
-/// Refuses a log where the command could read or change it, and makes its folder, so that the
-/// sandbox hides that as a whole.
+/// Refuses a log that the command could read or change. Creates the log's folder, so that the
+/// sandbox hides the folder as a whole.
 ///
-/// A log turns over when the command makes it, and files that come later cannot be hidden one by
-/// one.
+/// The command can make a log rotate, and files created later cannot be hidden one by one.
 fn keep_records_from_the_workload(
     config: &Config,
     summary: &launch::Summary,
 ) -> Result<(), Failure> {
-    // Where there is no folder at all, the gateway process says so.
+    // If there is no folder at all, the gateway process reports it.
     let Some(folder) = config.audit_folder() else {
         return Ok(());
     };
@@ -207,7 +207,7 @@ fn keep_records_from_the_workload(
             inside.display()
         ));
     }
-    // What keeps it from being made, the gateway process says when it opens the log.
+    // If it cannot be created, the gateway process reports that when it opens the log.
     let _ = std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -266,7 +266,7 @@ mod tests {
         assert!(
             refuse_programs_of_the_workload(&resolved, &summary("/srv/other".into(), true)).is_ok()
         );
-        // Nor may its interpreter, or a link on its way.
+        // The same holds for its interpreter and for a link on its path.
         let outside = tempfile::tempdir().unwrap();
         let link = outside.path().join("link");
         std::os::unix::fs::symlink(&project, &link).unwrap();

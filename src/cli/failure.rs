@@ -1,4 +1,4 @@
-//! What a command failed with: what happened, why, and what to do next.
+//! Why a command failed: what happened, why, and what to do next.
 
 use std::process::ExitCode;
 
@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use crate::config::{ConfigError, Diagnostic, Severity};
 
-/// The exit codes that do not come from a workload.
+/// Exit codes that do not come from a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// It worked.
     Ok,
-    /// It failed, or what was checked does not hold.
+    /// It failed, or a check did not pass.
     Failed,
     /// The command line or the configuration is wrong.
     Usage,
@@ -19,7 +19,7 @@ pub enum Code {
     Exactly(u8),
 }
 
-/// Says what happened, why, and what to do next. It never holds a secret.
+/// A failure: what happened, why, and what to do next. It never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The exit code.
@@ -34,7 +34,7 @@ pub struct Failure {
     pub mistakes: Vec<Diagnostic>,
 }
 
-/// A mistake as a machine reads it.
+/// A configuration mistake, in JSON.
 #[derive(Serialize)]
 pub(super) struct MistakeJson<'a> {
     file: &'a str,
@@ -47,7 +47,7 @@ pub(super) struct MistakeJson<'a> {
 }
 
 impl Failure {
-    /// A failure of what the command does.
+    /// Creates a failure of the command's work.
     pub fn new(what: impl Into<String>) -> Self {
         Self {
             code: Code::Failed,
@@ -58,7 +58,7 @@ impl Failure {
         }
     }
 
-    /// A failure of what was typed or configured.
+    /// Creates a failure of the command line or the configuration.
     pub fn usage(what: impl Into<String>) -> Self {
         Self {
             code: Code::Usage,
@@ -66,39 +66,39 @@ impl Failure {
         }
     }
 
-    /// The same with the reason.
+    /// Adds the reason.
     #[must_use]
     pub fn because(mut self, why: impl Into<String>) -> Self {
         self.why = Some(why.into());
         self
     }
 
-    /// The same with the next step.
+    /// Adds the next step.
     #[must_use]
     pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
     }
 
-    /// The same with another exit code.
+    /// Sets another exit code.
     #[must_use]
     pub fn coded(mut self, code: u8) -> Self {
         self.code = Code::Exactly(code);
         self
     }
 
-    /// A failure of the system's random number generator.
+    /// Creates a failure of the system's random number generator.
     pub fn no_randomness(error: getrandom::Error) -> Self {
         Self::new("the system gives no random bytes").because(error.to_string())
     }
 
-    /// A failure by an error, whose sources become the reason.
+    /// Creates a failure from an error. The error's sources become the reason.
     pub fn of(what: impl Into<String>, error: &dyn std::error::Error) -> Self {
         Self::new(what).because(crate::gateway::chain(error))
     }
 }
 
-/// In one line, as the launcher's user reads it.
+/// Formats the failure in one line, for the user of the launcher.
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.what)?;

@@ -1,4 +1,4 @@
-//! The flags that several commands take.
+//! Flags that several commands accept.
 
 use std::path::PathBuf;
 
@@ -31,10 +31,10 @@ pub struct RunFlags {
 }
 
 impl ConfigFile {
-    /// Reads the named file; `None` where none is named.
+    /// Reads the named file; `None` if no file is named.
     ///
     /// # Errors
-    /// A [`Failure`] with every mistake of the file.
+    /// Returns a [`Failure`] with every mistake of the file.
     pub fn find(&self) -> Result<Option<Config>, Failure> {
         Ok(self.config.as_deref().map(Config::load).transpose()?)
     }
@@ -42,7 +42,7 @@ impl ConfigFile {
     /// Reads the named file, and prints its warnings.
     ///
     /// # Errors
-    /// A [`Failure`] with every mistake of the file, or that none is named.
+    /// Returns a [`Failure`] if no file is named, or with every mistake of the file.
     pub fn read(&self, terminal: &Terminal) -> Result<Config, Failure> {
         let config = self.find()?.ok_or_else(|| {
             Failure::usage("no configuration is named")
@@ -55,15 +55,15 @@ impl ConfigFile {
 }
 
 impl RunFlags {
-    /// Whether no flag and no file says what is wanted.
+    /// Whether neither a flag nor a file says what is wanted.
     pub fn says_nothing(&self) -> bool {
         self.flags.say_nothing()
     }
 
-    /// The configuration of the file and the flags together.
+    /// Returns the configuration of the file and the flags together.
     ///
     /// # Errors
-    /// A [`Failure`] with every mistake of both.
+    /// Returns a [`Failure`] with every mistake of both.
     pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, Failure> {
         Ok(self.flags.config(known)?)
     }

@@ -1,4 +1,4 @@
-//! The gateway process of a sandbox: the only one that reads secrets.
+//! The gateway process of a sandbox, the only process that reads secrets.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::launch::{self, First};
 use crate::names::{SYSTEM_BUNDLES, SessionId};
 use crate::session::Session;
 
-/// The data path of one sandbox, until the launcher goes; what was refused meanwhile is printed
-/// where there is a terminal.
+/// Runs the data path of one sandbox until the launcher exits. Then prints what was refused, if
+/// there is a terminal.
 ///
 /// # Errors
-/// A [`Failure`] where there is no runtime or terminal to leave; every other one is told to the
-/// launcher, which prints it.
+/// Returns a [`Failure`] if there is no runtime, or if this process cannot leave the terminal. Any
+/// other failure is sent to the launcher, which prints it.
 pub fn serve_on(
     runtime: &tokio::runtime::Runtime,
     gateway: GatewayEnd,
@@ -29,7 +29,8 @@ pub fn serve_on(
     terminal: Option<&Terminal>,
 ) -> Result<Code, Failure> {
     serving::harden()?;
-    // A session of its own: the terminal's signals are for the command, not for what serves it.
+    // Starts a new session: the terminal's signals are for the command, not for the gateway
+    // process.
     rustix::process::setsid()
         .map_err(|error| Failure::new("cannot leave the terminal").because(error.to_string()))?;
     let mut inspection = Inspection::adopt(std::io::stdout());
@@ -60,8 +61,8 @@ pub fn serve_on(
             Ok(Code::Ok)
         }
         Err(failure) => {
-            // The launcher may have gone meanwhile; then nobody is left to be told. It reads this
-            // when it is ready for an answer, so the socket stays open until then.
+            // The launcher may have exited meanwhile; then there is nobody to tell. It reads this
+            // only when it expects an answer, so the socket stays open until then.
             if gateway.refuse(&failure.to_string()).is_ok() {
                 runtime.block_on(gone(gateway));
             }
@@ -71,7 +72,7 @@ pub fn serve_on(
     }
 }
 
-/// Serves the sandbox, and gives a handle of its first process.
+/// Serves the sandbox, and returns a handle of its first process.
 async fn sandbox(
     gateway: &GatewayEnd,
     app: &App,
@@ -81,7 +82,8 @@ async fn sandbox(
     let (session, ca) = app.open(&id, &app.config.groups).await?;
     let worker = serving::worker(&app.shared)?;
     serving::tend(&app.shared, vec![session.clone()]);
-    // The launcher needs longer to make the sandbox than we did so far: only now we wait for it.
+    // The launcher needs longer to create the sandbox than the setup so far, so wait for it only
+    // now.
     let (hello, listeners) = gateway
         .hello()
         .map_err(|error| Failure::new("the launcher went").because(chain(&error)))?;
@@ -97,7 +99,7 @@ async fn sandbox(
     Ok(first)
 }
 
-/// Serves the sandbox's sockets: TCP, and its DNS.
+/// Serves the sandbox's TCP and DNS sockets.
 fn serve_network(
     app: &App,
     worker: &Arc<Worker>,
@@ -136,7 +138,7 @@ fn serve_network(
     Ok(())
 }
 
-/// What the inside of the sandbox gets: its CA, and its phantoms.
+/// Returns what the sandbox receives: its CA, and its phantoms.
 fn ready(session: &Session, ca: &SessionCa) -> Ready {
     let phantoms = session.phantoms();
     let environment = session.bindings().environment(&phantoms);
@@ -157,8 +159,8 @@ fn nonblocking(socket: OwnedFd) -> std::io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
-/// The system's bundle with the session's CA: clients that replace their own list by it lose
-/// nothing.
+/// Returns the system's bundle with the session's CA added. Clients that use it instead of their
+/// own list lose nothing.
 fn bundle(ca: &str) -> Vec<u8> {
     let mut bundle = SYSTEM_BUNDLES
         .iter()
@@ -171,17 +173,18 @@ fn bundle(ca: &str) -> Vec<u8> {
     bundle
 }
 
-/// Waits until the launcher has gone: its end of the socket closes with it.
+/// Waits until the launcher exits, which closes its end of the socket.
 async fn gone(gateway: GatewayEnd) {
     let socket = OwnedFd::from(gateway);
-    // Nothing is sent after the enrolment; a hello may still come where it was refused in advance.
+    // Nothing is sent after the enrolment. But if it was refused in advance, a hello may still
+    // arrive.
     let waiting =
         move || while rustix::io::read(&socket, &mut [0; 4096]).is_ok_and(|count| count > 0) {};
     let _ = tokio::task::spawn_blocking(waiting).await;
 }
 
-/// The session of `exec`.
+/// The session name of `exec`.
 const SESSION: &str = "exec";
 
-/// Names that the sandbox may resolve, each with a synthetic address of its own.
+/// The number of names that the sandbox may resolve, each with its own synthetic address.
 const NAMES: usize = 16_384;

@@ -15,10 +15,11 @@ use crate::launch::{self, Launch, after};
 /// The first argument of the gateway process.
 pub const GATEWAY_PROCESS: &str = "__gateway";
 
-/// Starts the gateway process, with `secrets` in its environment alone, then becomes the launcher.
+/// Starts the gateway process, then becomes the launcher. Only the gateway process has `secrets` in
+/// its environment.
 ///
 /// # Errors
-/// A [`Failure`] where either cannot be started. Otherwise this does not return.
+/// Returns a [`Failure`] if either cannot be started. Otherwise this does not return.
 pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> {
     let (launcher, gateway) = enroll::pair().map_err(|error| {
         Failure::new("the enrolment socket cannot be made")
@@ -33,7 +34,8 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
         .args(arguments)
         .envs(secrets.iter().copied())
         .stdin(Stdio::from(OwnedFd::from(gateway)))
-        // It has nothing to print there; open, the file says that this sandbox runs.
+        // The gateway process prints nothing there. While the file is open, it shows that this
+        // sandbox runs.
         .stdout(Stdio::from(announced))
         .spawn()
         .map_err(|error| {
@@ -48,7 +50,7 @@ pub fn start(launch: Launch, secrets: &[(&str, &str)]) -> Result<Code, Failure> 
         .coded(launch::LAUNCHER_FAILED))
 }
 
-/// The launcher's own image: makes the sandbox, runs the command, and ends as it does.
+/// Runs as the launcher's own image: creates the sandbox, runs the command, and ends as it does.
 pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failure> {
     let (launch, gateway): (Launch, LauncherEnd) = launch::resume(arguments).map_err(|error| {
         Failure::usage(format!(
@@ -58,8 +60,8 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
         .because(error.to_string())
     })?;
     let ended = launch::run(launch, gateway);
-    // The enrolment socket is closed by now: the gateway process writes its last records and ends.
-    // It is our child.
+    // The enrolment socket is closed by now. The gateway process, our child, writes its last
+    // records and exits.
     launch::await_children(END_WITHIN);
     match ended {
         Ok(exit) => exit.resume(),
@@ -71,7 +73,7 @@ pub fn resume(arguments: &[OsString], terminal: &Terminal) -> Result<Code, Failu
     }
 }
 
-/// A launch that failed, with what would help.
+/// Turns a launch error into a failure, with advice.
 pub fn not_launched(error: launch::Error) -> Failure {
     let code = error.exit_code();
     let mut failure = Failure::new(chain(&error)).coded(code);
@@ -81,6 +83,6 @@ pub fn not_launched(error: launch::Error) -> Failure {
     failure
 }
 
-/// How long the launcher waits for the gateway process to write its last records and look at what
-/// the command left.
+/// How long the launcher waits for the gateway process to write its last records and to inspect
+/// what the command left.
 pub const END_WITHIN: Duration = Duration::from_secs(10);

@@ -1,16 +1,15 @@
-//! Where the program tells what goes on inside it: standard error, as much of it as `RUST_LOG` asks
-//! for.
+//! Writes the program's internal events to standard error, filtered by `RUST_LOG`.
 //!
-//! This is for the operator who looks for a fault. What was asked, decided and answered is in the
-//! audit log.
+//! This is for operators who look for a fault. The audit log records what was requested, decided
+//! and answered.
 
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Begins to write events to standard error; `unless_asked` is the level of our own where
-/// `RUST_LOG` is not set, or is no list of targets and levels.
+/// Starts to write events to standard error.
 ///
+/// `unless_asked` is the level of the gateway's own events if `RUST_LOG` is not set or is invalid.
 /// A second call changes nothing.
 pub fn start(unless_asked: tracing::Level) {
     let asked = std::env::var("RUST_LOG").ok();
@@ -19,7 +18,7 @@ pub fn start(unless_asked: tracing::Level) {
     let events = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(std::io::stderr);
-    // Fails only where events are written already, and then the first filter holds.
+    // Fails only if logging has already started. The first filter then stays.
     let _ = tracing_subscriber::registry()
         .with(filter)
         .with(events)

@@ -1,5 +1,4 @@
-//! Finds the audit logs that a command is about: named, configured, or those of the user's state
-//! directory.
+//! Finds the audit logs for a command: named, configured, or in the user's state directory.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +9,13 @@ use crate::names::ExchangeId;
 
 use super::failure::Failure;
 
-/// The files of one chain: the log and what it was before it grew too large.
+/// The files of one chain: the log and its rotated files.
 pub(super) type Chain = Vec<PathBuf>;
 
-/// The chains to look at. Named files are one chain, with the files that each of them was rotated
-/// into.
+/// Returns the chains to read. Named files form one chain, together with their rotated files.
 ///
 /// # Errors
-/// A [`Failure`] where there is no log at all, or its folder cannot be read.
+/// Returns a [`Failure`] if there is no log at all, or its folder cannot be read.
 pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<Chain>, Failure> {
     if !named.is_empty() {
         let mut chain = Chain::new();
@@ -62,7 +60,7 @@ pub(super) fn chains(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<C
     Ok(chains)
 }
 
-/// The log and the files that it was rotated into, oldest first.
+/// Returns the log and its rotated files, oldest first.
 fn files_of(path: &Path) -> Result<Chain, Failure> {
     audit::files(path).map_err(|error| {
         Failure::new(format!("the audit log `{}` cannot be read", path.display()))
@@ -70,8 +68,8 @@ fn files_of(path: &Path) -> Result<Chain, Failure> {
     })
 }
 
-/// The command that tells of an exchange, as it can be typed in any folder: with the log, unless
-/// that is found unnamed.
+/// Returns the `gateway why` command for an exchange, in a form that works in any folder. It names
+/// the log unless that is found by default.
 pub(super) fn advice(id: ExchangeId, log: Option<&Path>) -> String {
     let Some(log) = log else {
         return format!("gateway why {id}");

@@ -1,8 +1,8 @@
-//! The command line, one file a command, and what a person reads of it.
+//! The command line, with one file per command, and the output for people.
 //!
-//! Exit codes: 0 it worked; 1 it failed, or what was checked does not hold; 2 the command line or
-//! the configuration is wrong. `exec` ends as its command does, with 125 where the launcher failed,
-//! 126 where the command cannot be run and 127 where there is none.
+//! Exit codes: 0 for success; 1 for a failure or a check that did not pass; 2 for a wrong command
+//! line or configuration. `exec` exits as its command does. It exits with 125 if the launcher
+//! failed, 126 if the command cannot be run and 127 if there is no such command.
 
 mod app;
 mod audit;
@@ -84,7 +84,7 @@ enum Command {
     Env(env::Env),
 }
 
-/// Runs the command that the arguments name, prints what it has to say, and gives the exit code.
+/// Runs the command that the arguments name, prints its result, and returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     if let Some(code) = images(&mut arguments) {
@@ -104,7 +104,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The further images of `exec`: the launcher, and the gateway process behind it.
+/// Runs the further images of `exec`: the launcher, and the gateway process behind it.
 fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
     let terminal = Terminal::new(false, Color::Auto);
     let ended = match arguments.get(1)?.to_str()? {
@@ -134,14 +134,14 @@ fn images(arguments: &mut Vec<OsString>) -> Option<ExitCode> {
 }
 
 fn gateway_process(arguments: &[OsString]) -> Result<Code, Failure> {
-    // Before a secret is read from anywhere: the environment, which this process alone has, is out
-    // of sight from here on.
+    // This runs before any secret is read. From here on, other processes cannot see the
+    // environment, which only this process has.
     serving::harden()?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
     let socket = socket
         .map_err(|error| Failure::new("there is no enrolment socket").because(error.to_string()))?;
-    // The terminal is the command's: without a wish for more, only what went wrong inside the
-    // gateway is told.
+    // The terminal belongs to the command. Unless more is requested, only internal errors of the
+    // gateway are shown.
     logging::start(tracing::Level::ERROR);
     match Cli::try_parse_from(arguments).map(|cli| cli.command) {
         Ok(Command::Exec(exec)) => exec.serve(socket.into()),

@@ -1,5 +1,5 @@
-//! `gateway policy`: checks policies, runs their decision files, and explains a recorded refusal,
-//! by the code that enforces.
+//! `gateway policy`: checks policies, runs their decision files, and explains a recorded refusal.
+//! It uses the same code that enforces policy.
 
 mod check;
 mod load;

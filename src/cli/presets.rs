@@ -42,7 +42,7 @@ impl Presets {
     }
 }
 
-/// The preset of a variable that clients read a credential from, such as `github` for
+/// Returns the preset of a variable that clients read a credential from, such as `github` for
 /// `GITHUB_TOKEN`.
 #[must_use]
 pub(super) fn known_variable(variable: &str) -> Option<String> {

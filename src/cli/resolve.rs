@@ -1,5 +1,5 @@
-//! What presets and the user's own variables add to a configuration: credentials, their places, and
-//! hosts.
+//! Adds what presets and the user's own variables contribute to a configuration: credentials, their
+//! places, and hosts.
 
 use std::collections::HashSet;
 
@@ -10,21 +10,21 @@ use crate::credential::{SecretRef, Stored};
 use crate::message::OriginPattern;
 use crate::names::CredentialName;
 
-/// The credentials and hosts that a configuration means, presets and known variables included.
+/// The credentials and hosts of a configuration, including presets and known variables.
 #[derive(Default)]
 pub struct ResolvedConfig {
-    /// The credentials, bound, with where they are kept.
+    /// The bound credentials, and where each is kept.
     pub stored: Vec<Stored>,
-    /// Hosts that may be asked without a credential.
+    /// Hosts that may be reached without a credential.
     pub allowed: Vec<Allowed>,
 }
 
 impl ResolvedConfig {
-    /// Expands a configuration; with `known_variables`, also every variable of the environment that
-    /// a preset knows.
+    /// Expands a configuration. With `known_variables`, adds every environment variable that a
+    /// preset knows.
     ///
     /// # Errors
-    /// A [`Failure`] for the first preset or credential that does not fit.
+    /// Returns a [`Failure`] for the first preset or credential that is invalid.
     pub fn of(config: &Config, known_variables: bool) -> Result<Self, Failure> {
         let mut resolved = Self {
             allowed: config.allow.clone(),
@@ -57,7 +57,7 @@ impl ResolvedConfig {
         Ok(resolved)
     }
 
-    /// The variables of the workload that hold phantoms.
+    /// Returns the variables of the workload that hold phantoms.
     #[must_use]
     pub fn variables(&self) -> Vec<&str> {
         let all = self
@@ -100,7 +100,7 @@ impl ResolvedConfig {
     }
 }
 
-/// The hosts that the user's own configuration of the preset's package manager names.
+/// Returns the hosts that the user's own package manager configuration names for this preset.
 fn registry(preset: &Preset) -> Result<Vec<OriginPattern>, Failure> {
     let Some(kind) = preset.registry else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! `gateway secret`: puts secrets into the key ring, lists their names, removes them. It never
+//! `gateway secret`: stores secrets in the key ring, lists their names, and removes them. It never
 //! prints one.
 
 use clap::{Args, Subcommand};

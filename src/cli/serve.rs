@@ -1,4 +1,4 @@
-//! `gateway serve`: the data path behind listeners of the configuration, for any sandbox.
+//! `gateway serve`: runs the data path behind the configured listeners, for any sandbox.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -29,10 +29,10 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Serves until it is told to end.
+    /// Serves until a signal ends it.
     ///
     /// # Errors
-    /// A [`Failure`] where something cannot be set up; nothing is served then.
+    /// Returns a [`Failure`] if something cannot be set up. Nothing is served then.
     pub fn run(self, terminal: &mut Terminal) -> Result<Code, Failure> {
         logging::start(tracing::Level::WARN);
         let config = self.run.config(&super::presets::known_variable)?;
@@ -98,7 +98,7 @@ async fn serve(app: &Arc<App>, terminal: &Terminal, quiet: bool) -> Result<Code,
     wait(app, &worker, &others, terminal).await
 }
 
-/// Waits for a signal: SIGHUP reads the policies anew, SIGTERM and SIGINT end.
+/// Waits for a signal: SIGHUP reloads the policies, SIGTERM and SIGINT end the program.
 async fn wait(
     app: &App,
     worker: &Worker,
@@ -127,7 +127,7 @@ async fn wait(
     }
 }
 
-/// Starts a thread with a runtime, a worker and sockets of its own.
+/// Starts a thread with its own runtime, worker and sockets.
 fn thread(
     app: &Arc<App>,
     sockets: Vec<(std::net::TcpListener, Arc<SessionListener>)>,
@@ -160,7 +160,7 @@ fn thread(
     told.recv().map_err(|error| unusable(error.to_string()))?
 }
 
-/// The listeners of the configuration. Those of one session share its phantoms and its CA.
+/// Opens the configured listeners. Listeners of one session share its phantoms and its CA.
 async fn listeners(
     app: &App,
 ) -> Result<Vec<(std::net::SocketAddr, Arc<SessionListener>)>, Failure> {
@@ -220,13 +220,13 @@ fn publish(app: &App, session: &Session, certificate: &str) -> Result<(), Failur
     Ok(())
 }
 
-/// Replaces a file as a whole: a reader sees the old one or the new one.
+/// Replaces a file atomically: a reader sees either the old one or the new one.
 fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
     let mut random = [0; 8];
     let mut beside = path.as_os_str().to_owned();
     let written = (|| {
-        // A name of its own: what an earlier process of the same number left behind, as in a
-        // container, is not in the way.
+        // A random name, so that a leftover of an earlier process with the same number is not in
+        // the way. In a container, process numbers repeat.
         getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
         beside.push(format!(".{:016x}", u64::from_le_bytes(random)));
         let mut file = std::fs::OpenOptions::new()
@@ -238,7 +238,7 @@ fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
         std::fs::rename(&beside, path)
     })();
     written.map_err(|error: std::io::Error| {
-        // It may not be there; what it holds then is less than the failure says.
+        // The file may not exist. The failure below says more than an error here would.
         let _ = std::fs::remove_file(&beside);
         Failure::new(format!("`{}` cannot be written", path.display())).because(error.to_string())
     })

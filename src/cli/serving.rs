@@ -1,4 +1,4 @@
-//! Listeners and threads: what `exec`, `demo` and `serve` run the data path on.
+//! Listeners and threads that `exec`, `demo` and `serve` run the data path on.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use super::failure::Failure;
 use crate::gateway::{SessionListener, SharedState, Worker, chain};
 use crate::session::Session;
 
-/// A runtime for one thread: the exchanges of a connection never leave it (performance.md: 15 to 20
-/// per cent of the processor's time against a work-stealing one).
+/// Creates a runtime for one thread. The exchanges of a connection never leave it (performance.md:
+/// this saves 15 to 20 per cent of the processor's time against a work-stealing runtime).
 ///
 /// # Errors
-/// A [`Failure`] where the system gives no event queue.
+/// Returns a [`Failure`] if the system provides no event queue.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -22,10 +22,10 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::new("the runtime cannot be started").because(error.to_string()))
 }
 
-/// A worker on the current runtime, with its watch running.
+/// Creates a worker on the current runtime, and starts its watch.
 ///
 /// # Errors
-/// A [`Failure`] where names cannot be resolved on this system.
+/// Returns a [`Failure`] if this system cannot resolve names.
 pub fn worker(shared: &Arc<SharedState>) -> Result<Arc<Worker>, Failure> {
     let worker = Worker::new(shared.clone()).map_err(|error| {
         Failure::new("names cannot be resolved")
@@ -38,10 +38,11 @@ pub fn worker(shared: &Arc<SharedState>) -> Result<Arc<Worker>, Failure> {
     Ok(worker)
 }
 
-/// A listening socket that several threads may bind, each with its own queue.
+/// Binds a listening socket. If it is `shared`, several threads may bind it, each with its own
+/// queue.
 ///
 /// # Errors
-/// A [`Failure`] that names the address.
+/// Returns a [`Failure`] that names the address.
 pub fn bind(address: SocketAddr, shared: bool) -> Result<std::net::TcpListener, Failure> {
     let bound = (|| {
         let domain = socket2::Domain::for_address(address);
@@ -68,7 +69,7 @@ pub fn bind(address: SocketAddr, shared: bool) -> Result<std::net::TcpListener, 
 /// Serves a listener on a bound socket, on the current runtime.
 ///
 /// # Errors
-/// A [`Failure`] where the runtime does not take the socket.
+/// Returns a [`Failure`] if the runtime does not accept the socket.
 pub fn serve(
     worker: &Arc<Worker>,
     socket: std::net::TcpListener,
@@ -81,7 +82,7 @@ pub fn serve(
     Ok(())
 }
 
-/// Renews what stores issue as long as its sessions live, and ends it with them.
+/// Renews issued credentials as long as their sessions live, and revokes them afterwards.
 pub fn tend(shared: &Arc<SharedState>, mut sessions: Vec<Arc<Session>>) {
     let shared = shared.clone();
     if !shared.credentials.stores().must_be_tended() {
@@ -98,7 +99,7 @@ pub fn tend(shared: &Arc<SharedState>, mut sessions: Vec<Arc<Session>>) {
     });
 }
 
-/// Ends what stores issued, and the gateway's logins there, before the process ends.
+/// Revokes issued credentials and the gateway's logins before the process exits.
 pub async fn close(shared: &SharedState) {
     let closed = tokio::time::timeout(CLOSED_WITHIN, shared.credentials.stores().close());
     if closed.await.is_err() {
@@ -106,26 +107,28 @@ pub async fn close(shared: &SharedState) {
     }
 }
 
-/// How often what ends soon is looked for.
+/// How often issued credentials are checked for their expiry.
 const TENDED_EVERY: Duration = Duration::from_millis(500);
-/// For all revocations at the end; the launcher waits longer than that.
+/// The time limit for all revocations at the end. The launcher waits longer than that.
 const CLOSED_WITHIN: Duration = Duration::from_secs(6);
 
 /// Reads the system's roots while the first client starts and connects.
 ///
-/// On a thread that nothing waits for: a command that asks for nothing ends without them.
+/// It uses a thread that nothing waits for, so a command without requests ends without the roots.
 pub fn settle() {
-    // Without the thread the first exchange that needs the roots reads them.
+    // Without the thread, the first exchange that needs the roots reads them.
     let _ = std::thread::Builder::new()
         .name("settle".to_owned())
         .spawn(crate::origin::warm_roots);
 }
 
-/// Makes this process one that may hold secrets: no core file, no debugger of the same user, no end
-/// by a full disk; and as many descriptors as the system allows (threats Q02, D14, P04).
+/// Prepares this process for holding secrets (threats Q02, D14, P04).
+///
+/// It allows no core file and no debugger of the same user. It survives a full disk, and raises the
+/// limit of descriptors as far as the system allows.
 ///
 /// # Errors
-/// A [`Failure`] where the kernel refuses; nothing is served then.
+/// Returns a [`Failure`] if the kernel refuses. Nothing is served then.
 pub fn harden() -> Result<(), Failure> {
     use rustix::process::{
         DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
@@ -156,8 +159,8 @@ pub fn harden() -> Result<(), Failure> {
     .map_err(refused("raise the limit of open files"))
 }
 
-/// Keeps SIGXFSZ, which a file of the audit log may meet under a limit, from ending the process:
-/// the write fails instead, and with it the exchange. To be called on the runtime.
+/// Keeps SIGXFSZ from ending the process. A file of the audit log may exceed a limit; then the
+/// write fails, and so does the exchange. Must be called on the runtime.
 fn outlive_file_limits() {
     use tokio::signal::unix::{SignalKind, signal};
     const SIGXFSZ: i32 = 25;

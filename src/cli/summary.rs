@@ -1,5 +1,5 @@
-//! The summaries of `exec`: what will hold, before the command starts, and what it left, when it
-//! has ended.
+//! The summaries of `exec`: what applies, before the command starts, and what it left, after it has
+//! ended.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::launch;
 use crate::launch::after::{Aftermath, Found};
 use crate::session::Role;
 
-/// Prints what will hold, in a few lines, before the command starts.
+/// Prints a short summary of what applies, before the command starts.
 pub fn print_before(terminal: &Terminal, summary: &launch::Summary, resolved: &ResolvedConfig) {
     let no_host = "nothing: name a host with --allow, or a credential with --secret";
     let mut lines = vec![
@@ -46,7 +46,7 @@ fn or_none(texts: &[String], none: &str) -> String {
     }
 }
 
-/// The hosts that the command can ask, with their ports.
+/// Returns the hosts that the command can reach, with their ports.
 fn hosts(resolved: &ResolvedConfig) -> Vec<String> {
     let allowed = resolved.allowed.iter();
     let origins = resolved
@@ -62,7 +62,7 @@ fn hosts(resolved: &ResolvedConfig) -> Vec<String> {
     hosts
 }
 
-/// The credentials that the command can use, and where.
+/// Returns the credentials that the command can use, and where.
 fn lent(resolved: &ResolvedConfig) -> Vec<String> {
     let lendable = |stored: &&Stored| !matches!(stored.binding.role, Role::Part(_));
     resolved
@@ -94,7 +94,7 @@ fn lent_one(stored: &Stored) -> String {
     }
 }
 
-/// The directories that are the host's own; the working directory first.
+/// Returns the host's own directories, the working directory first.
 fn projects(summary: &launch::Summary) -> impl Iterator<Item = String> {
     let persists = if summary.persistent {
         "changes persist"
@@ -108,7 +108,7 @@ fn projects(summary: &launch::Summary) -> impl Iterator<Item = String> {
     std::iter::once(own).chain(further)
 }
 
-/// Names the variables that the command does not get and might miss; `None` where there is none.
+/// Names the variables that the command does not get and might miss; `None` if there are none.
 fn left_out(names: &[String], resolved: &ResolvedConfig) -> Option<String> {
     let is_lent = |name: &&String| {
         resolved
@@ -134,10 +134,10 @@ fn left_out(names: &[String], resolved: &ResolvedConfig) -> Option<String> {
     })
 }
 
-/// Variables that are named in the summary.
+/// How many variables the summary names.
 const VARIABLES_SHOWN: usize = 8;
 
-/// What of the home is seen, in one line.
+/// Describes in one line what is visible of the home directory.
 fn home(summary: &launch::Summary) -> String {
     let place = summary.home.path().display();
     let launch::Home::Own(_) = summary.home else {
@@ -150,7 +150,7 @@ fn home(summary: &launch::Summary) -> String {
     format!("{place} (in memory; {seen}: --see-home NAME)")
 }
 
-/// Prints what was refused while the command ran, in a few lines.
+/// Prints a short summary of what was refused while the command ran.
 pub fn print_refused(terminal: &Terminal, app: &App) {
     let refused = app.shared.refused.all();
     for (host, reason, counted) in refused.iter().take(SHOWN) {
@@ -178,11 +178,10 @@ pub fn print_refused(terminal: &Terminal, app: &App) {
     }
 }
 
-/// Kinds of refusals that are shown at the end.
+/// How many kinds of refusals are shown at the end.
 const SHOWN: usize = 6;
 
-/// Prints what the command left that a person's tools would run, in a few lines: what was disarmed
-/// first.
+/// Prints a short summary of files that the user's tools would run. Disarmed ones come first.
 pub fn print_left(terminal: &Terminal, aftermath: &Aftermath) {
     let found = aftermath.found.iter();
     let mut lines: Vec<(u8, String)> = found.map(|(path, found)| left(path, found)).collect();
@@ -205,7 +204,7 @@ pub fn print_left(terminal: &Terminal, aftermath: &Aftermath) {
     }
 }
 
-/// A line about one thing that the command left, and its rank: the gravest is 0.
+/// Returns a line about one thing that the command left, and its rank. The most serious rank is 0.
 fn left(path: &Path, found: &Found) -> (u8, String) {
     let path = safe(&path.display().to_string());
     match found {
@@ -235,5 +234,5 @@ fn left(path: &Path, found: &Found) -> (u8, String) {
     }
 }
 
-/// Lines about files that are shown at the end.
+/// How many lines about files are shown at the end.
 const SHOWN_FILES: usize = 20;

@@ -1,4 +1,4 @@
-//! Where commands print: plain in a pipe, pleasant in a terminal, JSON for a machine.
+//! The output of commands: plain in a pipe, coloured in a terminal, JSON for a machine.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -9,7 +9,7 @@ use crate::config::{Diagnostic, Severity};
 
 use super::failure::{Failure, MistakeJson};
 
-/// Tells when output is coloured.
+/// When output is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Color {
     /// In a terminal, unless `NO_COLOR` is set.
@@ -20,7 +20,7 @@ pub enum Color {
     Never,
 }
 
-/// Prints for one command.
+/// Prints the output of one command.
 #[derive(Debug, Clone, Copy)]
 pub struct Terminal {
     json: bool,
@@ -31,20 +31,20 @@ pub struct Terminal {
 /// The colours in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paint {
-    /// What failed.
+    /// Something failed.
     Red,
-    /// What needs a look.
+    /// Something needs attention.
     Yellow,
-    /// What holds.
+    /// Something succeeded.
     Green,
-    /// What matters.
+    /// Something important.
     Bold,
-    /// What may be skipped.
+    /// Something that may be skipped.
     Dim,
 }
 
 impl Terminal {
-    /// A terminal on the process's standard output and error.
+    /// Creates a terminal on the process's standard output and error.
     #[must_use]
     pub fn new(json: bool, when: Color) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -61,13 +61,13 @@ impl Terminal {
         }
     }
 
-    /// Whether a machine reads the output.
+    /// Whether the output is JSON.
     #[must_use]
     pub fn json(&self) -> bool {
         self.json
     }
 
-    /// Prints a line to standard output. A reader that went away is no failure of ours.
+    /// Prints a line to standard output. It is not a failure if the reader has gone.
     pub fn line(&self, text: impl AsRef<str>) {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", text.as_ref())
@@ -167,8 +167,8 @@ fn painted(colours: bool, paint: Paint, text: &str) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// Makes a text from a peer safe for a terminal: control, format and bidirectional characters are
-/// shown by their number.
+/// Makes a peer's text safe for a terminal. Control, format and bidirectional characters are shown
+/// by number.
 #[must_use]
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Explains a command line that cannot be read, without repeating what may be a secret.
+//! Explains an invalid command line without repeating what may be a secret.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -8,8 +8,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::config::literal::looks_secret;
 
-/// Prints help or what is wrong with the arguments, and gives the exit code: 0 for help and
-/// version, else 2.
+/// Prints help, or what is wrong with the arguments. Returns the exit code: 0 for help and version,
+/// else 2.
 pub(super) fn explain(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     if matches!(
         error.kind(),
@@ -31,11 +31,11 @@ pub(super) fn explain(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The texts of the command line that the message must not repeat.
+/// Returns the texts of the command line that the message must not repeat.
 ///
-/// A stray argument may be a secret that someone typed behind a name (`secret set NAME VALUE`),
-/// however simple it looks; a flag or a command that does not exist is repeated, since a typing
-/// error is found by seeing it.
+/// A stray argument may be a secret that someone typed after a name (`secret set NAME VALUE`),
+/// however simple it looks. An unknown flag or command is repeated, because users find typing
+/// errors by seeing them.
 fn doubtful(error: &clap::Error, arguments: &[OsString]) -> Vec<String> {
     let mut doubtful = Vec::new();
     let stray = [
@@ -71,19 +71,20 @@ fn doubtful(error: &clap::Error, arguments: &[OsString]) -> Vec<String> {
                 .map(str::to_owned),
         );
     }
-    // The longest first, so that no part of one is left by another.
+    // The longest first, so that no part of one is left over from another.
     doubtful.sort_by_key(|text| std::cmp::Reverse(text.len()));
     doubtful
 }
 
-/// Clap quotes values as `'value'`; a short or common word is replaced only in its quotes.
+/// Removes values from the text. Clap quotes them as `'value'`; a short or common word is removed
+/// only in its quotes.
 fn without_values(mut text: String, values: &[String]) -> String {
     for value in values.iter().filter(|value| !value.is_empty()) {
         if looks_secret(value) {
             text = text.replace(value.as_str(), "(not shown)");
         } else {
             text = text.replace(&format!("'{value}'"), "'(not shown)'");
-            // In a terminal the colour codes stand between the quotes and the value.
+            // In a terminal, colour codes are between the quotes and the value.
             text = text.replace(&format!("m{value}\u{1b}["), "m(not shown)\u{1b}[");
         }
     }

@@ -1,4 +1,4 @@
-//! `gateway why ID`: what became of one request, and why, from the audit log.
+//! `gateway why ID`: explains from the audit log what became of one request.
 
 use std::path::PathBuf;
 
@@ -37,16 +37,16 @@ impl Why {
         Ok(Code::Ok)
     }
 
-    /// The configuration, if there is one.
+    /// Returns the configuration, if one is named.
     pub(super) fn config(&self) -> Result<Option<Config>, Failure> {
         self.config.find()
     }
 
-    /// The record of the exchange, from a log whose chain holds: what is proposed after it, a
-    /// person may put into a policy.
+    /// Returns the record of the exchange from a log whose chain verifies. The user may put the
+    /// policy proposed from it into use, so the log must be intact.
     ///
     /// # Errors
-    /// A [`Failure`] where the id is none, no log holds it, or the log does not hold.
+    /// Returns a [`Failure`] if the id is invalid, no log contains it, or the log does not verify.
     pub(super) fn find_in_whole_log(&self) -> Result<Found, Failure> {
         let (found, chain) = self.search()?;
         let report = verify(&chain, Expected::default())
@@ -62,15 +62,15 @@ impl Why {
         .next("see `gateway audit verify`"))
     }
 
-    /// The record of the exchange.
+    /// Returns the record of the exchange.
     ///
     /// # Errors
-    /// A [`Failure`] where the id is none, or no log holds it.
+    /// Returns a [`Failure`] if the id is invalid, or no log contains it.
     fn find(&self) -> Result<Found, Failure> {
         self.search().map(|(found, _)| found)
     }
 
-    /// The record of the exchange, and the log that holds it.
+    /// Returns the record of the exchange, and the log that contains it.
     fn search(&self) -> Result<(Found, Chain), Failure> {
         let id = exchange_id(&self.id)?;
         let config = if self.audit.is_empty() {
@@ -94,7 +94,7 @@ impl Why {
     }
 }
 
-/// Reads an id as it stands in a response.
+/// Parses an id as written in a response.
 pub(super) fn exchange_id(text: &str) -> Result<ExchangeId, Failure> {
     let mut bytes = [0; 10];
     let fits = text.len() == 20 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -152,7 +152,7 @@ fn print(terminal: &Terminal, found: &Found) {
     terminal.line(format!("  {file}:{}", found.line));
 }
 
-/// What was asked, by whom and when.
+/// Prints what was requested, by whom and when.
 fn print_request(terminal: &Terminal, record: &Record) {
     let port = record.port.map(|port| format!(":{port}"));
     terminal.line(format!(
@@ -208,7 +208,7 @@ fn verdict(terminal: &Terminal, record: &Record) -> String {
     }
 }
 
-/// What a person can do about a refusal, by its code.
+/// Returns what the user can do about a refusal, by its code.
 fn next_step(reason: &str) -> &'static str {
     match ReasonCode::named(reason).map_or("", ReasonCode::next_step) {
         "" => "The client's request is at fault: docs/refusals.md has the code.",

@@ -1,4 +1,4 @@
-//! From the credentials of a configuration to what is bound to origins and places.
+//! Turns the credentials of a configuration into bindings to origins and places.
 
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use super::diagnostic::Hint;
 use super::signing::{PartSource, SigningCredential};
 
 impl Credential {
-    /// What it binds and where that is kept, what it leaves out filled in by its preset. One that
-    /// signs has a binding for each part, the first of which is the one that is lent.
+    /// Returns its bindings, and where each secret is kept. The preset fills in what is left out.
+    ///
+    /// A signing credential has one binding per part. The first part is the one that is lent.
     ///
     /// # Errors
-    /// A [`Hint`] where its shape is none, or a part's name is too long.
+    /// Returns a [`Hint`] if the phantom's shape is invalid or a part's name is too long.
     pub fn stored(&self) -> Result<Vec<Stored>, Hint> {
         match &self.signing {
             Some(signing) => self.signing_bindings(signing),
@@ -99,13 +100,13 @@ impl Credential {
         Ok(signing.parts.iter().enumerate().map(bind).collect())
     }
 
-    /// What the binding of a part is called.
+    /// Returns the name of a part's binding.
     fn name_of(&self, part: &PartSource) -> Result<CredentialName, Hint> {
         CredentialName::new(&format!("{}.{}", self.name, part.name))
             .map_err(|error| Hint::new(error.to_string(), "give it a shorter name"))
     }
 
-    /// What its own keys say, without its preset.
+    /// Returns the binding that its own keys describe, without its preset.
     fn binding(&self, credential: CredentialName) -> Binding {
         Binding {
             credential,
@@ -126,8 +127,8 @@ impl Credential {
     }
 }
 
-/// What the bindings of credentials would be refused for, each with the place of its credential in
-/// the list. Those that already lack their origins are left out.
+/// Returns why bindings of credentials would be refused, each with the credential's index in the
+/// list. Credentials that already lack their origins are left out.
 pub(super) fn mistakes(credentials: &[Credential]) -> Vec<(usize, String, Hint)> {
     let mut found = Vec::new();
     let mut bindings = Vec::new();

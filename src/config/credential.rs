@@ -1,4 +1,4 @@
-//! `[[credential]]`: what secret may go where, and what the workload holds instead.
+//! `[[credential]]`: which secret may go where, and what the workload holds instead.
 
 use http::Method;
 use toml::Spanned;
@@ -27,30 +27,29 @@ pub struct Credential {
     pub from: SecretRef,
     /// The preset that fills in what is left out.
     pub preset: Option<String>,
-    /// The origins that it is for; those of the preset where empty.
+    /// The origins that it is for. If empty, those of the preset.
     pub origins: Vec<OriginPattern>,
     /// The places where it may stand; see [`Credential::places_or_common`].
     pub places: Vec<Place>,
     /// The variables of the workload that hold the phantom.
     pub env: Vec<String>,
-    /// The phantom's shape, where it is not that of the secret.
+    /// The phantom's shape, if it differs from the secret's.
     pub shape: Option<String>,
-    /// When the secret is put in.
+    /// When the secret is injected.
     pub when: When,
-    /// What becomes of another credential in one of its places.
+    /// What happens to another credential in one of its places.
     pub foreign: Foreign,
-    /// Further places in which its origins take credentials; those of the preset where it says
-    /// nothing.
+    /// Further places where its origins accept credentials. `None` means those of the preset.
     pub takes: Option<Vec<Taken>>,
-    /// Cookies that may go to its origins, beside those of places and preset.
+    /// Cookies that may go to its origins, beyond those of the places and the preset.
     pub cookies: Vec<String>,
-    /// The methods that it is lent to; all where empty.
+    /// The methods that it is lent to. If empty, all.
     pub methods: Vec<Method>,
-    /// The path that it is lent below, in canonical form.
+    /// The path prefix that it is lent for, in canonical form.
     pub path: Option<String>,
-    /// Whether a secret of fewer than eight bytes is taken.
+    /// Whether a secret of fewer than eight bytes is accepted.
     pub allow_short: bool,
-    /// How requests are signed with it, where it is not put into them.
+    /// How requests are signed with it, if it signs instead of being injected.
     pub signing: Option<SigningCredential>,
 }
 
@@ -77,13 +76,13 @@ impl Credential {
         }
     }
 
-    /// The credentials of AWS that stand in the environment, if they do.
+    /// Returns the AWS credentials in the environment, if there are any.
     #[must_use]
     pub fn aws() -> Option<Self> {
         SigningCredential::of_environment().map(Self::signed)
     }
 
-    /// The credentials of AWS that a program prints.
+    /// Returns the AWS credentials that a program prints.
     #[must_use]
     pub fn aws_from(program: &SecretRef) -> Self {
         Self::signed(SigningCredential::of_program(program))
@@ -99,7 +98,7 @@ impl Credential {
         }
     }
 
-    /// The places: its own, those of its preset, or the common ones.
+    /// Returns its own places, those of its preset, or the common ones.
     #[must_use]
     pub fn places_or_common(&self) -> Vec<Place> {
         match self.known() {
@@ -109,8 +108,8 @@ impl Credential {
         }
     }
 
-    /// What its preset knows of it: the credential that clients read from its variable or name, or
-    /// the preset's only one.
+    /// Returns what its preset says about it: the credential that clients read from its variable or
+    /// name, or the preset's only one.
     #[must_use]
     pub fn known(&self) -> Option<&'static PresetCredential> {
         let preset = preset::named(self.preset.as_deref()?)?;
@@ -127,14 +126,14 @@ impl Credential {
         }
     }
 
-    /// Where all that is secret of it is kept.
+    /// Returns where each of its secret values is kept.
     pub fn references(&self) -> impl Iterator<Item = &SecretRef> {
         let parts = self.signing.iter().flat_map(|signing| &signing.parts);
         std::iter::once(&self.from).chain(parts.map(|part| &part.from))
     }
 
-    /// The origins that it names. A signing credential has those that its way of signing makes of
-    /// them.
+    /// Returns the origins that it names. For a signing credential, the signer derives them from
+    /// those.
     #[must_use]
     pub fn own_origins(&self) -> Vec<OriginPattern> {
         match &self.signing {
@@ -144,8 +143,8 @@ impl Credential {
     }
 }
 
-/// The places that hold for a credential that names none: where clients put a key that they know
-/// nothing more about.
+/// Returns the places of a credential that names none: where clients put a key they know nothing
+/// more about.
 fn common_places() -> Vec<Place> {
     COMMON_PLACES
         .iter()
@@ -153,7 +152,7 @@ fn common_places() -> Vec<Place> {
         .collect()
 }
 
-/// The places of [`common_places`] in their own notation.
+/// The places of [`common_places`] in the notation of the configuration.
 const COMMON_PLACES: &[&str] = &[
     "header:authorization:Bearer",
     "header:authorization:token",
@@ -176,7 +175,7 @@ pub(super) fn credential(section: &Section<'_, '_>) -> Option<Credential> {
     });
     let signing = signing::signing(section);
     let from = match reference::read(section, "from", "credential.from") {
-        // Where the first part is kept; the others are in `signing`.
+        // The first part is kept here; the others are in `signing`.
         _ if section.has("sign") => signing
             .as_ref()
             .and_then(|signing| Some(signing.parts.first()?.from.clone())),
@@ -247,8 +246,8 @@ fn from_name(section: &Section<'_, '_>, name: &CredentialName) -> Option<SecretR
     }
 }
 
-/// The variables of the workload: those that are named, else the credential's own name, else those
-/// of its preset.
+/// Returns the variables of the workload: those that are named, else the credential's own name,
+/// else those of its preset.
 fn env(
     section: &Section<'_, '_>,
     name: Option<&CredentialName>,
@@ -303,7 +302,7 @@ fn taken(text: &str) -> Result<Taken, Hint> {
         })
 }
 
-/// Checks the name of a cookie; `*` is every one.
+/// Checks the name of a cookie; `*` matches every cookie.
 fn cookie(text: &str) -> Result<String, Hint> {
     match format!("cookie:{text}").parse() {
         Ok(Place::Cookie(name)) => Ok(name),
@@ -424,7 +423,7 @@ fn contradictions(section: &Section<'_, '_>, read: &Credential) {
 
 fn no_origins(section: &Section<'_, '_>, read: &Credential) {
     match read.known() {
-        // A preset that is unknown or ambiguous is a mistake of its own.
+        // An unknown or ambiguous preset is reported as a mistake of its own.
         None if section.has("preset") => {}
         None => {
             let remedy = "add `origins = [\"https://api.example.com\"]`, or `preset = \"NAME\"` (see `gateway presets`)";

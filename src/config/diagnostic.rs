@@ -1,4 +1,4 @@
-//! What is wrong in a configuration: where, what, why, and what to do next.
+//! What is wrong in a configuration: where, what, why, and how to fix it.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use crate::policy::Problems;
 
-/// Tells whether a finding stops the gateway.
+/// Whether a finding stops the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The configuration is refused.
     Error,
-    /// The configuration is taken; the operator should look at it.
+    /// The configuration is accepted, but the operator should look at it.
     Warning,
 }
 
-/// Points into a text: line and column count characters from 1; 0 and 0 is the text as a whole.
+/// A place in a text. Line and column count characters from 1; 0 and 0 mean the whole text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The file, or `command line`.
@@ -26,7 +26,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// Holds one finding about a configuration. It never holds a value that could be a secret.
+/// One finding about a configuration. It never holds a value that could be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Where it stands.
@@ -35,13 +35,13 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// What is wrong.
     pub what: String,
-    /// Why that is refused.
+    /// Why it is refused.
     pub why: String,
     /// What to write instead.
     pub remedy: String,
 }
 
-/// Says why a single value is not accepted, without where it stands.
+/// Why a single value is not accepted, without its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hint {
     /// Why the value is refused.
@@ -51,7 +51,7 @@ pub struct Hint {
 }
 
 impl Hint {
-    /// Makes a hint of its two sentences.
+    /// Creates a hint from its two sentences.
     pub fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             why: why.into(),
@@ -72,7 +72,7 @@ impl From<Problems> for Hint {
 }
 
 impl Position {
-    /// Finds the line and column of a byte range's start within `text`.
+    /// Returns the line and column where a byte range of `text` starts.
     #[must_use]
     pub fn of(file: &Arc<str>, text: &str, span: &Range<usize>) -> Self {
         let end = span.start.min(text.len());
@@ -81,7 +81,7 @@ impl Position {
             .iter()
             .rposition(|byte| *byte == b'\n')
             .map_or(0, |at| at + 1);
-        // Continuation bytes of UTF-8 are no characters of their own.
+        // UTF-8 continuation bytes are not characters of their own.
         let column = before[line_start..]
             .iter()
             .filter(|byte| **byte & 0xC0 != 0x80)

@@ -1,4 +1,4 @@
-//! A configuration file while it is read, with every mistake that was found in it.
+//! A configuration file being read, with every mistake found in it.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::diagnostic::{Diagnostic, Hint, Position, Severity};
 use super::literal::known_prefix;
 
-/// Holds one file while it is read: its text, where its paths start, and what was found wrong.
+/// One file being read: its text, the base of its paths, and what was found wrong.
 pub(super) struct Document<'t> {
     file: Arc<str>,
     text: &'t str,
@@ -31,12 +31,12 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Notes an error at a place of the file.
+    /// Records an error at a place in the file.
     pub fn error(&self, span: &Range<usize>, what: impl Into<String>, hint: Hint) {
         self.note(Severity::Error, span, what.into(), hint);
     }
 
-    /// Notes a warning at a place of the file.
+    /// Records a warning at a place in the file.
     pub fn warn(&self, span: &Range<usize>, what: impl Into<String>, hint: Hint) {
         self.note(Severity::Warning, span, what.into(), hint);
     }
@@ -52,7 +52,7 @@ impl<'t> Document<'t> {
         self.found.borrow_mut().push(mistake);
     }
 
-    /// Gives all that was found, in the order of the file.
+    /// Returns all findings, in the order of the file.
     pub fn into_found(self) -> Vec<Diagnostic> {
         let mut found = self.found.into_inner();
         found.sort_by(|left, right| left.position.cmp(&right.position));
@@ -60,16 +60,16 @@ impl<'t> Document<'t> {
         found
     }
 
-    /// The path that a text means: relative to the file, `~/` the user's home.
+    /// Resolves a path relative to the file; `~/` is the user's home.
     ///
     /// # Errors
-    /// A [`Hint`] where the text is empty or holds NUL, or where there is no home to stand for
-    /// `~`.
+    /// Returns a [`Hint`] if the text is empty or contains NUL, or if `~` is used and there is no
+    /// home.
     pub fn path(&self, text: &str) -> Result<PathBuf, Hint> {
         resolve_path(text, &self.directory, self.home.as_deref())
     }
 
-    /// Refuses a literal credential wherever it stands, without repeating it.
+    /// Refuses literal credentials anywhere in the table, without repeating them.
     pub fn refuse_literals(&self, table: &DeTable<'_>) {
         for (key, value) in table {
             self.refuse_literal(key.get_ref(), key.span());
@@ -93,7 +93,7 @@ impl<'t> Document<'t> {
     }
 }
 
-/// Why a literal secret is refused.
+/// Returns why a literal secret is refused.
 pub(super) fn literal_hint() -> Hint {
     Hint::new(
         "the configuration holds references to secrets, never secrets: files are copied, committed and shown",
@@ -101,7 +101,7 @@ pub(super) fn literal_hint() -> Hint {
     )
 }
 
-/// The path that a text means: relative to `directory`, `~/` the user's home.
+/// Resolves a path relative to `directory`; `~/` is the user's home.
 pub(super) fn resolve_path(
     text: &str,
     directory: &Path,

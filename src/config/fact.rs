@@ -1,4 +1,4 @@
-//! `[[fact]]`: values of a request's content that policies may read.
+//! `[[fact]]`: values in a request's content that policies may read.
 
 use toml::Spanned;
 

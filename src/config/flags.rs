@@ -1,4 +1,4 @@
-//! Flags to the same [`Config`] as a file gives: the simple case needs no file at all.
+//! Turns flags into the same [`Config`] as a file, so that the simple case needs no file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,14 +75,14 @@ pub struct Flags {
     pub user: Option<String>,
 }
 
-/// Collects what is wrong with flags.
+/// Collects what is wrong with the flags.
 struct Line {
     directory: PathBuf,
     found: Vec<Diagnostic>,
 }
 
 impl Flags {
-    /// Whether they say nothing of what is wanted.
+    /// Whether no flag says what to allow or lend.
     #[must_use]
     pub fn say_nothing(&self) -> bool {
         let lists = [
@@ -95,12 +95,12 @@ impl Flags {
         self.config.is_none() && self.aws.is_none() && lists.iter().all(|given| given.is_empty())
     }
 
-    /// Reads the file that the flags name, if they name one, and adds the flags to it.
+    /// Reads the file that the flags name, if any, and adds the flags to it.
     ///
-    /// `known` gives the preset of a variable, such as `github` for `GITHUB_TOKEN`.
+    /// `known` returns the preset of a variable, such as `github` for `GITHUB_TOKEN`.
     ///
     /// # Errors
-    /// [`ConfigError`] with every mistake of the file and of the flags.
+    /// Returns a [`ConfigError`] with every mistake of the file and of the flags.
     pub fn config(&self, known: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let mut mistakes = Vec::new();
         let mut config = match &self.config {
@@ -274,7 +274,7 @@ impl Line {
     }
 }
 
-/// The credentials of AWS: those of the environment, or of a profile, which the AWS CLI prints.
+/// Returns the AWS credentials from the environment, or those the AWS CLI prints for a profile.
 fn aws(profile: &str) -> Result<Credential, Hint> {
     if profile.is_empty() {
         return Credential::aws().ok_or_else(|| {
@@ -320,7 +320,7 @@ fn aws(profile: &str) -> Result<Credential, Hint> {
     Ok(Credential::aws_from(&from))
 }
 
-/// The credential for these buckets alone, where any are named.
+/// Restricts the credential to these buckets, if any are named.
 fn pinned(credential: Credential, buckets: &[String]) -> Result<Credential, Hint> {
     let (false, Some(signing)) = (buckets.is_empty(), &credential.signing) else {
         return Ok(credential);
@@ -342,8 +342,8 @@ fn pinned(credential: Credential, buckets: &[String]) -> Result<Credential, Hint
     })
 }
 
-/// Reads `NAME[@HOST[:PORT]][=REFERENCE]`; gives the credential and what it makes the session
-/// allow.
+/// Reads `NAME[@HOST[:PORT]][=REFERENCE]`. Returns the credential and the hosts that it makes the
+/// session allow.
 fn secret(
     text: &str,
     directory: &Path,

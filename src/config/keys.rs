@@ -1,36 +1,36 @@
-//! Every key that `gateway.toml` has: the one list that the reader, the documentation and the tests
-//! go by.
+//! Every key of `gateway.toml`, in the one list that the reader, the documentation and the tests
+//! use.
 
-/// Describes one key of the configuration file.
+/// One key of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfigKey {
     /// The section that holds it, such as `listener` or `listener.authentication`.
     pub section: &'static str,
     /// The key itself.
     pub name: &'static str,
-    /// What it takes, in the words of the documentation.
+    /// What values it takes, in the words of the documentation.
     pub takes: &'static str,
-    /// What holds without it; `required` where nothing does.
+    /// Its default; `required` if it has none.
     pub default: &'static str,
-    /// Whether SIGHUP applies a changed value; a restart applies every one.
+    /// Whether SIGHUP applies a changed value. A restart always does.
     pub reloads: bool,
 }
 
-/// Describes one section of the configuration file.
+/// One section of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfigSection {
     /// The section's name.
     pub name: &'static str,
-    /// Whether it is written `[[name]]` and may stand many times.
+    /// Whether it is written `[[name]]` and may occur many times.
     pub repeats: bool,
 }
 
-/// The keys of one section, in the order of [`KEYS`].
+/// Returns the keys of one section, in the order of [`KEYS`].
 pub fn of(section: &str) -> impl Iterator<Item = &'static ConfigKey> {
     KEYS.iter().filter(move |key| key.section == section)
 }
 
-/// Writes a section's name as it stands in the file.
+/// Formats a section's name as it is written in the file.
 #[must_use]
 pub fn heading(section: &str) -> String {
     if section.is_empty() {

@@ -1,4 +1,4 @@
-//! `[[listener]]`: where `gateway serve` takes connections, and whose they are.
+//! `[[listener]]`: where `gateway serve` accepts connections, and which session they belong to.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use super::diagnostic::Hint;
 use super::reference;
 use super::section::Section;
 
-/// Takes connections of one session at one address.
+/// An address that accepts the connections of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
     /// What its clients speak.
@@ -27,19 +27,19 @@ pub struct Listener {
 /// What the clients of a listener speak.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenerKind {
-    /// CONNECT, absolute-form and SOCKS5, told apart by their first bytes.
+    /// CONNECT, absolute-form and SOCKS5, distinguished by their first bytes.
     Proxy {
         /// What a client must present; `None` only on loopback.
         authentication: Option<ProxyLogin>,
     },
-    /// TLS at once; the SNI names the host.
+    /// TLS from the first byte; the SNI names the host.
     Tls {
-        /// The port that the client believes to be connected to.
+        /// The port that the client originally dialled.
         port: u16,
     },
 }
 
-/// What a client of a proxy must present.
+/// What a proxy client must present.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyLogin {
     /// The user.
@@ -54,7 +54,7 @@ enum ListenerProtocol {
     Tls,
 }
 
-/// Checks a name of the kind that policies write: a session, a group, a credential, a preset.
+/// Checks a name that policies use: a session, a group, a credential or a preset.
 pub(super) fn name(text: &str) -> Result<SessionId, Hint> {
     SessionId::new(text)
         .map_err(|malformed| Hint::new(malformed.to_string(), "write a name such as `agent-1`"))
@@ -147,7 +147,7 @@ fn authentication(section: &Section<'_, '_>) -> Option<ProxyLogin> {
         }
     }
     let user = section.parsed("user", |text| {
-        // RFC 7617 §2: a user-id holds no colon.
+        // RFC 7617 §2: a user-id contains no colon.
         let fits = !text.is_empty()
             && text.len() <= 128
             && text

@@ -1,17 +1,17 @@
-//! Tells a literal secret from a reference, so that no message ever repeats one.
+//! Distinguishes a literal secret from a reference, so that no message ever repeats a secret.
 
 use crate::names::prefixes;
 
-/// Tells whether a text looks like a real credential rather than a name, a path or a reference.
+/// Returns whether a text looks like a real credential rather than a name, a path or a reference.
 ///
-/// It errs toward yes: the price of a wrong yes is a message that does not repeat the text.
+/// When in doubt, it returns `true`. A false positive only means that a message omits the text.
 #[must_use]
 pub fn looks_secret(text: &str) -> bool {
     let text = text.trim();
     known_prefix(text) || text.split(|c: char| !is_secret_char(c)).any(dense) || url_password(text)
 }
 
-/// Tells whether a text carries a well-known credential prefix with enough behind it to be one.
+/// Returns whether a text has a well-known credential prefix with enough after it to be one.
 #[must_use]
 pub fn known_prefix(text: &str) -> bool {
     let text = text.trim();
@@ -27,7 +27,7 @@ pub fn known_prefix(text: &str) -> bool {
         })
 }
 
-/// Shows a text in backticks, or only its length where it may be a secret or holds control
+/// Formats a text in backticks, or only its length if it may be a secret or contains control
 /// characters.
 #[must_use]
 pub fn shown(text: &str) -> String {
@@ -49,7 +49,8 @@ fn url_password(text: &str) -> bool {
         .is_some_and(|(user, _)| user.contains(':'))
 }
 
-/// A long run that mixes letters and digits with few repetitions, as no host, path or name does.
+/// Returns whether a long run mixes letters and digits with few repetitions, unlike any host, path
+/// or name.
 fn dense(run: &str) -> bool {
     if run.len() < 20 {
         return false;

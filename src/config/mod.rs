@@ -1,7 +1,7 @@
-//! The configuration: from `gateway.toml` and flags to one valid [`Config`].
+//! The configuration: reads `gateway.toml` and flags into one valid [`Config`].
 //!
-//! A file is read key by key. All of its mistakes are reported at once, each with its place, the
-//! reason and the remedy. A configuration with one mistake is refused.
+//! A file is read key by key. All of its mistakes are reported at once, each with its place, its
+//! reason and its remedy. A single mistake is enough to refuse the configuration.
 
 mod bind;
 mod credential;
@@ -46,10 +46,10 @@ use crate::origin::resolve::ResolverSettings;
 use crate::policy;
 use crate::policy::Declared;
 
-/// Holds every setting, valid as a whole.
+/// Every setting, validated as a whole.
 ///
-/// The default is that of an empty file: no listener, no credential, no policy, so that everything
-/// is denied.
+/// The default is that of an empty file. It has no listener, no credential and no policy, so
+/// everything is denied.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// The file that it was read from.
@@ -72,23 +72,23 @@ pub struct Config {
     pub vault: Option<VaultSettings>,
     /// How origins are reached.
     pub origins: Vec<Origin>,
-    /// What policies may read of content.
+    /// The facts that policies may read from content.
     pub facts: Declared,
     /// The sandbox of `gateway exec`.
     pub sandbox: Sandbox,
-    /// The bounds of the data path.
+    /// The limits of the data path.
     pub limits: Limits,
-    /// Where phantoms are written.
+    /// Where phantoms are written for the workload.
     pub phantoms: PhantomFile,
-    /// Hosts that flags allow, any method and path.
+    /// Hosts that flags allow, for any method and path.
     pub allow: Vec<Allowed>,
-    /// Presets that flags name: their hosts are allowed, their variables hold phantoms.
+    /// Presets that flags name. Their hosts are allowed and their variables hold phantoms.
     pub presets: Vec<String>,
     /// The groups that the session of `gateway exec` is in.
     pub groups: Vec<String>,
-    /// What the operator should look at.
+    /// Warnings for the operator.
     pub warnings: Vec<Diagnostic>,
-    /// The user's home, where `~` leads.
+    /// The user's home, which `~` stands for.
     home: Option<PathBuf>,
 }
 
@@ -101,7 +101,7 @@ pub struct Allowed {
     pub port: u16,
 }
 
-/// A configuration was refused, for all of these reasons.
+/// The configuration was refused, for all of these reasons.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", shown(.mistakes))]
 pub struct ConfigError {

@@ -8,10 +8,10 @@ use super::diagnostic::Hint;
 use crate::message::{HostPattern, OriginPattern, PatternMalformed};
 use crate::origin::vet::metadata_within;
 
-/// Reads `api.example.com`, `*.example.com`, or an address, with its port.
+/// Reads `api.example.com`, `*.example.com`, or an address, with an optional port.
 ///
 /// # Errors
-/// A [`Hint`] where it is no such pattern, or an address that no origin has.
+/// Returns a [`Hint`] if it is no such pattern, or an address that no origin can have.
 pub fn host_and_port(text: &str, default_port: u16) -> Result<(HostPattern, u16), Hint> {
     let (hosts, port) = HostPattern::with_port(text, default_port)?;
     named(&hosts)?;
@@ -21,7 +21,7 @@ pub fn host_and_port(text: &str, default_port: u16) -> Result<(HostPattern, u16)
 /// Reads `https://host[:port]`; the host may start with `*.`.
 ///
 /// # Errors
-/// A [`Hint`] where it is no such pattern, or an address that no origin has.
+/// Returns a [`Hint`] if it is no such pattern, or an address that no origin can have.
 pub fn origin(text: &str) -> Result<OriginPattern, Hint> {
     let pattern: OriginPattern = text.parse()?;
     named(&pattern.hosts)?;
@@ -38,11 +38,11 @@ impl From<PatternMalformed> for Hint {
     }
 }
 
-/// Reads a network as `address/prefix`, or one address: an exception to the address floor.
+/// Reads an exception to the address floor: a network as `address/prefix`, or one address.
 ///
 /// # Errors
-/// A [`Hint`] where it is none, has bits set behind its prefix, is wider than any exception
-/// should be, or reaches a cloud's metadata service.
+/// Returns a [`Hint`] if it is neither, has bits set after its prefix, is wider than any exception
+/// should be, or includes a cloud metadata service.
 pub fn exception(text: &str) -> Result<IpNet, Hint> {
     let network = network(text)?;
     let narrowest_wide = match network {
@@ -68,7 +68,7 @@ pub fn exception(text: &str) -> Result<IpNet, Hint> {
 }
 
 fn network(text: &str) -> Result<IpNet, Hint> {
-    // The standard library reads the address: it takes no leading zeros.
+    // The standard library parses the address and rejects leading zeros.
     let (address, prefix) = match text.split_once('/') {
         Some((address, prefix)) => (address, Some(prefix)),
         None => (text, None),
@@ -104,10 +104,10 @@ fn network(text: &str) -> Result<IpNet, Hint> {
     Ok(network)
 }
 
-/// Refuses addresses that no origin has: unspecified, multicast, broadcast, metadata.
+/// Refuses addresses that no origin can have: unspecified, multicast, broadcast, metadata.
 ///
 /// # Errors
-/// A [`Hint`] that names the kind of address.
+/// Returns a [`Hint`] that names the kind of address.
 pub fn reachable(address: IpAddr) -> Result<(), Hint> {
     let address = address.to_canonical();
     let kind = if address.is_unspecified() {

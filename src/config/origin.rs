@@ -1,5 +1,4 @@
-//! `[[origin]]`: how certain origins are reached and verified, and the exceptions to the address
-//! floor.
+//! `[[origin]]`: how certain origins are reached and verified, and exceptions to the address floor.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,18 +16,18 @@ use super::network;
 use super::reference;
 use super::section::Section;
 
-/// Says how the origins of a pattern are reached and verified.
+/// How the origins that match a pattern are reached and verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// The rule.
     pub rule: OriginRule,
-    /// The files of its certificates, which the workload must not change.
+    /// Its certificate files, which the workload must not change.
     pub files: Vec<PathBuf>,
-    /// Whether these origins may be spoken to without TLS.
+    /// Whether these origins may be reached without TLS.
     pub cleartext: bool,
 }
 
-/// Certificates, and the file that they were read from.
+/// Certificates, and the file they were read from.
 pub(super) type Certificates = (PathBuf, Vec<CertificateDer<'static>>);
 
 pub(super) fn origin(section: &Section<'_, '_>) -> Option<Origin> {
@@ -86,7 +85,7 @@ fn connect(text: &str) -> Result<SocketAddr, Hint> {
     Ok(address)
 }
 
-/// The certificates of a client identity, and the file of its key.
+/// Returns the certificates of a client identity, and the path of its key.
 fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
     let certificate = section.parsed("client_certificate", |text| {
         certificates(section.document.path(text)?)
@@ -117,8 +116,8 @@ fn identity(section: &Section<'_, '_>) -> Option<(Certificates, PathBuf)> {
     Some((certificate?.into_inner(), file?))
 }
 
-/// Reads a file of at least one certificate and nothing that is none. Who can change it decides
-/// whom the gateway trusts.
+/// Reads a file that contains at least one certificate and nothing else. Anyone who can change this
+/// file decides whom the gateway trusts.
 pub(super) fn certificates(path: PathBuf) -> Result<Certificates, Hint> {
     let read = files::read(&path, MOST_MIB)
         .map_err(|unfit| Hint::new(unfit.to_string(), unfit.remedy(&path)))?;
@@ -203,5 +202,5 @@ fn contradictions(section: &Section<'_, '_>, origin: &Origin) {
     }
 }
 
-/// A bundle of every public root has less than a quarter of it.
+/// A bundle of every public root takes less than a quarter of this.
 const MOST_MIB: u64 = 1;

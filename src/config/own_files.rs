@@ -1,5 +1,5 @@
-//! The files of a configuration: those that the gateway reads or writes for itself, and those in
-//! which secrets lie.
+//! The files of a configuration: those that the gateway itself reads or writes, and those that hold
+//! secrets.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,8 +10,8 @@ use super::listener::ListenerKind;
 use super::{Config, state};
 
 impl Config {
-    /// The folder of the audit log, links followed: that of the file that is named, else that of
-    /// the user's logs.
+    /// Returns the folder of the audit log, with links resolved: that of the configured file, else
+    /// that of the user's logs.
     #[must_use]
     pub fn audit_folder(&self) -> Option<PathBuf> {
         let named = self.audit.path.as_deref().map(real);
@@ -19,7 +19,7 @@ impl Config {
         folder.unwrap_or_else(|| state::audit_directory().map(|folder| real(&folder)))
     }
 
-    /// The files that the gateway reads or writes for itself, but for those in which secrets lie.
+    /// Returns the files that the gateway itself reads or writes, except those that hold secrets.
     /// No workload may see or change them.
     #[must_use]
     pub fn own_files(&self) -> Vec<PathBuf> {
@@ -52,7 +52,7 @@ impl Config {
         signing.filter_map(|signing| signing.recipe_file.clone())
     }
 
-    /// The files in which secrets lie.
+    /// Returns the files that hold secrets.
     #[must_use]
     pub fn secret_files(&self) -> Vec<PathBuf> {
         let secrets = self.credentials.iter().flat_map(Credential::references);
@@ -84,13 +84,12 @@ impl Config {
     }
 }
 
-/// Whether a path leads into a folder.
+/// Returns whether a path leads into a folder.
 pub(super) fn within(path: &Path, folder: &Path) -> bool {
     real(path).starts_with(real(folder))
 }
 
-/// Where a path leads, links and `..` followed as far as there is something; what is not there yet
-/// comes behind it.
+/// Resolves the links and `..` of a path. A part that does not exist yet is appended by name.
 fn real(path: &Path) -> PathBuf {
     for there in path.ancestors() {
         if let Ok(found) = std::fs::canonicalize(there)

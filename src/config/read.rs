@@ -1,4 +1,4 @@
-//! From a file's text to a [`Config`], or to everything that is wrong with it.
+//! Turns a file's text into a [`Config`], or into the list of everything that is wrong with it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,8 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError`] with every mistake of the file, or with the reason why it cannot be read.
+    /// Returns a [`ConfigError`] with every mistake of the file, or with the reason why it cannot
+    /// be read.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file: Arc<str> = path.display().to_string().into();
         let text = files::read(path, LARGEST_MIB).map_err(|unfit| ConfigError {
@@ -37,18 +38,18 @@ impl Config {
         Self::from_str(&text, path)
     }
 
-    /// Reads and checks a text as if it stood in the file `origin`, to whose folder its paths are
-    /// relative.
+    /// Reads and checks a text as if it were the file `origin`. Paths are relative to the folder of
+    /// `origin`.
     ///
     /// # Errors
-    /// [`ConfigError`] with every mistake of the text.
+    /// Returns a [`ConfigError`] with every mistake of the text.
     pub fn from_str(text: &str, origin: &Path) -> Result<Self, ConfigError> {
         let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
         let directory = absolute
             .parent()
             .map_or_else(|| PathBuf::from("/"), Path::to_owned);
-        // In its real form: the launcher hides the gateway's own files by these paths, where no
-        // `..` can be walked any more.
+        // The launcher hides the gateway's own files by these paths, and `..` cannot be walked
+        // there. So the folder is resolved now.
         let directory = std::fs::canonicalize(&directory).unwrap_or(directory);
         let home = state::home();
         let document = Document::new(
@@ -59,7 +60,7 @@ impl Config {
         );
         let (parsed, syntax) = DeTable::parse_recoverable(text);
         for error in &syntax {
-            // The parser's own display quotes the line, which may hold a secret; its message does
+            // The parser's own display quotes the line, which may hold a secret. Its message does
             // not.
             let hint = Hint::new(error.message().to_owned(), "correct the TOML syntax");
             document.error(

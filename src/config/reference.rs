@@ -1,4 +1,4 @@
-//! References to secrets, read from text and checked.
+//! Reads references to secrets from text and checks them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,13 +10,12 @@ use super::section::Section;
 use super::units;
 use crate::credential::{ReferenceMalformed, SecretRef, variable_name};
 
-/// Reads `SCHEME:PLACE`; `resolve` makes a path of its text.
+/// Reads `SCHEME:PLACE`; `resolve` turns its text into a path.
 ///
-/// The hints never repeat the text, which may be a secret that someone wrote where a reference
-/// belongs.
+/// The hints never repeat the text. It may be a secret that someone wrote instead of a reference.
 ///
 /// # Errors
-/// A [`Hint`] where the kind is unknown, its rest is malformed, or a file can be read by others.
+/// Returns a [`Hint`] if the scheme is unknown, the rest is malformed, or others can read the file.
 pub fn parse(
     text: &str,
     resolve: impl FnOnce(&str) -> Result<PathBuf, Hint>,
@@ -37,7 +36,7 @@ impl From<ReferenceMalformed> for Hint {
     }
 }
 
-/// Reads the reference under a key: a text, or a table with a command.
+/// Reads the reference at a key: a text, or a table with a command.
 pub(super) fn read(
     section: &Section<'_, '_>,
     key: &'static str,
@@ -106,7 +105,7 @@ fn command(section: &Section<'_, '_>) -> Option<SecretRef> {
     }
 }
 
-/// The credential room runs a command at most once a second and at least once a day.
+/// A command is run at most once a second and at least once a day.
 fn lifetime(text: &str) -> Result<Duration, Hint> {
     let lifetime = units::duration(text)?;
     if (Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&lifetime) {
@@ -122,7 +121,7 @@ fn lifetime(text: &str) -> Result<Duration, Hint> {
 /// Checks the name of an environment variable.
 ///
 /// # Errors
-/// A [`Hint`] where it has another character than `A-Z a-z 0-9 _`, starts with a digit, or looks
+/// Returns a [`Hint`] if it has a character outside `A-Z a-z 0-9 _`, starts with a digit, or looks
 /// like a secret.
 pub fn variable(name: &str) -> Result<String, Hint> {
     if looks_secret(name) {
@@ -131,10 +130,10 @@ pub fn variable(name: &str) -> Result<String, Hint> {
     Ok(variable_name(name)?.to_owned())
 }
 
-/// Reads the name of a variable, or the beginning of several names with `*` behind it.
+/// Reads the name of a variable, or a prefix of several names followed by `*`.
 ///
 /// # Errors
-/// A [`Hint`] where the name, or its beginning, is no variable's.
+/// Returns a [`Hint`] if the name or the prefix is not a valid variable name.
 pub fn variables(pattern: &str) -> Result<String, Hint> {
     variable(pattern.strip_suffix('*').unwrap_or(pattern)).map(|_| pattern.to_owned())
 }

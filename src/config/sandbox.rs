@@ -1,4 +1,4 @@
-//! `[sandbox]`: what the workload of `gateway exec` sees, gets and may change.
+//! `[sandbox]`: what the workload of `gateway exec` can see, receive and change.
 
 use std::path::{Path, PathBuf};
 
@@ -14,25 +14,27 @@ use super::units;
 /// Settings of the sandbox that `gateway exec` builds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sandbox {
-    /// Paths that the workload sees beside the system's, to be read.
+    /// Paths that the workload can read, in addition to those of the system.
     pub see: Vec<PathBuf>,
-    /// Sets and paths of the home that the workload sees beside those that let programs run.
+    /// Sets and paths of the home that the workload can see, in addition to those that programs
+    /// need.
     pub see_home: Vec<String>,
-    /// Paths that the workload does not see, beside those that are always hidden.
+    /// Paths hidden from the workload, in addition to those that always are.
     pub hide: Vec<PathBuf>,
-    /// Variables that the workload gets beside those that always pass; a name may end in `*`.
+    /// Variables passed to the workload, in addition to those that always are; a name may end in
+    /// `*`.
     pub pass_env: Vec<String>,
-    /// Whether the workload may make user namespaces of its own.
+    /// Whether the workload may create user namespaces of its own.
     pub allow_userns: bool,
-    /// Whether new and changed files that tools run by themselves are refused.
+    /// Whether new and changed files that tools run automatically are refused.
     pub guard_tools: bool,
-    /// Paths outside the project that the workload may change for good.
+    /// Paths outside the project that the workload may change permanently.
     pub write: Vec<PathBuf>,
-    /// All files in memory together; half of the machine's memory unless set.
+    /// The limit for all files in memory together. Unless set, half of the machine's memory.
     pub memory_files: Option<Limit>,
-    /// Processes and threads at a time, unless the launcher's own bound holds.
+    /// The limit of simultaneous processes and threads. Unless set, the launcher's own applies.
     pub processes: Option<u64>,
-    /// The user that the workload runs as where the launcher is root.
+    /// The user that the workload runs as if the launcher is root.
     pub user: Option<String>,
 }
 
@@ -79,7 +81,8 @@ fn memory_files(section: &Section<'_, '_>) -> Option<Limit> {
     None
 }
 
-/// The name of a set, or a path below the home; the launcher, which knows both, tells them apart.
+/// Reads the name of a set, or a path below the home. The launcher, which knows both, tells them
+/// apart.
 pub(super) fn of_home(text: &str) -> Result<String, Hint> {
     let leads_out = Path::new(text)
         .components()

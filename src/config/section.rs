@@ -1,4 +1,4 @@
-//! One table of a configuration file, read key by key. Every mistake is kept, and reading goes on.
+//! Reads one table of a configuration file key by key. Records every mistake and goes on.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -10,18 +10,18 @@ use super::document::Document;
 use super::keys;
 use super::literal::shown;
 
-/// Holds one table of the file under the name of its section.
+/// One table of the file, with the name of its section.
 pub(super) struct Section<'p, 't> {
     /// The document that collects the mistakes.
     pub document: &'p Document<'t>,
-    /// Where the table stands.
+    /// Where the table is in the file.
     pub span: Range<usize>,
     name: &'static str,
     table: &'p DeTable<'t>,
 }
 
 impl<'p, 't> Section<'p, 't> {
-    /// Opens a table and refuses the keys that its section does not have.
+    /// Opens a table and refuses keys that its section does not have.
     pub fn open(
         document: &'p Document<'t>,
         name: &'static str,
@@ -64,7 +64,7 @@ impl<'p, 't> Section<'p, 't> {
         }
     }
 
-    /// The raw value of a key.
+    /// Returns the raw value of a key.
     pub fn value(&self, key: &'static str) -> Option<&'p Spanned<DeValue<'t>>> {
         debug_assert!(
             keys::of(self.name).any(|known| known.name == key),
@@ -77,23 +77,23 @@ impl<'p, 't> Section<'p, 't> {
             .map(|(_, value)| value)
     }
 
-    /// Whether the key is there at all.
+    /// Returns whether the key is present.
     pub fn has(&self, key: &'static str) -> bool {
         self.value(key).is_some()
     }
 
-    /// Where the key's value stands, or else the section.
+    /// Returns where the key's value is, or else where the section is.
     pub fn span_of(&self, key: &'static str) -> Range<usize> {
         self.value(key)
             .map_or_else(|| self.span.clone(), Spanned::span)
     }
 
-    /// Notes an error about a key of this section.
+    /// Records an error about a key of this section.
     pub fn error(&self, key: &'static str, what: impl Into<String>, hint: Hint) {
         self.document.error(&self.span_of(key), what, hint);
     }
 
-    /// Notes that a key is missing.
+    /// Records that a key is missing.
     pub fn missing(&self, key: &'static str, why: &str, remedy: &str) {
         let what = format!("{} has no `{key}`", keys::heading(self.name));
         self.document
@@ -116,7 +116,7 @@ impl<'p, 't> Section<'p, 't> {
         );
     }
 
-    /// A text.
+    /// Returns a text.
     pub fn text(&self, key: &'static str) -> Option<Spanned<&'p str>> {
         let value = self.value(key)?;
         match value.get_ref().as_str() {
@@ -128,7 +128,7 @@ impl<'p, 't> Section<'p, 't> {
         }
     }
 
-    /// A text that `parse` understands.
+    /// Returns a text, read by `parse`.
     pub fn parsed<T>(
         &self,
         key: &'static str,
@@ -137,7 +137,7 @@ impl<'p, 't> Section<'p, 't> {
         self.accept(key, self.text(key)?, parse)
     }
 
-    /// A list of texts that `parse` understands each.
+    /// Returns a list of texts, each read by `parse`.
     pub fn each<T>(
         &self,
         key: &'static str,
@@ -182,7 +182,7 @@ impl<'p, 't> Section<'p, 't> {
         }
     }
 
-    /// A truth value.
+    /// Returns a Boolean.
     pub fn truth(&self, key: &'static str) -> Option<bool> {
         let value = self.value(key)?;
         let truth = value.get_ref().as_bool();
@@ -192,7 +192,7 @@ impl<'p, 't> Section<'p, 't> {
         truth
     }
 
-    /// A whole number within a range.
+    /// Returns a whole number within a range.
     pub fn count(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         let value = self.value(key)?;
         let Some(number) = value.get_ref().as_integer() else {
@@ -217,7 +217,7 @@ impl<'p, 't> Section<'p, 't> {
         fits
     }
 
-    /// One of a few words.
+    /// Returns one of a few words.
     pub fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
         let chosen = self.parsed(key, |text| {
             choices
@@ -238,7 +238,7 @@ impl<'p, 't> Section<'p, 't> {
         chosen.map(Spanned::into_inner)
     }
 
-    /// The texts of a table whose names are not fixed, each with its name, which `check` takes.
+    /// Returns the texts of a table with arbitrary names. Each name must pass `check`.
     pub fn texts(
         &self,
         key: &'static str,
@@ -268,7 +268,7 @@ impl<'p, 't> Section<'p, 't> {
         texts
     }
 
-    /// The tables of a list.
+    /// Returns the tables of a list.
     pub fn tables(&self, key: &'static str, name: &'static str) -> Vec<Section<'p, 't>> {
         let Some(value) = self.value(key) else {
             return Vec::new();
@@ -287,7 +287,7 @@ impl<'p, 't> Section<'p, 't> {
         tables
     }
 
-    /// A table within this one.
+    /// Returns a table within this one.
     pub fn inner(&self, key: &'static str, name: &'static str) -> Option<Section<'p, 't>> {
         let value = self.value(key)?;
         match value.get_ref().as_table() {

@@ -1,4 +1,4 @@
-//! The sections that stand once: CA, audit, policy, runtime, resolver, limits, phantoms.
+//! The sections that occur once: CA, audit, policy, runtime, resolver, limits, phantoms.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -21,34 +21,34 @@ use super::units;
 /// Settings of the session CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ca {
-    /// Where the certificate is written for clients to trust, `{session}` standing for the
-    /// session's name; the key never leaves memory.
+    /// Where the certificate is written for clients to trust; `{session}` stands for the session's
+    /// name. The key never leaves memory.
     pub certificate: Option<PathBuf>,
-    /// How long the CA and its session live.
+    /// The lifetime of the CA and of its session.
     pub lifetime: Duration,
 }
 
 /// Settings of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
-    /// The log; without it, a file in the user's state directory.
+    /// The log file. Without it, a file in the user's state directory is used.
     pub path: Option<PathBuf>,
-    /// When a record reaches the disk.
+    /// When a record is synced to disk.
     pub sync: audit::Durability,
     /// The size in bytes at which a new file continues the chain.
     pub rotate_bytes: u64,
-    /// What one session may write.
+    /// How much one session may write.
     pub allowance: Allowance,
 }
 
-/// Settings of the threads.
+/// Settings of the worker threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Runtime {
     /// The number of threads, each with a runtime of its own.
     pub threads: NonZeroUsize,
 }
 
-/// Where `gateway serve` writes what the workload holds.
+/// Where `gateway serve` writes the workload's phantoms.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PhantomFile {
     /// The file of `NAME=phantom` lines, mode 0600; `{session}` stands for the session's name.
@@ -56,13 +56,13 @@ pub struct PhantomFile {
 }
 
 impl Ca {
-    /// The certificate's file of one session.
+    /// Returns the certificate file of one session.
     #[must_use]
     pub fn certificate_of(&self, session: &SessionId) -> Option<PathBuf> {
         of_session(self.certificate.as_deref()?, session)
     }
 
-    /// Whether each session gets a file of its own.
+    /// Whether each session has a file of its own.
     #[must_use]
     pub fn per_session(&self) -> bool {
         self.certificate.as_deref().is_some_and(names_session)
@@ -70,22 +70,23 @@ impl Ca {
 }
 
 impl PhantomFile {
-    /// The file of one session.
+    /// Returns the phantom file of one session.
     #[must_use]
     pub fn file_of(&self, session: &SessionId) -> Option<PathBuf> {
         of_session(self.env_file.as_deref()?, session)
     }
 
-    /// Whether each session gets a file of its own.
+    /// Whether each session has a file of its own.
     #[must_use]
     pub fn per_session(&self) -> bool {
         self.env_file.as_deref().is_some_and(names_session)
     }
 }
 
-/// The file with the session's name in place of its mark.
+/// Returns the path with the session's name in place of `{session}`.
 fn of_session(file: &Path, session: &SessionId) -> Option<PathBuf> {
-    // A session's name may hold `/`, which must not lead to another folder; it never holds `%`.
+    // A session's name may contain `/`, which must not lead to another folder. It never contains
+    // `%`.
     let name = session.as_str().replace('/', "%2F");
     Some(PathBuf::from(file.to_str()?.replace(SESSION_MARK, &name)))
 }

@@ -1,4 +1,4 @@
-//! What of a `[[credential]]` is about signing: the way of signing, and where the parts are kept.
+//! The signing keys of a `[[credential]]`: how it signs, and where its parts are kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use super::section::Section;
 use super::sigv4;
 use super::variable::sandbox_variable;
 
-/// A credential that signs requests instead of being put into them.
+/// A credential that signs requests instead of being injected into them.
 #[derive(Debug, Clone)]
 pub struct SigningCredential {
-    /// The way of signing, and what may be signed.
+    /// How it signs, and what may be signed.
     pub signer: Arc<dyn Signer>,
-    /// The parts in their order, the first of which is that by which requests are known.
+    /// The parts in their order. The first one identifies the requests that use the credential.
     pub parts: Vec<PartSource>,
-    /// The file of the recipe by which it signs, where that is the user's own.
+    /// The file of the signing recipe, if it is the user's own.
     pub recipe_file: Option<PathBuf>,
 }
 
 /// Where one part of a signing credential is kept.
 #[derive(Debug, Clone)]
 pub struct PartSource {
-    /// What it is to the way of signing.
+    /// Its name in the signing scheme.
     pub name: String,
     /// Where it is kept.
     pub from: SecretRef,
     /// The variable of the workload that holds its phantom.
     pub variable: Option<String>,
-    /// Whether the credential may be without it.
+    /// Whether the credential works without it.
     pub optional: bool,
-    /// The algorithm whose private key it is, if it is one.
+    /// The algorithm of its private key, if it is one.
     pub private_key: Option<Algorithm>,
 }
 
@@ -58,8 +58,8 @@ impl PartSource {
 }
 
 impl SigningCredential {
-    /// The SigV4 credential of the usual variables, if they are set. It has a session token where
-    /// that is set, too.
+    /// Returns the SigV4 credential in the usual variables, if they are set. It has a session token
+    /// if that variable is set, too.
     #[must_use]
     pub fn of_environment() -> Option<Self> {
         let is_set =
@@ -84,7 +84,7 @@ impl SigningCredential {
         })
     }
 
-    /// The SigV4 credential that a program prints.
+    /// Returns the SigV4 credential that a program prints.
     #[must_use]
     pub fn of_program(program: &SecretRef) -> Self {
         let signer = SigV4::new(SigV4Settings::default());
@@ -99,7 +99,7 @@ impl SigningCredential {
         }
     }
 
-    /// The variables of the workload that hold its phantoms.
+    /// Returns the variables of the workload that hold its phantoms.
     #[must_use]
     pub fn variables(&self) -> Vec<String> {
         let variables = self.parts.iter().map(|part| part.variable.clone());
@@ -107,7 +107,7 @@ impl SigningCredential {
     }
 }
 
-/// Reads the keys about signing, if the credential signs.
+/// Reads the signing keys, if the credential signs.
 pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
     let signer = section.parsed("sign", |text| signer(section, text));
     let Some((signer, recipe_file)) = signer.map(Spanned::into_inner) else {
@@ -131,7 +131,7 @@ pub(super) fn signing(section: &Section<'_, '_>) -> Option<SigningCredential> {
     })
 }
 
-/// Refuses keys that do not fit with `sign`.
+/// Refuses keys that cannot be used with `sign`.
 fn refuse(section: &Section<'_, '_>, keys: &[&'static str], what: &str, hint: impl Fn() -> Hint) {
     for key in keys.iter().copied() {
         if section.has(key) {
@@ -147,8 +147,8 @@ fn without_sign() -> Hint {
     )
 }
 
-/// The way of signing that a name means: `sigv4`, the name of a recipe, or the path of one, which
-/// is given beside it.
+/// Returns the signer for a name: `sigv4`, the name of a recipe, or the path of one. A recipe's
+/// path is returned, too.
 fn signer(
     section: &Section<'_, '_>,
     text: &str,
@@ -239,7 +239,7 @@ fn parts(section: &Section<'_, '_>, signer: &dyn Signer) -> Option<Vec<PartSourc
     whole.then_some(parts)
 }
 
-/// The variables that a recipe names must be such as `env` may name.
+/// Checks that `env` would accept the variables that a recipe names.
 fn check_harmless(section: &Section<'_, '_>, parts: &[PartSource]) {
     for name in parts.iter().filter_map(|part| part.variable.as_deref()) {
         if let Err(hint) = sandbox_variable(name) {
@@ -252,7 +252,7 @@ fn check_harmless(section: &Section<'_, '_>, parts: &[PartSource]) {
     }
 }
 
-/// The parts that `parts` names, each with what stands there.
+/// Returns the names in `parts`, each with its value.
 fn named(section: &Section<'_, '_>, known: &[KnownPart]) -> Vec<(String, Spanned<String>)> {
     section.texts("parts", |name| {
         if known.iter().any(|part| part.name == name) {
@@ -267,7 +267,7 @@ fn named(section: &Section<'_, '_>, known: &[KnownPart]) -> Vec<(String, Spanned
     })
 }
 
-/// Where `parts` says that a part is kept.
+/// Returns where `parts` says that a part is kept.
 fn named_source(
     section: &Section<'_, '_>,
     part: &KnownPart,
@@ -281,7 +281,7 @@ fn named_source(
     read.map_err(refused).ok()
 }
 
-/// Where a part is kept of which nothing says it: in the variable that clients read.
+/// Returns the default source of a part: the variable that clients read.
 fn usual_source(section: &Section<'_, '_>, part: &KnownPart) -> Option<SecretRef> {
     let usual = part.variable.as_deref().map(SecretRef::env);
     if usual.is_none() {
@@ -293,8 +293,8 @@ fn usual_source(section: &Section<'_, '_>, part: &KnownPart) -> Option<SecretRef
     usual
 }
 
-/// Every part must have a variable of the sandbox, in which its phantom stands; `named` is how many
-/// `env` has.
+/// Checks that every part has a variable of the sandbox for its phantom. `named` is the number of
+/// variables in `env`.
 fn check_variables(section: &Section<'_, '_>, parts: &[PartSource], named: usize) {
     let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
     let names = names.join(", ");
@@ -316,7 +316,7 @@ fn check_variables(section: &Section<'_, '_>, parts: &[PartSource], named: usize
     }
 }
 
-/// The program that prints all parts; `Some(None)` where there is none.
+/// Returns the program that prints all parts; `Some(None)` if there is none.
 fn program(section: &Section<'_, '_>, known: &[KnownPart]) -> Option<Option<SecretRef>> {
     if !section.has("from") {
         return Some(None);
@@ -334,5 +334,5 @@ fn program(section: &Section<'_, '_>, known: &[KnownPart]) -> Option<Option<Secr
     None
 }
 
-/// The largest recipe that is read.
+/// The largest recipe file that is accepted, in MiB.
 const LARGEST_RECIPE_MIB: u64 = 1;

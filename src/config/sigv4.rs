@@ -1,4 +1,4 @@
-//! The keys of a `[[credential]]` that are about SigV4 alone.
+//! The keys of a `[[credential]]` that only SigV4 uses.
 
 use toml::Spanned;
 
@@ -23,10 +23,10 @@ pub(super) fn read(section: &Section<'_, '_>) -> SigV4 {
     })
 }
 
-/// What signs for these buckets alone, `NAME` or `NAME/PREFIX`.
+/// Returns a signer for these buckets only, each written `NAME` or `NAME/PREFIX`.
 ///
 /// # Errors
-/// What is no bucket.
+/// Returns those that are not valid buckets.
 pub(super) fn for_buckets(buckets: Vec<String>) -> Result<SigV4, Vec<PinMistake>> {
     let pins = Pins {
         buckets,
@@ -82,7 +82,7 @@ fn scope(section: &Section<'_, '_>, pins: Pins) -> Scope {
             );
             section.error(key, mistake.to_string(), hint);
         }
-        // Not taken: a configuration with a mistake is refused as a whole.
+        // Never used: a configuration with a mistake is refused as a whole.
         Scope::default()
     })
 }
@@ -128,7 +128,7 @@ fn endpoints(section: &Section<'_, '_>) -> Vec<OwnEndpoint> {
         .collect()
 }
 
-/// The name of a service or a region, as it stands in a credential scope.
+/// Checks the name of a service or a region as used in a credential scope.
 fn label(text: &str) -> Result<String, Hint> {
     let fits = (1..=64).contains(&text.len())
         && text
@@ -143,7 +143,7 @@ fn label(text: &str) -> Result<String, Hint> {
     }
 }
 
-/// The keys of the pins.
+/// The keys that restrict what is signed.
 const PINS: [&str; 7] = [
     "partitions",
     "regions",
@@ -153,7 +153,7 @@ const PINS: [&str; 7] = [
     "actions",
     "credential_actions",
 ];
-/// All keys that are about SigV4.
+/// All SigV4 keys.
 pub(super) const KEYS: [&str; 9] = [
     "endpoints",
     "unsigned",

@@ -1,19 +1,19 @@
-//! Where the gateway keeps what outlives a session, by the XDG rules.
+//! Where the gateway keeps what outlives a session, following the XDG specification.
 
 use std::path::PathBuf;
 
-/// The folder of the audit logs of `gateway exec`: `$XDG_STATE_HOME/gateway/audit`, else
+/// Returns the audit log folder of `gateway exec`: `$XDG_STATE_HOME/gateway/audit`, else
 /// `~/.local/state/gateway/audit`.
 ///
-/// `None` where neither variable names an absolute path.
+/// Returns `None` if neither variable holds an absolute path.
 #[must_use]
 pub fn audit_directory() -> Option<PathBuf> {
     directory().map(|state| state.join("audit"))
 }
 
-/// The folder of all of it: `$XDG_STATE_HOME/gateway`, else `~/.local/state/gateway`.
+/// Returns the state folder: `$XDG_STATE_HOME/gateway`, else `~/.local/state/gateway`.
 ///
-/// `None` where neither variable names an absolute path.
+/// Returns `None` if neither variable holds an absolute path.
 #[must_use]
 pub fn directory() -> Option<PathBuf> {
     let named = |variable| {
@@ -25,7 +25,7 @@ pub fn directory() -> Option<PathBuf> {
     Some(state.join("gateway"))
 }
 
-/// The user's home, where it is an absolute path.
+/// Returns the user's home, if it is an absolute path.
 #[must_use]
 pub fn home() -> Option<PathBuf> {
     std::env::var_os("HOME")

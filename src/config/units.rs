@@ -8,7 +8,7 @@ use crate::body::Limit;
 /// Reads a size, written as `100B`, `32KiB`, `256MiB` or `2GiB`.
 ///
 /// # Errors
-/// A [`Hint`] where the number or the unit is missing, is another one, or is too large.
+/// Returns a [`Hint`] if the number or the unit is missing or invalid, or the value is too large.
 pub fn size(text: &str) -> Result<Limit, Hint> {
     let (number, unit) = split(text)?;
     let shift = match unit {
@@ -41,7 +41,7 @@ pub fn size(text: &str) -> Result<Limit, Hint> {
 /// Reads a duration: a whole number with one of `ms`, `s`, `m`, `h`, `d`.
 ///
 /// # Errors
-/// A [`Hint`] where the number or the unit is missing, is another one, or is too large.
+/// Returns a [`Hint`] if the number or the unit is missing or invalid, or the value is too large.
 pub fn duration(text: &str) -> Result<Duration, Hint> {
     let (number, unit) = split(text)?;
     let millis = match unit {
@@ -75,7 +75,7 @@ pub fn duration(text: &str) -> Result<Duration, Hint> {
         })
 }
 
-/// Shows a duration as [`duration`] reads it, in its largest whole unit.
+/// Formats a duration as [`duration`] reads it, in its largest whole unit.
 #[must_use]
 pub fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();

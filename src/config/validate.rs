@@ -1,5 +1,4 @@
-//! What no section can see alone: duplicates, contradictions between sections, settings that undo
-//! each other.
+//! Checks across sections: duplicates, contradictions, and settings that undo each other.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,7 +16,7 @@ use super::listener::ListenerKind;
 use super::own_files::within;
 use crate::session::When;
 
-/// Where each table of a file stands, in the order of the configuration's lists.
+/// Where each table is in the file, in the order of the configuration's lists.
 #[derive(Default)]
 pub(super) struct Spans {
     pub listeners: Vec<Range<usize>>,
@@ -38,7 +37,7 @@ pub(super) fn check(document: &Document<'_>, config: &Config, spans: &Spans) {
     vaults(document, config, spans);
 }
 
-/// What a vault keeps needs one; what it issues is a session's own.
+/// Checks that secrets kept in a vault have a `[vault]`, and that no listener's password is in it.
 fn vaults(document: &Document<'_>, config: &Config, spans: &Spans) {
     for (credential, span) in config.credentials.iter().zip(&spans.credentials) {
         if config.vault.is_none() && credential.references().any(SecretRef::is_in_vault) {
@@ -162,7 +161,7 @@ fn cleartext(document: &Document<'_>, config: &Config, spans: &Spans) {
                     && rule.rule.matches.hosts == origin.hosts
                     && rule.rule.matches.port == origin.port
             });
-            // Beyond loopback the session refuses it, declared or not.
+            // Beyond loopback the session refuses cleartext, declared or not.
             if declared || !origin.is_loopback() {
                 continue;
             }
@@ -179,7 +178,7 @@ fn cleartext(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
 }
 
-/// Refuses what the session would refuse to bind.
+/// Refuses bindings that the session would refuse.
 fn bindings(document: &Document<'_>, config: &Config, spans: &Spans) {
     for (index, what, hint) in bind::mistakes(&config.credentials) {
         document.error(&spans.credentials[index], what, hint);
@@ -192,7 +191,7 @@ fn sandbox(document: &Document<'_>, config: &Config, spans: &Spans) {
     }
 }
 
-/// What the sandbox's settings undo of the others, from a file or from flags.
+/// Returns the sandbox settings, from a file or from flags, that undo other settings.
 pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Hint)> {
     let sandbox = &config.sandbox;
     let passed = sandbox
@@ -203,7 +202,7 @@ pub(super) fn sandbox_contradictions(config: &Config) -> Vec<(String, Hint)> {
     passed.chain(written).collect()
 }
 
-/// What a variable that is passed to the workload would give away.
+/// Returns what a variable would give away if it were passed to the workload.
 fn passed(config: &Config, variable: &str) -> Vec<(String, Hint)> {
     let passes = |name: &str| match variable.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -231,7 +230,7 @@ fn passed(config: &Config, variable: &str) -> Vec<(String, Hint)> {
     found
 }
 
-/// What a path that the workload may change would let it do.
+/// Returns what a workload could do with a path that it may change.
 fn written(config: &Config, write: &Path) -> Vec<(String, Hint)> {
     let mut found = Vec::new();
     let mut hidden = config.sandbox.hide.iter();
@@ -257,7 +256,7 @@ fn written(config: &Config, write: &Path) -> Vec<(String, Hint)> {
     found
 }
 
-/// Warns of what is allowed and can never happen.
+/// Warns about what is allowed but can never happen.
 fn unreachable(document: &Document<'_>, config: &Config, spans: &Spans) {
     if config.listeners.is_empty() {
         return;

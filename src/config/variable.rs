@@ -1,14 +1,13 @@
-//! Which variables of the workload may hold a phantom: none that steers a loader, a shell or the
-//! network.
+//! Checks which variables of the workload may hold a phantom. None may steer a loader, a shell or
+//! the network.
 
 use super::diagnostic::Hint;
 use super::reference::variable;
 
-/// Checks the name of a variable that the workload gets, which must not steer its loader or its
-/// network.
+/// Checks the name of a variable for the workload. It must not steer the loader or the network.
 ///
 /// # Errors
-/// A [`Hint`] where it is no variable, or one that the sandbox sets itself.
+/// Returns a [`Hint`] if it is not a variable name, or one that the sandbox sets itself.
 pub fn sandbox_variable(text: &str) -> Result<String, Hint> {
     let name = variable(text)?;
     let upper = name.to_ascii_uppercase();
@@ -26,9 +25,9 @@ pub fn sandbox_variable(text: &str) -> Result<String, Hint> {
     Ok(name)
 }
 
-/// Variables by which shells, loaders, interpreters and tools are told what to run, what to read
-/// first or whom to trust. A phantom in one of them serves nobody, and `gateway env` prints what a
-/// person's own shell runs.
+/// Variables that tell shells, loaders, interpreters and tools what to run, what to read first or
+/// whom to trust. A phantom in one of them is of no use. `gateway env` also prints variables that
+/// the user's own shell evaluates.
 const STEERING: &[&str] = &[
     "PATH",
     "HOME",

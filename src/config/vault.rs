@@ -1,4 +1,4 @@
-//! `[vault]`: where a Vault or OpenBao is, and how the gateway logs in there.
+//! `[vault]`: where a Vault or OpenBao server is, and how the gateway logs in to it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::origin::{Certificates, certificates};
 use super::section::Section;
 use super::{network, reference, units};
 
-/// The ways to log in, each with the keys that it must have and those that it may have.
+/// The login methods, each with its required and its optional keys.
 const LOGINS: [(&str, &[&str], &[&str]); 5] = [
     ("token", &["token"], &[]),
     ("approle", &["role_id"], &["secret_id", "mount"]),
@@ -26,7 +26,7 @@ const LOGINS: [(&str, &[&str], &[&str]); 5] = [
     ),
 ];
 
-/// What the keys of a login hold.
+/// The values of a login's keys.
 struct Keys {
     token: Option<SecretRef>,
     role: Option<String>,
@@ -127,7 +127,7 @@ fn login(section: &Section<'_, '_>, keys: Keys) -> Option<VaultLogin> {
     })
 }
 
-/// A key that the login does not use would be a setting that does not hold.
+/// Refuses keys that the chosen login does not use, since they would have no effect.
 fn refuse_others(section: &Section<'_, '_>, chosen: &str) {
     let uses = |(word, needed, allowed): &(&str, &[&str], &[&str]), key: &str| {
         *word == chosen && (needed.contains(&key) || allowed.contains(&key))
@@ -141,7 +141,8 @@ fn refuse_others(section: &Section<'_, '_>, chosen: &str) {
     }
 }
 
-/// A reference to a store of this machine: the vault itself cannot say how to get into it.
+/// Reads a reference to a store of this machine. The vault cannot hold the credential for its own
+/// login.
 fn local(section: &Section<'_, '_>, key: &'static str) -> Option<SecretRef> {
     let from = reference::read(section, key, "")?.allowing_short(true);
     if from.is_in_vault() {
@@ -187,7 +188,7 @@ fn server(text: &str) -> Result<Origin, Hint> {
     }
 }
 
-/// A mount or a namespace, such as `auth-agents` or `team/one`.
+/// Checks a mount or a namespace, such as `auth-agents` or `team/one`.
 fn path(text: &str) -> Result<String, Hint> {
     let text = text.trim_matches('/');
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

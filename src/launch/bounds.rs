@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::{At, Failure, Step};
 
-/// What the person chose; `None` for the defaults.
+/// What the user chose; `None` for the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
     /// Bytes of all in-memory files together; by default, half of the machine's memory.
@@ -20,23 +20,23 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The bound of all in-memory files together: one file system has all of it, and the writable
-    /// places are parts of that one.
+    /// Returns the limit of all in-memory files together. One file system has all of it, and the
+    /// writable places are parts of that file system.
     pub fn memory(&self) -> MemoryBound {
         let machine = rustix::system::sysinfo();
         let memory = machine.totalram.saturating_mul(machine.mem_unit.into());
         MemoryBound(self.memory_files.unwrap_or(memory / 2))
     }
 
-    /// Limits the sandbox's processes by this process's limit, which all of them inherit, and
-    /// disables core files.
+    /// Limits the number of processes in the sandbox, and disables core files.
     ///
-    /// The kernel counts the processes of this user in this user namespace. Before Linux 5.14 it
-    /// also counted the user's processes outside: the sandbox would have to do without, or take
-    /// from them.
+    /// The limit is set on this process, and all processes of the sandbox inherit it. The kernel
+    /// counts the processes of this user in this user namespace. Before Linux 5.14 it also counts
+    /// the user's processes outside. There, no default limit is set, because both sides would share
+    /// it.
     ///
     /// # Errors
-    /// A [`Step::Bounds`] failure if a bound was requested and cannot be set.
+    /// Returns a [`Step::Bounds`] failure if a limit was requested and cannot be set.
     pub fn limit_processes(&self) -> Result<(), Failure> {
         // With a limit of one byte, the kernel neither writes a core nor pipes it to a program;
         // with a limit of zero it still pipes.
@@ -60,20 +60,20 @@ impl Bounds {
     }
 }
 
-/// The most that one in-memory file system holds, in bytes.
+/// The size limit of one in-memory file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBound(u64);
 
 impl MemoryBound {
-    /// For a few files of no use to the command.
+    /// For a few files that the command cannot use.
     pub const SMALL: Self = Self(1 << 20);
     /// For the gateway's own files, which the command can only read.
     pub const OWN_FILES: Self = Self(64 << 20);
 
-    /// Mounts an in-memory file system of this size, without device files and rights for programs.
+    /// Mounts an in-memory file system of this size, with `nosuid` and `nodev`.
     ///
     /// # Errors
-    /// The error of `mount`.
+    /// Returns the error of `mount`.
     pub fn mount(self, at: &Path, mode: u32, flags: MountFlags) -> io::Result<()> {
         let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
         let options = self.options(mode);
@@ -88,7 +88,7 @@ impl MemoryBound {
 
     fn options(self, mode: u32) -> CString {
         let bytes = self.0;
-        // The kernel's own memory for an empty file is about 1 KiB, which no size limit counts.
+        // An empty file takes about 1 KiB of kernel memory, which no size limit counts.
         let files = (bytes / FILE).max(256);
         let text = format!("mode={mode:04o},size={bytes},nr_inodes={files}");
         CString::new(text).expect("digits and letters hold no zero byte")
@@ -114,7 +114,7 @@ fn counts_by_namespace(release: &str) -> bool {
     (major, minor) >= (5, 14)
 }
 
-/// The default for processes and threads at a time: as many as systemd lets a service have.
+/// The default limit of simultaneous processes and threads, the same as systemd's for a service.
 pub const PROCESSES: u64 = 4096;
 const FILE: u64 = 8 << 10;
 

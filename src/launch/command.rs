@@ -9,9 +9,9 @@ use super::{environment, syscall};
 
 /// Executes the command; returns only if that fails.
 ///
-/// Looks up a name without a slash in the `PATH` of `variables`, as `execvp` does. A file that may
-/// not be run is skipped, and becomes the reason if nothing else is found. A file without a known
-/// format is passed to the shell.
+/// Looks up a name without a slash in the `PATH` of `variables`, as `execvp` does. Skips files that
+/// may not be run, and reports that if it finds nothing else. Passes a file of unknown format to
+/// the shell.
 pub fn execute(arguments: &[OsString], variables: &[(OsString, OsString)]) -> io::Error {
     let (Ok(arguments), Ok(environment)) = (strings(arguments), block(variables)) else {
         return io::Error::from_raw_os_error(libc::EINVAL);
@@ -44,10 +44,10 @@ pub fn execute(arguments: &[OsString], variables: &[(OsString, OsString)]) -> io
     denied.unwrap_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
 }
 
-/// The variables in the form that the kernel expects.
+/// Converts the variables to the form that the kernel expects.
 ///
 /// # Errors
-/// `EINVAL` if one contains a zero byte.
+/// Returns `EINVAL` if one contains a zero byte.
 pub fn block(variables: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     variables
         .iter()
@@ -60,10 +60,10 @@ pub fn block(variables: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
         .collect()
 }
 
-/// Arguments in the form that the kernel expects.
+/// Converts the arguments to the form that the kernel expects.
 ///
 /// # Errors
-/// `EINVAL` if one contains a zero byte.
+/// Returns `EINVAL` if one contains a zero byte.
 pub fn strings(arguments: &[OsString]) -> io::Result<Vec<CString>> {
     arguments
         .iter()

@@ -1,4 +1,4 @@
-//! Taking away: capabilities, the ways to regain them, system calls, and signals to others.
+//! Takes away capabilities, the ways to regain them, system calls, and signals to other processes.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use super::{filter, syscall};
 /// would regain `CAP_NET_ADMIN` over the sandbox's network.
 ///
 /// # Errors
-/// The call that the kernel refused.
+/// Returns the call that the kernel refused.
 pub fn drop_capabilities() -> Result<(), Failure> {
     for capability in 0..64 {
         match syscall::drop_bounding(capability) {
@@ -44,18 +44,17 @@ pub fn drop_capabilities() -> Result<(), Failure> {
 /// Installs the system call filter; see [`filter`].
 ///
 /// # Errors
-/// What `seccomp` says.
+/// Returns the error of `seccomp`.
 pub fn filter_system_calls(allow_userns: bool) -> Result<(), Failure> {
     syscall::install_filter(&mut filter::program(allow_userns)).at(Step::Filter, "install")
 }
 
-/// Keeps signals and abstract Unix sockets inside, where the kernel has Landlock scopes (Linux
-/// 6.12).
+/// Keeps signals and abstract Unix sockets inside, if the kernel has Landlock scopes (Linux 6.12).
 ///
-/// The PID and network namespaces do the same; this is a second wall.
+/// The PID and network namespaces do the same; this is a second barrier.
 ///
 /// # Errors
-/// What Landlock says, where it has scopes.
+/// Returns Landlock's error, if it has scopes.
 pub fn scope_by_landlock() -> Result<(), Failure> {
     let domain = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)

@@ -1,4 +1,4 @@
-//! Covers, in the new root, what no overlay leaves out.
+//! Covers what overlays cannot leave out of the new root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use super::git;
 use super::mount_plan::MountPlan;
 use super::tree::Tree;
 
-/// Covers, in the new root, git's programs, what is hidden in projects, and what is `left` because
-/// no overlay could leave it out.
+/// Covers, in the new root, what git would run, what is hidden in projects, and `left`, which no
+/// overlay could leave out.
 ///
 /// # Errors
-/// A failure that names what cannot be covered.
+/// Returns a failure that names what cannot be covered.
 pub fn cover(plan: &MountPlan, left: &[PathBuf]) -> Result<(), Failure> {
     git::guard(plan)?;
     for path in plan.hidden.iter().chain(left) {
@@ -26,9 +26,9 @@ pub fn cover(plan: &MountPlan, left: &[PathBuf]) -> Result<(), Failure> {
     pinned(plan)?.iter().try_for_each(|path| pin(path))
 }
 
-/// The directories above what may not be replaced that this user could rename, outermost first.
+/// Returns the directories above irreplaceable paths that this user could rename, outermost first.
 ///
-/// What a mount hides cannot be unlinked or renamed itself. But it could be moved away with its
+/// A mount point cannot be unlinked or renamed itself. But it could be moved away with its
 /// directory, and another put there for the gateway's next start to read (threats M09).
 fn pinned(plan: &MountPlan) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
@@ -58,8 +58,8 @@ fn pinned(plan: &MountPlan) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Makes a directory a mount point, with everything mounted in it, so that it cannot be renamed or
-/// removed.
+/// Makes a directory a mount point, so that it cannot be renamed or removed. Keeps everything
+/// mounted in it.
 fn pin(path: &Path) -> Result<(), Failure> {
     Tree::take(path)
         .and_then(|tree| tree.put(Path::new("/")))
@@ -73,7 +73,7 @@ fn mask(path: &Path) -> Result<(), Failure> {
         Ok(_) => {
             rustix::mount::mount_bind("/dev/null", path).at(Step::Hide, path.display().to_string())
         }
-        Err(_) => Ok(()), // Not there, or not reachable: nothing to hide from this user.
+        Err(_) => Ok(()), // It does not exist or is unreachable, so there is nothing to hide from this user.
     }
 }
 

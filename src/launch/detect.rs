@@ -1,11 +1,11 @@
 //! Recognises values that look like credentials, whatever their variable is called.
 //!
-//! A second check on variables that pass by name. It finds what people commonly write into
-//! settings, and can miss things. The list of names ([`super::passed`]) is what keeps secrets out.
+//! This is a second check on variables that pass by name. It finds what people commonly write into
+//! settings, but can miss things. The list of names ([`super::passed`]) is what keeps secrets out.
 
 use gateway_names::prefixes;
 
-/// Tells whether a value holds what looks like a credential.
+/// Returns whether a value contains what looks like a credential.
 pub fn holds_credential(value: &[u8]) -> bool {
     let lower = value.to_ascii_lowercase();
     prefixes::matches(value).next().is_some()

@@ -10,7 +10,8 @@ use super::bounds::MemoryBound;
 use super::failure::{At, Failure, Step};
 use super::tree::{Tree, put_part};
 
-/// The host's device nodes that stay, held open (a user namespace cannot create any).
+/// The host's device nodes that are kept. They are held open, because a user namespace cannot
+/// create any.
 #[derive(Debug)]
 pub struct Devices {
     nodes: Vec<Tree>,

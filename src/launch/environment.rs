@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{detect, passed};
 
-/// What the person chose about variables, beyond the built-in list.
+/// What the user chose about variables, beyond the built-in list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// Passed unchanged. Names may end in `*`.
@@ -20,7 +20,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Decides whether a variable reaches the command.
+    /// Returns whether a variable reaches the command.
     pub fn admit(&self, name: &OsStr, value: &OsStr) -> bool {
         let Some(name) = name.to_str() else {
             return false;
@@ -31,7 +31,7 @@ impl Rules {
             || passed::passes(name) && !detect::holds_credential(value.as_bytes())
     }
 
-    /// Keeps the variables that reach the command.
+    /// Returns only the variables that reach the command.
     pub fn scrub(
         &self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -42,7 +42,8 @@ impl Rules {
             .collect()
     }
 
-    /// The names of the variables that do not reach the command and that it might miss, in order.
+    /// Returns, in order, the names of variables that do not reach the command and that it might
+    /// miss.
     pub fn left_out(
         &self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -58,7 +59,7 @@ impl Rules {
     }
 }
 
-/// The credential files that variables point to, which must therefore be hidden.
+/// Returns the credential files that variables point to. They must be hidden, too.
 pub fn credential_files(variables: &[(OsString, OsString)]) -> Vec<PathBuf> {
     variables
         .iter()
@@ -68,8 +69,8 @@ pub fn credential_files(variables: &[(OsString, OsString)]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The hidden names in `names` (relative to the home directory) again, below the directories to
-/// which variables have moved them.
+/// Returns the hidden `names` (relative to the home directory) below the directories to which
+/// variables have moved them.
 pub fn relocated(variables: &[(OsString, OsString)], names: &[&str]) -> Vec<PathBuf> {
     let mut moved = Vec::new();
     for (variable, prefix) in RELOCATIONS {
@@ -100,7 +101,7 @@ pub fn set(
     variables.push((name, value.into()));
 }
 
-/// The value of a variable.
+/// Returns the value of a variable.
 pub fn value<'a>(variables: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
     variables
         .iter()

@@ -26,13 +26,13 @@ pub enum Error {
     /// There is no such command.
     #[error("`{command}`: command not found")]
     NotFound {
-        /// As it was given.
+        /// The command as given.
         command: String,
     },
-    /// The command exists on the host, but the sandbox does not show it, or what it leads to.
+    /// The command exists on the host, but it or what it links to is not visible in the sandbox.
     #[error("`{command}`: not found in the sandbox, which does not see `{}`", .place.display())]
     NotSeen {
-        /// As it was given.
+        /// The command as given.
         command: String,
         /// What is not visible.
         place: std::path::PathBuf,
@@ -46,25 +46,25 @@ pub enum Error {
     /// The command exists but cannot be run.
     #[error("`{command}`: cannot be run")]
     NotExecutable {
-        /// As it was given.
+        /// The command as given.
         command: String,
-        /// What `execve` said.
+        /// The error of `execve`.
         source: io::Error,
     },
-    /// The gateway process ended before the command. The command has been killed.
+    /// The gateway process ended before the command did. The command has been killed.
     #[error("the gateway process was ended from outside, and the command with it")]
     GatewayGone,
-    /// The sandbox's first process vanished before the command's end.
+    /// The sandbox's first process vanished before the command ended.
     #[error("the sandbox was killed from outside")]
     Killed,
-    /// The command ran, but its output is not complete in the file.
+    /// The command ran, but its output in the file is incomplete.
     #[error(transparent)]
     Output(#[from] LostOutput),
 }
 
 impl Error {
-    /// The exit code for this error: 125, 126 or 127, as `env` and `timeout` use them; 1 for lost
-    /// output, as `cat` does.
+    /// Returns the exit code for this error: 125, 126 or 127, as `env` and `timeout` use them. For
+    /// lost output it is 1, as for `cat`.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } | Self::NotSeen { .. } => 127,
@@ -77,7 +77,7 @@ impl Error {
         }
     }
 
-    /// What the person could do about it, if known. May have several lines.
+    /// Returns what the user could do about it, if known. May have several lines.
     pub fn advice(&self) -> Option<String> {
         match self {
             Self::Step(failure) => advice::for_failure(failure),

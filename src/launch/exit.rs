@@ -12,7 +12,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Reads a raw status of `wait`.
+    /// Converts a raw status of `wait`.
     pub(super) fn from_status(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
             Self::Signal(libc::WTERMSIG(status))

@@ -1,15 +1,15 @@
 //! The seccomp filter: which system calls the command may not make.
 //!
-//! A deny list, over a sandbox that holds without it: it removes socket families that are not bound
-//! to the network namespace (vsock), interfaces that get round such a rule (io_uring, the 32-bit
-//! ABI), key rings, and kernel code that sandboxes are usually escaped through. Numbers of other
-//! ABIs answer `ENOSYS`, as on a kernel without them.
+//! This is a deny list, and the sandbox holds without it. It removes socket families that are not
+//! bound to the network namespace (vsock), interfaces that bypass such a rule (io_uring, the 32-bit
+//! ABI), key rings, and kernel code that sandbox escapes usually exploit. System calls of other
+//! ABIs return `ENOSYS`, as on a kernel without them.
 
 use libc::sock_filter;
 
 /// Assembles the filter for this machine's architecture.
 ///
-/// With `allow_userns` the netlink families that a nested sandbox needs stay.
+/// With `allow_userns`, the netlink families that a nested sandbox needs stay allowed.
 pub fn program(allow_userns: bool) -> Vec<sock_filter> {
     let mut code = vec![load(ARCHITECTURE_AT)];
     code.extend(unless_equal(ARCHITECTURE, refuse(libc::ENOSYS)));
@@ -73,8 +73,8 @@ fn protocols(allowed: &[i32]) -> Vec<sock_filter> {
     code
 }
 
-/// Typing into the terminal on behalf of the person at it. Only the low half of the request counts
-/// for the kernel.
+/// Blocks typing into the terminal on the user's behalf. The kernel reads only the low half of the
+/// request.
 fn ioctl() -> Vec<sock_filter> {
     let mut code = vec![load(argument_at(1))];
     code.extend(if_equal(TIOCSTI, refuse(libc::EPERM)));
@@ -127,7 +127,8 @@ fn allow() -> sock_filter {
     }
 }
 
-/// Where the low half of an argument stands in `struct seccomp_data`, on a little-endian machine.
+/// Returns the offset of an argument's low half in `struct seccomp_data`, on a little-endian
+/// machine.
 fn argument_at(index: u32) -> u32 {
     16 + 8 * index
 }
@@ -152,8 +153,8 @@ const BPF_JEQ: u16 = 0x15;
 const BPF_JGE: u16 = 0x35;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541C;
-// 0 (the type's own), ICMP, TCP, UDP, ICMPv6, raw, MPTCP: SCTP, DCCP, UDP-Lite and L2TP would load
-// kernel modules.
+// 0 (the type's default), ICMP, TCP, UDP, ICMPv6, raw, MPTCP. Without this list, SCTP, DCCP,
+// UDP-Lite and L2TP would load kernel modules.
 const INTERNET_PROTOCOLS: [i32; 7] = [0, 1, 6, 17, 58, 255, 262];
 // route, sock_diag, kobject_uevent, generic
 const NETLINK_PROTOCOLS: [i32; 4] = [0, 4, 15, 16];

@@ -1,7 +1,6 @@
-//! Reads who the person is from git's settings: the name and address for their commits, and nothing
-//! else.
+//! Reads the user's name and address for commits from git's settings, and nothing else.
 //!
-//! The rest of the file may contain what authenticates (`credential.helper`, `url.*.insteadOf`,
+//! The rest of the file may contain credentials (`credential.helper`, `url.*.insteadOf`,
 //! `http.extraHeader`) and programs that git runs.
 
 use std::path::Path;
@@ -17,7 +16,8 @@ pub fn identity(home: &Path) -> Option<String> {
     identity_in(&texts.concat())
 }
 
-/// A file with only the identity. Values are copied as written, so that they keep their meaning.
+/// Returns a settings file with only the identity. Values are copied as written, so that they keep
+/// their meaning.
 fn identity_in(settings: &str) -> Option<String> {
     let mut found = String::new();
     let mut in_user = false;

@@ -96,7 +96,7 @@ struct Launcher {
     gateway: LauncherEnd,
     identity: Identity,
     command_name: OsString,
-    /// The directories in which the command is looked up.
+    /// The directories to search for the command.
     search: Option<OsString>,
     plan: MountPlan,
     watch: Option<Watch>,
@@ -167,8 +167,8 @@ impl Launcher {
             if ready.streams {
                 self.streams.copy();
             }
-            // Once it serves, the gateway sends nothing more, so this is its end. Nobody would
-            // clean up what the command leaves.
+            // A serving gateway sends nothing more, so this event means that it has ended. Nobody
+            // would then clean up what the command leaves.
             let gateway_gone = ready.gateway && self.served;
             if ready.gateway && !self.served {
                 self.pass_answer_on()?;
@@ -218,7 +218,7 @@ impl Launcher {
             .iter()
             .map(|event| !event.revents().is_empty())
             .collect();
-        // In the order in which they were added.
+        // The events come in the order in which they were added.
         let mut fired = fired.into_iter();
         let mut next = |there: bool| there && fired.next().unwrap_or_default();
         Ok(Events {
@@ -231,7 +231,7 @@ impl Launcher {
         })
     }
 
-    /// Receives one report of the first process.
+    /// Receives one report from the first process.
     fn hear(&mut self) -> Result<(), Error> {
         let Some(control) = &self.control else {
             return Ok(());
@@ -306,7 +306,7 @@ impl Launcher {
         self.order(&Order::Proceed, &[answer.as_fd()])
     }
 
-    /// Learns the command's process number here, gives it the terminal, and lets it run.
+    /// Learns the command's process number, gives it the terminal, and lets it run.
     fn begin(&mut self, mut files: Vec<OwnedFd>) -> Result<(), Error> {
         let pidfd = files
             .pop()
@@ -319,8 +319,8 @@ impl Launcher {
         self.order(&Order::Run, &[])
     }
 
-    /// Gives the terminal to a command that stopped because it asked for it. Otherwise stops with
-    /// the command, as the shell expects of its job, and continues with it.
+    /// Lends the terminal to a command that stopped because it wants the terminal. Otherwise stops
+    /// with the command, as the shell expects of its job, and continues with it.
     fn follow_into_stop(&self, signal: i32) {
         let Some(command) = self.command.as_ref().filter(|_| self.terminal.exists()) else {
             return;
@@ -358,7 +358,7 @@ impl Launcher {
             )
             .then_some(Exit::Signal(signal));
         };
-        // A key at the terminal, a stop and a continue are for the whole job.
+        // Keys at the terminal, stops and continues apply to the whole job.
         let job = from_kernel || matches!(signal, libc::SIGTSTP | libc::SIGCONT);
         let _ = match Signal::from_named_raw(signal).filter(|_| job) {
             Some(signal) => {
@@ -393,7 +393,7 @@ impl Launcher {
         }
     }
 
-    /// The part of the command that the host has and the sandbox does not show.
+    /// Returns the part of the command that exists on the host but is not visible in the sandbox.
     fn not_seen(&self) -> Option<PathBuf> {
         let search = self.search.as_deref().unwrap_or_default();
         let found = program::find(&self.command_name, search, &self.plan.working_directory)?;
@@ -414,7 +414,7 @@ impl Launcher {
     }
 }
 
-/// What has something to say.
+/// Which event sources are ready.
 #[derive(Default)]
 struct Events {
     signals: bool,

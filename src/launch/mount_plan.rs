@@ -1,5 +1,5 @@
-//! The plan of the sandbox's file system, made before anything is cloned: pure decisions over
-//! paths.
+//! The plan of the sandbox's file system. It consists of pure decisions over paths, made before
+//! anything is cloned.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,14 +43,15 @@ pub struct MountPlan {
 /// The command's home directory, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// At the path of the user's own, with what is visible of it.
+    /// At the path of the user's own, with the visible parts of it.
     Own(PathBuf),
     /// An empty one.
     Empty(PathBuf),
 }
 
 impl Home {
-    /// The user's own where they have one. `/` is nobody's.
+    /// Returns the user's own home directory if they have one, or else an empty one. `/` is
+    /// nobody's.
     fn of(own: Option<PathBuf>) -> Self {
         match own.filter(|home| home.is_absolute() && home != Path::new("/")) {
             Some(home) => Self::Own(home),
@@ -58,7 +59,7 @@ impl Home {
         }
     }
 
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         match self {
             Self::Own(path) | Self::Empty(path) => path,
@@ -149,7 +150,7 @@ impl MountPlan {
         Ok(())
     }
 
-    /// Adds the repositories outside to which those of the projects belong.
+    /// Adds the outside repositories that the projects' repositories belong to.
     fn add_repositories(&mut self, repositories: Vec<PathBuf>) {
         for repository in repositories {
             if self.persistent
@@ -161,7 +162,7 @@ impl MountPlan {
         }
     }
 
-    /// Hides the folders in which the gateway looks for its own files.
+    /// Hides the folders that the gateway searches for its own files.
     fn hide_own_folders(&mut self, own_folders: Vec<PathBuf>) -> Result<(), Failure> {
         for folder in own_folders {
             if self.projects.contains(&folder) {
@@ -191,15 +192,16 @@ impl MountPlan {
         self.seen_in_home = seen;
     }
 
-    /// The link in a project through which a path leads, if there is one. A command that ran there
-    /// may have created it to be shown what lies elsewhere.
+    /// Returns the link in a project through which a path leads, if any. A command that ran there
+    /// may have created the link so that the sandbox shows it something else.
     pub fn link_in_a_project(&self, path: &Path) -> Option<PathBuf> {
         program::links(path)
             .into_iter()
             .find(|link| self.in_project(link))
     }
 
-    /// What is visible of the home directory, for a person: the sets by name, then the other paths.
+    /// Returns what is visible of the home directory, for display: set names first, then other
+    /// paths.
     pub fn seen_in_home_by_name(&self) -> Vec<String> {
         let mut names: Vec<String> = tools::names_of(&self.seen_in_home)
             .map(str::to_owned)
@@ -212,8 +214,8 @@ impl MountPlan {
         names
     }
 
-    /// The flag that would show a program that is not visible: by its directory, unless that is the
-    /// home directory.
+    /// Returns the flag that would show a program that is not visible. It names the program's
+    /// directory, unless that is the home directory.
     pub fn flag_to_see(&self, program: &Path) -> String {
         let directory = program.parent().unwrap_or(program);
         let home = self.home.path();
@@ -239,7 +241,7 @@ impl MountPlan {
             || self.places_in_home().any(|seen| real.starts_with(seen))
     }
 
-    /// What is visible of the home directory, absolute.
+    /// Returns what is visible of the home directory, as absolute paths.
     pub fn places_in_home(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let home = match &self.home {
             Home::Own(home) => Some(home),
@@ -249,8 +251,8 @@ impl MountPlan {
             .flat_map(|home| self.seen_in_home.iter().map(|name| home.join(name)))
     }
 
-    /// What is known to contain credentials and is hidden: not what a person named, or below which
-    /// they named something.
+    /// Returns the hidden paths that are known to contain credentials. Excludes paths that the user
+    /// named, and their parents.
     pub fn built_in_hidden(&self) -> Vec<PathBuf> {
         let seen: Vec<PathBuf> = self.places_in_home().collect();
         let named = |hidden: &PathBuf| seen.iter().any(|seen| seen.starts_with(hidden));
@@ -274,8 +276,8 @@ impl MountPlan {
             || self.sees(directory)
     }
 
-    /// Whether a directory can be hidden as a whole without hiding something that has its own place
-    /// in this plan.
+    /// Whether a directory can be hidden as a whole without hiding something else that this plan
+    /// places.
     fn may_be_hidden(&self, directory: &Path) -> bool {
         let mut own = self
             .projects
@@ -287,7 +289,7 @@ impl MountPlan {
         directory != Path::new("/") && !own.any(|own| own.starts_with(directory))
     }
 
-    /// Why a directory cannot stay as it is on the host; `None` if it can.
+    /// Returns why a directory cannot stay as it is on the host; `None` if it can.
     fn why_no_project(&self, directory: &Path) -> Option<&'static str> {
         let holds = |inner: &Path| inner.starts_with(directory);
         if holds(self.home.path()) || self.other_homes.iter().any(|home| holds(home)) {
@@ -312,7 +314,7 @@ impl MountPlan {
     }
 }
 
-/// What is visible beyond the system: elsewhere, and in the home directory.
+/// Returns what is visible beyond the system, both elsewhere and in the home directory.
 fn seen(
     home: &Home,
     see: Vec<PathBuf>,
@@ -343,7 +345,7 @@ fn seen(
     Ok((elsewhere, of_home))
 }
 
-/// Why a directory cannot be shown; `None` if it can.
+/// Returns why a directory cannot be shown; `None` if it can.
 fn why_not_seen(home: &Home, path: &Path) -> Option<&'static str> {
     let holds = |inner: &str| Path::new(inner).starts_with(path);
     if home.path().starts_with(path) {

@@ -1,4 +1,4 @@
-//! What the sandbox's file system should have, as the person and this machine say.
+//! What the sandbox's file system should contain, according to the user and this machine.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::paths::by_name;
 use super::request::Launch;
 use super::{environment, git, hide, view};
 
-/// What the file system should have: the person's wishes, and what this machine has of them.
+/// What the file system should contain: the user's wishes, and what this machine has of them.
 #[derive(Clone, Debug, Default)]
 pub struct MountRequest {
     /// The directory in which the launcher was started, canonical.
@@ -29,7 +29,7 @@ pub struct MountRequest {
     pub sets: Vec<String>,
     /// Files and directories to hide, beyond the built-in ones; absolute.
     pub hide: Vec<PathBuf>,
-    /// Those of them whose place nothing may take.
+    /// Those of `hide` that nothing may replace.
     pub own: Vec<PathBuf>,
     /// Folders to which nothing may be added, canonical.
     pub own_folders: Vec<PathBuf>,
@@ -74,8 +74,8 @@ impl MountRequest {
     }
 }
 
-/// The home directory of the user that runs the command, and those of others that this process
-/// could see.
+/// Returns the home directory of the user that runs the command, and those of others that this
+/// process could see.
 fn homes(identity: Identity) -> (Option<PathBuf>, Vec<PathBuf>) {
     let user = identity.user();
     let from_environment = std::env::var_os("HOME").map(PathBuf::from);
@@ -98,7 +98,7 @@ fn homes(identity: Identity) -> (Option<PathBuf>, Vec<PathBuf>) {
     (home, others)
 }
 
-/// The repositories outside to which the projects belong.
+/// Returns the repositories outside that the projects belong to.
 fn repositories(projects: &[PathBuf], working_directory: &Path) -> Vec<PathBuf> {
     let shared: Vec<&Path> = projects
         .iter()
@@ -111,7 +111,8 @@ fn repositories(projects: &[PathBuf], working_directory: &Path) -> Vec<PathBuf> 
         .collect()
 }
 
-/// What to hide: by the name in its real directory and, for a link, by its target.
+/// Returns what to hide: each path by the name in its real directory and, for a link, by its
+/// target.
 fn hidden(launch: &Launch) -> Vec<PathBuf> {
     let both = |path: &PathBuf| [by_name(path), canonical(path.clone())];
     let variables: Vec<_> = std::env::vars_os().collect();
@@ -122,8 +123,8 @@ fn hidden(launch: &Launch) -> Vec<PathBuf> {
     hide
 }
 
-/// The real paths of what a person passes to the command or shows to it: directories and files
-/// only, nothing that a process answers on.
+/// Returns the real paths of what the user passes or shows to the command. Accepts only directories
+/// and files, nothing that a process answers on.
 fn real(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let real = |path: &PathBuf| {
         let found = std::fs::metadata(path).at(Step::Prepare, path.display().to_string())?;
@@ -140,8 +141,8 @@ fn canonical(path: PathBuf) -> Option<PathBuf> {
     std::fs::canonicalize(path).ok()
 }
 
-/// The Unix sockets with a path that exist in this network namespace, except those in places that
-/// are not visible anyway.
+/// Returns the Unix sockets with a path in this network namespace, except those in places that are
+/// not visible anyway.
 pub fn host_sockets(table: &str) -> Vec<PathBuf> {
     // Num RefCount Protocol Flags Type St Inode Path
     let mut paths: Vec<PathBuf> = table

@@ -2,7 +2,7 @@
 //!
 //! The sandbox's `/` is a fresh one in memory. It contains only what the plan and [`view`] list;
 //! the host's is then detached. All of it is read-only, except the home directory, the temporary
-//! files and the projects. Its parts are overlays where the kernel allows one, because an overlay
+//! files and the projects. Its parts are overlays if the kernel allows one, because an overlay
 //! hides a name. A mount hides only a file: when a host program renames another file over it, the
 //! kernel detaches the mount in every namespace, and the new secret becomes visible.
 

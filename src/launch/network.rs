@@ -1,8 +1,8 @@
-//! The sandbox's network: only a loopback interface, on which every address of the world is local.
+//! The sandbox's network: only a loopback interface, on which every address is local.
 //!
-//! No way out of this namespace needs to be forbidden: it has no other interface. Everything done
-//! here makes connections *arrive* at the gateway's listeners. Undoing any of it from inside would
-//! only make them fail.
+//! This namespace has no other interface, so no way out needs to be forbidden. Everything done here
+//! makes connections *arrive* at the gateway's listeners. Undoing any of it from inside would only
+//! make them fail.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -56,7 +56,7 @@ pub fn set_up(wanted: Option<Capture>) -> Result<Network, Failure> {
         }
         Err(error) => return Err(error).at(Step::Routes, "make every IPv6 address local"),
     };
-    // So that the command can serve on low ports of its own loopback, which it could not on the
+    // This lets the command serve on low ports of its own loopback, which it could not do on the
     // host. Optional.
     let _ = std::fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
     let capture = install_rules(wanted)?;

@@ -1,8 +1,8 @@
 //! Overlays: the host's files without the hidden names, and with sockets of the overlay's own.
 //!
-//! A host's path socket below an overlay cannot be connected to, whenever and in whichever network
-//! namespace it was created: the kernel finds sockets by inode, and an overlay's inodes are its
-//! own. And a name that an overlay leaves out stays absent, whatever the host puts there later.
+//! A path socket of the host cannot be connected to below an overlay, no matter when or in which
+//! network namespace it was created. The kernel finds sockets by inode, and an overlay has inodes
+//! of its own. A name that an overlay leaves out stays absent, whatever the host puts there later.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use rustix::mount::MountFlags;
 use super::paths::c_string;
 use super::syscall;
 
-/// The in-memory folder for the overlays' own data: whiteouts, and what is written to them.
+/// The in-memory folder for the overlays' own data: whiteouts, and files written through them.
 #[derive(Debug)]
 pub struct Layers {
     folder: PathBuf,
@@ -43,7 +43,7 @@ impl Layers {
 
     /// Mounts `lower` at `at` without the hidden names, read-only.
     ///
-    /// `real` is the path of `lower` on the host, by which the hidden names are known.
+    /// `real` is the path of `lower` on the host. The hidden names are matched against it.
     ///
     /// # Errors
     /// The kernel's error. [`is_refusal`] tells whether it means that this directory cannot be
@@ -96,8 +96,8 @@ impl Layers {
     }
 }
 
-/// Whether an error means that the kernel cannot overlay this directory: it is an overlay over an
-/// overlay, its file system does not support it, or other mounts lie in it.
+/// Whether an error means that the kernel cannot overlay this directory. It may be an overlay over
+/// an overlay, its file system may not support it, or other mounts may lie in it.
 pub fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -124,8 +124,8 @@ fn mount(at: &Path, options: &[u8], flags: MountFlags) -> io::Result<()> {
     )?)
 }
 
-/// The real paths of hidden names: by the name in its real directory, and, for a link, by its
-/// target.
+/// Returns the real paths of hidden names: each by the name in its real directory and, for a link,
+/// by its target.
 fn resolve(hidden: &[PathBuf]) -> Vec<PathBuf> {
     // Many lie in the same few directories.
     let mut directories: HashMap<&Path, PathBuf> = HashMap::new();
@@ -154,7 +154,8 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// The hidden names below `directory`, relative to it, without those below others.
+/// Returns the hidden names below `directory`, relative to it, without those below other hidden
+/// names.
 fn names_in(directory: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let mut names: Vec<PathBuf> = hidden
         .iter()
@@ -171,15 +172,15 @@ fn names_in(directory: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     names
 }
 
-/// Creates the whiteout of one name, and the directories above it with the attributes of those
-/// below.
+/// Creates the whiteout of one name. Also creates its parent directories, with the attributes of
+/// those in the lower layer.
 fn white_out(lower: &Path, upper: &Path, name: &Path) -> io::Result<()> {
     let mut so_far = PathBuf::new();
     for part in name.parent().into_iter().flat_map(Path::components) {
         so_far.push(part);
         let mode = match fs::symlink_metadata(lower.join(&so_far)) {
             Ok(found) if found.is_dir() => found.mode() & 0o7777,
-            // There is a file where a directory would be, so nothing of that name can exist.
+            // There is a file instead of a directory, so nothing of that name can exist.
             Ok(_) => return Ok(()),
             Err(_) => 0o700,
         };

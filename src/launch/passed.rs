@@ -1,7 +1,7 @@
 //! The names of variables that pass to the command by default.
 //!
 //! By convention, each is a setting that contains no secret and no address of an agent. It may name
-//! a file: the file must be visible to be read. Excluded are free text for other programs
+//! a file, which is readable only if it is visible. Excluded are free text for other programs
 //! (`MAVEN_OPTS`, `GIT_CONFIG_VALUE_0`), and what a CI runner reads after the command
 //! (`GITHUB_ENV`).
 
@@ -10,7 +10,7 @@ pub fn passes(name: &str) -> bool {
     words(PASSED).any(|known| matches(name, known))
 }
 
-/// Whether sessions and terminals set the variable on their own, so that nobody misses it.
+/// Whether sessions and terminals set the variable automatically, so that nobody misses it.
 pub fn is_routine(name: &str) -> bool {
     let proxy = name.to_ascii_lowercase().ends_with("_proxy");
     proxy || words(&[ROUTINE]).any(|known| matches(name, known))
@@ -58,8 +58,8 @@ const PROGRAMS: &str = "
     VERBOSE LOG_LEVEL PORT JOBS
 ";
 
-/// What says that, where and for which change a CI runs; not what contains its tokens or receives
-/// its answers.
+/// Variables that say that a CI runs, where, and for which change. Excluded are those that contain
+/// its tokens or receive its answers.
 const CI: &str = "
     CI CONTINUOUS_INTEGRATION BUILD_ID BUILD_NUMBER GITHUB_ACTIONS GITHUB_ACTOR GITHUB_API_URL GITHUB_BASE_REF
     GITHUB_EVENT_NAME GITHUB_GRAPHQL_URL GITHUB_HEAD_REF GITHUB_JOB GITHUB_REF GITHUB_REF_NAME GITHUB_REF_TYPE
@@ -94,7 +94,7 @@ const GO: &str = "
     GODEBUG GOTRACEBACK CGO_ENABLED CGO_CFLAGS CGO_CPPFLAGS CGO_CXXFLAGS CGO_LDFLAGS
 ";
 
-/// Without the options of virtual machines: they contain passwords of key stores and proxies.
+/// Excludes the options of virtual machines: they contain passwords of key stores and proxies.
 const JVM: &str = "
     JAVA_HOME JDK_HOME JRE_HOME CLASSPATH MAVEN_HOME M2_HOME GRADLE_HOME GRADLE_USER_HOME ANT_HOME KOTLIN_HOME
     SCALA_HOME SDKMAN_DIR ANDROID_HOME ANDROID_SDK_ROOT ANDROID_NDK_HOME
@@ -140,8 +140,8 @@ const LANGUAGES: &str = "
     HOMEBREW_REPOSITORY HOMEBREW_NO_*
 ";
 
-/// For AWS, those of its "SDKs and tools reference" that name neither a key, a profile, a role nor
-/// a file.
+/// For AWS, the variables in its "SDKs and tools reference" that name neither a key, a profile, a
+/// role nor a file.
 const CLOUDS: &str = "
     AWS_REGION AWS_DEFAULT_REGION AWS_DEFAULT_OUTPUT AWS_PAGER AWS_ENDPOINT_URL AWS_ENDPOINT_URL_*
     AWS_IGNORE_CONFIGURED_ENDPOINT_URLS AWS_USE_DUALSTACK_ENDPOINT AWS_USE_FIPS_ENDPOINT
@@ -168,8 +168,8 @@ const AGENTS: &str = "
     GOOGLE_GENAI_USE_VERTEXAI AIDER_MODEL GOOSE_MODEL GOOSE_PROVIDER OLLAMA_HOST OPENCODE_CONFIG
 ";
 
-/// Set by sessions, desktops, terminals and shells for themselves; many would act for the user
-/// outside.
+/// Variables that sessions, desktops, terminals and shells set for themselves. Many would act for
+/// the user outside.
 const ROUTINE: &str = "
     SSH_* GPG_* DBUS_* XDG_* DESKTOP_* GNOME_* GTK_* QT_* KDE_* SESSION_MANAGER DISPLAY WAYLAND_DISPLAY
     XAUTHORITY ICEAUTHORITY WINDOWID GDMSESSION TMUX* STY WINDOW ZELLIJ* KITTY_* ALACRITTY_* WEZTERM_*

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The path of a name in its real directory; the name itself may be a link. `None` if there is no
-/// such directory.
+/// Returns the path of a name in its real directory; the name itself may be a link. Returns `None`
+/// if there is no such directory.
 pub fn by_name(path: &Path) -> Option<PathBuf> {
     Some(
         std::fs::canonicalize(path.parent()?)
@@ -15,7 +15,7 @@ pub fn by_name(path: &Path) -> Option<PathBuf> {
     )
 }
 
-/// A path without `..`, judged by its text: links are not followed.
+/// Removes `..` from a path, judged by its text: links are not followed.
 pub fn lexical(path: &Path) -> PathBuf {
     let mut place = PathBuf::new();
     for part in path.components() {
@@ -27,13 +27,13 @@ pub fn lexical(path: &Path) -> PathBuf {
     place
 }
 
-/// The location of an absolute path below another root.
+/// Returns the location of an absolute path below another root.
 pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// A path in the form that the kernel expects.
+/// Converts a path to the form that the kernel expects.
 pub fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }

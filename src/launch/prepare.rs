@@ -10,7 +10,7 @@ use super::mount_request::MountRequest;
 use super::request::Launch;
 use super::{git, watch};
 
-/// What a launch will look like, for the summary that a person sees before it.
+/// What a launch will look like, for the summary shown before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The user that runs the command.
@@ -75,7 +75,8 @@ pub fn plan(launch: &Launch) -> Result<(Identity, MountPlan), Failure> {
     Ok((identity, plan))
 }
 
-/// Refuses what is named through a link in a project: the command may change where it leads.
+/// Refuses paths that lead through a link in a project: the command may change where the link
+/// leads.
 fn refuse_links_of_the_command(launch: &Launch, plan: &MountPlan) -> Result<(), Failure> {
     let named = [&launch.see, &launch.projects, &launch.hide];
     for path in named.into_iter().flatten() {
@@ -91,7 +92,7 @@ fn refuse_links_of_the_command(launch: &Launch, plan: &MountPlan) -> Result<(), 
     Ok(())
 }
 
-/// Refuses what is both shown and hidden: the gateway's own files, secrets, and what the person
+/// Refuses what is both shown and hidden: the gateway's own files, secrets, and what the user
 /// hides.
 fn refuse_to_show_what_is_hidden(plan: &MountPlan) -> Result<(), Failure> {
     let is_hidden = |path: &&PathBuf| plan.hidden.iter().any(|hidden| path.starts_with(hidden));

@@ -1,4 +1,4 @@
-//! Resolves a program's name: where it is found, and every name that decides what then runs.
+//! Resolves a program's name: where it is found, and every name that decides what runs.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -14,10 +14,10 @@ pub fn find(name: &OsStr, search: &OsStr, directory: &Path) -> Option<PathBuf> {
     places.find(|path| path.is_file())
 }
 
-/// Every name that decides what runs when `program` is run: its own, those of the links on its
-/// path, and its interpreter's.
+/// Returns every name that decides what runs when `program` is run: its own, those of the links on
+/// its path, and its interpreter's.
 ///
-/// Whoever can replace what one of them names decides what runs.
+/// Anyone who can replace one of them decides what runs.
 pub fn names(program: &Path) -> Vec<PathBuf> {
     let mut names = vec![program.to_owned()];
     let real = follow(program, &mut names);
@@ -31,7 +31,7 @@ pub fn names(program: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// The links on a path, each with its location.
+/// Returns the links on a path, each with its location.
 pub fn links(path: &Path) -> Vec<PathBuf> {
     let mut links = Vec::new();
     follow(path, &mut links);
@@ -64,7 +64,7 @@ fn follow(path: &Path, links: &mut Vec<PathBuf>) -> PathBuf {
     real
 }
 
-/// The components of a path, in reverse order.
+/// Returns the components of a path, in reverse order.
 fn parts(path: &Path) -> Vec<PathBuf> {
     let mut parts: Vec<PathBuf> = path
         .components()
@@ -75,7 +75,7 @@ fn parts(path: &Path) -> Vec<PathBuf> {
     parts
 }
 
-/// The program that the first line of a script names.
+/// Returns the program that the first line of a script names.
 fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut head = Vec::new();
     let file = std::fs::File::open(script).ok()?;
@@ -92,7 +92,7 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
 
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
-/// As long as the kernel reads it.
+/// The kernel reads no more of the line.
 const LONGEST_FIRST_LINE: u64 = 256;
 
 #[cfg(test)]

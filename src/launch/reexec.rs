@@ -22,7 +22,8 @@ pub fn reexec(mut launch: Launch, gateway: LauncherEnd) -> io::Error {
         .hide
         .extend(environment::credential_files(&variables));
     let mut passed = launch.environment.scrub(variables.iter().cloned());
-    // Who called sudo matters to the launcher, not to the command: the launcher drops these itself.
+    // The launcher needs to know who called sudo; the command does not. The launcher drops these
+    // itself.
     passed.extend(
         variables
             .into_iter()
@@ -67,7 +68,7 @@ pub fn resume(arguments: &[OsString]) -> io::Result<(Launch, LauncherEnd)> {
     Ok((launch, socket.into()))
 }
 
-/// Makes the two files that the new image inherits: the socket, and the settings.
+/// Creates the two files that the new image inherits: the socket, and the settings.
 fn pass_on(launch: &Launch, gateway: LauncherEnd) -> io::Result<(OwnedFd, OwnedFd)> {
     let socket = OwnedFd::from(gateway);
     let mut settings = File::from(rustix::fs::memfd_create(

@@ -1,4 +1,4 @@
-//! What the launcher refuses in its own surroundings.
+//! Refuses surroundings in which the launcher cannot work safely.
 
 use rustix::net::{AddressFamily, SocketType};
 
@@ -6,7 +6,7 @@ use super::failure::{At, Failure, Step};
 use super::syscall;
 use crate::enroll::Listeners;
 
-/// Refuses to clone a process that has threads: locks that they hold would stay locked in the copy.
+/// Refuses to clone a process with threads: locks that they hold would stay locked in the copy.
 ///
 /// # Errors
 /// A [`Step::Prepare`] failure.
@@ -50,8 +50,8 @@ pub fn directories_as_standard_streams() -> Result<(), Failure> {
 pub fn own_network(listeners: &Listeners) -> Result<(), Failure> {
     let own = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None)
         .at(Step::Handoff, "socket")?;
-    // Before Linux 5.14 there is no such number; then only the construction separates the
-    // namespaces.
+    // Before Linux 5.14 this number does not exist. The namespaces are then separate only by
+    // construction.
     let Ok(own) = syscall::network_cookie(&own) else {
         return Ok(());
     };

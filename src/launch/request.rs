@@ -1,4 +1,4 @@
-//! What to run in the sandbox, and how: what the caller decides.
+//! What the caller decides: what to run in the sandbox, and how.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub struct Launch {
     /// Those of `hide` that are the gateway's own files. Nothing may be put in their place either,
     /// because the next start would read it.
     pub own: Vec<PathBuf>,
-    /// Folders in which the gateway looks for its own files by a pattern. Nothing may be added to
+    /// Folders that the gateway searches for its own files by a pattern. Nothing may be added to
     /// them.
     pub own_folders: Vec<PathBuf>,
     /// Which variables pass, beyond the built-in list.

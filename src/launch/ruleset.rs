@@ -63,8 +63,8 @@ fn redirect(n: &mut Netlink, tcp_port: u16) {
     }
 }
 
-/// Refuses, at once and with an error, what the gateway does not serve: UDP except DNS (so that
-/// QUIC falls back), and transport protocols other than TCP, UDP and ICMP.
+/// Rejects at once, with an error, what the gateway does not serve: UDP except DNS (so that QUIC
+/// falls back), and transport protocols other than TCP, UDP and ICMP.
 fn refuse_the_rest(n: &mut Netlink) {
     chain(n, "flt", "filter", Hook::Output, 0);
     for family in FAMILIES {
@@ -76,7 +76,7 @@ fn refuse_the_rest(n: &mut Netlink) {
                 |n| payload(n, TRANSPORT_HEADER, 2, 2),
                 &DNS_PORT.to_be_bytes(),
             );
-            // The answers of the gateway's own socket come from port 53.
+            // Answers from the gateway's own socket come from port 53.
             differ(
                 n,
                 |n| payload(n, TRANSPORT_HEADER, 0, 2),

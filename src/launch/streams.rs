@@ -1,10 +1,10 @@
 //! Standard streams that are files of the host: the command gets pipes, and the launcher copies.
 //!
-//! A descriptor of a file gives more than the person intended. `/proc/self/fd/1` reopens the file,
-//! for reading or writing, on the host's own mount, whatever it was opened for. And whoever shares
-//! the descriptor can seek and truncate. So no file and no disk of the host is a stream of the
-//! command. Terminals, pipes, sockets and devices pass unchanged: copying a pipe for a reader would
-//! take data that the reader leaves to others.
+//! A file descriptor grants more than the user intended. `/proc/self/fd/1` reopens the file for
+//! reading or writing on the host's own mount, whatever it was opened for. Anyone who shares the
+//! descriptor can also seek and truncate. So the command gets no file and no disk of the host as a
+//! stream. Terminals, pipes, sockets and devices pass unchanged. Copying from a pipe would take
+//! data that the reader leaves to others.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -55,7 +55,7 @@ impl std::fmt::Display for Stream {
     }
 }
 
-/// The command ran, but its output is not complete in the file.
+/// The command ran, but its output in the file is incomplete.
 #[derive(Debug, thiserror::Error)]
 #[error("{stream} cannot be written")]
 pub struct LostOutput {
@@ -63,8 +63,8 @@ pub struct LostOutput {
     source: std::io::Error,
 }
 
-/// A file that the command reads. At the end, its offset, which others share, advances by what the
-/// command read.
+/// A file that the command reads. Others share its offset. At the end, the offset advances by what
+/// the command read.
 #[derive(Debug)]
 struct Input {
     begin: u64,
@@ -72,7 +72,7 @@ struct Input {
     pending: Vec<u8>,
     /// `None` once everything has been written.
     pipe: Option<OwnedFd>,
-    /// The command's end again, to learn at the end what was left.
+    /// A copy of the command's end, to find out at the end what was left.
     rest: OwnedFd,
 }
 
@@ -138,7 +138,7 @@ impl Streams {
         self.ends.clear();
     }
 
-    /// What to wait for.
+    /// Returns what to wait for.
     pub fn events(&self) -> impl Iterator<Item = PollFd<'_>> {
         let input = self.input.iter().filter_map(|input| input.pipe.as_ref());
         let outputs = self
@@ -185,8 +185,7 @@ impl Streams {
         let (end, pipe) = pipe(Stream::Input, self.user)?;
         let rest = rustix::io::fcntl_dupfd_cloexec(&end, 3)
             .at(Step::Prepare, Stream::Input.to_string())?;
-        // What has no offset, such as a message of the kernel's, has no reader beside the command
-        // either.
+        // An input without an offset, such as the kernel's message log, has no other reader either.
         let begin = rustix::fs::tell(Stream::Input.file()).unwrap_or(0);
         self.input = Some(Input {
             begin,
@@ -281,7 +280,7 @@ impl Output {
     }
 }
 
-/// The status of a stream, if it is a file or a disk.
+/// Returns the status of a stream, if it is a file or a disk.
 fn file_of(stream: Stream) -> Option<Stat> {
     let found = rustix::fs::fstat(stream.file()).ok()?;
     let kind = FileType::from_raw_mode(found.st_mode);
@@ -300,7 +299,7 @@ fn pipe(stream: Stream, user: User) -> Result<(OwnedFd, OwnedFd), Failure> {
         rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at(Step::Prepare, stream.to_string())?;
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     rustix::fs::fchown(&write, Some(uid), Some(gid)).at(Step::Prepare, stream.to_string())?;
-    // A larger pipe is faster; a user who has many keeps the usual size.
+    // A larger pipe is faster. A user with many pipes keeps the usual size.
     let _ = rustix::pipe::fcntl_setpipe_size(&write, BUFFER);
     Ok((read, write))
 }

@@ -1,5 +1,5 @@
-//! The system calls for which `rustix` has no safe form: every `unsafe` of the launcher that is not
-//! a probe.
+//! System calls for which `rustix` has no safe form. This is every `unsafe` of the launcher outside
+//! the probes.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-/// Which process one is after [`clone_into_namespaces`] or [`fork`].
+/// Which process returned from [`clone_into_namespaces`] or [`fork`].
 #[derive(Debug)]
 pub enum Side {
     /// The new process.
@@ -26,7 +26,7 @@ pub enum Side {
 /// The caller must be single-threaded: the child has only the calling thread, and allocates.
 ///
 /// # Errors
-/// `EPERM` or `ENOSPC` where user namespaces are refused, `ENOSYS` before Linux 5.3 or under a
+/// `EPERM` or `ENOSPC` if user namespaces are refused. `ENOSYS` before Linux 5.3 or under a
 /// container's filter.
 pub fn clone_into_namespaces() -> io::Result<Side> {
     let namespaces = libc::CLONE_NEWUSER
@@ -39,7 +39,7 @@ pub fn clone_into_namespaces() -> io::Result<Side> {
     clone(namespaces as u64)
 }
 
-/// Forks this process and returns a handle on the child.
+/// Forks this process and returns a handle of the child.
 ///
 /// # Errors
 /// `EAGAIN` at a process limit.
@@ -90,7 +90,7 @@ pub fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
 /// Duplicates `fd` to exactly `number`, close-on-exec, replacing what was there.
 ///
 /// # Errors
-/// What `dup3` says.
+/// Returns the error of `dup3`.
 pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     if fd.as_raw_fd() == number {
         return Ok(());
@@ -138,7 +138,7 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
 /// Sets an integer socket option.
 ///
 /// # Errors
-/// What `setsockopt` says.
+/// Returns the error of `setsockopt`.
 pub fn set_option(socket: impl AsFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the pointer is to a live `i32`, and the length is its size.
@@ -155,7 +155,7 @@ pub fn set_option(socket: impl AsFd, level: i32, option: i32, value: i32) -> io:
     Ok(())
 }
 
-/// The number of the network namespace to which a socket belongs (`SO_NETNS_COOKIE`).
+/// Returns the number of the socket's network namespace (`SO_NETNS_COOKIE`).
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.14.
@@ -180,7 +180,7 @@ pub fn network_cookie(socket: impl AsFd) -> io::Result<u64> {
 /// Joins a new, empty session key ring.
 ///
 /// # Errors
-/// `ENOSYS` or `EPERM` where the kernel or a container's filter has no key rings.
+/// `ENOSYS` or `EPERM` if the kernel or a container's filter provides no key rings.
 pub fn join_new_keyring() -> io::Result<()> {
     // SAFETY: a null name means an anonymous ring; no memory is passed.
     check(unsafe {
@@ -214,7 +214,7 @@ pub fn make_only_this_read_only(path: &CStr) -> io::Result<()> {
     set_attributes(libc::AT_FDCWD, path, 0, libc::MOUNT_ATTR_RDONLY)
 }
 
-/// Sets `MOUNT_ATTR_*` on a whole tree that `open_tree` gave.
+/// Sets `MOUNT_ATTR_*` on a whole tree that `open_tree` returned.
 ///
 /// # Errors
 /// `ENOSYS` before Linux 5.12.
@@ -268,7 +268,7 @@ pub fn drop_bounding(capability: i32) -> io::Result<()> {
 /// Empties the effective, permitted and inheritable sets.
 ///
 /// # Errors
-/// What `capset` says.
+/// Returns the error of `capset`.
 pub fn drop_all_capabilities() -> io::Result<()> {
     // struct __user_cap_header_struct (version 3, this process) and two __user_cap_data_struct
     let header = [LINUX_CAPABILITY_VERSION_3, 0];
@@ -282,7 +282,7 @@ pub fn drop_all_capabilities() -> io::Result<()> {
 /// Installs a seccomp filter on this thread; it needs `no_new_privs` or `CAP_SYS_ADMIN`.
 ///
 /// # Errors
-/// What `seccomp` says.
+/// Returns the error of `seccomp`.
 pub fn install_filter(filter: &mut [libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: filter.len() as u16,
@@ -324,7 +324,7 @@ impl SignalSet {
     /// Blocks these signals and returns the previous mask.
     ///
     /// # Errors
-    /// None that the kernel documents for these arguments.
+    /// The kernel documents none for these arguments.
     pub fn block(&self) -> io::Result<Self> {
         let mut old = Self::of(&[]);
         // SAFETY: both sets are initialised and live across the call.
@@ -342,7 +342,7 @@ impl SignalSet {
     /// Opens a descriptor from which these signals, blocked, can be read.
     ///
     /// # Errors
-    /// `EMFILE` and its like.
+    /// `EMFILE` and similar.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         // SAFETY: the set is initialised and lives across the call.
         let fd = check(
@@ -355,7 +355,7 @@ impl SignalSet {
             }
             .into(),
         )?;
-        // SAFETY: the kernel has just given this descriptor, which nothing else owns.
+        // SAFETY: the kernel has just returned this descriptor, which nothing else owns.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
 }

@@ -14,9 +14,9 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Whether the command may have the terminal to itself from the start: this process is the
-    /// foreground job, and no neighbour in a pipeline shares it. Otherwise the command gets the
-    /// terminal when it asks for it.
+    /// Whether the command may have the terminal to itself from the start. This process must be the
+    /// foreground job, and no neighbour in a pipeline may share the terminal. Otherwise the command
+    /// gets the terminal when it asks for it.
     pub fn is_interactive() -> bool {
         let (input, output) = (std::io::stdin(), std::io::stdout());
         rustix::termios::isatty(&input)
@@ -87,8 +87,8 @@ impl Terminal {
     }
 }
 
-/// Reopens the controlling terminal: what the command does to its standard input must not matter
-/// here.
+/// Reopens the controlling terminal, so that the command's changes to its standard input have no
+/// effect here.
 fn open() -> Option<OwnedFd> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NOCTTY;
     rustix::fs::open("/dev/tty", flags, rustix::fs::Mode::empty()).ok()

@@ -1,7 +1,8 @@
 //! What is visible of a home directory: named sets of what programs need to run, and nothing else.
 //!
-//! A set contains programs, libraries and package caches. It contains no history, no settings that
-//! may have a token, and no credential; where such files lie among them, they are hidden by name.
+//! A set contains programs, libraries and package caches. It contains no history, no credential,
+//! and no settings that may hold a token. Where such files lie among its paths, they are hidden by
+//! name.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -22,13 +23,13 @@ impl Set {
     }
 }
 
-/// The paths, relative to the home directory, for one item that a person asked for.
+/// Returns the paths, relative to the home directory, for one item that the user asked for.
 ///
 /// An item is a set's name, or a path below the home directory (relative, `~/…` or absolute). A
 /// path that could be mistaken for a set's name is written with `./`.
 ///
 /// # Errors
-/// What is wrong with it, as text that follows its name.
+/// Returns what is wrong with it, as text that follows its name.
 pub fn named(text: &str, home: &Path) -> Result<Vec<PathBuf>, &'static str> {
     if let Some(set) = SETS.iter().find(|set| set.name == text) {
         return Ok(set.paths.iter().map(PathBuf::from).collect());
@@ -241,8 +242,8 @@ pub const SETS: &[Set] = &[
             ".cache/rebar3",
         ],
     },
-    // What a person wrote for their agents. Their settings may contain tokens, and their sessions
-    // contain conversations: neither is here.
+    // Instructions that users wrote for their agents. The agents' settings may contain tokens, and
+    // their sessions contain conversations, so neither is included.
     Set {
         name: "claude",
         unasked: false,

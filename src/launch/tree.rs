@@ -1,4 +1,4 @@
-//! Mount trees: taken from one place, put in another.
+//! Mount trees: taken from one place and put in another.
 
 use std::fs;
 use std::io;
@@ -107,7 +107,7 @@ pub fn put_part(part: &Path, place: &Path) -> io::Result<()> {
 /// # Errors
 /// A [`Step::Mounts`] failure.
 pub fn bind(from: &Path, onto: &Path, read_only: bool) -> Result<(), Failure> {
-    // With everything mounted in it: an outer sandbox's mounts cannot be left out.
+    // Includes everything mounted in it, because an outer sandbox's mounts cannot be left out.
     Tree::take_from(from, onto)
         .and_then(|tree| {
             if read_only {

@@ -1,16 +1,16 @@
 //! A Java key store (JKS) of trusted certificates, made from PEM.
 //!
-//! Java reads no PEM and no variable of other clients. The format is Sun's own, and every Java from
-//! 1.2 on reads it, also where the default is PKCS#12. Its digest under a password that everyone
-//! knows is a checksum, not a protection.
+//! Java reads neither PEM nor the variables of other clients. The format is Sun's own. Every Java
+//! from 1.2 on reads it, even if the default is PKCS#12. Its digest uses a publicly known password,
+//! so it is a checksum, not a protection.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use sha1::{Digest, Sha1};
 
-/// Makes the store of all certificates in `pem`, in their order, with the password `changeit`.
+/// Creates a store of all certificates in `pem`, in their order, with the password `changeit`.
 ///
-/// What is no certificate is left out.
+/// Anything that is not a certificate is left out.
 pub fn from_pem(pem: &[u8]) -> Vec<u8> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem).flatten().collect();
     let mut store = Vec::with_capacity(pem.len());
@@ -20,7 +20,7 @@ pub fn from_pem(pem: &[u8]) -> Vec<u8> {
     for (index, certificate) in certificates.iter().enumerate() {
         store.extend_from_slice(&TRUSTED_CERTIFICATE.to_be_bytes());
         text(&mut store, &format!("gateway-{index}"));
-        store.extend_from_slice(&0_u64.to_be_bytes()); // Made in 1970: nobody reads the date.
+        store.extend_from_slice(&0_u64.to_be_bytes()); // Dated 1970; nobody reads the date.
         text(&mut store, "X.509");
         store.extend_from_slice(&(certificate.len() as u32).to_be_bytes());
         store.extend_from_slice(certificate);

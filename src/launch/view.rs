@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// Directories and files of the system that are visible, read-only, if the host has them.
 ///
-/// Only places of programs, libraries and their data; no place of sockets, state, logs or other
-/// people's files. Of `/nix` and `/var/guix`, for example, this excludes the sockets of the daemons
-/// that build with the host's network.
+/// They contain only programs, libraries and their data: no sockets, state, logs or other people's
+/// files. In `/nix` and `/var/guix`, for example, this excludes the sockets of the daemons that
+/// build with the host's network.
 pub const TREES: &[&str] = &[
     "/usr",
     "/usr/local",
@@ -43,7 +43,7 @@ pub const FRESH: &[&str] = &["/run", "/tmp", "/var/tmp"];
 /// Directories that contain nobody's files: they cannot be projects, nor be shown by name.
 pub const KERNELS: &[&str] = &["/proc", "/sys", "/dev"];
 
-/// The real paths of the [`TREES`] that the host has, none of them below another.
+/// Returns the real paths of the [`TREES`] that the host has, none of them below another.
 pub fn trees() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for path in TREES {
@@ -57,8 +57,9 @@ pub fn trees() -> Vec<PathBuf> {
     found
 }
 
-/// The links that give the system's directories their other names: those at the top of the host,
-/// such as `/bin` and, on some systems, `/home`; and the old names of what is in `/run`.
+/// Returns the links that give the system's directories their other names. These are the links at
+/// the top of the host, such as `/bin` and, on some systems, `/home`, and the old names of what is
+/// in `/run`.
 pub fn links() -> Vec<(PathBuf, PathBuf)> {
     let mut links: Vec<(PathBuf, PathBuf)> = fs::read_dir("/")
         .into_iter()

@@ -28,7 +28,7 @@ impl First {
 /// Waits until no process of the sandbox is left, for at most `within`.
 pub fn await_end(first: &First, within: Duration) {
     let timeout = timespec(within);
-    // It dies with the launcher, so nothing needs to be done if this takes longer.
+    // The first process dies with the launcher, so nothing needs to be done if this takes longer.
     let _ = poll(&mut [PollFd::new(&first.0, PollFlags::IN)], Some(&timeout));
 }
 
@@ -58,7 +58,7 @@ pub fn await_children(within: Duration) {
     before.restore();
 }
 
-/// A duration as `poll` takes it.
+/// Converts a duration to the form that `poll` takes.
 pub(super) fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: duration.as_secs() as i64,

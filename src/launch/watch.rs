@@ -1,10 +1,12 @@
 //! Watches, from outside, what is hidden in a project.
 //!
-//! A project is the host's own directory, where only a mount can hide something. That mount is on
-//! the file, not on its name: a host program that puts another file in its place uncovers the name.
-//! So a single file cannot be hidden in a project at all, because editors and rotations do just
-//! that, and leave copies beside it. What is hidden there (a directory, or a file of the gateway's
-//! own) is watched. If its name comes to mean another file, the command is killed.
+//! A project is the host's own directory, where only a mount can hide something. The mount is on
+//! the file, not on its name. If a host program replaces the file, the name is no longer hidden.
+//! Editors and rotations do just that, and leave copies beside it. So a single file cannot be
+//! hidden in a project at all.
+//!
+//! What can be hidden there is a directory, or a file of the gateway's own. It is watched. If its
+//! name comes to mean another file, the command is killed.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -65,7 +67,7 @@ impl Watch {
         Ok(Some(Self { events, names }))
     }
 
-    /// The descriptor to wait on.
+    /// Returns the descriptor to wait on.
     pub fn events(&self) -> &OwnedFd {
         &self.events
     }

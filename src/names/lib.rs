@@ -1,4 +1,4 @@
-//! The names that every module uses: sessions, exchanges, credentials, policies; and where the
+//! Names that every crate uses: sessions, exchanges, credentials and policies. Also where the
 //! system's certificates are.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
@@ -13,26 +13,28 @@ use std::sync::Arc;
 
 pub use reason::{Blame, ReasonCode};
 
-/// A map on the path of a request: its hash is keyed at random and costs a tenth of the standard
-/// library's. It resists guessing less, so what a client makes up may be looked for in such a map,
-/// and put into it only up to a small bound.
+/// A hash map for the path of a request. Its hash is keyed at random and costs a tenth of the
+/// standard library's.
+///
+/// The hash resists guessing less. Values that a client makes up may be looked up here, but may be
+/// inserted only up to a small bound.
 pub type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// Names one session: one workload, one CA, one set of phantoms.
+/// A session: one workload, one CA, one set of phantoms.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SessionId(Arc<str>);
 
-/// Names one exchange, in the response, the audit log and `gateway why`.
+/// An exchange, as named in the response, the audit log and `gateway why`.
 ///
 /// 80 random bits, shown as 20 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ExchangeId([u8; 10]);
 
-/// Names a credential in configuration, policy (`Gateway::Credential::"NAME"`) and audit.
+/// A credential's name in configuration, policy (`Gateway::Credential::"NAME"`) and audit.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct CredentialName(Arc<str>);
 
-/// The identity for which a connection to an origin is used: the session, and the credentials
+/// The identity that a connection to an origin is used for: the session, and the credentials
 /// injected on it. Connections and TLS sessions are never shared across identities (threats P01,
 /// K07).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -43,11 +45,12 @@ pub struct Identity {
     pub credentials: Arc<[CredentialName]>,
 }
 
-/// Names a policy: the value of its `@id` annotation, or `file:line` without one.
+/// A policy's name: the value of its `@id` annotation, or `file:line` without one.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PolicyId(Arc<str>);
 
-/// A name is empty, longer than 128 bytes, or has a character outside `[A-Za-z0-9._:/-]`.
+/// The error for a name that is empty, longer than 128 bytes, or has a character outside
+/// `[A-Za-z0-9._:/-]`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a name has 1 to 128 characters of A-Z a-z 0-9 . _ : / -")]
 pub struct NameMalformed(());
@@ -68,15 +71,15 @@ fn checked(text: &str) -> Result<Arc<str>, NameMalformed> {
 macro_rules! text_name {
     ($name:ident) => {
         impl $name {
-            /// Checks and takes a name.
+            /// Checks a text and makes it a name.
             ///
             /// # Errors
-            /// [`NameMalformed`] if the text is not a name.
+            /// Returns [`NameMalformed`] if the text is not a valid name.
             pub fn new(text: &str) -> Result<Self, NameMalformed> {
                 checked(text).map(Self)
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -96,13 +99,13 @@ text_name!(CredentialName);
 text_name!(PolicyId);
 
 impl ExchangeId {
-    /// An id from ten random bytes.
+    /// Creates an id from ten random bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 10]) -> Self {
         Self(bytes)
     }
 
-    /// The id's 20 hexadecimal digits, without an allocation.
+    /// Returns the id's 20 hexadecimal digits, without an allocation.
     #[must_use]
     pub fn to_hex(self) -> [u8; 20] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";

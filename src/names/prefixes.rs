@@ -1,30 +1,30 @@
-//! The prefixes by which services mark their credentials: one table for whoever looks for them.
+//! The prefixes that mark services' credentials, in one table for everything that looks for them.
 
-/// What follows a prefix in a credential of that format.
+/// What follows a prefix in a credential of its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
-    /// Whatever the service likes.
+    /// Anything.
     Any,
-    /// 30 letters and digits, and their CRC-32 in base 62.
+    /// 30 letters and digits, followed by their CRC-32 in base 62.
     Checksum,
     /// Letters of the base-32 alphabet.
     Base32,
-    /// Exactly so many letters and digits: a prefix that ordinary words begin with, too.
+    /// Exactly this many letters and digits. Ordinary words may begin with such a prefix, too.
     Alphanumeric(usize),
 }
 
-/// One prefix that a text begins with.
+/// A prefix that a text begins with.
 #[derive(Debug, Clone, Copy)]
 pub struct Match<'a> {
     /// The prefix.
     pub prefix: &'static str,
     /// What follows it in a credential.
     pub tail: Tail,
-    /// What follows it in this text.
+    /// The rest of this text.
     pub rest: &'a [u8],
 }
 
-/// Every prefix of the table that a text begins with.
+/// Returns every prefix of the table that a text begins with.
 pub fn matches(text: &[u8]) -> impl Iterator<Item = Match<'_>> {
     let all = TABLE.iter().flat_map(|(tail, prefixes)| {
         let prefixes = prefixes.split_ascii_whitespace();

@@ -1,7 +1,7 @@
-//! The reason codes of refusals: one table with everything that follows from a code.
+//! The reason codes of refusals: one table with everything that depends on a code.
 //!
-//! A code stands in the answer, in the audit log and in `gateway why`. A new one is a row here, and
-//! the line that gives it.
+//! A code appears in the response, in the audit log and in `gateway why`. A new code needs a row
+//! here and the code that returns it.
 
 use std::fmt;
 
@@ -10,20 +10,20 @@ use http::StatusCode;
 /// The side at fault when an exchange is refused or cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Blame {
-    /// The workload sent what cannot be taken.
+    /// The workload sent something unacceptable.
     Client,
     /// A policy refused.
     Policy,
-    /// A credential could not be had or used.
+    /// A credential was unavailable or unusable.
     Credential,
-    /// The server failed or lied.
+    /// The server failed or sent something invalid.
     Origin,
-    /// The gateway itself could not.
+    /// The gateway itself failed.
     Gateway,
 }
 
 impl Blame {
-    /// The side as records have it.
+    /// Returns the side as written in records.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Blame {
     }
 }
 
-/// Makes the enum and its lookups from the table.
+/// Generates the enum and its lookups from the table.
 macro_rules! reasons {
     ($($name:ident $code:literal $status:ident $blame:ident $kind:literal $next:literal)*) => {
         /// Why an exchange was refused or cut.
@@ -50,7 +50,7 @@ macro_rules! reasons {
             /// Every code, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The code as clients and records have it.
+            /// Returns the code as written in responses and records.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -58,7 +58,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The status of a refusal.
+            /// Returns the status of the refusal.
             #[must_use]
             pub const fn status(self) -> StatusCode {
                 match self {
@@ -66,7 +66,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The side at fault.
+            /// Returns the side at fault.
             #[must_use]
             pub const fn blame(self) -> Blame {
                 match self {
@@ -74,7 +74,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The error type in `Proxy-Status` (RFC 9209 §2.3).
+            /// Returns the error type for `Proxy-Status` (RFC 9209 §2.3).
             #[must_use]
             pub const fn proxy_error(self) -> &'static str {
                 match self {
@@ -82,7 +82,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// What to do about it, in a sentence; empty where the cause says it.
+            /// Returns a sentence on what to do about it; empty if the cause already says it.
             #[must_use]
             pub const fn next_step(self) -> &'static str {
                 match self {
@@ -304,7 +304,7 @@ AuditUnavailable "audit_unavailable" SERVICE_UNAVAILABLE Gateway "proxy_internal
 }
 
 impl ReasonCode {
-    /// The code of that name.
+    /// Returns the code with this name.
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == text)

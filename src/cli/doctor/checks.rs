@@ -1,4 +1,4 @@
-//! The clients that `doctor` examines, and what becomes of each.
+//! The clients that `doctor` checks, and the result of each.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,14 +16,14 @@ use crate::cli::terminal::{Paint, Terminal, safe};
 /// One client.
 struct ClientCheck {
     name: &'static str,
-    /// What must be found in `PATH`.
+    /// The program to find in `PATH`.
     program: &'static str,
-    /// A shell command that fails where the client is not installed, beyond the program.
+    /// A shell command that fails if the client is not installed, although the program is.
     installed: &'static str,
     /// A shell command whose output holds [`MARK`] if the client gets through. `$U` is the origin's
     /// URL.
     script: &'static str,
-    /// What overrides its trust, where it does not trust the session's CA.
+    /// What to look for if the client does not trust the session's CA.
     distrust: &'static str,
 }
 
@@ -136,17 +136,17 @@ java "$T/Doctor.java""#,
     },
 ];
 
-/// What became of a client.
+/// The result for a client.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ClientVerdict {
-    /// It got through.
+    /// It works.
     Ok,
-    /// It did not.
+    /// It does not work.
     Fails,
-    /// It is outside, but the sandbox's user may not run it.
+    /// It exists outside, but the sandbox's user may not run it.
     Closed,
-    /// It is not here, or not whole.
+    /// It is missing or incomplete.
     Absent,
 }
 
@@ -161,7 +161,7 @@ struct ClientFinding {
     remedy: Option<&'static str>,
 }
 
-/// The names of the clients whose programs are in `PATH`.
+/// Returns the names of the clients whose programs are in `PATH`.
 pub(super) fn found() -> Vec<&'static str> {
     let here = CHECKS
         .iter()
@@ -169,10 +169,10 @@ pub(super) fn found() -> Vec<&'static str> {
     here.map(|check| check.name).collect()
 }
 
-/// Examines each client, a line each; `outside` names those that are there outside the sandbox.
+/// Checks each client and prints one line for it. `outside` names those found outside the sandbox.
 ///
 /// # Errors
-/// A [`Failure`] where there is no room for a client's files.
+/// Returns a [`Failure`] if there is no space for a client's files.
 pub(super) fn run(terminal: &Terminal, outside: &[&str]) -> Result<Code, Failure> {
     let folder = std::env::temp_dir().join(format!("gateway-doctor-{}", std::process::id()));
     std::fs::create_dir(&folder).map_err(|error| {
@@ -186,7 +186,7 @@ pub(super) fn run(terminal: &Terminal, outside: &[&str]) -> Result<Code, Failure
         }
         findings.push(finding);
     }
-    // What is left there goes with the sandbox.
+    // Whatever is left there is removed with the sandbox.
     let _ = std::fs::remove_dir_all(&folder);
     if terminal.json() {
         terminal.document(&findings);
@@ -268,7 +268,7 @@ fn show(terminal: &Terminal, finding: &ClientFinding) {
     }
 }
 
-/// What a client's words mean: the last of them, and what would help.
+/// Returns the last line of a client's output, and what would help.
 fn diagnose(check: &ClientCheck, output: &str) -> (String, &'static str) {
     let low = output.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| low.contains(word));
@@ -311,7 +311,7 @@ fn diagnose(check: &ClientCheck, output: &str) -> (String, &'static str) {
     (why, remedy)
 }
 
-/// Runs a command within [`LONGEST`]; gives whether it ended well, and all that it said.
+/// Runs a command for at most [`LONGEST`]. Returns whether it succeeded, and its output.
 fn shell(script: &str, folder: &Path) -> std::io::Result<(bool, String)> {
     let said = folder.join("said");
     let file = File::create(&said)?;
@@ -342,7 +342,7 @@ fn shell(script: &str, folder: &Path) -> std::io::Result<(bool, String)> {
     Ok((ended, String::from_utf8_lossy(&output).into_owned()))
 }
 
-/// The first program of this name in `PATH` that this user may run.
+/// Returns the first program of this name in `PATH` that this user may run.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -356,7 +356,7 @@ fn program(name: &str) -> Option<PathBuf> {
 }
 
 const LONGEST: Duration = Duration::from_secs(30);
-/// Of a client's words, in bytes.
+/// The most output that is read from a client, in bytes.
 const MOST_SAID: u64 = 64 << 10;
 
 const CLOSED: &str = "its folder is closed to the sandbox's user: run `gateway doctor` as an ordinary user, or `exec --user`";

@@ -1,4 +1,4 @@
-//! `gateway doctor --config FILE`: what the credentials of a configuration lack, told before the
+//! `gateway doctor --config FILE`: reports what the credentials of a configuration lack, before the
 //! first request needs one.
 
 use std::path::Path;
@@ -17,22 +17,22 @@ use crate::names::SessionId;
 use crate::session::phantom::PhantomKey;
 use crate::session::{Binding, Role};
 
-/// What is told of a credential. Nothing of its secret is in it.
+/// What is reported about a credential. It contains nothing of the secret.
 #[derive(Serialize)]
 struct CredentialFinding {
     credential: String,
     from: String,
-    /// How it signs, or where it stands.
+    /// How it signs, or the places it is injected into.
     way: String,
     origins: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lacks: Option<String>,
 }
 
-/// Examines every credential, a line each.
+/// Checks every credential and prints one line for each.
 ///
 /// # Errors
-/// A [`Failure`] where the configuration is refused.
+/// Returns a [`Failure`] if the configuration is refused.
 pub(super) fn run(file: &Path, terminal: &Terminal) -> Result<Code, Failure> {
     serving::harden()?;
     let config = Config::load(file)?;

@@ -1,4 +1,4 @@
-//! The origin that the doctor's clients ask: as much of each protocol as its client needs.
+//! The origin that `doctor`'s clients connect to. It speaks as much of each protocol as they need.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,13 +7,14 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
-/// The variable that holds the secret outside, the phantom inside.
+/// The variable that holds the secret outside and the phantom inside.
 pub(super) const VARIABLE: &str = "DOCTOR_TOKEN";
 pub(super) const HOST: &str = "doctor.gateway.test";
-/// What a client's output holds if the origin took its credential.
+/// What a client's output contains if the origin accepted its credential.
 pub(super) const MARK: &str = "gateway-doctor-ok";
 
-/// Answers a client: with what it asks for if it shows the secret, and a challenge otherwise.
+/// Answers a client: with what it asks for if it presents the secret, and otherwise with a
+/// challenge.
 pub(super) fn answer(
     secret: &str,
     request: &http::Request<hyper::body::Incoming>,
@@ -80,7 +81,7 @@ fn page(path: &str) -> (StatusCode, &'static str, String) {
     (StatusCode::OK, kind, content)
 }
 
-/// One branch, as git's "smart" protocol of version 0 advertises it.
+/// Returns one branch, as git's "smart" protocol version 0 advertises it.
 fn refs() -> String {
     let id = "0".repeat(39) + "1";
     let line = format!("{id} refs/heads/{MARK}\0 agent=doctor\n");
@@ -90,7 +91,7 @@ fn refs() -> String {
     )
 }
 
-/// The settings of a registry of Cargo.
+/// Returns the configuration of a Cargo registry.
 fn registry() -> String {
     let base = format!("https://{HOST}/cargo");
     format!("{{\"dl\":\"{base}\",\"api\":\"{base}\",\"auth-required\":true}}")

@@ -1,4 +1,4 @@
-//! `gateway policy check`: whether policies load, and what they may not mean.
+//! `gateway policy check`: checks that policies load, and reports what they may not intend.
 
 use std::path::PathBuf;
 
@@ -84,7 +84,7 @@ fn report(terminal: &Terminal, generation: &Generation, unreachable: &[String]) 
     ));
 }
 
-/// The credentials' origins that no permit reaches, so that the credential could never go there.
+/// Returns the credentials' origins that no permit reaches. The credential could never go there.
 fn unreachable(config: &Config, generation: &Generation) -> Vec<String> {
     let Some(scopes) = generation.hosts() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Loads the policies that a command is about, and prints what is wrong with them.
+//! Loads the policies for a command, and prints what is wrong with them.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ pub(super) struct PolicyFiles {
     pub(super) policies: Vec<PathBuf>,
 }
 
-/// The sources of named files and folders, or else those of the configuration; all problems at
-/// once.
+/// Returns the sources of the named files and folders, or else of the configuration. Reports all
+/// problems at once.
 pub(super) fn sources(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<Source>, Problems> {
     match config {
         Some(config) if named.is_empty() => config.policy.sources(),
@@ -28,7 +28,7 @@ pub(super) fn sources(named: &[PathBuf], config: Option<&Config>) -> Result<Vec<
     }
 }
 
-/// Loads the policies, or prints every problem; `None` where there are some.
+/// Loads the policies. Prints every problem and returns `None` if there are any.
 pub(super) fn load(
     terminal: &Terminal,
     sources: Result<Vec<Source>, Problems>,
@@ -53,7 +53,7 @@ pub(super) fn load(
     }
 }
 
-/// Prints a problem, and what would fix it.
+/// Prints a problem, and how to fix it.
 pub(super) fn tell(terminal: &Terminal, paint: Paint, word: &str, problem: &Problem) {
     let mut place = safe(&problem.file);
     if problem.line > 0 {
@@ -70,7 +70,7 @@ pub(super) fn tell(terminal: &Terminal, paint: Paint, word: &str, problem: &Prob
     }
 }
 
-/// A problem for a machine.
+/// Returns a problem as JSON.
 pub(super) fn problem_json(problem: &Problem) -> serde_json::Value {
     serde_json::json!({
         "file": problem.file, "line": problem.line, "column": problem.column,

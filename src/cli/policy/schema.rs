@@ -1,4 +1,5 @@
-//! `gateway policy schema`: what policies can read, as Cedar's schema, for editors and other tools.
+//! `gateway policy schema`: prints the Cedar schema that policies can use, for editors and other
+//! tools.
 
 use clap::Args;
 

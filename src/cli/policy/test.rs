@@ -1,4 +1,4 @@
-//! `gateway policy test`: decision files, judged by the policies beside them or by those of the
+//! `gateway policy test`: runs decision files against the policies beside them or those of the
 //! configuration.
 
 use std::path::{Path, PathBuf};
@@ -87,8 +87,8 @@ impl PolicyTest {
         Ok(files)
     }
 
-    /// The named policies; else the file of the same name beside the decisions, under the guards of
-    /// the folder above; else those of the configuration.
+    /// Returns the named policies; else the file of the same name beside the decisions, with the
+    /// guards of the parent folder; else those of the configuration.
     fn sources(&self, file: &Path, config: Option<&Config>) -> Result<Vec<Source>, Problems> {
         if !self.named.policies.is_empty() {
             return sources(&self.named.policies, None);

@@ -1,4 +1,4 @@
-//! `gateway policy why ID`: a recorded request before the policies of today.
+//! `gateway policy why ID`: evaluates a recorded request with today's policies.
 
 use clap::Args;
 use serde_json::json;
@@ -54,7 +54,7 @@ impl PolicyWhy {
     }
 }
 
-/// What was decided when the request was made.
+/// Prints what was decided when the request was made.
 fn print_then(terminal: &Terminal, record: &Record) {
     let then = record.decision.as_deref().unwrap_or("not judged");
     let decided: Vec<_> = record.policies.iter().map(|policy| safe(policy)).collect();
@@ -70,7 +70,7 @@ fn print_then(terminal: &Terminal, record: &Record) {
     }
 }
 
-/// What the policies of today say.
+/// Prints what today's policies decide.
 fn print_now(terminal: &Terminal, outcome: &str, explanation: &Explanation) {
     let word = terminal.paint(Paint::Bold, "now ");
     terminal.line(format!("{word} {outcome}: {}", safe(&explanation.reason)));
@@ -85,10 +85,10 @@ fn print_now(terminal: &Terminal, outcome: &str, explanation: &Explanation) {
     }
 }
 
-/// Reads a record back into canonical types; whatever does not read back was refused before any
+/// Reads a record back into canonical types. If that fails, the request was refused before any
 /// policy saw it.
 ///
-/// The record holds no fields, no content and no actions: a policy that asks for some allows less
+/// The record holds no fields, no content and no actions. A policy that needs those allows less
 /// here than it did, or says so.
 fn request(record: &Record, config: Option<&Config>) -> Result<OwnedFacts, Failure> {
     let text = |part: Option<&str>| part.map(str::to_owned).ok_or_else(unjudged);
@@ -124,7 +124,8 @@ fn request(record: &Record, config: Option<&Config>) -> Result<OwnedFacts, Failu
     Ok(request)
 }
 
-/// The target as it was judged: the path of a signed request to an object store is not resolved.
+/// Returns the target as it was judged. The path of a signed request to an object store is not
+/// resolved.
 fn target(path: &str) -> Option<RequestTarget> {
     [EncodedSlash::Keep, EncodedSlash::Key]
         .into_iter()

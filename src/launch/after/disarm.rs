@@ -16,16 +16,16 @@ use rustix::io::Errno;
 use super::settings::harmless;
 use crate::git::{APART, GUARDED};
 
-/// Sets aside whatever git would obey in a repository's directory; what it stores stays.
+/// Sets aside whatever git would obey in a repository's directory, and keeps what git stores.
 ///
 /// # Errors
-/// The call that failed: the repository may then be as before.
+/// Returns the error of the call that failed. The repository may then be unchanged.
 pub fn disarm(project: &Path, git: &Path) -> io::Result<()> {
     disarm_directory(&open(project, git)?)
 }
 
-/// Does the same in a directory that git treats as a bare repository; fails if it contains other
-/// things, too.
+/// Does the same in a directory that git treats as a bare repository. Fails if it also contains
+/// other things.
 ///
 /// # Errors
 /// As [`disarm`].
@@ -43,10 +43,10 @@ pub fn disarm_bare(project: &Path, git: &Path) -> io::Result<()> {
     disarm_directory(&directory)
 }
 
-/// Renames an entry `.git`, so that git does not find it.
+/// Renames a `.git` entry, so that git does not find it.
 ///
 /// # Errors
-/// The kernel's error; the entry is then as before.
+/// Returns the kernel's error. The entry is then unchanged.
 pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL.into());
@@ -71,7 +71,7 @@ pub fn set_aside(project: &Path, path: &Path) -> io::Result<OsString> {
 /// Removes a link.
 ///
 /// # Errors
-/// The kernel's error; the link is then as before.
+/// Returns the kernel's error. The link is then unchanged.
 pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL.into());
@@ -84,12 +84,12 @@ pub fn unlink(project: &Path, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
 }
 
-/// Moves what the command made in place of a missing `.git` into that place, disarmed.
+/// Moves what the command created instead of a missing `.git` to that path, disarmed.
 ///
-/// Returns whether there was anything.
+/// Returns whether there was anything to move.
 ///
 /// # Errors
-/// The call that failed; what was not moved stays where git does not find it.
+/// Returns the error of the call that failed. What was not moved stays where git does not find it.
 pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
     let (outer, apart) = (open(project, git)?, open(project, &git.join(APART))?);
     let is_new = !names(&apart)?.is_empty();
@@ -107,16 +107,16 @@ pub fn bring_out(project: &Path, git: &Path) -> io::Result<bool> {
     Ok(is_new)
 }
 
-/// Whether the command made anything in place of a missing `.git`.
+/// Whether the command created anything instead of a missing `.git`.
 pub fn is_apart(project: &Path, git: &Path) -> bool {
     open(project, &git.join(APART))
         .is_ok_and(|apart| names(&apart).is_ok_and(|names| !names.is_empty()))
 }
 
-/// Removes the placeholders from a repository's directory, and from those in it.
+/// Removes the placeholders from a repository's directory, and from the repositories in it.
 ///
 /// # Errors
-/// The error of opening or listing the directory.
+/// Returns the error of opening or listing the directory.
 pub fn tidy(project: &Path, git: &Path) -> io::Result<()> {
     let directory = open(project, git)?;
     for folder in ["modules", "worktrees"] {
@@ -140,7 +140,8 @@ pub fn tidy(project: &Path, git: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes them from each repository in a folder of repositories; names may have slashes.
+/// Removes placeholders from each repository in a folder of repositories. Names may contain
+/// slashes.
 fn tidy_below(project: &Path, folder: &Path, depth: usize) {
     let Ok(directory) = open(project, folder) else {
         return;
@@ -152,7 +153,7 @@ fn tidy_below(project: &Path, folder: &Path, depth: usize) {
         let is_git = is_directory
             && rustix::fs::statat(&directory, head_of(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if is_git {
-            // A placeholder that cannot be removed stays, to no effect.
+            // A placeholder that cannot be removed stays, and has no effect.
             let _ = tidy(project, &path);
         } else if is_directory && depth < 16 {
             tidy_below(project, &path, depth + 1);

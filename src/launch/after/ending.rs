@@ -1,4 +1,4 @@
-//! One ending: what the command left is disarmed, removed or reported.
+//! Disarms, removes or reports what the command left.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,10 +10,10 @@ use super::running::Record;
 use super::survey::{Kind, Mark, Survey};
 use crate::git;
 
-/// What became of the projects.
+/// The result for the projects.
 #[derive(Debug, Default)]
 pub struct Aftermath {
-    /// What a person should know, by path.
+    /// What the user should know, by path.
     pub found: Vec<(PathBuf, Found)>,
     /// A directory that was not searched.
     pub missed: Option<PathBuf>,
@@ -24,15 +24,13 @@ pub struct Aftermath {
 pub enum Found {
     /// A repository, whose settings and hooks were set aside.
     Disarmed,
-    /// A name `.git`, or a file that a tool runs, which was renamed to this.
+    /// A `.git` entry, or a file that a tool runs, that was renamed to this.
     SetAside(OsString),
-    /// One of these that could not be set aside, and why.
+    /// One that could not be set aside, and why.
     Armed(String),
-    /// A repository in a place that stays out of git's sight until the last sandbox there has
-    /// ended.
+    /// A repository in a place that git does not see until the last sandbox there has ended.
     Apart,
-    /// A removed link among the files of a repository, through which git would have written
-    /// elsewhere.
+    /// A removed link in a repository, through which git would have written elsewhere.
     Unlinked,
     /// A new or changed link that leads out of the project.
     LeadsOut,
@@ -42,7 +40,7 @@ pub enum Found {
     Changed(&'static str),
 }
 
-/// One ending, in progress.
+/// The work at the end of one sandbox, in progress.
 pub struct Ending<'a> {
     record: &'a Record,
     projects: Vec<PathBuf>,
@@ -53,7 +51,7 @@ pub struct Ending<'a> {
 }
 
 impl<'a> Ending<'a> {
-    /// An ending that has done nothing yet; `alone` means that no other sandbox is in these
+    /// Creates an ending that has done nothing yet. `alone` means that no other sandbox is in these
     /// directories.
     pub fn new(record: &'a Record, before: &'a Survey, alone: bool) -> Self {
         Self {
@@ -65,7 +63,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Surveys the projects again, and does what is to be done.
+    /// Surveys the projects again, and disarms, removes and reports what it finds.
     pub fn settle(mut self) -> Aftermath {
         if self.record.guard_git {
             self.bring_out();
@@ -78,7 +76,7 @@ impl<'a> Ending<'a> {
                     .repositories
                     .get(path)
                     .is_some_and(|before| repository.is_still(before));
-                // Another sandbox's place for a new repository is for that sandbox to move out.
+                // Only the sandbox that owns such a place moves a repository out of it.
                 let is_place = git::is_set_apart(path)
                     && (!self.alone || self.own_place().as_ref() == Some(path));
                 if known || is_place {
@@ -102,7 +100,7 @@ impl<'a> Ending<'a> {
         Some(Path::new(directory).join(".git"))
     }
 
-    /// Moves out the repository that was made where there was none.
+    /// Moves out the repository that was created where there was none.
     fn bring_out(&mut self) {
         let Some(git) = self.own_place() else {
             return;
@@ -125,8 +123,8 @@ impl<'a> Ending<'a> {
         self.found.insert(git, found);
     }
 
-    /// Removes new links of git's that were not set aside with other things, and reports those that
-    /// lead out.
+    /// Removes git's new links that were not set aside with other things. Reports those that lead
+    /// out.
     fn unlink(&mut self, now: &Survey) {
         for (path, mark) in &now.links {
             let Some(project) = self.project_of(path) else {
@@ -140,7 +138,7 @@ impl<'a> Ending<'a> {
                 false => Found::LeadsOut,
                 true => match disarm::unlink(&project, path) {
                     Ok(()) => Found::Unlinked,
-                    // It went with what was set aside, or is no longer a link.
+                    // It was moved with what was set aside, or is no longer a link.
                     Err(error)
                         if matches!(
                             error.kind(),
@@ -159,7 +157,7 @@ impl<'a> Ending<'a> {
     fn tidy(&mut self, path: &Path, kind: Kind) {
         let is_directory = matches!(kind, Kind::Directory | Kind::Bare);
         if let Some(project) = self.project_of(path).filter(|_| self.alone && is_directory) {
-            // A placeholder that cannot be removed stays, to no effect.
+            // A placeholder that cannot be removed stays, and has no effect.
             let _ = disarm::tidy(&project, path);
         }
     }
@@ -184,14 +182,14 @@ impl<'a> Ending<'a> {
             .or_else(|_| disarm::set_aside(&project, &name).map(Found::SetAside));
         let found = match found {
             Ok(found) => found,
-            // It went with what was set aside around it.
+            // It was moved with something around it that was set aside.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => Found::Armed(error.to_string()),
         };
         self.found.insert(path.to_owned(), found);
     }
 
-    /// Reports which files that tools run are new or changed, and sets them aside on request.
+    /// Reports new and changed files that tools run, and sets them aside on request.
     fn compare(&mut self, now: &Survey) {
         for (path, (mark, tool)) in &now.files {
             let before: Option<&(Mark, _)> = self.before.files.get(path);
@@ -216,7 +214,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Sets aside what appeared where git's settings named something that did not exist.
+    /// Sets aside files that appeared at paths that git's settings named before the files existed.
     fn set_named_aside(&mut self) {
         for path in &self.before.absent {
             let Some(project) = self

@@ -1,5 +1,5 @@
-//! What the command leaves in the projects: a person's tools outside must not run any of it
-//! unawares.
+//! Checks what the command leaves in the projects, so that the user's tools outside do not run it
+//! unnoticed.
 //!
 //! [`Inspection`] surveys the projects before the command runs and again after it has ended. It
 //! disarms new repositories, removes the placeholders of `launch::git`, and reports new and changed
@@ -43,11 +43,11 @@ enum Before {
 
 /// Announces to others that a sandbox for this launch starts, before any of it exists.
 ///
-/// The file is for [`Inspection::adopt`] in the process that outlives the sandbox, which inherits
-/// the locks. The caller releases them when that process has been started.
+/// Pass the file to [`Inspection::adopt`] in the process that outlives the sandbox. That process
+/// inherits the locks. The caller releases them when that process has been started.
 ///
 /// # Errors
-/// As [`super::summary`]; that there can be no such file; or that a project is locked.
+/// As [`super::summary`]. Also fails if the file cannot be created or a project is locked.
 pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<OwnedFd>), Error> {
     let (_, plan) = prepare::plan(launch)?;
     let working_directory = plan.persistent.then_some(plan.working_directory.as_path());
@@ -67,7 +67,7 @@ pub fn announce(launch: &Launch, folder: Option<&Path>) -> Result<(OwnedFd, Vec<
 }
 
 impl Inspection {
-    /// Starts to survey what exists; `None` if the file is not one of [`announce`].
+    /// Starts to survey what exists. Returns `None` if the file is not one of [`announce`].
     pub fn adopt(file: impl AsFd) -> Option<Self> {
         let record = Record::read(file)?;
         let locks = record.adopt_locks();
@@ -87,7 +87,7 @@ impl Inspection {
         })
     }
 
-    /// Waits until the survey is complete. Before that the command may not run.
+    /// Waits until the survey is complete. The command may not run before that.
     pub fn await_survey(&mut self) {
         let none = Before::Surveyed(Survey::default());
         self.before = match std::mem::replace(&mut self.before, none) {
@@ -96,7 +96,8 @@ impl Inspection {
         };
     }
 
-    /// Surveys again, when no process of the sandbox is left; disarms and removes placeholders.
+    /// Surveys again once no process of the sandbox is left. Then disarms, and removes
+    /// placeholders.
     pub fn end(mut self) -> Aftermath {
         self.await_survey();
         let Self {
@@ -108,7 +109,7 @@ impl Inspection {
             return Aftermath::default();
         };
         record.end(|alone| {
-            // The record covers nested projects, the locks cover other users and home directories.
+            // The record covers nested projects. The locks cover other users and home directories.
             let alone = alone && record.has_locks_alone(&locks);
             Ending::new(&record, &before, alone).settle()
         })

@@ -1,5 +1,5 @@
-//! Tracks which sandboxes of this user run: none removes a placeholder on which another's mounts
-//! lie.
+//! Tracks this user's running sandboxes, so that none removes a placeholder that another's mounts
+//! need.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -23,7 +23,7 @@ pub struct Record {
     projects: Vec<OsString>,
     /// The working directory, if it persists.
     pub working_directory: Option<OsString>,
-    /// The numbers of the open, locked projects; they are passed on with the record.
+    /// The descriptors of the open, locked projects. They are passed on with the record.
     locks: Vec<RawFd>,
     /// Whether git is guarded.
     pub guard_git: bool,
@@ -32,7 +32,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// A record that is not stored yet.
+    /// Creates a record that is not stored yet.
     pub fn new(
         projects: &[PathBuf],
         working_directory: Option<&Path>,
@@ -55,7 +55,7 @@ impl Record {
         self.projects.iter().map(PathBuf::from).collect()
     }
 
-    /// Locks the projects, shared with every other sandbox in them, whoever owns it.
+    /// Locks the projects. All sandboxes in them share the lock, whoever owns the sandboxes.
     ///
     /// The next program that is started inherits the locks.
     ///
@@ -90,8 +90,8 @@ impl Record {
             .collect()
     }
 
-    /// Whether no other sandbox has a lock on the projects; none starts in them while `locks` are
-    /// open.
+    /// Whether no other sandbox has a lock on the projects. None can start in them while `locks`
+    /// are open.
     pub fn has_locks_alone(&self, locks: &[OwnedFd]) -> bool {
         let alone =
             |lock| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
@@ -141,10 +141,10 @@ impl Record {
         serde_json::from_slice(&content[..length]).ok()
     }
 
-    /// Ends the record and meanwhile calls `last` with whether no other sandbox covers the same
+    /// Ends the record. Meanwhile it calls `last` with whether no other sandbox covers the same
     /// directories.
     ///
-    /// None starts before `last` is done.
+    /// No sandbox starts there before `last` returns.
     pub fn end<T>(&self, last: impl FnOnce(bool) -> T) -> T {
         let Some(folder) = self.folder.as_ref().map(Path::new) else {
             return last(false);

@@ -1,6 +1,6 @@
 //! Reads the settings of a repository that the command made, and keeps those that run nothing.
 
-/// The settings that may stay: an allow list of keys, each with plain values.
+/// Returns the settings that may stay. It uses an allow list of keys, each with plain values.
 ///
 /// Reads a subset of git's syntax, one `key = value` per line. Anything else is dropped.
 pub fn harmless(text: &str) -> String {
@@ -14,7 +14,7 @@ pub fn harmless(text: &str) -> String {
         {
             section = Section::parse(header);
         } else if line.starts_with('[') {
-            section = None; // With a key on the same line, or a comment behind it.
+            section = None; // It has a key on the same line, or a comment after it.
         } else if let (Some(section), Some((key, value))) = (&section, line.split_once('=')) {
             let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
             if !section.keeps(&key, value) {
@@ -68,13 +68,13 @@ impl Section {
     }
 }
 
-/// Contains nothing that ends a line, a value or a quotation, or that starts an option.
+/// Whether a value contains nothing that ends a line, a value or a quotation, or starts an option.
 fn is_plain(text: &str) -> bool {
     let steers = |c: char| c.is_control() || matches!(c, '"' | '\\' | '#' | ';');
     !text.is_empty() && !text.starts_with('-') && !text.contains(steers)
 }
 
-/// An address of git's own transports: no helper (`ext::…`), no local path.
+/// Whether this is a URL of git's own transports: not a helper (`ext::…`), not a local path.
 fn is_plain_url(url: &str) -> bool {
     let rest = ["https://", "http://", "ssh://", "git://"]
         .iter()

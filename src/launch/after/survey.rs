@@ -21,11 +21,11 @@ pub struct Survey {
     pub files: BTreeMap<PathBuf, (Mark, &'static str)>,
     /// Links in the directories of repositories, and others that lead out of the projects.
     pub links: BTreeMap<PathBuf, Mark>,
-    /// What git's settings name in the projects and does not exist; [`super::Inspection`] fills
-    /// this in.
+    /// Paths in the projects that git's settings name and that do not exist. Filled in by
+    /// [`super::Inspection`].
     pub absent: BTreeSet<PathBuf>,
-    /// The first directory that was not searched, because of the bound or because it cannot be
-    /// read.
+    /// The first directory that was not searched, because the limit was reached or it is
+    /// unreadable.
     pub missed: Option<PathBuf>,
     left: usize,
 }
@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 /// What distinguishes a changed file from an unchanged one. The workload cannot set `changed`, the
-/// time of the inode's last change.
+/// inode's last change time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     device: u64,
@@ -75,8 +75,8 @@ impl From<&Metadata> for Mark {
 }
 
 impl Repository {
-    /// Whether this is still the other: for directories the same object, for files and links
-    /// unchanged.
+    /// Whether this is still the same as `other`. Directories must be the same object; files and
+    /// links must be unchanged.
     pub fn is_still(&self, other: &Self) -> bool {
         let same_object =
             (self.mark.device, self.mark.inode) == (other.mark.device, other.mark.inode);
@@ -184,8 +184,8 @@ impl Survey {
         }
     }
 
-    /// Finds the links through which git would write elsewhere. Objects are never overwritten: only
-    /// their folders count.
+    /// Finds links through which git would write elsewhere. Git never overwrites objects, so only
+    /// the folders of objects count.
     fn links_of_git(&mut self, folder: &Path, depth: usize) {
         for (name, kind) in self.entries(folder).unwrap_or_default() {
             let path = folder.join(&name);
@@ -205,8 +205,7 @@ impl Survey {
         }
     }
 
-    /// Checks for a repository that the directory itself is or contains directly, if what lies
-    /// below it is not searched.
+    /// Checks whether a directory that is not searched is a repository or directly contains one.
     fn skipped(&mut self, directory: &Path) {
         let path = directory.join(".git");
         if let Ok(found) = fs::symlink_metadata(&path) {

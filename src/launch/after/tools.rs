@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::LazyLock;
 
-/// The tool that reads a file of this name.
+/// Returns the tool that reads a file of this name.
 pub fn file(name: &OsStr) -> Option<&'static str> {
     let name = name.as_bytes();
     let ending = || {
@@ -17,7 +17,7 @@ pub fn file(name: &OsStr) -> Option<&'static str> {
     whole().copied().or_else(|| Some(ending()?.1))
 }
 
-/// The tool that reads everything in a folder of this name.
+/// Returns the tool that reads everything in a folder of this name.
 pub fn folder(name: &OsStr) -> Option<&'static str> {
     // Most folders belong to no tool; those that do start with a dot.
     if !name.as_bytes().starts_with(b".") {
@@ -49,7 +49,7 @@ const ENDINGS: &[(&str, &str)] = &[
     (".dockerfile", "docker"),
 ];
 
-/// Whole names, in any case.
+/// Whole file names. Case is ignored.
 const FILES: &[(&str, &str)] = &[
     // git and what hooks into it
     (".gitmodules", "git"),
@@ -222,7 +222,7 @@ const FILES: &[(&str, &str)] = &[
     ("gateway.toml", "gateway"),
 ];
 
-/// Folders of which every file counts, in any case.
+/// Folders in which every file counts. Case is ignored.
 const FOLDERS: &[(&str, &str)] = &[
     (".githooks", "git"),
     (".husky", "husky"),

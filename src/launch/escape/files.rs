@@ -74,8 +74,7 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-/// Calls `visit` for each entry below `root`, within the depth and number that a probe has time
-/// for.
+/// Calls `visit` for each entry below `root`, up to a depth and number that a probe has time for.
 pub fn walk(root: &Path, visit: &mut dyn FnMut(&Path, FileType)) {
     let mut left = 20_000_usize;
     let mut stack = vec![(root.to_owned(), 0)];

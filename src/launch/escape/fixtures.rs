@@ -37,9 +37,9 @@ pub struct Fixtures {
 }
 
 impl Fixtures {
-    /// Plants targets for the probes: sockets, a process, a terminal, files under `/tmp` and in the
-    /// gateway's own state directory under `home`, and a folder beside `project` that everybody may
-    /// write to.
+    /// Plants targets for the probes: sockets, a process, a terminal and files. The files are under
+    /// `/tmp` and in the gateway's own state directory under `home`. Also plants a folder beside
+    /// `project` that everybody may write to.
     ///
     /// # Errors
     /// The error of creating one of them.
@@ -292,7 +292,7 @@ impl Fixtures {
         };
         let folder = beside.join(format!("gateway-escape-{}", self.nonce));
         match fs::create_dir(&folder) {
-            // Then no user that the command could have may write there.
+            // In this case, no user that the command could have may write there.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
             made => made?,
         }
@@ -373,7 +373,8 @@ impl Drop for Fixtures {
 
 const LATE_SOCKET: &str = "late.sock";
 
-/// Where people customarily keep secrets, in each of the forms that lists of forbidden names miss.
+/// Variables in which people customarily keep secrets, in each form that lists of forbidden names
+/// miss.
 const VARIABLES: &str = "
     GITHUB_TOKEN GH_TOKEN GITLAB_PRIVATE_TOKEN CI_JOB_JWT NPM_TOKEN AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN
     AZURE_STORAGE_CONNECTION_STRING APPLICATIONINSIGHTS_CONNECTION_STRING GOOGLE_API_KEY OPENAI_API_KEY

@@ -1,7 +1,7 @@
-//! Probes of git: ways to make a person's own git, outside and afterwards, run a program of the
-//! command's.
+//! Probes of git: ways to make the user's own git, outside and later, run one of the command's
+//! programs.
 //!
-//! The host's side plants one repository for each way and runs git in each when the sandbox has
+//! The host's side plants one repository for each way, and runs git in each after the sandbox has
 //! ended.
 
 use std::fs::{self, OpenOptions};
@@ -61,12 +61,13 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-/// One way: what the host has before, and what is tried inside, both in a folder `top` of its own.
+/// One way: what exists on the host before, and what is tried inside. Each has a folder `top` of
+/// its own.
 struct Attack {
     name: &'static str,
     plant: fn(&Path) -> io::Result<()>,
     attempt: fn(&Path) -> Attempts,
-    /// Whether it must be refused at once; otherwise only git shows the result, afterwards.
+    /// Whether it must be refused at once. Otherwise only git shows the result later.
     is_refused: bool,
 }
 
@@ -91,7 +92,7 @@ pub fn plant(project: &Path, nonce: &str, owner: Option<u32>) -> io::Result<Path
     Ok(folder)
 }
 
-/// Runs git in each repository, and returns those in which it ran what the probes had put there.
+/// Runs git in each repository, and returns those where it ran what the probes had put there.
 pub fn breaches(folder: &Path) -> Vec<String> {
     let mark = folder.join(MARK);
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! A server that greets whoever connects, and counts them.
+//! A server that greets clients and counts them.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// A server that greets whoever connects with the nonce, and counts them.
+/// A server that greets every client with the nonce, and counts them.
 #[derive(Debug)]
 pub struct Greeter {
     /// Where it listens.

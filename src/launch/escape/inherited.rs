@@ -1,5 +1,5 @@
-//! Probes of what a process inherits from the one that started it: variables, standard streams, a
-//! process group, bounds.
+//! Probes of what a process inherits from its parent: variables, standard streams, a process group,
+//! limits.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,9 +1,9 @@
 //! A published list of escapes, which the program itself tries from inside the sandbox.
 //!
 //! Each probe attempts something that would be a way out and reports whether it was. Some need a
-//! target on the host: the host's side of `gateway doctor --escape` creates it with
+//! target on the host. The host's side of `gateway doctor --escape` creates it with
 //! [`Fixtures::plant`], and passes it in the variable [`TARGETS_VARIABLE`]. A probe without its
-//! target is not applicable, never held.
+//! target counts as not applicable, never as held.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Probes of the network: every protocol and address by which bytes could leave.
+//! Probes of the network: every protocol and address through which bytes could leave.
 
 use std::fs;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! What a probe is, what it may find, and the calls that should fail.
+//! What a probe is, what it may report, and helpers for calls that should fail.
 
 use std::io;
 
@@ -30,8 +30,8 @@ pub enum Verdict {
 
 /// Makes a system call by number; for calls that should fail.
 ///
-/// Callers in this folder pass numbers, or addresses of values that live across the call and are as
-/// large as the kernel may read or write there.
+/// Callers in this folder pass numbers, or addresses of values. Those values live across the call
+/// and are as large as the kernel may read or write there.
 pub fn attempt(number: i64, arguments: [usize; 6]) -> io::Result<i64> {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: see the doc comment; no call here hands out memory or descriptors that Rust values

@@ -1,8 +1,8 @@
-//! Where credentials customarily lie in home directories: what the home directory's probe looks
-//! for.
+//! Where credentials customarily lie in home directories. The home directory's probe looks for
+//! these.
 
-/// Relative to the home directory. Longer than the list of names to hide, because that list is not
-/// what keeps them away.
+/// Paths relative to the home directory. Longer than the list of names to hide, because that list
+/// is not what keeps them away.
 pub const STORES: &[&str] = &[
     ".ssh/id_rsa",
     ".ssh/id_ed25519",

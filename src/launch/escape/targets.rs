@@ -1,4 +1,4 @@
-//! What the probes aim at: the host's side creates it, and the sandbox's side is told.
+//! The targets of the probes: the host's side creates them, and the sandbox's side is told.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What the probes aim at. All of it is on the host, and none of it is a secret.
+/// The targets of the probes. All of them are on the host, and none is a secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Targets {
-    /// The text of the planted things, so that nothing else is mistaken for them.
+    /// The text in the planted things, so that nothing else is mistaken for them.
     pub nonce: String,
     /// Servers that greet with the nonce.
     pub tcp: Vec<SocketAddr>,

@@ -14,11 +14,11 @@ use crate::failure::{At, Failure, Step};
 use crate::mount_plan::MountPlan;
 use crate::tree::{Tree, bind};
 
-/// Guards every repository of the projects, and the place of one that the working directory does
-/// not have yet.
+/// Guards every repository of the projects, and the place where `git init` would create one in the
+/// working directory.
 ///
 /// # Errors
-/// A [`Step::Git`] failure that names what cannot be guarded.
+/// Returns a [`Step::Git`] failure that names what cannot be guarded.
 pub fn guard(plan: &MountPlan) -> Result<(), Failure> {
     let survey = Survey::of(&plan.projects);
     if plan.guard_git {
@@ -55,8 +55,8 @@ pub fn guard(plan: &MountPlan) -> Result<(), Failure> {
 
 /// Guards a repository's directory, and those of its submodules and of its `used` worktrees.
 ///
-/// `is_linked` means that it is a worktree's directory, which takes settings and hooks from where
-/// its `commondir` leads.
+/// `is_linked` means that it is a worktree's directory, which takes settings and hooks from its
+/// `commondir`.
 fn guard_directory(
     git: &Path,
     is_linked: bool,
@@ -87,7 +87,7 @@ fn guard_directory(
         }
         read_only(&path)?;
     }
-    // It tells git which folder is the worktree, if this directory is a worktree's.
+    // In a worktree's directory, this file tells git which folder is the worktree.
     read_only(&git.join("gitdir"))?;
     inner.iter().try_for_each(put)?;
     for path in &named {
@@ -101,8 +101,8 @@ fn guard_directory(
     })
 }
 
-/// Where `git init` in the working directory would create a repository; `None` if a repository of a
-/// project already contains it.
+/// Returns where `git init` in the working directory would create a repository. Returns `None` if a
+/// project's repository already contains the working directory.
 fn place_of_a_new_one(plan: &MountPlan, survey: &Survey) -> Option<PathBuf> {
     let directory = &plan.working_directory;
     let project = plan
@@ -120,8 +120,8 @@ fn place_of_a_new_one(plan: &MountPlan, survey: &Survey) -> Option<PathBuf> {
     (!covered && directory.is_dir()).then(|| directory.join(".git"))
 }
 
-/// Shows the command a directory inside `.git` as `.git`: to git outside, what it creates there is
-/// not a repository.
+/// Shows the command a directory inside `.git` as `.git`. Git outside does not recognise what the
+/// command creates there as a repository.
 fn set_apart(git: &Path) -> Result<(), Failure> {
     let apart = git.join(APART);
     for path in [git, &apart] {
@@ -150,8 +150,7 @@ fn pin_above(path: &Path, projects: &[PathBuf]) -> Result<(), Failure> {
         .try_for_each(|above| put(&take(above, above)?))
 }
 
-/// Whether something is already mounted there. If that cannot be determined, one more mount does no
-/// harm.
+/// Whether something is already mounted there. If that is unknown, one more mount does no harm.
 fn is_mount_point(path: &Path) -> bool {
     let mount = |path: &Path| {
         let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
@@ -165,7 +164,7 @@ fn is_mount_point(path: &Path) -> bool {
     }
 }
 
-/// Takes what is at a path, with everything mounted below it, to be put where it belongs.
+/// Takes the tree at `from`, with everything mounted below it, to be put at `path`.
 fn take(from: &Path, path: &Path) -> Result<Tree, Failure> {
     Tree::take_from(from, path).at(Step::Git, from.display().to_string())
 }
@@ -175,8 +174,8 @@ fn put(tree: &Tree) -> Result<(), Failure> {
         .at(Step::Git, tree.path().display().to_string())
 }
 
-/// Makes what is at `path` read-only, and pins its place. For a link, this means its target: the
-/// link itself contains nothing.
+/// Makes what is at `path` read-only, and pins its place. For a link this means its target, since
+/// the link itself contains nothing.
 fn read_only(path: &Path) -> Result<(), Failure> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => Ok(()),
@@ -185,8 +184,8 @@ fn read_only(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Creates an empty placeholder, and returns whether it could: where this user may not, the command
-/// may not either.
+/// Creates an empty placeholder, and returns whether it could. If this user may not create it, the
+/// command may not either.
 fn make_placeholder(path: &Path, content: Option<&[u8]>) -> Result<bool, Failure> {
     let make = || match content {
         None => fs::create_dir(path),
@@ -216,7 +215,7 @@ fn make_placeholder(path: &Path, content: Option<&[u8]>) -> Result<bool, Failure
     }
 }
 
-/// Tries again with the folder made writable, if it is the user's own: the command could make it
+/// Tries again with the folder made writable, if it is the user's own. The command could make it
 /// writable, too.
 fn with_leave_to_write(path: &Path, make: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().ok_or(ErrorKind::PermissionDenied)?;

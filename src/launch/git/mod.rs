@@ -1,4 +1,4 @@
-//! Guards git repositories: the command cannot write what a person's own git reads and obeys
+//! Guards git repositories: the command cannot write what the user's own git reads and obeys
 //! outside.
 //!
 //! git runs programs that its settings and hooks name, even at a mere `git status`. Each such name

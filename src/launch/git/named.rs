@@ -1,4 +1,4 @@
-//! What git's settings name in the projects: those of their repositories, and those outside.
+//! What git's settings name in the projects: settings of their repositories, and settings outside.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,16 +9,17 @@ use super::settings::{self, Named};
 use crate::after::survey::{Kind, Survey};
 use crate::failure::Failure;
 
-/// What already exists in the projects and is named by settings outside, which the sandbox itself
-/// does not see.
+/// Returns existing paths in the projects that outside settings name. The sandbox itself does not
+/// see those settings.
 ///
 /// # Errors
-/// A [`Step::Git`] failure if such settings cannot be read.
+/// Returns a [`Step::Git`] failure if such settings cannot be read.
 pub fn present_above(projects: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure> {
     Ok(settings::present(&named_above(projects)?, projects, &[]))
 }
 
-/// What settings name that does not exist yet: if it appears, it must not be obeyed.
+/// Returns paths that settings name and that do not exist yet. If one appears, it must not be
+/// obeyed.
 pub fn absent(projects: &[PathBuf], survey: &Survey) -> BTreeSet<PathBuf> {
     // If these cannot be read, the command was not started.
     let mut found = named_above(projects).unwrap_or_default();
@@ -37,7 +38,7 @@ pub fn absent(projects: &[PathBuf], survey: &Survey) -> BTreeSet<PathBuf> {
     settings::absent(&found, projects)
 }
 
-/// What settings from outside name: those of repositories above the projects, and the user's own
+/// Returns what outside settings name: those of repositories above the projects, and the user's own
 /// for every repository.
 fn named_above(projects: &[PathBuf]) -> Result<Vec<Named>, Failure> {
     let mut found = Vec::new();
@@ -75,8 +76,8 @@ fn named_above(projects: &[PathBuf]) -> Result<Vec<Named>, Failure> {
     Ok(found)
 }
 
-/// What the settings of a repository's directory name, and its hooks that are links to programs of
-/// the project.
+/// Returns what the settings of a repository's directory name, and its hooks that link to programs
+/// of the project.
 pub fn named_by(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Named>, Failure> {
     let trees = used
         .iter()
@@ -103,8 +104,8 @@ pub fn named_by(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Nam
     Ok(found)
 }
 
-/// The repositories in a repository's directory that stay writable: those of submodules, and
-/// worktrees that the projects contain.
+/// Returns the repositories in a repository's directory that stay writable: those of submodules,
+/// and worktrees within the projects.
 pub fn inner_directories(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut stack = vec![git.join("modules")];
@@ -129,7 +130,7 @@ pub fn inner_directories(git: &Path, used: &BTreeMap<PathBuf, PathBuf>) -> Vec<P
     found
 }
 
-/// The directories that files `.git` in the projects name, each with the folder of that file.
+/// Returns the directories that `.git` files in the projects name, each with that file's folder.
 pub fn used(survey: &Survey) -> BTreeMap<PathBuf, PathBuf> {
     survey
         .repositories

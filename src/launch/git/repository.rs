@@ -1,4 +1,4 @@
-//! Repositories: what git obeys in their directories, and which ones files `.git` name.
+//! What git obeys in a repository's directory, and which repositories `.git` files name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use super::settings;
 pub struct Guarded {
     /// The name.
     pub name: &'static str,
-    /// What a placeholder file contains, to no effect; `None` for a directory.
+    /// The content of a placeholder file, which has no effect; `None` for a directory.
     pub content: Option<&'static [u8]>,
     /// Whether it has a meaning in the directory of a linked worktree.
     pub in_linked: bool,
 }
 
-/// What git obeys. `commondir` and `worktrees` lead it to other settings, `modules` contains those
-/// of submodules.
+/// What git obeys. `commondir` and `worktrees` lead to other settings; `modules` contains those of
+/// submodules.
 pub const GUARDED: &[Guarded] = &[
     Guarded {
         name: "config",
@@ -29,7 +29,7 @@ pub const GUARDED: &[Guarded] = &[
         in_linked: true,
     },
     Guarded {
-        // git adds this to the directory's own path: it leads nowhere else.
+        // git appends this to the directory's own path, so it leads nowhere else.
         name: "commondir",
         content: Some(b"./\n"),
         in_linked: true,
@@ -54,19 +54,19 @@ pub const GUARDED: &[Guarded] = &[
 /// The directory in a new `.git` that the command sees as `.git`.
 pub const APART: &str = "gateway";
 
-/// The directory that a file `.git` names: that of a linked worktree or of a submodule.
+/// Returns the directory that a `.git` file names: that of a linked worktree or of a submodule.
 pub fn directory_named_by(file: &Path) -> Option<PathBuf> {
     let content = line_of(file)?;
     let named = content.strip_prefix("gitdir:")?.trim();
     fs::canonicalize(file.parent()?.join(named)).ok()
 }
 
-/// The repository outside the `projects` that the file `.git` of one belongs to, if that repository
-/// itself confirms it.
+/// Returns the repository outside `projects` that a project's `.git` file belongs to, if that
+/// repository confirms it.
 ///
-/// The command could have written the file, and anything else in places where a command once could
-/// write. So what the file names counts only where git itself puts it: in the `worktrees` or the
-/// `modules` of a repository that contains none of the projects. That repository is returned.
+/// A command could have written the file, and anything else in places where a command could once
+/// write. So the file counts only if it names a place where git itself would put it: the
+/// `worktrees` or the `modules` of a repository that contains none of the projects.
 pub fn outside(project: &Path, projects: &[&Path]) -> Option<PathBuf> {
     let file = project.join(".git");
     let directory = directory_named_by(&file)?;
@@ -105,19 +105,20 @@ fn is_repository(directory: &Path) -> bool {
             .all(|name| directory.join(name).is_dir())
 }
 
-/// Whether a directory `.git` is one that [`super::guard`] created, in which a killed launch left a
-/// new repository.
+/// Whether [`super::guard`] created this `.git` directory, and a killed launch left a new
+/// repository in it.
 pub fn is_set_apart(git: &Path) -> bool {
     git.join(APART).is_dir() && !has_head(git)
 }
 
-/// Whether a directory may be a repository's. A link to a reference that does not exist yet counts
-/// as a head, too.
+/// Whether a directory may be a repository's. A link to a reference that does not exist yet also
+/// counts as a head.
 pub fn has_head(git: &Path) -> bool {
     fs::symlink_metadata(git.join("HEAD")).is_ok()
 }
 
-/// Whether a file of a repository's directory says no more than a placeholder of [`super::guard`].
+/// Whether a file of a repository's directory has only the content of a [`super::guard`]
+/// placeholder.
 pub fn is_placeholder(path: &Path) -> bool {
     GUARDED
         .iter()
@@ -130,7 +131,7 @@ pub fn is_placeholder(path: &Path) -> bool {
         })
 }
 
-/// The content of a small file of text.
+/// Returns the content of a small text file.
 pub fn line_of(path: &Path) -> Option<String> {
     String::from_utf8(settings::read(path).ok()?).ok()
 }

@@ -1,8 +1,8 @@
-//! What git's settings name by a path: hooks, further settings, programs, and the files passed to
-//! these.
+//! Finds the paths that git's settings name: hooks, further settings, programs, and the files
+//! passed to these.
 //!
-//! A value is a path, or words for a shell. Everything that either could mean counts: an extra name
-//! is merely guarded, too.
+//! A value is a path, or words for a shell. Both readings count, since guarding an extra name does
+//! no harm.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,10 +33,10 @@ pub struct Setting {
     pub value: String,
 }
 
-/// What these settings files name, resolved from each of the `bases`.
+/// Returns what these settings files name, resolved from each of the `bases`.
 ///
 /// # Errors
-/// A [`Step::Git`] failure if a file exists and is not a settings file.
+/// Returns a [`Step::Git`] failure if a file exists and is not a settings file.
 pub fn named(files: &[PathBuf], bases: &[PathBuf]) -> Result<Vec<Named>, Failure> {
     let mut found = Vec::new();
     let mut files = files.to_vec();
@@ -69,14 +69,15 @@ pub fn named(files: &[PathBuf], bases: &[PathBuf]) -> Result<Vec<Named>, Failure
     Ok(found)
 }
 
-/// Those that exist in a project, without those that contain a project or one of the `kept`.
+/// Returns the named paths that exist in a project, except parents of a project or of a `kept`
+/// path.
 pub fn present(named: &[Named], projects: &[PathBuf], kept: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for Named { path, is_whole } in named {
         let Ok(path) = fs::canonicalize(path) else {
             continue;
         };
-        // husky's hooks in `.husky/_` run those beside that folder.
+        // husky's hooks in `.husky/_` run the hooks in the parent folder.
         let path = match path.parent() {
             Some(above) if path.ends_with("_") => above.to_owned(),
             _ => path,
@@ -92,7 +93,7 @@ pub fn present(named: &[Named], projects: &[PathBuf], kept: &[PathBuf]) -> BTree
     found
 }
 
-/// Those that do not exist, and that the command could create in a project.
+/// Returns the named paths that do not exist and that the command could create in a project.
 pub fn absent(named: &[Named], projects: &[PathBuf]) -> BTreeSet<PathBuf> {
     named
         .iter()
@@ -177,7 +178,7 @@ fn end_of_header(line: &str) -> (&str, &str) {
 }
 
 impl Setting {
-    /// The value, in each way that git may take it as a whole, and its words; each with whether it
+    /// Returns each way that git may read the value as a whole, and its words. Each has whether it
     /// is whole.
     fn words(&self) -> Vec<(String, bool)> {
         let plain: String = self
@@ -212,7 +213,7 @@ impl Setting {
 /// Reads a file that a command may have created: a regular file, no link, up to a size limit.
 ///
 /// # Errors
-/// The error of opening it, or that it is no such file.
+/// Returns an error if it cannot be opened or is no such file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -226,12 +227,11 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Err(ErrorKind::InvalidData.into())
 }
 
-/// The most that is read of a file. Settings are smaller, and a larger file is not one.
+/// The most bytes that are read from a file. A larger file is not a settings file.
 const FILE_BYTES: u64 = 1 << 20;
-/// The most settings files that are read, one naming the next.
+/// The most settings files that are read when one names the next.
 const FILES: usize = 64;
-/// Settings whose values may name a file or folder of the project without git running anything from
-/// it.
+/// Settings whose values may name a file or folder of the project, but from which git runs nothing.
 const UNOBEYED: &[&str] = &[
     "url",
     "pushurl",
