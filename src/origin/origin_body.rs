@@ -1,4 +1,4 @@
-//! The content of a response, whose connection returns to the pool when it has ended.
+//! The content of a response. Its connection returns to the pool when the content has ended.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
