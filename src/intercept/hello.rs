@@ -25,8 +25,8 @@ use crate::names::ReasonCode;
 pub enum Destination<'a> {
     /// A CONNECT or SOCKS target, or the name for a synthetic address: the SNI must be the same.
     Named(&'a Host),
-    /// The address that a captured connection was for: the SNI names the host. Without one, the
-    /// address itself is the host, if policy permits it.
+    /// The address that the client of a captured connection dialled: the SNI names the host.
+    /// Without one, the address itself is the host, if policy permits it.
     Address(IpAddr),
 }
 

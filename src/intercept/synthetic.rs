@@ -1,5 +1,5 @@
-//! Synthetic addresses: what names resolve to inside the sandbox, and the way back from an address
-//! to its name.
+//! Synthetic addresses: the addresses that names resolve to inside the sandbox, and the lookup from
+//! an address back to its name.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -59,7 +59,7 @@ impl Synthetic {
         Some(addresses(slot))
     }
 
-    /// The name to which an address was given.
+    /// The name that an address was given to.
     #[must_use]
     pub fn name(&self, address: IpAddr) -> Option<&Host> {
         let slot = slot(address.to_canonical())?;

@@ -30,11 +30,10 @@ impl Default for Chunked {
 }
 
 impl Chunked {
-    /// How many of the bytes are good and may be passed on now, and what is wrong with the next
-    /// ones.
+    /// Returns how many of the bytes may be passed on now, and what is wrong with the next ones.
     ///
     /// Framing and data are passed on as they arrive. A trailer section is passed on whole or not
-    /// at all, so bytes that are not counted as good must be shown again with more after them.
+    /// at all, so bytes that are not counted must be shown again, with more after them.
     pub(super) fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), WireMalformed>) {
         let mut at = 0;
         while at < bytes.len() {

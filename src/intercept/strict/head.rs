@@ -69,7 +69,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Status<ParsedHead<'_>>, WireMalformed>
     })
 }
 
-/// An incremental head parser: takes ever longer prefixes of the same bytes, and looks at each byte
+/// An incremental head parser. It takes ever longer prefixes of the same bytes, and reads each byte
 /// once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HeadReader {
@@ -94,8 +94,8 @@ impl HeadReader {
     /// The head's length once it is complete.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireMalformed> {
         let outcome = self.read_lines(bytes);
-        // Complete lines only, and before any other fault in them, so that the cause does not
-        // depend on how reads were cut.
+        // Only complete lines are checked, and this fault comes before any other in them, so that
+        // the cause does not depend on how reads were split.
         if self.fields_start > 0 && has_control(&bytes[self.clean..self.lines.start]) {
             return Err(WireMalformed::Field);
         }
@@ -124,7 +124,7 @@ impl HeadReader {
     pub(super) fn framing(&self) -> Framing {
         match self.length {
             _ if self.chunked => Framing::Chunked,
-            // Nothing further on distinguishes no content from empty content.
+            // Later stages do not distinguish no content from empty content.
             None | Some(0) => Framing::None,
             Some(length) => Framing::Length(length),
         }
@@ -305,7 +305,7 @@ fn check_target(method: &[u8], target: &[u8]) -> Result<(), WireMalformed> {
         [b'/', ..] if target.iter().all(|b| is_plain_target_byte(*b)) => return Ok(()),
         _ => {}
     }
-    // hyper would refuse on its own, without a record, what `http` does not accept.
+    // Otherwise hyper would refuse, without a record, what `http` does not accept.
     let uri = Uri::try_from(target).map_err(|_| WireMalformed::Target)?;
     match uri.scheme_str() {
         _ if target[0] == b'/' => Ok(()),
