@@ -164,7 +164,7 @@ fn log(ended: hyper::Result<()>) {
     }
 }
 
-/// RFC 9113 §6.9.1: at most 2^31-1.
+/// The window of a connection. RFC 9113 §6.9.1: at most 2^31-1.
 fn connection_window(streams: u32) -> u32 {
     STREAM_WINDOW
         .saturating_mul(streams.max(2))

@@ -194,7 +194,7 @@ fn json_error(code: &str, message: &str, details: &ErrorDetails<'_>) -> Bytes {
     Bytes::from(content.to_string())
 }
 
-/// RFC 8949 §3: a map of two text keys to text values.
+/// Writes a CBOR map of two text keys to text values (RFC 8949 §3).
 fn cbor(code: &str, message: &str) -> Bytes {
     let mut out = vec![0xa2];
     for text in ["__type", code, "message", message] {

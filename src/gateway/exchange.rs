@@ -182,7 +182,7 @@ impl Exchange {
     }
 }
 
-/// Returns what to search this answer for. An error answer is searched for more.
+/// Returns what to search this answer for. In an error answer, that includes signatures.
 fn look_for(lent: Option<Redactor>, response: &Response<OriginBody>) -> Option<Redactor> {
     let status = response.status();
     if lent.as_ref().is_some_and(Redactor::is_signed) {

@@ -15,7 +15,7 @@ use crate::message::Host;
 use crate::names::{ExchangeId, PolicyId, ReasonCode};
 use crate::{credential, origin, policy, session};
 
-/// RFC 9209.
+/// The field that names a proxy's error (RFC 9209).
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// The exchange's id, for `gateway why`.
 pub const EXCHANGE_ID: HeaderName = HeaderName::from_static("gateway-exchange");

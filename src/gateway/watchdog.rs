@@ -155,8 +155,8 @@ impl<T> Register<T> {
 
 /// Removes dead references, and reserves room for as many as are alive.
 ///
-/// It runs only when that room is full, so it is rare. Dead references keep their memory allocated,
-/// and the room bounds their number.
+/// A new value searches for dead references only when that room is full. Dead references keep their
+/// memory allocated, and the room bounds their number.
 fn drop_dead<T>(all: &mut Vec<Weak<T>>) {
     all.retain(|one| one.strong_count() > 0);
     let most = 2 * all.len() + 8;

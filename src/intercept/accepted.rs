@@ -217,8 +217,8 @@ fn expects_what_is_known(fields: &HeaderMap) -> bool {
         .is_none_or(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-/// RFC 8441 §4: an extended CONNECT for WebSocket is judged and forwarded as the GET that it stands
-/// for.
+/// Turns an extended CONNECT for WebSocket into the GET that it stands for (RFC 8441 §4). It is
+/// judged and forwarded as that GET.
 fn as_websocket_get(
     request: &mut http::Request<Incoming>,
     protocol: &Protocol,
@@ -266,7 +266,7 @@ fn upgrade(
     })))
 }
 
-/// RFC 6455 §4.2.1: exactly one key, of 16 bytes in base64.
+/// The accept value for the client's key. RFC 6455 §4.2.1: exactly one key, of 16 bytes in base64.
 fn client_accept(fields: &HeaderMap) -> Result<String, Rejected> {
     let mut keys = fields.get_all(SEC_WEBSOCKET_KEY).iter();
     let key = keys

@@ -210,7 +210,7 @@ fn host(name: &Name) -> Option<Host> {
     Host::parse(&text).ok()
 }
 
-/// RFC 6761 §6.3 for `localhost`, and the gateway's own name.
+/// The addresses of `localhost` (RFC 6761 §6.3) and of the gateway's own name.
 fn local(host: &Host) -> Option<Addresses> {
     match host.as_str() {
         "gateway.internal" => Some(GATEWAY),

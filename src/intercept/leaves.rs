@@ -27,8 +27,7 @@ pub type MayMint = Arc<dyn Fn(&Host) -> bool + Send + Sync>;
 pub(super) struct Leaves {
     mint: Mint,
     may_mint: MayMint,
-    // Minting takes about 20 µs, so it happens under the lock: one mint per name, and no second
-    // path.
+    // Minting takes about 20 µs, so it happens under the lock, and no name is minted twice at once.
     cache: Mutex<LeafCache>,
 }
 

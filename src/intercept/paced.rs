@@ -29,9 +29,9 @@ pub struct Paced<IO> {
     /// The most bytes of the next read. Few if frames are small, so that a turn handles few of
     /// them.
     piece: usize,
-    /// The last write was complete, so a frame of our own may follow.
+    /// Whether the last write was complete, so that a frame of our own may follow.
     between_frames: bool,
-    /// Too many frames have arrived.
+    /// Whether too many frames have arrived.
     over: bool,
     flooded: Flooded,
 }
@@ -245,14 +245,14 @@ impl Frames {
     }
 }
 
-/// RFC 9113 §3.4, in bytes.
+/// The length of the client's preface, in bytes (RFC 9113 §3.4).
 const PREFACE: usize = 24;
 const HEAD: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
-/// RFC 9113 §6.8: ENHANCE_YOUR_CALM; names no stream as one that may be retried.
+/// A GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 §6.8). It names no stream as one that may be retried.
 const GOAWAY: &[u8] = &[
     0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0x0b,
 ];

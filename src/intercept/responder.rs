@@ -79,9 +79,9 @@ impl Responder {
 
 /// Answers queries over UDP until the future is dropped.
 ///
-/// Each answer leaves from the very address that was asked (`IPV6_PKTINFO`), because the client
-/// would not accept it from another. The socket must be allowed to send from it (TRANSPARENT,
-/// FREEBIND or AnyIP).
+/// Each answer leaves from the address that was asked (`IPV6_PKTINFO`), because the client would
+/// not accept it from another. The socket must be allowed to send from it (TRANSPARENT, FREEBIND or
+/// AnyIP).
 ///
 /// # Errors
 /// If the socket cannot be set up, or fails again and again.

@@ -41,7 +41,7 @@ impl Synthetic {
         }
     }
 
-    /// The addresses of a name, the same each time; `None` once the pool is full, and for an
+    /// The addresses of a name, the same each time; `None` if the pool is full or the host is an
     /// address.
     pub fn addresses(&mut self, host: &Host) -> Option<Addresses> {
         if host.ip().is_some() {

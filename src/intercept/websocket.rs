@@ -7,7 +7,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue};
 
-/// RFC 6455 §1.3.
+/// The fixed GUID of the handshake (RFC 6455 §1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// What the origin must answer for the handshake to be valid.

@@ -15,7 +15,7 @@ use super::dialer::Dialer;
 use super::pool::{Idle, PoolKey, StreamSlot};
 use crate::body::{Content, Meter};
 
-/// What returns a connection of HTTP/1.1 to the pool.
+/// What is needed to return an HTTP/1.1 connection to the pool.
 pub(super) struct Return {
     pub(super) sender: http1::SendRequest<Content>,
     pub(super) host: HeaderValue,

@@ -1,4 +1,4 @@
-//! The request as it is written to an origin.
+//! Builds the request that is written to an origin.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::message::RequestHead;
 /// for ever.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
-/// Builds the request to write. Framing and routing fields are created anew from what was judged.
+/// Builds the request to write. Its framing and routing fields are made anew from what was judged.
 pub(super) fn written(
     mut head: RequestHead,
     mut content: Content,

@@ -63,8 +63,8 @@ impl Chunked {
         (at, Ok(()))
     }
 
-    /// No extension, white space, sign or prefix: no honest client sends them, and parsers differ
-    /// on all of them.
+    /// Follows one byte of framing. Extensions, white space, signs and prefixes are refused: no
+    /// honest client sends them, and parsers differ on all of them.
     fn framing_byte(&mut self, byte: u8) -> Result<usize, WireMalformed> {
         *self = match (&*self, byte) {
             (Chunked::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')

@@ -60,7 +60,7 @@ impl<'b> ParsedHead<'b> {
 /// one `Transfer-Encoding: chunked`.
 ///
 /// # Errors
-/// By cause, see [`WireMalformed`]; as soon as the faulty line is complete.
+/// [`WireMalformed`] by cause, as soon as the faulty line is complete.
 pub fn parse_head(bytes: &[u8]) -> Result<Status<ParsedHead<'_>>, WireMalformed> {
     let mut reader = HeadReader::default();
     Ok(match reader.read(bytes)? {
@@ -145,7 +145,7 @@ impl HeadReader {
         }
     }
 
-    /// RFC 9112 §3.
+    /// Parses the request line (RFC 9112 §3).
     fn request_line(&mut self, line: &[u8]) -> Result<(), WireMalformed> {
         if line.is_empty() {
             return Err(WireMalformed::RequestLine);
@@ -200,7 +200,7 @@ impl HeadReader {
         }
     }
 
-    /// RFC 9112 §3.2.
+    /// Accepts one non-empty `Host` (RFC 9112 §3.2).
     fn host(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         if self.host || trimmed(value).is_empty() {
             return Err(WireMalformed::HostCount);
@@ -226,7 +226,8 @@ impl HeadReader {
         Ok(())
     }
 
-    /// RFC 9112 §6.2: once, plain digits without a leading zero, not a list.
+    /// Accepts one length in plain digits, without a leading zero and not as a list (RFC 9112
+    /// §6.2).
     fn content_length(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         let digits = spaces_trimmed(value);
         let plain = matches!(digits, [b'0'] | [b'1'..=b'9', ..]) && digits.len() <= 19;
@@ -244,7 +245,7 @@ impl HeadReader {
         Ok(())
     }
 
-    /// RFC 9112 §6.1: once, and only `chunked`.
+    /// Accepts only one `chunked` (RFC 9112 §6.1).
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), WireMalformed> {
         if self.chunked || !spaces_trimmed(value).eq_ignore_ascii_case(b"chunked") {
             return Err(WireMalformed::Framing);
