@@ -184,8 +184,8 @@ mod tests {
     type Tls = tokio_rustls::server::TlsStream<Prefixed<TcpStream>>;
 
     /// Bounds the memory of a waiting connection and of an exchange, in bytes, without
-    /// optimisation. performance.md allows 34 KiB per connection, including the buffers of TLS and
-    /// HTTP.
+    /// optimisation. performance.md allows at most 34 KiB per connection, including the buffers of
+    /// TLS and HTTP.
     #[test]
     fn a_connection_and_an_exchange_are_small() {
         let connection = size(

@@ -39,8 +39,8 @@ impl Worker {
         let opened = Opened::count(&self.shared.open, limits.connections);
         let Some(place) = opened.zip(listener.session.connect(limits.connections_per_session))
         else {
-            // Reported once at the end, not per connection, so that a flood does not fill the
-            // operator's terminal.
+            // Reported once per kind at the end, not per connection, so that a flood does not fill
+            // the operator's terminal.
             self.shared
                 .refused
                 .count("", ReasonCode::ConnectionLimit, self.shared.ids.next());

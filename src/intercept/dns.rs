@@ -1,4 +1,5 @@
-//! Answers DNS queries. Allowed names get synthetic addresses, and no query is ever forwarded.
+//! Answers DNS queries. Allowed names get synthetic addresses, everything else is refused here, and
+//! no query is ever forwarded.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
